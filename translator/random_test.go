@@ -274,7 +274,7 @@ func (c *chaos) offer() (store.Op, func(string) store.Op, string) {
 	name, i := fmt.Sprint("imp", c.IntN(2)), c.IntN(3)
 	o := &store.Offer{ObjectMeta: c.meta(store.OfferName(name, fmt.Sprint("c-", i))), Import: name, Cluster: c.importedCluster(i)}
 	if c.some(3) {
-		o.Allowed = []string{pick(c, "10.9.0.1/32", "10.0.0.0/8")}
+		o.Allowed, o.Pods = []string{pick(c, "10.9.0.1/32", "10.0.0.0/8")}, []string{"10.8.0.0/31"}
 	}
 	return made(store.Offers, o)
 }

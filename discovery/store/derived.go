@@ -59,8 +59,9 @@ type Offer struct {
 
 	Import  string // the import's name
 	Cluster inferenceapi.ImportedCluster
-	// Allowed are the ranges in which the member may have pickers, gateways and pods, as CIDRs; empty allows all that the AddressPolicy does.
-	Allowed []string
+	// Allowed are the ranges in which the member may have pickers and gateways, and Pods those of its model servers, as CIDRs. Without any,
+	// all are that the AddressPolicy allows.
+	Allowed, Pods []string
 }
 
 // OfferName returns the name of the Offer of one exporting cluster of an import.
@@ -71,7 +72,7 @@ func (o *Offer) DeepCopyObject() runtime.Object {
 	c := *o
 	o.ObjectMeta.DeepCopyInto(&c.ObjectMeta)
 	o.Cluster.DeepCopyInto(&c.Cluster)
-	c.Allowed = slices.Clone(o.Allowed)
+	c.Allowed, c.Pods = slices.Clone(o.Allowed), slices.Clone(o.Pods)
 	return &c
 }
 

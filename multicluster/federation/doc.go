@@ -6,9 +6,11 @@
 //
 //	federation.go   Federation: the two directions        identity.go   which member is at the other end of a connection
 //	record.go       the wire form of an export, and its bounds
+//	placed.go       where exports stand at their importers
 //
-// The one topic, exports, has the cluster's UID, stamp and state as the key "", published again every 5 s, which renews the lease; and what
-// the cluster exports: key is "NAMESPACE/NAME", value the record, with the members that it is for.
+// The topic exports has the cluster's UID, stamp and state as the key "", published again every 5 s, which renews the lease; and what
+// the cluster exports: key is "NAMESPACE/NAME", value the record. The topic imports has where a member's exports stand here: key is
+// "MEMBER/NAMESPACE/NAME".
 //
 // Identity: a cluster is a SPIFFE trust domain. A member's bundle vouches for SPIFFE IDs of its own trust domain alone, so no member can
 // take another's name. A process presents the ID spiffe://TRUSTDOMAIN/penstock; other IDs of the domain are denied.

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -20,7 +21,11 @@ import (
 	"github.com/penstock-project/penstock/multicluster/registry"
 )
 
-const exportsTopic = "exports"
+// Names of topics.
+const (
+	exportsTopic = "exports"
+	importsTopic = "imports"
+)
 
 // stateKey is the key of the cluster's own state.
 const stateKey = ""
@@ -38,6 +43,8 @@ type Config struct {
 	// Apply receives what a member exports; Connected, that it is not connected any more.
 	Apply     func(...registry.Update)
 	Connected func(member string, is bool)
+	// Placed receives where exports of this cluster stand at a member.
+	Placed func(list []registry.Placement)
 	// Now is the clock that certificates are compared with; time.Now if nil.
 	Now     func() time.Time
 	Log     *slog.Logger
@@ -50,13 +57,15 @@ type Federation struct {
 	trust   *trust
 	channel *channel.Channel
 	exports *channel.Topic
+	imports *channel.Topic
 
 	mu       sync.Mutex
 	members  map[string]Member // by address
 	sequence uint64
 	draining bool
-	records  map[string]record  // of this cluster, by key; with the stamp of their last change
-	received map[string]cluster // the last state of a member, by address
+	records  map[string]record                 // of this cluster, by key; with the stamp of their last change
+	received map[string]cluster                // the last state of a member, by address
+	placedAt map[registry.Pool]map[string]bool // exporters that were sent where their export stands here
 
 	audience audience
 }
@@ -95,11 +104,14 @@ func New(c Config) *Federation {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
-	f := &Federation{cfg: c, trust: newTrust(c.Certificate, c.Now), members: map[string]Member{}, records: map[string]record{}, received: map[string]cluster{}}
+	f := &Federation{cfg: c, trust: newTrust(c.Certificate, c.Now), members: map[string]Member{}, records: map[string]record{}, received: map[string]cluster{}, placedAt: map[registry.Pool]map[string]bool{}}
 	f.channel = channel.New(channel.Config{CredentialsOf: f.credentials, Identify: f.trust.identify, Now: c.Now, Log: c.Log, OnPanic: c.OnPanic})
 	f.exports = f.channel.Topic(exportsTopic)
 	f.exports.Visible(f.audience.has)
 	f.exports.Subscribe(f.receive)
+	f.imports = f.channel.Topic(importsTopic)
+	f.imports.Visible(func(member, key string) bool { return strings.HasPrefix(key, member+"/") })
+	f.imports.Subscribe(f.receiveImports)
 	f.publishState()
 	return f
 }

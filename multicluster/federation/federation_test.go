@@ -105,6 +105,7 @@ func newSite(t *testing.T, name, id string) *site {
 		UID: "uid-of-" + name, Epoch: 1, Certificate: s.issue(t, id),
 		Apply:     func(u ...registry.Update) { s.registry.Apply(u...) },
 		Connected: func(member string, is bool) { s.registry.Connected(member, is) },
+		Placed:    func(list []registry.Placement) { s.registry.Place(list...) },
 	})
 	server := grpc.NewServer(s.ServerOptions()...)
 	s.Register(server)
@@ -193,6 +194,38 @@ func TestFederation_MembersReceiveWhatIsExportedToThem(t *testing.T) {
 	a.has("b=10.1.0.1")
 	a.exports()
 	c.has("a=10.0.0.2, draining; b=10.1.0.1")
+}
+
+func TestFederation_ExporterReceivesWhereItsExportsStand(t *testing.T) {
+	a, b, c := newSite(t, "a", id("a")), newSite(t, "b", id("b")), newSite(t, "c", id("c"))
+	join(a, b, c)
+	at := func(reason string) []registry.Placement {
+		return []registry.Placement{{Member: "a", Pool: chat, Reason: reason, Message: strings.Repeat("x", 600)}}
+	}
+	placed := func(want string) {
+		t.Helper()
+		poll.NoError(t, "a has "+want, poll.Limit, func() error {
+			var got string
+			for _, p := range a.registry.Placements(nil, chat) {
+				got += fmt.Sprintf("%s %q %d ", p.Member, p.Reason, len(p.Message))
+			}
+			if got != want {
+				return fmt.Errorf("it has %s", got)
+			}
+			return nil
+		})
+	}
+	if err := b.SetPlaced([]registry.Pool{chat}, at("NotAllowed")); err != nil {
+		t.Fatal(err)
+	}
+	placed(`b "NotAllowed" 512 `)
+	if err := c.SetPlaced([]registry.Pool{chat}, at("")); err != nil {
+		t.Fatal(err)
+	}
+	placed(`b "NotAllowed" 512 c "" 512 `)
+	if len(b.registry.Placements(nil, chat)) > 0 {
+		t.Error("b receives what is reported to a")
+	}
 }
 
 func TestFederation_SilentMemberWithdrawsNothing(t *testing.T) {

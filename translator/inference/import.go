@@ -128,7 +128,7 @@ func importMember(r store.Reader, imp *model.Import, policy *v1alpha1.PoolPolicy
 		problem(".name", "the name has control characters", "write the name of the exporting cluster")
 		return m
 	}
-	allowed := allowedFor(r, imp.Ref.Namespace, imp.Ref.Name, c.Name)
+	allowed, pods := allowedFor(r, imp.Ref.Namespace, imp.Ref.Name, c.Name)
 	if c.RoutingMode == inferenceapi.ParentMode {
 		m.Cluster = model.ParentCluster(imp.Ref.Namespace, imp.Ref.Name, c.Name)
 		for i, parent := range c.Parents {
@@ -164,9 +164,9 @@ func importMember(r store.Reader, imp *model.Import, policy *v1alpha1.PoolPolicy
 		m.Pool.Owners = append(m.Pool.Owners, tls.Policy)
 	}
 	if len(c.Endpoints) > 0 {
-		declaredEndpoints(r, m.Pool, imp, c, allowed, field)
+		declaredEndpoints(r, m.Pool, imp, c, pods, field)
 	} else {
-		relayed(m.Pool, imp, policy, c, allowed, pickers, field)
+		relayed(m.Pool, imp, policy, c, pods, pickers, field)
 	}
 	m.Pool.Findings = append(m.Pool.Findings, exposed(r, imp.Ref, at, pickers, "its picker", field+".endpointPicker.service", "leave appProtocol: kubernetes.io/h2c out of the service's port")...)
 	m.Pool.Findings = append(m.Pool.Findings, exposed(r, imp.Ref, m.Cluster, []model.RemoteAddress{{Cleartext: true}}, "its model servers", field, "")...)
@@ -289,14 +289,16 @@ type ranges struct {
 	prefixes []netip.Prefix
 }
 
-// allowedFor returns the ranges of an exporting cluster of an import. One that no member offers has none of its own.
-func allowedFor(r store.Reader, namespace, name, cluster string) ranges {
+// allowedFor returns the ranges of an exporting cluster of an import: those of its pickers and gateways, and those of its pods. A cluster
+// that is no member has none of its own.
+func allowedFor(r store.Reader, namespace, name, cluster string) (servers, pods ranges) {
 	o, ok := store.Offers.Get(r, namespace+"/"+store.OfferName(name, cluster))
 	if !ok {
-		return ranges{}
+		return ranges{}, ranges{}
 	}
-	list, _ := parseRanges(o.Allowed) // multicluster/imports has checked them
-	return ranges{cluster, list}
+	at, _ := parseRanges(o.Allowed) // validation has checked them
+	of, _ := parseRanges(o.Pods)
+	return ranges{cluster, at}, ranges{cluster, of}
 }
 
 // outside returns why an address may not become an endpoint, as a phrase that follows it; "" if it may.
@@ -381,7 +383,8 @@ func Dialable(r store.Reader, imp *inferenceapi.InferencePoolImport, c *inferenc
 	if c.EndpointPicker == nil {
 		return nil
 	}
-	out, _ := dialablePickers(r, allowedFor(r, imp.Namespace, imp.Name, c.Name), c.EndpointPicker.Service, "")
+	allowed, _ := allowedFor(r, imp.Namespace, imp.Name, c.Name)
+	out, _ := dialablePickers(r, allowed, c.EndpointPicker.Service, "")
 	return out
 }
 

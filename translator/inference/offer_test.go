@@ -12,7 +12,8 @@ kind: Offer
 metadata: {name: llm.north}
 Import: llm
 Cluster: {name: north, routingMode: EndpointMode, targetPortNumber: 8000, podCIDRs: [10.3.0.0/16], endpointPicker: {service: [{addresses: [192.0.2.3], ports: [{number: 9002}]}]}}
-Allowed: [10.3.1.0/24, 192.0.2.0/30]
+Allowed: [192.0.2.0/30]
+Pods: [10.3.1.0/24]
 ---
 kind: Offer
 metadata: {name: llm.east}

@@ -1,0 +1,90 @@
+package federation
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/penstock-project/penstock/multicluster/channel"
+	"github.com/penstock-project/penstock/multicluster/registry"
+)
+
+// placed is the wire form of where an export stands at an importer.
+type placed struct {
+	Reason  string `json:"reason,omitempty"` // "": it is imported
+	Message string `json:"message,omitempty"`
+}
+
+// Bounds of what a member reports, in bytes.
+const (
+	maxReason  = 64
+	maxMessage = 512
+)
+
+// SetPlaced publishes where the exports of some pools stand here, to their exporters: Placement.Member is the exporting one.
+func (f *Federation) SetPlaced(pools []registry.Pool, list []registry.Placement) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	next := map[string]placed{}
+	for _, p := range list {
+		next[p.Member+"/"+poolKey(p.Pool)] = placed{p.Reason, p.Message}
+	}
+	var gone []string
+	for _, p := range pools {
+		for name := range f.placedAt[p] {
+			key := name + "/" + poolKey(p)
+			if _, stays := next[key]; !stays {
+				gone = append(gone, key)
+			}
+		}
+		delete(f.placedAt, p)
+	}
+	var items []channel.Item
+	for _, p := range list {
+		key := p.Member + "/" + poolKey(p.Pool)
+		if f.placedAt[p.Pool] == nil {
+			f.placedAt[p.Pool] = map[string]bool{}
+		}
+		f.placedAt[p.Pool][p.Member] = true
+		value, err := json.Marshal(next[key])
+		if err != nil {
+			return fmt.Errorf("the import of %s: %w", key, err)
+		}
+		items = append(items, channel.Item{Key: key, Value: value})
+	}
+	f.imports.Retract(gone...)
+	f.imports.Publish(items...)
+	return nil
+}
+
+// receiveImports passes what a member reports of this cluster's exports on.
+func (f *Federation) receiveImports(_ context.Context, in channel.Update) error {
+	f.mu.Lock()
+	m, ok := f.members[in.Peer]
+	f.mu.Unlock()
+	if !ok || in.Disconnected {
+		return nil // a silent member takes nothing back
+	}
+	var list []registry.Placement
+	var problems []error
+	for _, it := range in.Items {
+		_, key, _ := strings.Cut(it.Key, "/")
+		pool, err := parsePool(key)
+		if err != nil {
+			problems = append(problems, err)
+			continue
+		}
+		var p placed
+		if err := json.Unmarshal(it.Value, &p); err != nil || len(p.Reason) > maxReason {
+			problems = append(problems, fmt.Errorf("the import of %s: %.100q is no state of one", key, it.Value))
+			continue
+		}
+		list = append(list, registry.Placement{Member: m.Name, Pool: pool, Reason: p.Reason, Message: p.Message[:min(len(p.Message), maxMessage)]})
+	}
+	if len(list) > 0 {
+		f.cfg.Placed(list)
+	}
+	return errors.Join(problems...)
+}
