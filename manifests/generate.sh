@@ -35,3 +35,4 @@ chart=manifests/charts/penstock/crds
 mkdir -p "$chart"
 rm -f "$chart"/*.yaml
 cp "$out"/penstock.dev_*.yaml "$out"/inference.networking.x-k8s.io_inferencepoolimports.yaml "$chart/"
+rm "$chart/penstock.dev_clustersets.yaml" # Penstock reads ClusterSets from folders alone so far

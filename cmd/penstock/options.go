@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -87,6 +88,8 @@ type service struct {
 	drainTime       time.Duration
 	logLevel        string
 	secure          secure
+	members         string
+	membersAddress  string
 	local           bool // Envoys of this user are served at a socket in the state folder
 	peers           app.Peers
 	addresses       addressFlags
@@ -112,6 +115,8 @@ func (s *service) flags(cmd *cobra.Command, xds, picker, logLevel string) {
 	f.StringVar(&s.http, "http", "", "address on which /metrics, /healthz and /readyz are served, as HOST:PORT; a loopback address also serves the pages of --admin (default: none)")
 	f.StringVar(&s.admin, "admin", "", "address on which /status, /proxies, /explain and /debug/... are served, which show every object to every client: choose a loopback address such as 127.0.0.1:9091. The URL has localhost or an IP address: requests by another host name are denied (default: none)")
 	s.addresses.flags(cmd)
+	f.StringVar(&s.members, "members-listen", "", "address on which other members of the ClusterSet subscribe to the pools that this cluster exports, over mTLS, as HOST:PORT (default: none)")
+	f.StringVar(&s.membersAddress, "members-address", "", "address at which they reach it, as HOST:PORT (default: that of --members-listen)")
 	f.StringVar(&s.defaultPool, "default-pool", "", "pool for picks of gateways that name none, as NAMESPACE/NAME (default: the only pool)")
 	s.heldBodies.Quantity = *resource.NewQuantity(extproc.DefaultBodies, resource.BinarySI)
 	f.Var(&s.heldBodies, "picker-held-bodies", "largest sum of the request bodies that the picker holds at one time, as a quantity; beyond it, endpoints are picked by load alone, and 503 answers what an external picker must read, or whose model is replaced")
@@ -200,6 +205,12 @@ func (s *service) config(ctx context.Context, log *slog.Logger, t *telemetry) (c
 		if cfg.KVEvents, err = listen(ctx, "--picker-kv-events", s.kvEvents); err != nil {
 			return cfg, err
 		}
+	}
+	if s.members != "" {
+		if cfg.Members.Listener, err = listen(ctx, "--members-listen", s.members); err != nil {
+			return cfg, err
+		}
+		cfg.Members.Address = cmp.Or(s.membersAddress, cfg.Members.Listener.Addr().String())
 	}
 	for _, a := range s.pickerAddresses {
 		addr, err := netip.ParseAddrPort(a)

@@ -29,6 +29,7 @@ var kindWords = map[string]string{
 	"PoolPolicy":            "How Penstock picks from a pool, when the pool is full, and where its requests spill",
 	"EndpointPickerConfig":  "Filters, scorers and picker of a pool, in the form of llm-d's router (`llm-d.ai/v1alpha1`, or `inference.networking.x-k8s.io/v1alpha1`), with `metadata.name`. A PoolPolicy names it in `spec.picker.configRef`. In a folder only: in a cluster a ConfigMap has the document",
 	"EnvoyFleet":            "How a Gateway's Envoys run in Kubernetes. The Gateway's `spec.infrastructure.parametersRef` names it, or its class's `spec.parametersRef`",
+	"ClusterSet":            "This cluster's part in a set of clusters that share pools: its name, and the members with which Penstock exchanges exports. Read from folders; not from Kubernetes yet",
 }
 
 // conditionRows are the conditions that Penstock reports, in the order in which they are printed.
@@ -115,6 +116,13 @@ var conditionRows = []conditionRow{
 	{"InferencePool", "ResolvedRefs", "True", "ResolvedRefs", "The pool's picker exists, or it names none"},
 	{"InferencePool", "ResolvedRefs", "False", "InvalidExtensionRef", "`endpointPickerRef` names no Service with the port, or one of type ExternalName whose addresses are not allowed"},
 
+	{"InferencePool", "Exported", "True", "Exported", "Every intended member of the ClusterSet imports the pool. The parent is the InferencePoolImport of the pool's name"},
+	{"InferencePool", "Exported", "False", "NotSupported", "An annotation about the export is invalid, or other clusters cannot reach the pool's picker; the message states which"},
+	{"InferencePool", "Exported", "False", "NoAddress", "The picker's Service, or in ParentMode the Gateway, has no address yet"},
+	{"InferencePool", "Exported", "False", "NotAllowed", "Some members do not import the pool, because their ClusterSet does not allow it; the message names them"},
+	{"InferencePool", "Exported", "False", "NamespaceNotFound", "The pool's namespace does not exist in some members; the message names them"},
+	{"InferencePool", "Exported", "False", "MemberUnreachable", "Some members have not confirmed the import; the message names them"},
+
 	{"InferencePoolImport", "Accepted", "True", "Accepted", "A route sends requests to the import. Conditions are reported for each Gateway, in the `parents` of the entry of `penstock.dev/gateway-controller` in `status.controllers`; Penstock writes nothing else of an import's status"},
 	{"InferencePoolImport", "ResolvedRefs", "True", "ResolvedRefs", "All exporting clusters are valid"},
 	{"InferencePoolImport", "ResolvedRefs", "False", "InvalidCluster", "Some exporting clusters cannot be used as declared; the message names the fields"},
@@ -148,6 +156,8 @@ var conditionRows = []conditionRow{
 	{"InferenceObjective", "Accepted", "True", "Accepted", "Requests can name the objective, if the pool trusts their headers"},
 	{"InferenceObjective", "Accepted", "False", "Invalid", "`spec.poolRef` names an object that is no InferencePool"},
 	{"InferenceObjective", "Accepted", "False", "PoolNotFound", "`spec.poolRef` names no InferencePool of the namespace"},
+
+	{"ClusterSet", "Accepted", "True", "Accepted", "The ClusterSet is in force. Members that cannot be used have findings"},
 
 	{"Every other object", "Programmed", "False", "Invalid", "Envoy rejects (NACKs) a resource that comes from this object. The message has Envoy's words. What Envoy had before stays in force"},
 }

@@ -14,7 +14,7 @@ import (
 )
 
 // columns are the conditions that have a column of their own, in this order, in the table of a kind that has them.
-var columns = []string{"Accepted", "ResolvedRefs", "Programmed", "Ready"}
+var columns = []string{"Accepted", "ResolvedRefs", "Programmed", "Ready", "Exported"}
 
 // badWhenTrue are the conditions that indicate a problem by being True.
 var badWhenTrue = []string{"Conflicted", "OverlappingTLSConfig", "PartiallyInvalid"}

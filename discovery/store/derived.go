@@ -52,7 +52,7 @@ func (l *Learned) DeepCopyObject() runtime.Object {
 // namespace is the pool's, its name OfferName.
 //
 // An Offer needs no InferencePoolImport: a route may name what a member offers before the import of that name is written, and after
-// somebody's CRD has pruned the import's clusters[]. Where the import has an entry of the same cluster, the Offer counts.
+// the CRD of another project has pruned the import's clusters[]. Where the import has an entry of the same cluster, the Offer counts.
 type Offer struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`

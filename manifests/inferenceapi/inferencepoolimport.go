@@ -159,6 +159,14 @@ type Port struct {
 type ImportedEndpoint struct {
 	// Address is an IP address.
 	Address string `json:"address"`
+	// Ports of this endpoint, if they are not the pool's target ports.
+	//
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=8
+	// +kubebuilder:validation:items:Minimum=1
+	// +kubebuilder:validation:items:Maximum=65535
+	Ports []int32 `json:"ports,omitempty"`
 	// Draining excludes the endpoint from new requests.
 	//
 	// +optional

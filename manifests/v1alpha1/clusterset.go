@@ -7,7 +7,6 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Cluster,shortName=cset
-// +kubebuilder:subresource:status
 // +kubebuilder:storageversion
 // +kubebuilder:printcolumn:name=Cluster,type=string,JSONPath=`.spec.cluster`
 // +kubebuilder:printcolumn:name=Members,type=string,JSONPath=`.spec.members[*].name`
@@ -17,22 +16,7 @@ type ClusterSet struct {
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
 	Spec ClusterSetSpec `json:"spec"`
-	// +optional
-	Status ClusterSetStatus `json:"status,omitempty"`
 }
-
-// Imports decides in which clusters a pool that is exported has an InferencePoolImport.
-//
-// +kubebuilder:validation:Enum=Others;All
-type Imports string
-
-// The values of Imports.
-const (
-	// ImportsOthers: in all members but the one that exports it.
-	ImportsOthers Imports = "Others"
-	// ImportsAll: in the one that exports it too, where its own entry is the local pool.
-	ImportsAll Imports = "All"
-)
 
 // ClusterSetSpec is the specification of a ClusterSet.
 type ClusterSetSpec struct {
@@ -43,16 +27,6 @@ type ClusterSetSpec struct {
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
 	Cluster string `json:"cluster"`
-	// Region of this cluster, as topology.kubernetes.io/region names it.
-	//
-	// +optional
-	// +kubebuilder:validation:MaxLength=63
-	Region string `json:"region,omitempty"`
-	// Zone of this cluster, as topology.kubernetes.io/zone names it; for clusters within one zone.
-	//
-	// +optional
-	// +kubebuilder:validation:MaxLength=63
-	Zone string `json:"zone,omitempty"`
 	// Members are the other clusters of the set.
 	//
 	// +optional
@@ -60,15 +34,6 @@ type ClusterSetSpec struct {
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=256
 	Members []ClusterSetMember `json:"members,omitempty"`
-	// Imports decides whether a pool that this cluster exports has an import here too: Others (the default: it has none), or All.
-	//
-	// +optional
-	Imports Imports `json:"imports,omitempty"`
-	// CreateNamespaces creates namespaces in which members export pools and that do not exist here. Defaults to false: such exports are
-	// reported as not imported.
-	//
-	// +optional
-	CreateNamespaces bool `json:"createNamespaces,omitempty"`
 }
 
 // ClusterSetMember is one other cluster of the set.
@@ -102,8 +67,8 @@ type ClusterSetPeer struct {
 	// +kubebuilder:validation:MaxLength=255
 	// +kubebuilder:validation:Pattern=`^[a-z0-9._-]*$`
 	TrustDomain string `json:"trustDomain,omitempty"`
-	// Bundle has the member's CA certificates, in PEM. They vouch for SPIFFE IDs of its trust domain alone. The member renews them over
-	// its connection; this field has those of the first one.
+	// Bundle has the member's CA certificates, in PEM. They vouch for SPIFFE IDs of its trust domain alone. A bundle that the
+	// member renews is written here again.
 	//
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=65536
@@ -142,38 +107,6 @@ type ClusterSetAllow struct {
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=100000
 	Endpoints *int32 `json:"endpoints,omitempty"`
-}
-
-// ClusterSetStatus is the status of a ClusterSet.
-type ClusterSetStatus struct {
-	// Conditions: Accepted.
-	//
-	// +optional
-	// +listType=map
-	// +listMapKey=type
-	// +kubebuilder:validation:MaxItems=8
-	Conditions []metav1.Condition `json:"conditions,omitempty"`
-	// Members are the states of the members.
-	//
-	// +optional
-	// +listType=map
-	// +listMapKey=name
-	// +kubebuilder:validation:MaxItems=256
-	Members []ClusterSetMemberStatus `json:"members,omitempty"`
-}
-
-// ClusterSetMemberStatus is the state of a member.
-type ClusterSetMemberStatus struct {
-	// Name of the member.
-	Name string `json:"name"`
-	// State: Ready, Draining, Stale (connected and silent) or Unreachable.
-	State string `json:"state"`
-	// Exports is how many of its pools are imported here.
-	Exports int32 `json:"exports"`
-	// Problem is why the member, or an export of it, is not used.
-	//
-	// +optional
-	Problem string `json:"problem,omitempty"`
 }
 
 // ClusterSetList is a list of ClusterSets.

@@ -14,9 +14,8 @@ import (
 
 // Reasons of the condition Exported, if it is False. The first is upstream's.
 const (
-	ReasonNotSupported = string(inferencev1.InferencePoolReasonNotSupported)
-	ReasonNoAddress    = "NoAddress"
-	ReasonNotAllowed   = "NotAllowed"
+	NotSupportedReason = "NotSupported"
+	NoAddressReason    = "NoAddress"
 )
 
 // Pool is what translation has decided of a pool.
@@ -70,14 +69,14 @@ func entry(r store.Reader, c Config, pool *inferencev1.InferencePool, w wish, ha
 	if no != nil {
 		return e, no
 	}
-	e.Endpoints = endpoints(has.Endpoints)
+	e.Endpoints = endpoints(has.Endpoints, e.TargetPorts)
 	return e, nil
 }
 
 // ownPicker is this cluster's own picker, which other clusters reach if it is open.
 func ownPicker(c Config) (*inferenceapi.EndpointPickerImport, *missing) {
 	if len(c.Pickers) == 0 {
-		return nil, &missing{ReasonNotSupported, "its picker is Penstock's own, which other clusters do not reach: start penstock with --picker-open and a reachable --picker, or export the pool in ParentMode"}
+		return nil, &missing{NotSupportedReason, "its picker is Penstock's own, which other clusters do not reach: start penstock with --picker-open and a reachable --picker, or export the pool in ParentMode"}
 	}
 	out := &inferenceapi.EndpointPickerImport{Name: "penstock"}
 	protocol := ""
@@ -97,7 +96,7 @@ func externalPicker(r store.Reader, pool *inferencev1.InferencePool, ref *infere
 	key := pool.Namespace + "/" + string(ref.Name)
 	svc, ok := store.Services.Get(r, key)
 	if !ok {
-		return nil, &missing{ReasonNoAddress, fmt.Sprintf("Service %s, its picker, does not exist", key)}
+		return nil, &missing{NoAddressReason, fmt.Sprintf("Service %s, its picker, does not exist", key)}
 	}
 	var port *corev1.ServicePort
 	for i := range svc.Spec.Ports {
@@ -107,7 +106,7 @@ func externalPicker(r store.Reader, pool *inferencev1.InferencePool, ref *infere
 		}
 	}
 	if port == nil {
-		return nil, &missing{ReasonNoAddress, fmt.Sprintf("Service %s, its picker, has no port %d", key, ref.Port.Number)}
+		return nil, &missing{NoAddressReason, fmt.Sprintf("Service %s, its picker, has no port %d", key, ref.Port.Number)}
 	}
 	at := inferenceapi.ServiceImport{Type: svc.Spec.Type, Addresses: addresses(svc), Ports: []inferenceapi.Port{{Number: port.Port, Name: port.Name}}}
 	if port.AppProtocol != nil {
@@ -117,7 +116,7 @@ func externalPicker(r store.Reader, pool *inferencev1.InferencePool, ref *infere
 		at.Type = corev1.ServiceTypeClusterIP
 	}
 	if len(at.Addresses) == 0 {
-		return nil, &missing{ReasonNoAddress, fmt.Sprintf("Service %s, its picker, is of type %s and has no address yet", key, at.Type)}
+		return nil, &missing{NoAddressReason, fmt.Sprintf("Service %s, its picker, is of type %s and has no address yet", key, at.Type)}
 	}
 	out := &inferenceapi.EndpointPickerImport{Name: svc.Name, Service: inferenceapi.ServiceImports{at}}
 	for _, p := range svc.Spec.Ports {
@@ -160,18 +159,33 @@ func addresses(svc *corev1.Service) (out []string) {
 	return out[:min(len(out), maxAddresses)]
 }
 
-// endpoints are a pool's model servers, each once whatever its ports.
-func endpoints(list []netip.AddrPort) (out []inferenceapi.ImportedEndpoint) {
-	var addrs []netip.Addr
-	for _, at := range list {
-		addrs = append(addrs, at.Addr().Unmap())
+// endpoints are a pool's model servers, by address, with the ports of those whose ports are not the target ports.
+func endpoints(list []netip.AddrPort, target []inferenceapi.Port) (out []inferenceapi.ImportedEndpoint) {
+	usual := make([]int32, 0, len(target))
+	for _, p := range target {
+		usual = append(usual, p.Number)
 	}
-	slices.SortFunc(addrs, netip.Addr.Compare)
-	for _, a := range slices.Compact(addrs) {
-		if len(out) == maxEndpoints {
-			break
+	slices.Sort(usual)
+	list = slices.Clone(list)
+	for i, at := range list {
+		list[i] = netip.AddrPortFrom(at.Addr().Unmap(), at.Port())
+	}
+	slices.SortFunc(list, netip.AddrPort.Compare)
+	for _, at := range slices.Compact(list) {
+		address := at.Addr().String()
+		if n := len(out); n == 0 || out[n-1].Address != address {
+			if n == maxEndpoints {
+				break
+			}
+			out = append(out, inferenceapi.ImportedEndpoint{Address: address})
 		}
-		out = append(out, inferenceapi.ImportedEndpoint{Address: a.String()})
+		last := &out[len(out)-1]
+		last.Ports = append(last.Ports, int32(at.Port()))
+	}
+	for i := range out {
+		if slices.Equal(out[i].Ports, usual) {
+			out[i].Ports = nil
+		}
 	}
 	return out
 }
@@ -192,9 +206,9 @@ func parents(gateways []Gateway) (out []inferenceapi.ParentImport, no *missing) 
 	}
 	switch {
 	case len(gateways) == 0:
-		return nil, &missing{ReasonNoAddress, "no Gateway routes to it, and ParentMode needs one: name the pool in an HTTPRoute"}
+		return nil, &missing{NoAddressReason, "no Gateway routes to it, and ParentMode needs one: name the pool in an HTTPRoute"}
 	case len(out) == 0:
-		return nil, &missing{ReasonNoAddress, fmt.Sprintf("Gateway %s/%s, which routes to it, has no address yet", gateways[0].Namespace, gateways[0].Name)}
+		return nil, &missing{NoAddressReason, fmt.Sprintf("Gateway %s/%s, which routes to it, has no address yet", gateways[0].Namespace, gateways[0].Name)}
 	}
 	return out, nil
 }

@@ -56,7 +56,7 @@ func Decide(r store.Reader, c Config, key string, has Pool) (d Decision, ok bool
 		return d, true
 	}
 	if len(problems) > 0 {
-		d.Reason, d.Message = ReasonNotSupported, fmt.Sprintf("annotation %s: %s; %s", problems[0].annotation, problems[0].text, problems[0].fix)
+		d.Reason, d.Message = NotSupportedReason, fmt.Sprintf("annotation %s: %s; %s", problems[0].annotation, problems[0].text, problems[0].fix)
 		return d, true
 	}
 	e, no := entry(r, c, pool, w, has)

@@ -122,7 +122,7 @@ func TestExport_SeedsManifestsGiveItsStatus(t *testing.T) {
 	}
 }
 
-func TestExport_EndpointsAreThoseOfEachServerOnce(t *testing.T) {
+func TestExport_EndpointsHaveTheirOwnPortsOnly(t *testing.T) {
 	pool := strings.Replace(seedPool, "  endpointPickerRef:\n    name: epp\n    port: {number: 9002}\n", "", 1)
 	if d := decide(t, set, pool, "", export.Pool{}); d.Export != nil || d.Reason != "NotSupported" || !strings.Contains(d.Message, "--picker-open") {
 		t.Errorf("a picker that others do not reach: %+v", d)
@@ -131,11 +131,12 @@ func TestExport_EndpointsAreThoseOfEachServerOnce(t *testing.T) {
 	open.Pickers, open.Cleartext = []netip.AddrPort{netip.MustParseAddrPort("192.0.2.7:9002")}, true
 	d := decide(t, open, pool, "", export.Pool{Endpoints: []netip.AddrPort{
 		netip.MustParseAddrPort("10.0.0.2:8081"), netip.MustParseAddrPort("10.0.0.2:8080"), netip.MustParseAddrPort("[::ffff:10.0.0.1]:8080"),
+		netip.MustParseAddrPort("10.0.0.3:9000"),
 	}})
 	if d.Export == nil {
 		t.Fatalf("%s: %s", d.Reason, d.Message)
 	}
-	if diff := cmp.Diff([]inferenceapi.ImportedEndpoint{{Address: "10.0.0.1"}, {Address: "10.0.0.2"}}, d.Export.Entry.Endpoints); diff != "" {
+	if diff := cmp.Diff([]inferenceapi.ImportedEndpoint{{Address: "10.0.0.1"}, {Address: "10.0.0.2", Ports: []int32{8080, 8081}}, {Address: "10.0.0.3", Ports: []int32{9000}}}, d.Export.Entry.Endpoints); diff != "" {
 		t.Error(diff)
 	}
 	if at := d.Export.Entry.EndpointPicker.Service[0]; at.Addresses[0] != "192.0.2.7" || at.Ports[0] != (inferenceapi.Port{Number: 9002, AppProtocol: "kubernetes.io/h2c"}) {

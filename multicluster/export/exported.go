@@ -5,8 +5,6 @@ import (
 	"slices"
 	"strings"
 
-	inferencev1 "sigs.k8s.io/gateway-api-inference-extension/api/v1"
-
 	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/multicluster/registry"
 )
@@ -14,15 +12,21 @@ import (
 // Controller is the controllerName of the parent that Exported is a condition of.
 const Controller = "penstock.dev/multicluster-controller"
 
-// ReasonMemberUnreachable is that of Exported while an intended member has not confirmed the import.
-const ReasonMemberUnreachable = "MemberUnreachable"
+// The condition and its reason if it is True: upstream's InferencePoolConditionExported and InferencePoolReasonExported.
+const (
+	conditionExported = "Exported"
+	exportedReason    = "Exported"
+)
+
+// MemberUnreachableReason is that of Exported while an intended member has not confirmed the import.
+const MemberUnreachableReason = "MemberUnreachable"
 
 // named is how many members a message names.
 const named = 8
 
 // Exported is the condition of a pool whose export was asked for: True once every intended member has its import.
 func Exported(d Decision, members []string, placements []registry.Placement) report.Condition {
-	out := report.Condition{Type: string(inferencev1.InferencePoolConditionExported), Status: report.False, Reason: d.Reason, Message: d.Message}
+	out := report.Condition{Type: conditionExported, Status: report.False, Reason: d.Reason, Message: d.Message}
 	if d.Export == nil {
 		return out
 	}
@@ -33,7 +37,7 @@ func Exported(d Decision, members []string, placements []registry.Placement) rep
 		if d.Export.To != nil && !slices.Contains(d.Export.To, m) {
 			continue
 		}
-		reason := ReasonMemberUnreachable
+		reason := MemberUnreachableReason
 		if i := slices.IndexFunc(placements, func(p registry.Placement) bool { return p.Member == m }); i >= 0 {
 			reason = placements[i].Reason
 		}
@@ -47,7 +51,7 @@ func Exported(d Decision, members []string, placements []registry.Placement) rep
 		failed[reason] = append(failed[reason], m)
 	}
 	if len(reasons) == 0 {
-		out.Status, out.Reason = report.True, string(inferencev1.InferencePoolReasonExported)
+		out.Status, out.Reason = report.True, exportedReason
 		out.Message = fmt.Sprintf("imported by %d members", imported)
 		return out
 	}

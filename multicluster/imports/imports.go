@@ -14,8 +14,8 @@ import (
 
 // Reasons of placements: why this cluster does not import an export.
 const (
-	ReasonNotAllowed        = "NotAllowed"
-	ReasonNamespaceNotFound = "NamespaceNotFound"
+	NotAllowedReason        = "NotAllowed"
+	NamespaceNotFoundReason = "NamespaceNotFound"
 )
 
 // Reasons of the condition Ready of an exporting cluster, if it is not True.
@@ -127,14 +127,14 @@ func (i *Importer) problem(e *registry.Export) (reason, message string) {
 		if e.Draining {
 			return "", "" // the member has left the set, and its exports drain
 		}
-		return ReasonNotAllowed, fmt.Sprintf("%s is no member here", e.Cluster)
+		return NotAllowedReason, fmt.Sprintf("%s is no member here", e.Cluster)
 	case len(allow.Namespaces) > 0 && !slices.Contains(allow.Namespaces, e.Pool.Namespace):
-		return ReasonNotAllowed, fmt.Sprintf("the ClusterSet does not let it export to namespace %s", e.Pool.Namespace)
+		return NotAllowedReason, fmt.Sprintf("the ClusterSet does not let it export to namespace %s", e.Pool.Namespace)
 	case !i.cfg.Namespace(e.Pool.Namespace):
-		return ReasonNamespaceNotFound, fmt.Sprintf("namespace %s does not exist", e.Pool.Namespace)
+		return NamespaceNotFoundReason, fmt.Sprintf("namespace %s does not exist", e.Pool.Namespace)
 	}
 	if most := count(allow.Exports, defaultExports); !i.first(e, most) {
-		return ReasonNotAllowed, fmt.Sprintf("the ClusterSet lets it export %d pools, and others come first by namespace and name", most)
+		return NotAllowedReason, fmt.Sprintf("the ClusterSet lets it export %d pools, and others come first by namespace and name", most)
 	}
 	return "", ""
 }

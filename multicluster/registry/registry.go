@@ -71,7 +71,7 @@ type Rejection struct {
 }
 
 // Apply processes updates in one transaction. It returns the pools to assemble again, sorted, and what was rejected. An update renews its
-// member's lease, even one that says nothing new.
+// member's lease, even one that has nothing new.
 func (r *Registry) Apply(updates ...Update) (changed []Pool, rejected []Rejection) {
 	changed = r.write(func(t txn) {
 		for i := range updates {

@@ -245,7 +245,14 @@ func declaredEndpoints(r store.Reader, p *model.Pool, imp *model.Import, c infer
 			p.Findings = append(p.Findings, notAllowed(imp.Ref, c.Name, []outside{{fmt.Sprintf("%s.endpoints[%d].address", field, i), fmt.Sprintf("address %s %s", e.Address, why)}})...)
 			continue
 		}
-		for _, port := range p.Ports {
+		ports := p.Ports
+		if len(e.Ports) > 0 {
+			ports = nil
+			for _, port := range e.Ports {
+				ports = append(ports, uint16(port))
+			}
+		}
+		for _, port := range ports {
 			p.Remote = append(p.Remote, netip.AddrPortFrom(addr.Unmap(), port))
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/url"
 	"slices"
 	"sync"
 	"time"
@@ -30,6 +31,8 @@ type Config struct {
 	Secrets Secrets // required
 	// Names are the DNS names of the control plane. At least one.
 	Names []string
+	// ID is the SPIFFE ID of the control plane, for connections to other clusters; nil: its certificates have none.
+	ID *url.URL
 	// Changed is called when Bundle, or the first of Keys, has changed, from Run's goroutine; the first time before
 	// Ready. Optional.
 	Changed func()
@@ -182,7 +185,7 @@ func (a *Authority) take(s state, now time.Time) error {
 	replaced := old.current != nil && !bytes.Equal(old.current.certPEM, s.current.certPEM)
 	if cert == nil || replaced || time.Since(a.issued) > a.cfg.CertificateLife*2/3 {
 		var err error
-		if cert, err = s.current.issue(a.cfg.Names); err != nil {
+		if cert, err = s.current.issue(a.cfg.Names, a.cfg.ID); err != nil {
 			return fmt.Errorf("sign a certificate: %w", err)
 		}
 		a.issued = time.Now()

@@ -15,6 +15,7 @@ import (
 	"errors"
 	"fmt"
 	"math/big"
+	"net/url"
 	"time"
 )
 
@@ -201,9 +202,9 @@ func newSigner(now time.Time, before, after time.Duration) (*signer, error) {
 		pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER}), true)
 }
 
-// issue signs a certificate for a process with these names. It is valid as long as the authority: its key is in the memory that has
+// issue signs a certificate for a process with these names and, unless it is nil, this ID. It is valid as long as the authority: its key is in the memory that has
 // the authority's too, and ends with the process.
-func (s *signer) issue(names []string) (*tls.Certificate, error) {
+func (s *signer) issue(names []string, id *url.URL) (*tls.Certificate, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, err
@@ -216,6 +217,9 @@ func (s *signer) issue(names []string) (*tls.Certificate, error) {
 		SerialNumber: serial, Subject: pkix.Name{CommonName: "penstock"}, DNSNames: names, NotBefore: s.cert.NotBefore, NotAfter: s.cert.NotAfter,
 		// Between processes of Penstock it is also a client certificate: see Mutual.
 		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+	}
+	if id != nil {
+		template.URIs = []*url.URL{id}
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, s.cert, key.Public(), s.key)
 	if err != nil {

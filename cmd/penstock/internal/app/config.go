@@ -33,6 +33,8 @@ type Config struct {
 	Credentials *Credentials
 	// Peers are the other processes that serve the same Envoys.
 	Peers Peers
+	// Members are the other clusters of the cluster set, and how they reach this one.
+	Members Members
 	// PickerAddresses are where Envoys reach our picker; the Picker listener's own address if empty.
 	PickerAddresses []netip.AddrPort
 	// HTTP serves metrics and health. On a loopback address it also serves the admin pages, as Admin does: the status and the
@@ -118,6 +120,14 @@ type Peers struct {
 	// TLS identifies peers on Listener; nil: where fleets run here, the certificates of their authority do; else every client
 	// that reaches the port is admitted.
 	TLS *MutualTLS
+}
+
+// Members are how other clusters of the cluster set reach this one.
+type Members struct {
+	// Listener serves what this cluster exports, over mTLS; nil: no other cluster subscribes to it. The App closes it.
+	Listener net.Listener
+	// Address is where they reach it, as HOST:PORT.
+	Address string
 }
 
 // MutualTLS is a connection on which both sides show a certificate.

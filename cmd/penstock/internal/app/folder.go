@@ -31,6 +31,8 @@ func NewFolder(cfg Config, f Folder) (*App, error) {
 	if f.OnGateways != nil {
 		parts = append(parts, delivery.On(delivery.Observe, func(context.Context, *delivery.Change) { f.OnGateways(a.translation.Gateways()) }))
 	}
+	set := a.clusterSet()
+	parts = append(parts, set)
 	writer, err := status.NewWriter(status.WriterConfig{Board: a.board, Path: StatusFile(cfg.StateDir), Controller: Controller, Log: cfg.Log})
 	if err != nil {
 		return nil, err
@@ -53,6 +55,7 @@ func NewFolder(cfg Config, f Folder) (*App, error) {
 		}
 		group.Go(func() error { return quiet(ctx, files.Run(ctx)) })
 		a.serve(ctx, group, line)
+		group.Go(func() error { return quiet(ctx, set.Run(ctx)) })
 		group.Go(func() error { return quiet(ctx, writer.Run(ctx)) })
 		return group.Wait()
 	}

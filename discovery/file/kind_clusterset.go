@@ -1,0 +1,56 @@
+package file
+
+import (
+	"crypto/x509"
+	"fmt"
+	"net"
+
+	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/manifests/v1alpha1"
+)
+
+func clusterSetKind() *kind {
+	return &kind{
+		table:    store.ClusterSets,
+		versions: []version{{v1alpha1.Group + "/" + v1alpha1.Version, nil}},
+		crd:      "clustersets",
+		check:    checkClusterSet,
+	}
+}
+
+func checkClusterSet(o store.Object) []mistake {
+	var c checks
+	set := o.(*v1alpha1.ClusterSet)
+	domains := map[string]string{}
+	for i, m := range set.Spec.Members {
+		field := at("spec.members", i)
+		if m.Name == set.Spec.Cluster {
+			c.wrong(field+".name", fmt.Sprintf("%s is this cluster itself", m.Name), "remove the member, or correct spec.cluster")
+		}
+		for j, cidr := range m.Allow.PodCIDRs {
+			c.cidr(at(field+".allow.podCIDRs", j), cidr)
+		}
+		for j, cidr := range m.Allow.Addresses {
+			c.cidr(at(field+".allow.addresses", j), cidr)
+		}
+		if m.Peer == nil {
+			c.wrong(field, "it has no peer", "add peer with the address and bundle that `penstock clusters show` prints there")
+			continue
+		}
+		if host, port, err := net.SplitHostPort(m.Peer.Address); err != nil || host == "" || port == "" {
+			c.wrong(field+".peer.address", fmt.Sprintf("%.100q is no address", m.Peer.Address), "write HOST:PORT")
+		}
+		if !x509.NewCertPool().AppendCertsFromPEM([]byte(m.Peer.Bundle)) {
+			c.wrong(field+".peer.bundle", "it has no PEM certificate", "write the bundle that `penstock clusters show` prints there")
+		}
+		domain := m.Peer.TrustDomain
+		if domain == "" {
+			domain = m.Name
+		}
+		if other, taken := domains[domain]; taken {
+			c.wrong(field+".peer.trustDomain", fmt.Sprintf("%s has the trust domain %s too", other, domain), "give each member a trust domain of its own")
+		}
+		domains[domain] = m.Name
+	}
+	return c.found
+}

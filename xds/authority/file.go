@@ -1,0 +1,52 @@
+package authority
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+)
+
+// File is Secrets in a file of a private folder, for a process without Kubernetes. One process writes it.
+type File struct {
+	Path string
+	// Replace writes the file as a whole, or leaves it as it was.
+	Replace func(path string, raw []byte) error
+}
+
+// Read implements Secrets.
+func (f File) Read(context.Context) (data map[string][]byte, version string, err error) {
+	raw, err := os.ReadFile(f.Path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, "", nil
+	}
+	if err != nil {
+		return nil, "", err
+	}
+	if err := json.Unmarshal(raw, &data); err != nil {
+		return map[string][]byte{"damaged": nil}, fileVersion(raw), nil // a damaged file is written again
+	}
+	return data, fileVersion(raw), nil
+}
+
+// Write implements Secrets.
+func (f File) Write(ctx context.Context, data map[string][]byte, version string) error {
+	if _, now, err := f.Read(ctx); err != nil || now != version {
+		return errors.Join(ErrChanged, err)
+	}
+	raw, err := json.Marshal(data)
+	if err != nil {
+		return fmt.Errorf("encode the authority: %w", err)
+	}
+	return f.Replace(f.Path, raw)
+}
+
+func fileVersion(raw []byte) string {
+	sum := sha256.Sum256(bytes.TrimSpace(raw))
+	return hex.EncodeToString(sum[:])
+}
