@@ -175,6 +175,8 @@ type Pool struct {
 	Full    schedule.Full
 	// Scorers are the processes of Plugins.External, in their order, each at one of some addresses.
 	Scorers []Scorer
+	// Processor prepares the pool's requests; nil: none does.
+	Processor *Processor
 	// Criticality of the pool's requests; "" is Standard.
 	Criticality schedule.Criticality
 	// Models is what becomes of requests for some models, and of those with some objectives; nil: nothing.

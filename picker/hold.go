@@ -63,7 +63,11 @@ func (p *Picker) hold(ctx context.Context, pool *pool, r *extproc.Request, d *de
 			d.result = resultSpilled
 			return pool, listed(spill, retries(r)), true
 		}
-		r.Extend(pool.queue.Limits().TTL + answerTime)
+		wait := pool.queue.Limits().TTL + answerTime
+		if pool.processor != nil {
+			wait += pool.processor.Timeout()
+		}
+		r.Extend(wait)
 		outcome = pool.queue.Await(ctx, q)
 		d.waited = time.Since(now)
 		pool.counters.waited(outcome, q.Priority, d.waited)

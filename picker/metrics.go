@@ -28,6 +28,7 @@ type metrics struct {
 	waits      *prometheus.HistogramVec
 	stages     *prometheus.CounterVec
 	lacking    *prometheus.CounterVec
+	processed  processMetrics
 }
 
 // poolMetrics are one pool's series. They are created with its first pick: the series of unused pools would be most of the page.
@@ -95,10 +96,12 @@ func newMetrics(r prometheus.Registerer, p *Picker) (*metrics, error) {
 		Buckets: []float64{0.005, 0.02, 0.1, 0.5, 1, 2, 5, 10, 20, 40, 80, 160, 320}}, []string{"pool", "priority", "outcome"})
 	m.shadows, m.regret = newShadowMetrics()
 	m.stages, m.lacking = newStageMetrics()
+	m.processed = newProcessMetrics()
 	if r == nil {
 		return m, nil
 	}
-	for _, c := range []prometheus.Collector{m.picks, m.seconds, m.unknown, m.outOfRange, m.uncounted, m.denied, m.uploads, m.shadows, m.regret, m.scores, m.waits, m.stages, m.lacking, poolCollector{p}} {
+	all := []prometheus.Collector{m.picks, m.seconds, m.unknown, m.outOfRange, m.uncounted, m.denied, m.uploads, m.shadows, m.regret, m.scores, m.waits, m.stages, m.lacking, poolCollector{p}}
+	for _, c := range append(all, m.processed.collectors()...) {
 		if err := r.Register(c); err != nil {
 			return nil, err
 		}
@@ -123,6 +126,7 @@ func (m *metrics) remove(name string) {
 	m.waits.DeletePartialMatch(labels)
 	m.stages.DeletePartialMatch(labels)
 	m.lacking.DeletePartialMatch(labels)
+	m.processed.remove(labels)
 }
 
 func (m *poolMetrics) count(result string, took time.Duration) {
@@ -155,6 +159,7 @@ func (poolCollector) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{modelRequestsDesc, modelFirstByteDesc, modelTokensDesc, modelOutputDesc, queueDesc, saturationDesc} {
 		ch <- d
 	}
+	ch <- breakerDesc
 	ch <- waitingDesc
 	ch <- waitingBytesDesc
 	ch <- flowSaturationDesc
@@ -209,6 +214,13 @@ func (c poolCollector) Collect(ch chan<- prometheus.Metric) {
 		if use.endpoints > 0 {
 			ch <- prometheus.MustNewConstMetric(queueDesc, prometheus.GaugeValue, use.queue, name)
 			ch <- prometheus.MustNewConstMetric(saturationDesc, prometheus.GaugeValue, use.use/use.endpoints, name)
+		}
+		if pool.processor != nil {
+			open := 0
+			if pool.processor.Open() {
+				open = 1
+			}
+			gauge(breakerDesc, open, name)
 		}
 		if pool.queue != nil {
 			for _, b := range pool.queue.Bands() {

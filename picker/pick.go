@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/penstock-project/penstock/manifests/endpointpicker"
 	"github.com/penstock-project/penstock/picker/endpoint"
 	"github.com/penstock-project/penstock/picker/extproc"
@@ -59,6 +61,7 @@ func (p *Picker) Body(name string) extproc.BodyPolicy {
 	if pool.Strategy == schedule.Plugins && pool.Relay == nil && needsPrompts(pool.Plugins) {
 		policy.Valid, policy.Keep = true, true
 	}
+	policy.Process = pool.processor != nil
 	policy.OwnWorkers = pool.dynamo() != nil && pool.Relay == nil
 	if pool.rules != nil && pool.rules.rewrites && pool.Relay == nil {
 		policy.Target = pool.rules.draw
@@ -97,7 +100,7 @@ func (p *Picker) Pick(ctx context.Context, r *extproc.Request) extproc.Answer {
 	}
 	span := p.span(ctx, r, started)
 	var a extproc.Answer
-	var d decision
+	d := decision{span: span}
 	answered := false
 	defer func() {
 		if !answered && d.lease != nil { // it panics: no other code ends the lease
@@ -114,6 +117,9 @@ func (p *Picker) Pick(ctx context.Context, r *extproc.Request) extproc.Answer {
 			if pool, a, held = p.hold(ctx, pool, r, &d); d.waited > 0 {
 				started = time.Now()
 			}
+		}
+		if !held {
+			pool, a, held = p.process(ctx, pool, r, &d)
 		}
 		if !held {
 			a = p.choose(ctx, pool, r, &d, started)
@@ -158,6 +164,8 @@ type decision struct {
 	external   [][]float64     // scores of scorers in other processes
 	further    further         // servers
 	staged     bool            // the pool's profile handler has decided about them
+	processed  processed       // by the pool's processor
+	span       trace.Span      // of the pick; nil without
 }
 
 // working is the memory of a Pick, which the next one takes over.
@@ -196,11 +204,17 @@ func (p *Picker) choose(ctx context.Context, pool *pool, r *extproc.Request, d *
 	}()
 	*c = candidates{picker: p, pool: pool, holder: endpoint.Holder{Gateway: r.Gateway, Pool: pool.Name}, request: pool.scheduled(r, started), allowed: d.allowed, scratch: &w.memory,
 		stage: &w.stage, media: r.Facts.Media}
+	d.countTokens(&c.request)
 	ids := p.renderPrompt(ctx, pool, r, &c.request)
 	p.scoreOutside(ctx, pool, &c.request, c.allowed, c.scratch)
 	d.external = c.request.External
 	shadow := c.foreshadow()
-	c.open(ctx, pool.strategy)
+	if worker := d.processed.worker; worker == nil {
+		c.open(ctx, pool.strategy)
+	} else if !c.openWorker(ctx, worker) {
+		p.metrics.processed.fellBack(pool.Name, busyWorker)
+		c.open(ctx, pool.strategy)
+	}
 	switch {
 	case len(c.ranked) > 0 || len(spill) > 0 || c.scratch.Eligible == 0, c.scratch.Shed:
 	case pool.unlimited != nil && r.Pool != "" && !r.Last:
@@ -223,6 +237,7 @@ func (p *Picker) choose(ctx context.Context, pool *pool, r *extproc.Request, d *
 	if pool.dynamo() != nil {
 		a.TokenData = ids
 	}
+	d.addProcessed(&a)
 	if c.lease == nil {
 		return a
 	}

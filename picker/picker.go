@@ -26,6 +26,7 @@ import (
 	"github.com/penstock-project/penstock/picker/kvevents"
 	"github.com/penstock-project/penstock/picker/models"
 	"github.com/penstock-project/penstock/picker/prefix"
+	"github.com/penstock-project/penstock/picker/processor"
 	"github.com/penstock-project/penstock/picker/recording"
 	"github.com/penstock-project/penstock/picker/schedule"
 	"github.com/penstock-project/penstock/picker/scoring"
@@ -100,6 +101,7 @@ type pool struct {
 	remote      *extproc.Remote    // of a relayed pool
 	relayHealth *relayHealth       // of a relayed pool
 	scorers     []*scoring.Client  // of Pool.Scorers; nil for one without an address
+	processor   *processor.Client  // of Pool.Processor; nil without
 }
 
 // leaseTimeout is when a request that is not reported any more stops counting as in flight: its Envoy is gone. Envoys report
@@ -278,6 +280,9 @@ func (p *Picker) build(c Pool, old *pool) (*pool, error) {
 	if err := next.connectScorers(old); err != nil {
 		return nil, fmt.Errorf("pool %s: %w", c.Name, err)
 	}
+	if err := next.connectProcessor(old); err != nil {
+		return nil, fmt.Errorf("pool %s: %w", c.Name, err)
+	}
 	if err := next.connect(old); err != nil {
 		return nil, fmt.Errorf("pool %s: %w", c.Name, err)
 	}
@@ -334,6 +339,7 @@ func (p *Picker) swap(next map[string]*pool) {
 		was.events.Release()
 		was.loads.Release()
 		was.closeScorers(now)
+		was.closeProcessor(now)
 		if was.remote != nil && (now == nil || now.remote != was.remote) {
 			was.remote.Close()
 		}

@@ -17,6 +17,8 @@ type PickerPool struct {
 	External *model.ExternalPicker
 	// Scorers are the processes of Settings.Plugins.External, in their order; one that cannot be reached has no address.
 	Scorers []model.ExternalPicker
+	// Processor is the service of Settings.Processor; nil without one. One that cannot be reached has no address.
+	Processor *model.ExternalPicker
 	// Models are what InferenceModels, InferenceModelRewrites and InferenceObjectives do; nil without any.
 	Models *model.Models
 	// TLS is how a BackendTLSPolicy has the pool's servers spoken to; nil without one. CA is the bundle that TLS.Trust names, in PEM: empty
@@ -121,6 +123,10 @@ func (t *tables) declareMembers() {
 				if at, ok := t.externalPicker(r, asked, p.Cluster, p.Last); ok {
 					out.External = &at
 				}
+			}
+			if s := p.Settings.Processor; s != nil {
+				at, _ := t.externalPicker(r, model.ServiceCluster(id.Namespace, s.Service, s.Port), p.Cluster, p.Last)
+				out.Processor = &at
 			}
 			if p.Settings.Plugins != nil {
 				for _, s := range p.Settings.Plugins.External {

@@ -1,6 +1,7 @@
 package endpointpicker
 
-// Headers by which a request names further servers to the one that serves it. Pickers set them; a client's own are removed.
+// Headers by which a request names further servers, or what is stored elsewhere, to the one that serves it. Pickers set them; a client's own
+// are removed.
 const (
 	// Of llm-d's routing sidecar: the server that reads the prompt, those that encode images, the data-parallel rank, and the server
 	// whose cache is read. All are host:port.
@@ -16,11 +17,14 @@ const (
 	HeaderPrefillRank = "prefill-dp-rank"
 	// HeaderRoutingMode is aggregated or disaggregated.
 	HeaderRoutingMode = "x-dynamo-routing-mode"
+
+	// HeaderTokensKey is where the prompt's token IDs are stored. With the key of another tenant a server would read that one's prompt.
+	HeaderTokensKey = "x-req-tokens-key"
 )
 
 // RoutingHeaders are all of these headers, under all of their names.
 func RoutingHeaders() []string {
-	all := []string{HeaderPrefill, HeaderEncode, HeaderDataParallel, headerCacheSource, HeaderRoutingMode, "x-data-parallel-rank"}
+	all := []string{HeaderPrefill, HeaderEncode, HeaderDataParallel, headerCacheSource, HeaderRoutingMode, HeaderTokensKey, "x-data-parallel-rank"}
 	for _, name := range []string{HeaderWorkerID, HeaderPrefillID, HeaderRank, HeaderPrefillRank} {
 		all = append(all, "x-"+name, "x-dynamo-"+name)
 	}

@@ -24,7 +24,7 @@ type PoolPolicy struct {
 // PoolPolicyStatus is the status of a PoolPolicy.
 type PoolPolicyStatus struct {
 	// Conditions: Accepted, False with reason TargetNotFound, Conflicted, InvalidPlugins or InvalidSubset; ResolvedRefs, False with reason
-	// InvalidSpillTarget if requests cannot spill to a target, InvalidConfigRef if configRef names no valid document, or
+	// InvalidSpillTarget if requests cannot spill to a target, InvalidProcessorRef if picker.processor names no Service with the port, InvalidConfigRef if configRef names no valid document, or
 	// InvalidScorerRef if an external-scorer names no Service with the port.
 	//
 	// +optional
@@ -221,6 +221,12 @@ type PickerSpec struct {
 	//
 	// +optional
 	FlowControl *FlowControlSpec `json:"flowControl,omitempty"`
+	// Processor is a service that prepares requests before they are picked for: it tokenizes their prompts, and may choose their
+	// endpoints. It is the one of the Dynamo proposal (POST /process). The bodies of all requests are read then, whatever the strategy.
+	// While it does not answer, requests go on without it.
+	//
+	// +optional
+	Processor *ProcessorSpec `json:"processor,omitempty"`
 	// CHWBL configures the strategy chwbl.
 	//
 	// +optional
@@ -289,6 +295,49 @@ type PickerSpec struct {
 	// +optional
 	// +kubebuilder:validation:Enum=None;Buffered
 	Body string `json:"body,omitempty"`
+}
+
+// ProcessorSpec configures the service that prepares requests. Of its answer, token_key becomes the header x-req-tokens-key, and token_value
+// the member "token_ids" of the body. It is sent the body as the client sent it, in cleartext unless a BackendTLSPolicy for the Service states
+// how to verify it.
+type ProcessorSpec struct {
+	// Service in the policy's namespace.
+	//
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[a-z]([-a-z0-9]*[a-z0-9])?$`
+	Service string `json:"service"`
+	// Port of the Service.
+	//
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=65535
+	// +kubebuilder:default=8080
+	Port *int32 `json:"port,omitempty"`
+	// Timeout is how long a request waits for the answer, such as 500ms. After five failures in a row the service is not asked for
+	// 10 s.
+	//
+	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:Pattern=`^([0-9]+(\.[0-9]+)?(ms|s|m))+$`
+	// +kubebuilder:validation:MaxLength=16
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1ms') && duration(self) <= duration('2m')",message="timeout must be 1ms to 2m, such as 500ms"
+	// +kubebuilder:default="1s"
+	Timeout *metav1.Duration `json:"timeout,omitempty"`
+	// Headers of requests that the service receives, in lower case, beside x-request-id.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:items:MaxLength=128
+	// +kubebuilder:validation:items:Pattern=`^[a-z0-9!#$%&'*+.^_|~-]+$`
+	// +kubebuilder:validation:XValidation:rule="!self.exists(h, h in ['authorization', 'proxy-authorization', 'x-api-key', 'api-key', 'cookie', 'set-cookie'])",message="the service receives no credentials: remove authorization, proxy-authorization, x-api-key, api-key, cookie and set-cookie"
+	// +listType=set
+	Headers []string `json:"headers,omitempty"`
+	// Route has the service choose the endpoint of each request, whose body it is sent with "route": true. A request decides otherwise by
+	// a member "route" of its body, true or false. A worker_address that is no endpoint of the pool has no effect.
+	//
+	// +optional
+	Route bool `json:"route,omitempty"`
 }
 
 // CHWBLSpec configures the strategy chwbl: consistent hashing with bounded loads.

@@ -24,11 +24,13 @@ type Answer struct {
 	Endpoints List
 	// MaxRetries is the value of x-envoy-max-retries; negative leaves the header alone.
 	MaxRetries int
-	// Headers are set in the request: those of endpointpicker.RoutingHeaders that name further servers. The others of them are removed.
+	// Headers are set in the request: those of endpointpicker.RoutingHeaders. The others of them are removed.
 	Headers []Header
 	// TokenData is the prompt as token IDs, a JSON array, for the body's nvext.token_data; nil: the body has none. Without a body that is
 	// read (BodyPolicy.OwnWorkers) it has no effect.
 	TokenData []byte
+	// TokenIDs is the same for the body's "token_ids", in place of those that it has. It needs BodyPolicy.Process.
+	TokenIDs []byte
 	// Pool and Lease are sent in the metadata namespace "penstock" and return in the access log. Without a lease the
 	// namespace is not set.
 	Pool  string

@@ -77,7 +77,7 @@ type exchange struct {
 	scanner *request.Scanner // of the body; nil before its first bytes
 	spread  *request.Spread  // the same; nil if the pool needs none
 	change  change           // of the request, by its pick
-	splices []request.Splice // of its body, before its pick
+	sent    mem.BufferSlice  // the body before it was changed, if the pick's answer may change it further; else nil
 	rewrite *request.Rewriter
 
 	done        bool // the call may end
@@ -225,7 +225,7 @@ func prefixed(value []byte, text string) bool {
 func (x *exchange) pick(phase protowire.Number) error {
 	x.waiting = false
 	a := x.picker.Pick(x.ctx, &x.request)
-	x.addTokens(a.TokenData)
+	x.edit(&a)
 	x.endScan()
 	x.track, x.served = a.Track, cmp.Or(a.ServedNamespace, x.names.Namespace)
 	return x.answer(phase, &a)
@@ -237,6 +237,8 @@ func (x *exchange) endScan() {
 		x.spread.Release()
 		x.spread = nil
 	}
+	x.sent.Free()
+	x.sent = nil
 	if x.scanner == nil {
 		return
 	}
@@ -347,7 +349,9 @@ func (x *exchange) read(m *Message, streamed bool) (whole bool, problem *Answer)
 		return false, nil
 	}
 	if x.scanner == nil {
-		x.scanner = request.New(kind)
+		if x.scanner = request.New(kind); x.policy.Process {
+			x.scanner.FindMembers()
+		}
 	}
 	for _, b := range m.Body {
 		x.scanner.Write(b.ReadOnlyData())
@@ -355,7 +359,7 @@ func (x *exchange) read(m *Message, streamed bool) (whole bool, problem *Answer)
 			x.spread.Write(b.ReadOnlyData())
 		}
 	}
-	if streamed || x.policy.Whole || x.policy.Keep || x.policy.Target != nil || x.policy.OwnWorkers {
+	if streamed || x.policy.Whole || x.policy.Keep || x.policy.Process || x.policy.Target != nil || x.policy.OwnWorkers {
 		x.request.Body = m.TakeBody(x.request.Body)
 	} else {
 		n := charged(m.Body)

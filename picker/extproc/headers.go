@@ -72,7 +72,7 @@ func nameOf[T string | []byte](text T) name {
 		return namePlainTPOT
 	case endpointpicker.HeaderPrefill, endpointpicker.HeaderEncode, endpointpicker.HeaderDataParallel, "x-kv-cache-source-host-port",
 		"x-worker-instance-id", "x-prefill-instance-id", "x-dp-rank", "x-prefill-dp-rank", "x-data-parallel-rank", "x-dynamo-routing-mode",
-		"x-dynamo-worker-instance-id", "x-dynamo-prefill-instance-id", "x-dynamo-dp-rank", "x-dynamo-prefill-dp-rank":
+		"x-dynamo-worker-instance-id", "x-dynamo-prefill-instance-id", "x-dynamo-dp-rank", "x-dynamo-prefill-dp-rank", endpointpicker.HeaderTokensKey:
 		return routing
 	}
 	return otherName

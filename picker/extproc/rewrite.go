@@ -1,6 +1,7 @@
 package extproc
 
 import (
+	"slices"
 	"strconv"
 
 	"google.golang.org/grpc/mem"
@@ -52,35 +53,79 @@ func (c *change) headers(w *writer) {
 // tooManyModels answers a body of which a server might read another model than we replace.
 var tooManyModels = Answer{Status: 400, Reason: ReasonInvalidBody, Message: "the request's body is invalid: it has too many members \"model\"", MaxRetries: -1}
 
-// rewriteBody replaces the model in a body that is read, and removes the workers that its client names. It returns the model that the client
-// asked for. The scanner's facts are then those of the new body.
+// rewriteBody replaces the model in a body that is read, and removes the workers that its client names, and what is for the picker alone. It
+// returns the model that the client asked for. The scanner's facts are then those of the new body.
 func (x *exchange) rewriteBody() (model string, problem *Answer) {
 	model, problem = x.replaceModel()
-	if problem == nil && x.policy.OwnWorkers && !x.scanner.RemoveWorkers() {
-		problem = &tooManyWorkers
-	}
-	if problem != nil {
+	switch {
+	case problem != nil:
 		return model, problem
+	case x.policy.OwnWorkers && !x.scanner.RemoveWorkers():
+		return model, &tooManyWorkers
+	case x.policy.Process && !x.scanner.RemoveRoute():
+		return model, &tooManyRoutes
 	}
-	if x.splices = x.scanner.Splices(); len(x.splices) > 0 {
-		x.request.Body = request.Apply(x.request.Body, x.splices)
-		x.change.replaced, x.change.length = true, x.size+request.Grown(x.splices)
+	splices := x.scanner.Splices()
+	if len(splices) == 0 {
+		return model, nil
 	}
+	if x.policy.OwnWorkers || x.policy.Process {
+		x.sent = slices.Clone(x.request.Body)
+		x.sent.Ref()
+	}
+	x.replaceBody(x.request.Body, splices)
 	return model, nil
 }
 
-// addTokens adds token IDs to a body that is read.
-func (x *exchange) addTokens(ids []byte) {
-	if len(ids) == 0 || x.scanner == nil || x.request.Facts.Size == 0 || len(x.request.Body) == 0 {
-		return
-	}
-	add, ok := x.scanner.AddTokens(x.request.Body, x.splices, ids)
-	if !ok {
-		return
-	}
-	x.request.Body = request.Apply(x.request.Body, []request.Splice{add})
-	x.change.replaced, x.change.length = true, x.size+request.Grown(x.splices)+len(add.With)
+// replaceBody sets the body to one with splices. It consumes body's references.
+func (x *exchange) replaceBody(body mem.BufferSlice, splices []request.Splice) {
+	x.request.Body = request.Apply(body, splices)
+	x.change.replaced, x.change.length = true, x.size+request.Grown(splices)
 }
+
+// edit adds to a body that is read what the pick's answer has for it.
+func (x *exchange) edit(a *Answer) {
+	e := request.Edit{TokenData: a.TokenData, TokenIDs: a.TokenIDs}
+	if len(e.TokenData)+len(e.TokenIDs) == 0 || x.scanner == nil || x.request.Facts.Size == 0 || len(x.request.Body) == 0 {
+		return
+	}
+	sent := x.request.Body
+	if x.sent != nil {
+		sent.Free()
+		sent, x.sent = x.sent, nil
+	}
+	x.request.Body = sent
+	if splices := x.scanner.Edited(sent, e); len(splices) > 0 {
+		x.replaceBody(sent, splices)
+	}
+}
+
+// Sent is the body as the client sent it, of a pool with BodyPolicy.Process whose request's body is read. It is valid during Pick.
+func (r *Request) Sent() mem.BufferSlice {
+	if x := r.exchange; x != nil && x.sent != nil {
+		return x.sent
+	}
+	return r.Body
+}
+
+// Valid reports whether Sent is one JSON value. It reports false if too many bodies are held to copy this one.
+func (r *Request) Valid() bool {
+	body := r.Sent()
+	if len(body) == 1 {
+		return request.Check(body[0].ReadOnlyData()) == nil
+	}
+	if x := r.exchange; x != nil {
+		copied := int64(body.Len())
+		if !x.bodies.take(copied, &x.held) {
+			return false
+		}
+		defer x.bodies.give(copied, &x.held)
+	}
+	return request.Check(body.Materialize()) == nil
+}
+
+// tooManyRoutes answers a body that names what is for the picker too often.
+var tooManyRoutes = Answer{Status: 400, Reason: ReasonInvalidBody, Message: "the request's body is invalid: it has too many members \"route\" or \"token_ids\"", MaxRetries: -1}
 
 // tooManyWorkers is the same of workers.
 var tooManyWorkers = Answer{Status: 400, Reason: ReasonInvalidBody, Message: "the request's body is invalid: its member \"nvext\" names too many workers", MaxRetries: -1}

@@ -209,3 +209,70 @@ func TestNvext_BodyHasTheWorkersOfThePick(t *testing.T) {
 		t.Errorf("a body that cannot be held: %v", r)
 	}
 }
+
+const (
+	routed      = `{"route":true,"model":"public","token_ids":[7],"seed":9007199254740993}`
+	routedGone  = `{"model":"v1","token_ids":[7],"seed":9007199254740993}`
+	routedToken = `{"token_ids":[1,2],"model":"v1","seed":9007199254740993}`
+)
+
+// The picker gets what the client sent, and the server what the pick makes of it.
+func TestTokenIDs_BodyHasThoseOfThePick(t *testing.T) {
+	policy := rewriting
+	policy.Process = true
+	for _, tt := range []struct {
+		ids, key, want string
+	}{{"", "", routedGone}, {"[1,2]", "", routedToken}, {"", "k1", routedGone}} {
+		p := &fakePicker{policy: policy, answer: func(r *Request) Answer {
+			if got := string(r.Sent().Materialize()); got != routed || !r.Facts.Route || !r.Facts.GivesRoute || !r.Valid() {
+				t.Errorf("the picker gets %s, route %v", got, r.Facts.Route)
+			}
+			a := Answer{Endpoints: List{"10.0.0.1:80"}, TokenIDs: []byte(tt.ids)}
+			if tt.key != "" {
+				a.Headers = []Header{{"x-req-tokens-key", tt.key}}
+			}
+			return a
+		}}
+		k := open(t, start(t, p))
+		k.send(headersWith(headersOf(modeBuffered, false), "content-length", "70", "x-req-tokens-key", "of-another"))
+		k.receive()
+		k.send(bodyOf(routed, true))
+		c := k.receive().GetRequestBody().GetResponse()
+		if got := string(c.GetBodyMutation().GetBody()); got != tt.want || set(c, "content-length") != strconv.Itoa(len(tt.want)) || set(c, "x-req-tokens-key") != tt.key {
+			t.Errorf("%s\nof %v", got, c.GetHeaderMutation())
+		}
+		k = open(t, start(t, p))
+		k.send(headersWith(headersOf(modeDuplex, false), "content-length", "70"))
+		for i := range len(routed) {
+			k.send(bodyOf(routed[i:i+1], i == len(routed)-1))
+		}
+		if c := k.receive().GetRequestHeaders().GetResponse(); set(c, "content-length") != strconv.Itoa(len(tt.want)) || set(c, "x-req-tokens-key") != tt.key {
+			t.Errorf("of %v", c)
+		}
+		if s := k.receive().GetRequestBody().GetResponse().GetBodyMutation().GetStreamedResponse(); string(s.GetBody()) != tt.want || !s.GetEndOfStream() {
+			t.Errorf("%s", s.GetBody())
+		}
+	}
+}
+
+// Too many bodies are held: the request is picked for without its body, which passes as it is.
+func TestTokenIDs_UnreadBodyPasses(t *testing.T) {
+	p := &fakePicker{policy: BodyPolicy{Wait: true, Process: true}, held: NewBodies(1), answer: func(r *Request) Answer {
+		return Answer{Endpoints: List{"10.0.0.1:80"}, TokenIDs: []byte("[1]")}
+	}}
+	k := open(t, start(t, p))
+	k.send(headersOf(modeDuplex, false))
+	k.send(bodyOf(routed, true))
+	k.receive()
+	if s := k.receive().GetRequestBody().GetResponse().GetBodyMutation().GetStreamedResponse(); string(s.GetBody()) != routed {
+		t.Errorf("%s", s.GetBody())
+	}
+	p = &fakePicker{policy: BodyPolicy{Wait: true, Process: true}}
+	k = open(t, start(t, p))
+	k.send(headersOf(modeBuffered, false))
+	k.receive()
+	k.send(bodyOf(`{`+strings.Repeat(`"route":1,`, 17)+`"a":1}`, true))
+	if r := k.receive(); r.GetImmediateResponse().GetStatus().GetCode() != 400 {
+		t.Errorf("17 members: %v", r)
+	}
+}

@@ -36,6 +36,9 @@ type BodyPolicy struct {
 	// OwnWorkers removes the workers and token IDs that a body names in nvext: the pick decides about them. As with Target, bodies are
 	// held. In STREAMED they pass as they are.
 	OwnWorkers bool
+	// Process means that Pick sends the body elsewhere (Request.Sent), and may add token IDs to it. The member "route" is removed: it is for
+	// the picker. As with Keep, a request does without if too many bodies are held; then, and in STREAMED, it passes as it is.
+	Process bool
 	// UserMessages of a chat completion are in the key of which Facts.Spread is the hash; 0: it is not computed. A chat completion
 	// that is no JSON is answered 400.
 	UserMessages int

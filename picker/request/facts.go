@@ -27,6 +27,8 @@ type Facts struct {
 	Spread uint64
 	// Media means that the prompt has images, audio, video or files.
 	Media bool
+	// Route is the member "route" of the body, and GivesRoute whether it is true or false.
+	Route, GivesRoute bool
 	// Chain of the prompt, valid until the Scanner's Release.
 	Chain prefix.Chain
 	// Exact is the prompt if it is given as token IDs, valid as long; else it has the salt alone.

@@ -28,6 +28,7 @@ const (
 	forText    // a text
 	forContent // a text, a part, or an array of them
 	forParams  // an object with limits
+	forRoute   // true or false
 	forNvext   // an object with workers and token IDs
 	forWorker  // one of them
 	forTokens  // token IDs of it
@@ -95,6 +96,8 @@ func (k Kind) bodyUse(key []byte) use {
 		return forStream
 	case "nvext":
 		return forNvext
+	case "route":
+		return forRoute
 	case "max_tokens", "max_completion_tokens", "max_output_tokens":
 		return forLimit
 	}

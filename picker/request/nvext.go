@@ -1,10 +1,6 @@
 package request
 
-import (
-	"slices"
-
-	"google.golang.org/grpc/mem"
-)
+import "google.golang.org/grpc/mem"
 
 // Dynamo's frontend reads a request's member nvext. Its members name the workers that serve the request, and the prompt's token IDs: a
 // picker decides about these. All others are the client's.
@@ -38,29 +34,6 @@ var null = []byte("null")
 func (s *Scanner) RemoveWorkers() bool {
 	s.bare = true
 	return !s.nvext.removed.tooMany
-}
-
-// AddTokens returns a splice that adds token IDs, a JSON array, to a body to which splices were applied. It returns false for a body that
-// is no object, or has token IDs or another nvext than an object.
-func (s *Scanner) AddTokens(body mem.BufferSlice, splices []Splice, ids []byte) (Splice, bool) {
-	n := &s.nvext
-	at, begin, end := n.members, `"token_data":`, ""
-	if n.tokens || n.seen && at == 0 || n.body == 0 {
-		return Splice{}, false
-	}
-	if !n.seen {
-		at, begin, end = n.body, `"nvext":{"token_data":`, "}"
-	}
-	for _, p := range splices {
-		if p.End <= at {
-			at += len(p.With) - (p.End - p.Start)
-		}
-	}
-	with := slices.Concat([]byte(begin), ids, []byte(end))
-	if hasMember(body, at) {
-		with = append(with, ',')
-	}
-	return Splice{at, at, with}, true
 }
 
 // hasMember reports whether a member of an object follows an offset.

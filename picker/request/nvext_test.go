@@ -15,14 +15,7 @@ func bare(body, cuts []byte, ids string) (string, bool) {
 		s.Write(b.ReadOnlyData())
 	}
 	ok := s.RemoveWorkers()
-	splices := s.Splices()
-	whole = Apply(whole, splices)
-	if ids != "" {
-		if add, ok := s.AddTokens(whole, splices, []byte(ids)); ok {
-			whole = Apply(whole, []Splice{add})
-		}
-	}
-	return string(whole.Materialize()), ok
+	return string(Apply(whole, s.Edited(whole, Edit{TokenData: []byte(ids)})).Materialize()), ok
 }
 
 func TestNvext_WorkersAndTokensOfClientsAreRemoved(t *testing.T) {

@@ -85,21 +85,33 @@ func (s *Scanner) Replace(by *Target) bool {
 	return !s.named.tooMany
 }
 
-// Splices are what Replace and RemoveWorkers have asked for, once all of the body is written.
+// Splices are what Replace, RemoveWorkers and RemoveRoute have asked for, once all of the body is written.
 func (s *Scanner) Splices() []Splice {
-	var out []Splice
+	out, _ := s.splices(s.removed)
+	return out
+}
+
+// splices is Splices with some members removed. It also returns how many members remain, if FindMembers was called.
+func (s *Scanner) splices(removed []Member) (out []Splice, remain int) {
+	if s.top.on {
+		out, remain = s.top.removals(removed)
+	}
+	sorted := len(out) == 0
 	if s.target != nil {
 		for _, at := range s.named.list {
 			out = append(out, Splice{at.start, at.end, s.target.quoted})
 		}
 	}
 	if s.bare && len(s.nvext.removed.list) > 0 {
+		sorted = false
 		for _, at := range s.nvext.removed.list {
 			out = append(out, Splice{at.start, at.end, null})
 		}
+	}
+	if !sorted {
 		slices.SortFunc(out, func(a, b Splice) int { return cmp.Compare(a.Start, b.Start) })
 	}
-	return out
+	return out, remain
 }
 
 // servedModel is the model that the server gets, as it is written.

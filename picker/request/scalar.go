@@ -28,6 +28,8 @@ func (s *Scanner) endScalar() {
 	switch s.use {
 	case forStream:
 		s.stream = s.first == 't'
+	case forRoute:
+		s.route = s.first
 	case forLimit:
 		if s.digits {
 			s.limitTokens = int(min(s.number, maxInt))
@@ -52,7 +54,7 @@ func (s *Scanner) writeToken(to *prefix.Builder, id uint32) {
 // tokens reads further token IDs, which follow one another in the tens of thousands, and returns how many bytes it took: up to
 // the beginning of one that does not end in p, or of something else.
 func (s *Scanner) tokens(p []byte) (taken int) {
-	if top := s.top(); s.use != forPrompt || !top.array {
+	if top := s.frame(); s.use != forPrompt || !top.array {
 		return 0
 	}
 	to := s.builder()

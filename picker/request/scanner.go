@@ -80,6 +80,9 @@ type Scanner struct {
 	named       spans  // the values of the body's "model"
 	nvext       nvext
 	bare        bool // RemoveWorkers was called
+	top         topMembers
+	removed     []Member // by Splices
+	route       byte     // the first of the value of "route"; 0 without one
 	target      *Target
 	stream      bool
 	limitTokens int
@@ -116,6 +119,8 @@ func (s *Scanner) Release() {
 	s.model, s.stream, s.limitTokens, s.salt = s.model[:0], false, 0, 0
 	s.named.reset()
 	s.nvext.reset()
+	s.top.reset()
+	s.removed, s.route = s.removed[:0], 0
 	s.target, s.bare, s.due = nil, false, false
 	s.front.Reset()
 	s.rest.Reset()
@@ -159,6 +164,7 @@ func (s *Scanner) Facts() Facts {
 		s.readMessage()
 	}
 	f := Facts{Kind: s.kind, Model: s.Model(), Target: s.target, Stream: s.stream, MaxTokens: s.limitTokens, Size: s.size, Media: s.media}
+	f.Route, f.GivesRoute = s.Route()
 	if s.kind != OtherKind {
 		f.Tokens = (s.front.Size() + s.rest.Size()) / prefix.BytesPerToken
 		f.Chain = prefix.Join(&s.chain, prefix.Seed(s.salt, s.servedModel()), &s.front, &s.rest)
@@ -209,7 +215,7 @@ func (s *Scanner) text(p []byte) int {
 func (s *Scanner) take(p []byte) {
 	switch s.sink {
 	case written:
-		s.top().to.Write(p)
+		s.frame().to.Write(p)
 	case digested:
 		_, _ = s.digest.Write(p)
 	case captured:
@@ -221,7 +227,7 @@ func (s *Scanner) take(p []byte) {
 	}
 }
 
-func (s *Scanner) top() *frame { return &s.frames[s.depth-1] }
+func (s *Scanner) frame() *frame { return &s.frames[s.depth-1] }
 
 func (s *Scanner) endKey() {
 	s.expect = aColon
@@ -232,7 +238,14 @@ func (s *Scanner) endKey() {
 	if bytes.IndexByte(key, '\\') >= 0 {
 		key = []byte(unquote(key))
 	}
-	s.use = s.kind.use(s.top().place, key)
+	if s.use = s.kind.use(s.frame().place, key); s.top.on && s.depth == 1 {
+		switch {
+		case s.use == forRoute:
+			s.top.now.name = MemberRoute
+		case string(key) == "token_ids":
+			s.top.now.name = MemberTokenIDs
+		}
+	}
 }
 
 // nested reads a value that is not read member by member, up to a quote or its end, and returns how many bytes it took.
@@ -280,6 +293,7 @@ func (s *Scanner) structure(c byte) {
 		if c == '"' {
 			s.inString, s.sink, s.limit = true, captured, maxKey
 			s.capture, s.tooLong = s.capture[:0], false
+			s.happened(topKey)
 		}
 	case aColon:
 		if c == ':' {
@@ -290,6 +304,7 @@ func (s *Scanner) structure(c byte) {
 		s.value(c)
 	case aComma:
 		if c == ',' {
+			s.happened(topComma)
 			s.next()
 		}
 	}
@@ -297,8 +312,8 @@ func (s *Scanner) structure(c byte) {
 
 // next expects the next member or element.
 func (s *Scanner) next() {
-	if s.expect = aKey; s.top().array {
-		s.expect, s.use = aValue, s.top().place.elements()
+	if s.expect = aKey; s.frame().array {
+		s.expect, s.use = aValue, s.frame().place.elements()
 	}
 }
 
@@ -310,7 +325,7 @@ func (s *Scanner) enter(p place, array bool, to *prefix.Builder) {
 
 // close leaves an object or an array.
 func (s *Scanner) close() {
-	left := s.top()
+	left := s.frame()
 	if s.depth--; s.depth == 0 {
 		s.expect = nothing
 		return
@@ -323,6 +338,7 @@ func (s *Scanner) close() {
 		left.to.Mix(uint64(inPrompt)) // [[1], [2]] is not [[1, 2]]
 	}
 	s.expect = aComma
+	s.happened(topEnd)
 }
 
 // reset drops the earlier value of a repeated member.
@@ -334,6 +350,8 @@ func (s *Scanner) reset() {
 		s.stream = false
 	case forLimit:
 		s.limitTokens = 0
+	case forRoute:
+		s.route = 0
 	case forSalt:
 		s.salt = 0
 	}
@@ -378,10 +396,10 @@ func (s *Scanner) builder() *prefix.Builder {
 	switch {
 	case s.use == forFront:
 		return &s.front
-	case s.top().to == nil:
+	case s.frame().to == nil:
 		return &s.rest
 	}
-	return s.top().to
+	return s.frame().to
 }
 
 // begin chooses the sink of a value.
@@ -404,9 +422,9 @@ func (s *Scanner) begin(text bool) {
 		s.sink = written
 	}
 	if s.sink == written && s.depth == 1 { // a member of the body
-		s.top().to = &s.rest
+		s.frame().to = &s.rest
 		if s.use == asFront || s.use == forFront {
-			s.top().to = &s.front
+			s.frame().to = &s.front
 		}
 	}
 }
@@ -439,7 +457,8 @@ func (s *Scanner) endValue() {
 		s.front.Write(endOfText)
 	}
 	if s.depth == 1 {
-		s.top().to = nil
+		s.frame().to = nil
+		s.happened(topEnd)
 	}
 }
 

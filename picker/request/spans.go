@@ -46,6 +46,9 @@ func (s *Scanner) settle(at int) {
 	if s.nvext.removed.pending != 0 {
 		s.nvext.removed.settle(at)
 	}
+	if s.top.pending != 0 {
+		s.top.settle(at)
+	}
 	if s.nvext.enters != nil {
 		*s.nvext.enters, s.nvext.enters = at, nil
 	}

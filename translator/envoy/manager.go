@@ -27,7 +27,7 @@ var (
 	hopHeaders  = append(routingHeaders(), removeHeader(endpointHeader))
 )
 
-// routingHeaders removes those by which a server would send a request to any address that its client names.
+// routingHeaders removes those by which a server would send a request to any address that its client names, or read another client's prompt.
 func routingHeaders() (out []*mutationv3.HeaderMutation) {
 	for _, name := range endpointpicker.RoutingHeaders() {
 		out = append(out, removeHeader(name))

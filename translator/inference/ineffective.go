@@ -114,6 +114,7 @@ func pickerFields(spec *v1alpha1.PickerSpec) (out []string) {
 		{"shedAfter", spec.ShedAfter != nil},
 		{"flowControl", spec.FlowControl != nil},
 		{"shadow", spec.Shadow != ""},
+		{"processor", spec.Processor != nil},
 		{"chwbl", spec.CHWBL != nil},
 		{"session", spec.Session != nil},
 		{"plugins", spec.Plugins != nil},

@@ -96,8 +96,8 @@ func plugins(r store.Reader, p *model.Pool, policy *v1alpha1.PoolPolicy) {
 	}
 	found(field, "", stageProblems(p, profile)...)
 	for _, s := range profile.External {
-		if problem, fix := scorerService(r, policy.Namespace, s); problem != "" {
-			found(field, "", endpointpicker.Problem{Problem: scorerProblem + problem, Fix: fix})
+		if problem, fix := servicePort(r, policy.Namespace, s.Service, s.Port); problem != "" {
+			found(field, "", endpointpicker.Problem{Problem: scorerProblem + problem, Fix: fmt.Sprintf(fix, "the scorer")})
 		}
 	}
 }
@@ -127,13 +127,14 @@ func stageProblems(p *model.Pool, profile *endpointpicker.Profile) (out []endpoi
 // scorerProblem begins the problems of a scorer's Service: without it the scorer does not count, and all else is in force.
 const scorerProblem = endpointpicker.ExternalScorer + ": "
 
-func scorerService(r store.Reader, namespace string, s *endpointpicker.External) (problem, fix string) {
-	svc, ok := store.Services.Get(r, namespace+"/"+s.Service)
+// servicePort returns why a process behind a port of a Service cannot be asked, and what to do, with %s for the process; "" if it can.
+func servicePort(r store.Reader, namespace, name string, port int32) (problem, fix string) {
+	svc, ok := store.Services.Get(r, namespace+"/"+name)
 	switch {
 	case !ok:
-		return fmt.Sprintf("there is no Service %s/%s", namespace, s.Service), "create it, or remove the scorer"
-	case !slices.ContainsFunc(svc.Spec.Ports, func(p corev1.ServicePort) bool { return p.Port == s.Port }):
-		return fmt.Sprintf("Service %s/%s has no port %d", namespace, s.Service, s.Port), "name one of the Service's ports"
+		return fmt.Sprintf("there is no Service %s/%s", namespace, name), "create it, or remove %s"
+	case !slices.ContainsFunc(svc.Spec.Ports, func(p corev1.ServicePort) bool { return p.Port == port }):
+		return fmt.Sprintf("Service %s/%s has no port %d", namespace, name, port), "name one of the Service's ports, or remove %s"
 	}
 	return "", ""
 }

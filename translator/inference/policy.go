@@ -61,7 +61,7 @@ func settings(policy *v1alpha1.PoolPolicy) model.PickerSettings {
 	if h := spec.CHWBL; h != nil && spec.Strategy == v1alpha1.StrategyCHWBL {
 		s.VirtualNodes, s.LoadFactorPercent, s.UserMessages = or(h.VirtualNodesPerReplica, 0), or(h.LoadFactorPercent, 0), or(h.MaxUserMessagesForCache, 0)
 	}
-	s.TokenUsage = spec.TokenUsage
+	s.TokenUsage, s.Processor = spec.TokenUsage, processor(spec.Processor)
 	if k := spec.Session; k != nil {
 		s.SessionTTL, s.SessionCookie = or(k.TTLSeconds, 0), k.CookieName
 	}
@@ -120,7 +120,7 @@ func or[T int32 | int64](v *T, otherwise T) T {
 func ourPicker(p *model.Pool, policy *v1alpha1.PoolPolicy) {
 	p.FailOpen = true
 	p.Picker = model.PickerCall{Cluster: model.OurPicker, Pool: p.Name, Body: model.BodyNone}
-	if p.Settings.Prefix || p.Settings.EveryBody || p.Settings.ReadsModels {
+	if p.Settings.Prefix || p.Settings.EveryBody || p.Settings.ReadsModels || p.Settings.Processor != nil {
 		p.Picker.Body = model.BodyBuffered
 	}
 	p.Picker.Served, p.Picker.TokenUsage = readsSessions(&p.Settings), p.Settings.TokenUsage // Served is for the token in the response

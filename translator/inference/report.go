@@ -107,6 +107,8 @@ func PolicyReport(r store.Reader, tables Tables, key string) (report.Report, boo
 			refs = resolved("InvalidConfigRef", rep.Findings)
 		case slices.ContainsFunc(rep.Findings, invalidScorer):
 			refs = resolved("InvalidScorerRef", rep.Findings)
+		case slices.ContainsFunc(rep.Findings, invalidProcessor):
+			refs = resolved("InvalidProcessorRef", rep.Findings)
 		}
 		rep.Conditions = append(rep.Conditions, refs)
 	}

@@ -129,7 +129,7 @@ func (p *Pool) ViaHops() bool {
 
 // ChangesBodies reports whether picks change the bodies of requests, so that a spill must undo it.
 func (s *PickerSettings) ChangesBodies() bool {
-	return s.RewritesModels || s.Plugins != nil && s.Plugins.Dynamo != nil
+	return s.RewritesModels || s.Processor != nil || s.Plugins != nil && s.Plugins.Dynamo != nil
 }
 
 // PicksAgain reports whether a request whose pick was lost gets another pick, behind a hop to the pool itself: nothing else would
@@ -237,6 +237,16 @@ type PickerSettings struct {
 	KVCacheName        string
 	TokenUsage         bool // Envoy reads the usage of responses
 	KVEvents           KVEvents
+	Processor          *Processor // nil: none
+}
+
+// Processor is a service that prepares a pool's requests.
+type Processor struct {
+	Service string // in the pool's namespace
+	Port    int32
+	Timeout time.Duration
+	Headers []string
+	Route   bool // it chooses endpoints, where requests do not decide about that
 }
 
 // FlowControl holds requests back while the pool is saturated. The zero value: it is off. Zero values of the others: the defaults of

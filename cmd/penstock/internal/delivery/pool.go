@@ -49,9 +49,14 @@ func pickerPool(pp translator.PickerPool) picker.Pool {
 		at, tls := dialed(&s)
 		out.Scorers = append(out.Scorers, picker.Scorer{Addresses: at, TLS: tls})
 	}
+	if at := pp.Processor; at != nil {
+		of := s.Processor
+		out.Processor = &picker.Processor{Host: fmt.Sprintf("%s.%s.svc:%d", of.Service, pp.Pool.Name.Namespace, of.Port), Timeout: of.Timeout, Headers: of.Headers, Route: of.Route}
+		out.Processor.Addresses, out.Processor.TLS = dialed(at)
+	}
 	switch {
 	case pp.Pool.Picker.Body != model.BodyBuffered:
-	case s.Prefix && !s.EveryBody && !s.ReadsModels && pp.External == nil:
+	case s.Prefix && !s.EveryBody && !s.ReadsModels && s.Processor == nil && pp.External == nil:
 		out.Body = picker.BodyPrompts
 	default:
 		out.Body = picker.BodyBuffered

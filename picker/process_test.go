@@ -1,0 +1,186 @@
+package picker
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"sync"
+	"testing"
+	"time"
+
+	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+	"google.golang.org/grpc/mem"
+
+	"github.com/penstock-project/penstock/picker/dial"
+	"github.com/penstock-project/penstock/picker/endpoint"
+	"github.com/penstock-project/penstock/picker/extproc"
+	"github.com/penstock-project/penstock/picker/request"
+)
+
+// processorOf is a service that answers with a text, or a status.
+type processorOf struct {
+	Processor
+	mu     sync.Mutex
+	answer string
+	status int
+	sent   struct {
+		Body    map[string]any    `json:"request_body"`
+		Headers map[string]string `json:"headers"`
+	}
+	trace string
+	calls int
+}
+
+func (s *processorOf) set(answer string, status int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.answer, s.status = answer, status
+}
+
+func startProcessor(t *testing.T) *processorOf {
+	t.Helper()
+	s := &processorOf{status: http.StatusOK, answer: "{}"}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		text, _ := io.ReadAll(r.Body)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.sent.Body, s.sent.Headers = nil, nil
+		if err := json.Unmarshal(text, &s.sent); err != nil || r.URL.Path != "/process" {
+			t.Errorf("%s %s: %v", r.URL.Path, text, err)
+		}
+		s.trace = r.Header.Get("traceparent")
+		s.calls++
+		w.WriteHeader(s.status)
+		_, _ = io.WriteString(w, s.answer)
+	}))
+	t.Cleanup(server.Close)
+	s.Processor = Processor{Host: "processor.ns.svc:8080", Addresses: []dial.Address{{AddrPort: netip.MustParseAddrPort(server.Listener.Addr().String()), Cleartext: true}}}
+	return s
+}
+
+func bodied(text string) *extproc.Request {
+	s := request.New(request.Completions)
+	defer s.Release()
+	s.Write([]byte(text))
+	f := s.Facts()
+	f.Chain, f.Exact.Ends = nil, nil
+	return &extproc.Request{Pool: "ns/pool", Gateway: "ns/gw", Headers: &extproc.Message{}, Facts: f, Body: mem.BufferSlice{mem.SliceBuffer(text)}}
+}
+
+func TestProcessor_AnswerDecidesTheRequest(t *testing.T) {
+	s := startProcessor(t)
+	registry := prometheus.NewRegistry()
+	p := runPicker(t, Config{Registerer: registry})
+	endpoints := specs("10.0.0.1:80", "10.0.0.2:80", "10.0.0.3:80", "10.0.0.4:80", "10.0.0.5:81")
+	endpoints[1].Pod, endpoints[2].Pod, endpoints[3].Draining = "worker-2", "servers/gpu.example.com", true
+	pool := Pool{Name: "ns/pool", Strategy: "random", Endpoints: endpoints, Fallbacks: 1, Processor: &s.Processor, Body: BodyBuffered}
+	setPools(t, p, pool)
+	const yes, no, silent = `{"route":true,"prompt":"a"}`, `{"route":false,"prompt":"a"}`, `{"prompt":"a"}`
+	for _, tt := range []struct {
+		body, answer  string
+		status        int
+		first, reason string // "" for any; why own scheduling decides
+		key, ids      string
+		byDefault     bool
+	}{
+		{yes, `{"worker_address":"10.0.0.3:80","token_key":"k1"}`, 200, "10.0.0.3:80", "", "k1", "", false},
+		{yes, `{"worker_address":"worker-2:80","token_value":"[1, 2]"}`, 200, "10.0.0.2:80", "", "", "[1, 2]", false},
+		{yes, `{"worker_address":"GPU.example.com:80"}`, 200, "10.0.0.3:80", "", "", "", false},
+		{yes, `{"worker_address":"[::ffff:10.0.0.1]:80"}`, 200, "10.0.0.1:80", "", "", "", false},
+		{yes, `{"worker_address":"worker-2:81","token_key":"k2"}`, 200, "", "unknown_worker", "k2", "", false},
+		{yes, `{"worker_address":"8.8.8.8:80"}`, 200, "", "unknown_worker", "", "", false},
+		{yes, `{"worker_address":"servers/gpu.example.com:80"}`, 200, "", "unknown_worker", "", "", false},
+		{yes, `{"worker_address":":80"}`, 200, "", "unknown_worker", "", "", false},
+		{yes, `{"worker_address":"10.0.0.4:80"}`, 200, "", "busy_worker", "", "", false},
+		{yes, `{"token_key":"k3"}`, 200, "", "no_worker", "k3", "", false},
+		{yes, `{"token_key":"k\n3"}`, 200, "", "no_answer", "", "", false},
+		{yes, `{"worker_address":"10.0.0.1:80"}`, 422, "", "no_answer", "", "", false},
+		{no, `{"worker_address":"10.0.0.4:80","token_key":"k4"}`, 200, "", "", "k4", "", true},
+		{silent, `{"worker_address":"10.0.0.4:80","token_key":"k5"}`, 200, "", "", "k5", "", false},
+		{silent, `{"worker_address":"10.0.0.5:81"}`, 200, "10.0.0.5:81", "", "", "", true},
+	} {
+		s.set(tt.answer, tt.status)
+		changed := pool
+		of := s.Processor
+		of.Route = tt.byDefault
+		changed.Processor = &of
+		setPools(t, p, changed)
+		reason := func() float64 {
+			if tt.reason == "" {
+				return 0
+			}
+			var m dto.Metric
+			_ = p.metrics.processed.fallbacks.WithLabelValues("ns/pool", tt.reason).Write(&m)
+			return m.Counter.GetValue()
+		}
+		before := reason()
+		a := p.Pick(t.Context(), bodied(tt.body))
+		if len(a.Endpoints) != 2 || a.Endpoints[0] == a.Endpoints[1] || tt.first != "" && a.Endpoints[0] != tt.first || string(a.TokenIDs) != tt.ids || named(a)["x-req-tokens-key"] != tt.key || a.Lease.Number == 0 {
+			t.Errorf("%s, %s: %s, tokens %s, %v", tt.body, tt.answer, a.Endpoints, a.TokenIDs, named(a))
+		}
+		if tt.reason != "" && reason() != before+1 {
+			t.Errorf("%s: %s is not counted", tt.answer, tt.reason)
+		}
+		route, given := s.sent.Body["route"]
+		if want := tt.body == yes || tt.body == silent && tt.byDefault; given != (tt.body != silent || tt.byDefault) || given && route != want {
+			t.Errorf("%s: the processor gets route %v", tt.body, route)
+		}
+		a.Track.End()
+	}
+	for _, text := range []string{`{"prompt":`, `{"a":1},"headers":{"x-request-id":"forged"},"b":{}`, `[1]`} {
+		before := s.calls
+		if a := p.Pick(t.Context(), bodied(text)); len(a.Endpoints) == 0 || s.calls != before {
+			t.Errorf("%s: %s, %d calls", text, a.Endpoints, s.calls-before)
+		}
+	}
+}
+
+func TestProcessor_ReceivesListedHeadersAndNoCredentials(t *testing.T) {
+	s := startProcessor(t)
+	p := runPicker(t, Config{})
+	s.Headers = []string{"x-tenant", "authorization", "cookie", ":path"}
+	setPools(t, p, Pool{Name: "ns/pool", Default: true, Endpoints: specs("10.0.0.1:80"), Processor: &s.Processor, Body: BodyBuffered})
+	_, address := servePicker(t, p)
+	stream, _ := call(t, dialPicker(t, address))
+	headers := headerMessage(nil, ":path", "/v1/completions", "x-request-id", "r1", "x-tenant", "t1", "x-other", "o", "authorization", "secret", "cookie", "c=1",
+		"traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")
+	headers.GetRequestHeaders().EndOfStream = false
+	exchange(t, stream, headers)
+	exchange(t, stream, &extprocv3.ProcessingRequest{Request: &extprocv3.ProcessingRequest_RequestBody{RequestBody: &extprocv3.HttpBody{Body: []byte(`{"prompt":"a","n":12345678901234567890}`), EndOfStream: true}}})
+	if got := fmt.Sprint(s.sent.Headers); got != "map[x-request-id:r1 x-tenant:t1]" {
+		t.Errorf("the processor gets %s", got)
+	}
+	if s.trace != "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01" {
+		t.Errorf("its trace context is %q", s.trace)
+	}
+}
+
+func TestProcessor_HangingOneCostsItsTimeAndThenNothing(t *testing.T) {
+	stop := make(chan struct{})
+	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-stop }))
+	t.Cleanup(server.Close)
+	t.Cleanup(func() { close(stop) })
+	p := runPicker(t, Config{})
+	of := &Processor{Host: "p:1", Timeout: 20 * time.Millisecond, Addresses: []dial.Address{{AddrPort: netip.MustParseAddrPort(server.Listener.Addr().String()), Cleartext: true}}}
+	pool := Pool{Name: "ns/pool", Endpoints: specs("10.0.0.1:80"), Processor: of, Body: BodyBuffered}
+	setPools(t, p, pool)
+	for range 5 {
+		if a := p.Pick(t.Context(), bodied(`{"prompt":"a"}`)); a.Endpoints.String() != "10.0.0.1:80" {
+			t.Errorf("%+v", a)
+		}
+	}
+	pool.Endpoints = append(pool.Endpoints, endpoint.Spec{Addr: netip.MustParseAddrPort("10.0.0.2:80")})
+	setPools(t, p, pool) // the breaker stays open
+	if n := p.pool("ns/pool"); !n.processor.Open() {
+		t.Error("the breaker is closed")
+	}
+	started := time.Now()
+	if a := p.Pick(t.Context(), bodied(`{"prompt":"a"}`)); len(a.Endpoints) == 0 || time.Since(started) > 15*time.Millisecond {
+		t.Errorf("%s after %v", a.Endpoints, time.Since(started))
+	}
+}

@@ -1,0 +1,393 @@
+package processor
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/sony/gobreaker/v2"
+	"google.golang.org/grpc/mem"
+
+	"github.com/penstock-project/penstock/picker/dial"
+)
+
+// Path is where a service takes requests.
+const Path = "/process"
+
+// DefaultTimeout is how long a pick waits for an answer.
+const DefaultTimeout = time.Second
+
+const (
+	// maxCalls bounds the calls in flight of a Client: further requests go on without.
+	maxCalls = 256
+	// maxAnswer bounds an answer, in bytes: a million token IDs, and then some.
+	maxAnswer = 8 << 20
+	// largeBody is the size of a request's body, in bytes, above which a failure is no failure of the service.
+	largeBody = 1 << 20
+	// maxHeader bounds the header of an answer, maxKey a token key, and maxAddress a worker's address, in bytes.
+	maxHeader, maxKey, maxAddress = 16 << 10, 1 << 10, 256
+	// failures in a row open the breaker, and after leftOut one request tries again.
+	failures = 5
+	// maxAddresses of a service are asked, maxAttempts of them for one request.
+	maxAddresses, maxAttempts = 16, 3
+	leftOut                   = 10 * time.Second
+)
+
+// Config of a Client.
+type Config struct {
+	// Host is the service's host and port, which its requests name.
+	Host string
+	// Addresses are where the service is; the first 16 are asked in turn. Without one no call succeeds.
+	Addresses []dial.Address
+	TLS       dial.TLS      // for those that are not Cleartext
+	Timeout   time.Duration // default DefaultTimeout
+}
+
+// Client asks one service.
+type Client struct {
+	host      string
+	urls      []string
+	next      atomic.Uint64 // of urls
+	timeout   time.Duration
+	transport *http.Transport
+	calls     chan struct{}
+	breaker   *gobreaker.CircuitBreaker[*Answer]
+}
+
+// New returns a Client. The caller closes it.
+func New(c Config) (*Client, error) {
+	config, err := c.TLS.Config()
+	if err != nil {
+		return nil, err
+	}
+	client := &Client{
+		host: c.Host, timeout: cmp.Or(c.Timeout, DefaultTimeout), calls: make(chan struct{}, maxCalls),
+		transport: &http.Transport{TLSClientConfig: config, MaxIdleConnsPerHost: 64, MaxConnsPerHost: maxCalls, IdleConnTimeout: time.Minute,
+			DisableCompression: true, MaxResponseHeaderBytes: maxHeader},
+	}
+	for _, a := range c.Addresses[:min(len(c.Addresses), maxAddresses)] {
+		scheme := "https://"
+		if a.Cleartext {
+			scheme = "http://"
+		}
+		client.urls = append(client.urls, scheme+a.String()+Path)
+	}
+	client.breaker = gobreaker.NewCircuitBreaker[*Answer](gobreaker.Settings{
+		MaxRequests: 1, Timeout: leftOut,
+		ReadyToTrip:  func(c gobreaker.Counts) bool { return c.ConsecutiveFailures >= failures },
+		IsSuccessful: func(err error) bool { return err == nil || errors.As(err, new(rejection)) },
+		IsExcluded:   func(err error) bool { return errors.Is(err, errLeft) || errors.As(err, new(large)) },
+	})
+	return client, nil
+}
+
+// Close ends the connections that are idle.
+func (c *Client) Close() { c.transport.CloseIdleConnections() }
+
+// Timeout is how long Process takes at most.
+func (c *Client) Timeout() time.Duration { return c.timeout }
+
+// Open reports whether the breaker is open: the service is left alone.
+func (c *Client) Open() bool { return c.breaker.State() == gobreaker.StateOpen }
+
+// Outcome is how a call ended.
+type Outcome string
+
+// The outcomes.
+const (
+	Processed Outcome = "processed"
+	Rejected  Outcome = "rejected" // status 400, 413, 415 or 422: the service cannot process this request
+	Failed    Outcome = "failed"   // an error, no answer in time, or an invalid one
+	Skipped   Outcome = "skipped"  // not asked: the breaker is open, too many calls are in flight, or the body is no JSON object
+	Canceled  Outcome = "canceled" // the client has left
+)
+
+// Request is what a service is asked about.
+type Request struct {
+	// Body is the JSON object of the client's request, as it sent it, with or without a member "route".
+	Body mem.BufferSlice
+	// Route asks for a worker, by a member "route": true that is added to a body that has none.
+	Route bool
+	// Headers that the service receives beside the body.
+	Headers map[string]string
+	// TraceParent is the W3C trace context of the call; "" for none.
+	TraceParent string
+}
+
+var (
+	errLeft   = errors.New("the client has left")
+	errBusy   = errors.New("too many calls are in flight")
+	errAbsent = errors.New("the service has no address")
+)
+
+// large is the error of a call with a large body: it may be the body's fault, and shows nothing of the service.
+type large struct{ error }
+
+// Unwrap returns the error itself.
+func (l large) Unwrap() error { return l.error }
+
+// rejection is the status of a service that cannot process a request. It shows that the service works.
+type rejection int
+
+// Error implements error.
+func (r rejection) Error() string { return fmt.Sprintf("status %d", int(r)) }
+
+// Process asks the service. The Answer is nil unless the Outcome is Processed; the error is for display.
+func (c *Client) Process(ctx context.Context, q *Request) (*Answer, Outcome, error) {
+	if _, _, err := opening(q.Body); err != nil {
+		return nil, Skipped, err
+	}
+	select {
+	case c.calls <- struct{}{}:
+		defer func() { <-c.calls }()
+	default:
+		return nil, Skipped, errBusy
+	}
+	a, err := c.breaker.Execute(func() (*Answer, error) {
+		limited, cancel := context.WithTimeout(ctx, c.timeout)
+		defer cancel()
+		a, err := c.ask(limited, q)
+		if err != nil && ctx.Err() != nil {
+			return nil, errLeft
+		}
+		if err != nil && limited.Err() != nil {
+			err = fmt.Errorf("no answer in %v", c.timeout)
+		}
+		if err != nil && q.Body.Len() > largeBody {
+			err = large{err}
+		}
+		return a, err
+	})
+	switch {
+	case err == nil:
+		return a, Processed, nil
+	case errors.Is(err, errLeft):
+		return nil, Canceled, err
+	case errors.As(err, new(rejection)):
+		return nil, Rejected, err
+	case errors.Is(err, gobreaker.ErrOpenState), errors.Is(err, gobreaker.ErrTooManyRequests):
+		return nil, Skipped, fmt.Errorf("it has failed %d times in a row, and is asked again within %v", failures, leftOut)
+	}
+	return nil, Failed, err
+}
+
+// ask calls the service at one of its addresses, and at the next ones if no connection is made.
+func (c *Client) ask(ctx context.Context, q *Request) (*Answer, error) {
+	err := errAbsent
+	for first, n := c.next.Add(1), 0; n < min(len(c.urls), maxAttempts); n++ {
+		var a *Answer
+		if a, err = c.askAt(ctx, c.urls[(first+uint64(n))%uint64(len(c.urls))], q); err == nil {
+			return a, nil
+		}
+		var network *net.OpError
+		if !errors.As(err, &network) || network.Op != "dial" {
+			break
+		}
+	}
+	return nil, err
+}
+
+func (c *Client) askAt(ctx context.Context, url string, q *Request) (*Answer, error) {
+	body, size, err := q.encode()
+	if err != nil {
+		return nil, err
+	}
+	call, err := http.NewRequestWithContext(ctx, http.MethodPost, url, body)
+	if err != nil {
+		return nil, err
+	}
+	call.ContentLength, call.Host = size, c.host
+	call.Header.Set("content-type", "application/json")
+	if q.TraceParent != "" {
+		call.Header.Set("traceparent", q.TraceParent)
+	}
+	response, err := c.transport.RoundTrip(call)
+	if err != nil {
+		return nil, err
+	}
+	defer response.Body.Close()
+	switch response.StatusCode {
+	case http.StatusOK:
+	case http.StatusBadRequest, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType, http.StatusUnprocessableEntity:
+		return nil, rejection(response.StatusCode)
+	default:
+		return nil, fmt.Errorf("status %d", response.StatusCode)
+	}
+	text, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer+1))
+	switch {
+	case err != nil:
+		return nil, err
+	case len(text) > maxAnswer:
+		return nil, fmt.Errorf("the answer has more than %d bytes", maxAnswer)
+	}
+	return read(text)
+}
+
+// sent is the body of a call. The transport may read it after the call has ended, and closes it then.
+type sent struct {
+	mu    sync.Mutex
+	parts io.Reader
+	body  *mem.Reader
+}
+
+// Read implements io.Reader.
+func (s *sent) Read(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.parts.Read(p)
+}
+
+// Close implements io.Closer: it ends the use of the request's body.
+func (s *sent) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.parts = strings.NewReader("")
+	return s.body.Close()
+}
+
+// encode returns {"request_body": ..., "headers": ...} without copying the body, and its size in bytes.
+func (q *Request) encode() (*sent, int64, error) {
+	headers, err := json.Marshal(q.Headers)
+	if err != nil {
+		return nil, 0, err
+	}
+	if q.Headers == nil {
+		headers = []byte("{}")
+	}
+	before, after := `{"request_body":`, `,"headers":`+string(headers)+"}"
+	size := int64(q.Body.Len())
+	skip := 0
+	if q.Route {
+		// The member goes to the beginning: of two with one name the last one counts, which is then the client's.
+		var empty bool
+		if skip, empty, err = opening(q.Body); err != nil {
+			return nil, 0, err
+		}
+		before += `{"route":true`
+		if !empty {
+			before += ","
+		}
+		size -= int64(skip)
+	}
+	body := mem.BufferSlice(slices.Clone(q.Body)).Reader()
+	if _, err := body.Discard(skip); err != nil {
+		return nil, 0, err
+	}
+	return &sent{parts: io.MultiReader(strings.NewReader(before), body, strings.NewReader(after)), body: body}, int64(len(before)) + size + int64(len(after)), nil
+}
+
+var errNoObject = errors.New("the request's body is no JSON object")
+
+// opening returns how many bytes a JSON object's opening brace ends at, and whether the object is empty.
+func opening(body mem.BufferSlice) (n int, empty bool, err error) {
+	open := false
+	for _, buf := range body {
+		for _, c := range buf.ReadOnlyData() {
+			switch {
+			case c == ' ' || c == '\t' || c == '\r' || c == '\n':
+			case !open && c == '{':
+				open = true
+				n++
+				continue
+			case !open:
+				return 0, false, errNoObject
+			default:
+				return n, c == '}', nil
+			}
+			if !open {
+				n++
+			}
+		}
+	}
+	return 0, false, errNoObject
+}
+
+// Answer is what the service found. Fields that it does not give are zero.
+type Answer struct {
+	// Worker is "IP:PORT", or "NAME:PORT" of a pod or of a ModelServers host.
+	Worker string
+	// TokenKey is where the model server finds the token IDs: the value of x-req-tokens-key.
+	TokenKey string
+	// Tokens are the token IDs themselves, as a JSON list of non-negative integers; Count is how many they are.
+	Tokens []byte
+	Count  int
+}
+
+// read reads and checks an answer. Members that are not known are ignored.
+func read(text []byte) (*Answer, error) {
+	var raw struct {
+		Worker string  `json:"worker_address"`
+		Key    string  `json:"token_key"`
+		Value  *string `json:"token_value"`
+	}
+	if err := json.Unmarshal(text, &raw); err != nil {
+		return nil, fmt.Errorf("the answer is no JSON object with texts worker_address, token_key and token_value: %w", err)
+	}
+	a := &Answer{Worker: raw.Worker, TokenKey: raw.Key}
+	switch {
+	case len(a.Worker) > maxAddress:
+		return nil, fmt.Errorf("worker_address has %d bytes; the limit is %d", len(a.Worker), maxAddress)
+	case len(a.TokenKey) > maxKey:
+		return nil, fmt.Errorf("token_key has %d bytes; the limit is %d", len(a.TokenKey), maxKey)
+	case strings.ContainsFunc(a.TokenKey, func(c rune) bool { return c <= ' ' || c > '~' }):
+		return nil, errors.New("token_key has characters that a header cannot have")
+	}
+	if raw.Value == nil || *raw.Value == "" {
+		return a, nil
+	}
+	a.Tokens = bytes.TrimSpace([]byte(*raw.Value))
+	var err error
+	a.Count, err = countTokens(a.Tokens)
+	return a, err
+}
+
+// countTokens checks that a text is a JSON list of integers from 0 to 2^32-1, and counts them.
+func countTokens(list []byte) (n int, err error) {
+	wrong := func(at int) (int, error) {
+		return 0, fmt.Errorf("token_value is no list of token IDs, such as [1,15043]: byte %d", at)
+	}
+	if len(list) < 2 || list[0] != '[' || list[len(list)-1] != ']' {
+		return wrong(0)
+	}
+	digits, value, ended, comma := 0, uint64(0), false, false // of the integer that is being read
+	for i, c := range list[1 : len(list)-1] {
+		switch {
+		case c >= '0' && c <= '9':
+			if ended || digits > 0 && value == 0 { // two integers without a comma, or a leading zero
+				return wrong(i + 1)
+			}
+			if value = 10*value + uint64(c-'0'); value > 1<<32-1 {
+				return wrong(i + 1)
+			}
+			digits++
+		case c == ',':
+			if digits == 0 {
+				return wrong(i + 1)
+			}
+			n++
+			digits, value, ended, comma = 0, 0, false, true
+		case c == ' ' || c == '\t' || c == '\r' || c == '\n':
+			ended = digits > 0
+		default:
+			return wrong(i + 1)
+		}
+	}
+	switch {
+	case digits > 0:
+		return n + 1, nil
+	case comma:
+		return wrong(len(list) - 1)
+	}
+	return 0, nil
+}

@@ -1,0 +1,243 @@
+package processor
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/grpc/mem"
+
+	"github.com/penstock-project/penstock/picker/dial"
+)
+
+// body is a request's, in two pieces.
+func body(text string) mem.BufferSlice {
+	half := len(text) / 2
+	return mem.BufferSlice{mem.SliceBuffer(text[:half]), mem.SliceBuffer(text[half:])}
+}
+
+// closed is an address where nothing listens: the next one is asked.
+const closed = "127.0.0.1:1"
+
+func at(addresses ...string) (out []dial.Address) {
+	for _, a := range addresses {
+		out = append(out, dial.Address{AddrPort: netip.MustParseAddrPort(a), Cleartext: true})
+	}
+	return out
+}
+
+// service answers with a text, and keeps what it was sent.
+func service(t *testing.T, answer func(w http.ResponseWriter, sent string)) *Client {
+	t.Helper()
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		text, _ := io.ReadAll(r.Body)
+		if r.URL.Path != Path || r.Host != "processor" || r.Method != http.MethodPost || int64(len(text)) != r.ContentLength {
+			http.Error(w, "no", http.StatusNotFound)
+			return
+		}
+		answer(w, string(text))
+	}))
+	t.Cleanup(s.Close)
+	c, err := New(Config{Host: "processor", Addresses: at(closed, s.Listener.Addr().String())})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	return c
+}
+
+func TestProcess_BodyIsSentAsTheClientWroteIt(t *testing.T) {
+	var got string
+	c := service(t, func(w http.ResponseWriter, sent string) { got = sent; _, _ = io.WriteString(w, `{}`) })
+	headers := map[string]string{"x-request-id": `a"b`}
+	for _, tt := range []struct {
+		body  string
+		route bool
+		want  string
+	}{
+		{`{"model": "m", "n": 12345678901234567890}`, false, `{"request_body":{"model": "m", "n": 12345678901234567890},"headers":{"x-request-id":"a\"b"}}`},
+		{` {"a":1,"a":2}`, true, `{"request_body":{"route":true,"a":1,"a":2},"headers":{"x-request-id":"a\"b"}}`},
+		{`{ }`, true, `{"request_body":{"route":true },"headers":{"x-request-id":"a\"b"}}`},
+	} {
+		if _, outcome, err := c.Process(t.Context(), &Request{Body: body(tt.body), Route: tt.route, Headers: headers}); outcome != Processed {
+			t.Fatalf("%s: %s %v", tt.body, outcome, err)
+		}
+		if got != tt.want || !json.Valid([]byte(got)) {
+			t.Errorf("%s: the service got\n%s, want\n%s", tt.body, got, tt.want)
+		}
+	}
+	if _, outcome, _ := c.Process(t.Context(), &Request{Body: body(`[1]`), Route: true}); outcome != Skipped {
+		t.Errorf("a body that is no object: %s", outcome)
+	}
+}
+
+func TestProcess_AnswerIsReadAndChecked(t *testing.T) {
+	for text, want := range map[string]*Answer{
+		`{"worker_address": "worker-3:8080", "token_key": "cache_key_abc123"}`: {Worker: "worker-3:8080", TokenKey: "cache_key_abc123"},
+		`{"token_value": "[1,15043, 29892]", "more": {"a": []}}`:               {Tokens: []byte("[1,15043, 29892]"), Count: 3},
+		`{"token_value": " [ ] "}`:                                             {Tokens: []byte("[ ]")},
+		`{"token_value": "[0]"}`:                                               {Tokens: []byte("[0]"), Count: 1},
+		`{}`:                                                                   {},
+		`{"token_value": "[4294967295]"}`:                                      {Tokens: []byte("[4294967295]"), Count: 1},
+		`{"token_value": "[4294967296]"}`:                                      nil,
+		`{"token_value": "[01]"}`:                                              nil,
+		`{"token_value": "[1 2]"}`:                                             nil,
+		`{"token_value": "[1,]"}`:                                              nil,
+		`{"token_value": "[,1]"}`:                                              nil,
+		`{"token_value": "[-1]"}`:                                              nil,
+		`{"token_value": "[1.5]"}`:                                             nil,
+		`{"token_value": "1,2"}`:                                               nil,
+		`{"token_value": "["}`:                                                 nil,
+		`{"token_value": "[1],\"x\":[2]"}`:                                     nil,
+		`{"token_value": [1]}`:                                                 nil,
+		`{"token_key": "a\nb"}`:                                                nil,
+		`{"token_key": "ä"}`:                                                   nil,
+		`{"token_key": "` + strings.Repeat("x", 1025) + `"}`:                   nil,
+		`{"worker_address": "` + strings.Repeat("x", 257) + `"}`:               nil,
+		`[]`:                       nil,
+		`null x`:                   nil,
+		strings.Repeat("[", 20000): nil,
+	} {
+		got, err := read([]byte(text))
+		if want == nil {
+			if err == nil {
+				t.Errorf("%.60s is read as %+v", text, got)
+			}
+			continue
+		}
+		if diff := cmp.Diff(want, got); diff != "" || err != nil {
+			t.Errorf("%.60s: %v %s", text, err, diff)
+		}
+	}
+}
+
+func TestProcess_FailuresOpenTheBreaker(t *testing.T) {
+	var calls atomic.Int32
+	works := &atomic.Bool{}
+	c := service(t, func(w http.ResponseWriter, _ string) {
+		if calls.Add(1); !works.Load() {
+			http.Error(w, "no", http.StatusInternalServerError)
+			return
+		}
+		_, _ = io.WriteString(w, `{}`)
+	})
+	for range failures {
+		if _, outcome, err := c.Process(t.Context(), &Request{Body: body("{}")}); outcome != Failed || err == nil {
+			t.Fatalf("%s %v", outcome, err)
+		}
+	}
+	if _, outcome, err := c.Process(t.Context(), &Request{Body: body("{}")}); outcome != Skipped || err == nil || !c.Open() || calls.Load() != failures {
+		t.Errorf("after %d failures: %s %v, %d calls", failures, outcome, err, calls.Load())
+	}
+}
+
+func TestProcess_HugeAnswerIsAnError(t *testing.T) {
+	c := service(t, func(w http.ResponseWriter, _ string) {
+		_, _ = io.WriteString(w, `{"token_value": "[`)
+		for range 100 {
+			if _, err := io.WriteString(w, strings.Repeat("1,", 512<<10)); err != nil {
+				return
+			}
+		}
+	})
+	if _, outcome, err := c.Process(t.Context(), &Request{Body: body("{}")}); outcome != Failed || !strings.Contains(err.Error(), "more than") {
+		t.Errorf("an answer of 100 MB: %s %v", outcome, err)
+	}
+}
+
+func TestProcess_HangingServiceCostsItsTimeAndThenNothing(t *testing.T) {
+	stop := make(chan struct{})
+	c := service(t, func(http.ResponseWriter, string) { <-stop })
+	t.Cleanup(func() { close(stop) })
+	c.timeout = 50 * time.Millisecond
+	ctx, leave := context.WithCancel(t.Context())
+	leave()
+	if _, outcome, _ := c.Process(ctx, &Request{Body: body("{}")}); outcome != Canceled {
+		t.Errorf("a client that has left: %s", outcome)
+	}
+	for range failures {
+		if _, outcome, err := c.Process(t.Context(), &Request{Body: body("{}")}); outcome != Failed || err.Error() != "no answer in 50ms" {
+			t.Errorf("%s %v", outcome, err)
+		}
+	}
+	started := time.Now()
+	if _, outcome, _ := c.Process(t.Context(), &Request{Body: body("{}")}); outcome != Skipped || time.Since(started) > 40*time.Millisecond {
+		t.Errorf("with the breaker open: %s after %v", outcome, time.Since(started))
+	}
+}
+
+func TestProcess_BreakerTriesAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, err := New(Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range failures {
+			c.breaker.Execute(func() (*Answer, error) { return nil, io.EOF }) //nolint:errcheck // it fails
+		}
+		if !c.Open() {
+			t.Fatal("the breaker is closed")
+		}
+		time.Sleep(leftOut + time.Second)
+		if c.Open() {
+			t.Error("the breaker stays open")
+		}
+		if _, err := c.breaker.Execute(func() (*Answer, error) { return &Answer{}, nil }); err != nil || c.Open() {
+			t.Errorf("a trial that works does not close it: %v", err)
+		}
+	})
+}
+
+// A client that sends what no service can process must not have it left alone.
+func TestProcess_RejectedRequestsLeaveTheBreakerClosed(t *testing.T) {
+	status := http.StatusUnprocessableEntity
+	c := service(t, func(w http.ResponseWriter, _ string) { http.Error(w, "no", status) })
+	for range 3 * failures {
+		if _, outcome, err := c.Process(t.Context(), &Request{Body: body("{}")}); outcome != Rejected || err == nil {
+			t.Fatalf("%s %v", outcome, err)
+		}
+	}
+	if c.Open() {
+		t.Error("the breaker is open")
+	}
+	status = http.StatusNotFound
+	if _, outcome, _ := c.Process(t.Context(), &Request{Body: body("{}")}); outcome != Failed {
+		t.Errorf("status 404: %s", outcome)
+	}
+}
+
+func TestProcess_ServiceWithoutAddressFails(t *testing.T) {
+	for _, addresses := range [][]dial.Address{nil, at(closed), at(closed, closed, closed, closed)} {
+		c, err := New(Config{Host: "processor", Addresses: addresses})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, outcome, err := c.Process(t.Context(), &Request{Body: body("{}")}); outcome != Failed || err == nil {
+			t.Errorf("%v: %s %v", addresses, outcome, err)
+		}
+	}
+}
+
+func FuzzAnswer(f *testing.F) {
+	f.Add([]byte(`{"worker_address": "worker-3:8080", "token_key": "k", "token_value": "[1, 2]"}`))
+	f.Add([]byte(`{"token_value": "[1]]"}`))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		a, err := read(text)
+		if err != nil || a.Tokens == nil {
+			return
+		}
+		var list []uint32
+		if err := json.Unmarshal(a.Tokens, &list); err != nil || len(list) != a.Count {
+			t.Errorf("%s is taken for a list of %d: %v", a.Tokens, a.Count, err)
+		}
+	})
+}
