@@ -1,0 +1,189 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// process is POST /process, with one answer for all requests.
+type process struct {
+	*httptest.Server
+	mu     sync.Mutex
+	answer string
+	status int
+	got    struct {
+		Body    json.RawMessage   `json:"request_body"`
+		Headers map[string]string `json:"headers"`
+	}
+	calls int
+}
+
+func startProcess(t *testing.T) *process {
+	t.Helper()
+	p := &process{status: http.StatusOK, answer: "{}"}
+	p.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		text, _ := io.ReadAll(r.Body)
+		if p.calls++; json.Unmarshal(text, &p.got) != nil || r.URL.Path != "/process" {
+			t.Errorf("%s %s", r.URL.Path, text)
+		}
+		w.WriteHeader(p.status)
+		_, _ = io.WriteString(w, p.answer)
+	}))
+	t.Cleanup(p.Close)
+	return p
+}
+
+func (p *process) answers(status int, format string, a ...any) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.status, p.answer = status, fmt.Sprintf(format, a...)
+}
+
+// last returns the last call's request_body and headers, and how many there were.
+func (p *process) last() (body string, headers map[string]string, calls int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return string(p.got.Body), p.got.Headers, p.calls
+}
+
+// serviceAt is a Service with one address, HOST:PORT.
+func serviceAt(name, address string) string {
+	host, port, _ := strings.Cut(address, ":")
+	return fmt.Sprintf(`apiVersion: v1
+kind: Service
+metadata: {name: %s}
+spec: {ports: [{name: http, port: 8080}]}
+---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {name: %s-1, labels: {kubernetes.io/service-name: %s}}
+addressType: IPv4
+ports: [{name: http, port: %s}]
+endpoints: [{addresses: [%s]}]
+`, name, name, name, port, host)
+}
+
+// tokenServer answers with the body that it received, and with its name and the key of its tokens in headers.
+func tokenServer(t *testing.T, name string) string {
+	t.Helper()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("x-served-by", name)
+		w.Header().Set("x-tokens", strings.Join(r.Header.Values("x-req-tokens-key"), "|"))
+		_, _ = io.Copy(w, r.Body)
+	}))
+	t.Cleanup(server.Close)
+	return server.Listener.Addr().String()
+}
+
+const (
+	unrouted = `{"seed": 9007199254740993, "model":"m", "messages":[{"role":"user","content":"<b>\u00e9"}]}`
+	withIDs  = `{"token_ids":[1, 15043],"seed": 9007199254740993, "model":"m", "messages":[{"role":"user","content":"<b>\u00e9"}]}`
+)
+
+// withMember is a body with a member at its end.
+func withMember(body, member string) string { return body[:len(body)-1] + "," + member + "}" }
+
+// Each answer of a processor takes effect, and without a usable one the pool's own scheduling decides.
+func TestProcessor_AnswersTakeEffect(t *testing.T) {
+	t.Parallel()
+	a, b := tokenServer(t, "a"), tokenServer(t, "b")
+	p := startProcess(t)
+	port := freePort(t)
+	files := chatFiles(port, a, b)
+	files["policy.yaml"] = pickerYAML("{strategy: round-robin, processor: {service: processor, headers: [x-tenant]}}")
+	s := up(t, files)
+	answers(t, local(port), http.StatusOK) // without the Service, too
+	eventually(t, "status reports the missing Service", func() error {
+		if text := s.penstock("status", "-o", "json"); !strings.Contains(text, "spec.picker.processor: there is no Service default/processor") || !strings.Contains(text, "InvalidProcessorRef") {
+			return fmt.Errorf("%s", text)
+		}
+		return nil
+	})
+	s.write("processor.yaml", serviceAt("processor", p.Listener.Addr().String()))
+	eventually(t, "the processor is asked", func() error {
+		ask(t, local(port), unrouted)
+		if _, _, calls := p.last(); calls == 0 {
+			return fmt.Errorf("it is not")
+		}
+		return nil
+	})
+	for _, tt := range []struct {
+		sent, answer  string
+		status        int
+		by, body, key string // by "": any
+		requestBody   string
+		stays         bool // all requests go to one server
+	}{
+		{unrouted, `{"token_key":"k1"}`, 200, "", unrouted, "k1", unrouted, false},
+		{unrouted, `{"token_value":"[1, 15043]"}`, 200, "", withIDs, "", unrouted, false},
+		{withMember(unrouted, `"token_ids":[666]`), `{"token_value":"[1, 15043]"}`, 200, "", withIDs, "", withMember(unrouted, `"token_ids":[666]`), false},
+		{withMember(unrouted, `"route":true`), fmt.Sprintf(`{"worker_address":%q,"token_key":"k2"}`, b), 200, "b", unrouted, "k2", withMember(unrouted, `"route":true`), true},
+		{withMember(unrouted, `"route":true`), fmt.Sprintf(`{"worker_address":%q,"token_value":"[1, 15043]"}`, a), 200, "a", withIDs, "", withMember(unrouted, `"route":true`), true},
+		{withMember(unrouted, `"route":true`), `{"worker_address":"169.254.169.254:80","token_key":"k3"}`, 200, "", unrouted, "k3", withMember(unrouted, `"route":true`), false},
+		{withMember(unrouted, `"route":false`), fmt.Sprintf(`{"worker_address":%q}`, b), 200, "", unrouted, "", withMember(unrouted, `"route":false`), false},
+		{withMember(unrouted, `"route":true`), `{"error":"no"}`, 422, "", unrouted, "", withMember(unrouted, `"route":true`), false},
+	} {
+		p.answers(tt.status, "%s", tt.answer)
+		served := map[string]bool{}
+		for range 4 {
+			got := ask(t, local(port), tt.sent, "x-req-tokens-key", "of-another-tenant", "x-tenant", "t1", "authorization", "Bearer secret", "cookie", "c=1")
+			served[got.header.Get("x-served-by")] = true
+			if got.status != http.StatusOK || got.body != tt.body || got.header.Get("x-tokens") != tt.key || tt.by != "" && got.header.Get("x-served-by") != tt.by {
+				t.Errorf("%s: %d from %s, key %q: %s", tt.answer, got.status, got.header.Get("x-served-by"), got.header.Get("x-tokens"), got.body)
+			}
+		}
+		if len(served) == 1 != tt.stays {
+			t.Errorf("%s: served by %v", tt.answer, served)
+		}
+		body, headers, _ := p.last()
+		if body != tt.requestBody || len(headers) != 2 || headers["x-tenant"] != "t1" || len(headers["x-request-id"]) < 16 {
+			t.Errorf("%s: the processor gets %s and %v", tt.answer, body, headers)
+		}
+	}
+	// Own scheduling goes on while the processor is down, and the breaker leaves it alone.
+	p.answers(500, "no")
+	for range 20 {
+		if got := ask(t, local(port), unrouted); got.status != http.StatusOK || got.body != unrouted {
+			t.Errorf("%d: %s", got.status, got.body)
+		}
+	}
+	_, _, before := p.last()
+	ask(t, local(port), unrouted)
+	if _, _, after := p.last(); after != before {
+		t.Errorf("%d calls with the breaker open", after-before)
+	}
+}
+
+// The first pool's picker has added tokens when its pod refuses the connection.
+func TestProcessor_NextPoolAfterASpillSeesWhatTheClientSent(t *testing.T) {
+	t.Parallel()
+	p := startProcess(t)
+	p.answers(200, `{"token_key":"k1","token_value":"[1]"}`)
+	closed := fmt.Sprintf("127.0.0.1:%d", freePort(t))
+	port := freePort(t)
+	up(t, map[string]string{
+		"gateway.yaml":   gatewayYAML("gw", port),
+		"servers.yaml":   serversYAML("chat", closed) + "---\n" + serversYAML("second", tokenServer(t, "second")),
+		"pools.yaml":     poolYAML("chat") + "---\n" + poolYAML("second") + "---\n" + routeYAML("chat", "/", toPool("chat")),
+		"policy.yaml":    strings.Replace(pickerYAML("{processor: {service: processor, route: true}}"), "picker:", "spill: [{name: second}], picker:", 1),
+		"processor.yaml": serviceAt("processor", p.Listener.Addr().String()),
+	})
+	answers(t, local(port), http.StatusOK)
+	sent := withMember(unrouted, `"route":false`)
+	for range 5 {
+		if got := ask(t, local(port), sent); got.status != http.StatusOK || got.body != sent || got.header.Get("x-tokens") != "" || got.header.Get("x-served-by") != "second" {
+			t.Errorf("%d from %s, key %q: %s", got.status, got.header.Get("x-served-by"), got.header.Get("x-tokens"), got.body)
+		}
+	}
+	if _, _, calls := p.last(); calls == 0 {
+		t.Error("the first pool's processor was not asked")
+	}
+}

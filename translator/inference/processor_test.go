@@ -1,0 +1,42 @@
+package inference_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/penstock-project/penstock/discovery/status/report"
+	"github.com/penstock-project/penstock/translator/inference"
+	"github.com/penstock-project/penstock/translator/model"
+)
+
+const processorService = "\n---\nkind: Service\nmetadata: {name: p}\nspec: {ports: [{port: 8080}]}"
+
+func TestProcessor_PoolReadsBodiesAndSpillsWithHops(t *testing.T) {
+	v := world(t, poolWith("{strategy: random, processor: {service: p, timeout: 3s, headers: [x-tenant], route: true}}")+processorService)
+	p := pool(t, v, "default/chat")
+	if got := p.Settings.Processor; got == nil || got.Service != "p" || got.Port != 8080 || got.Timeout != 3*time.Second || !slices.Equal(got.Headers, []string{"x-tenant"}) || !got.Route {
+		t.Errorf("%+v", got)
+	}
+	if p.Picker.Body != model.BodyBuffered || !p.Settings.ChangesBodies() {
+		t.Errorf("body %q, changes bodies %v", p.Picker.Body, p.Settings.ChangesBodies())
+	}
+	if p := pool(t, world(t, poolWith("{processor: {service: p}}")+processorService), "default/chat"); p.Settings.Processor.Timeout != time.Second {
+		t.Errorf("%+v", p.Settings.Processor)
+	}
+}
+
+func TestProcessor_MissingServiceIsReported(t *testing.T) {
+	for more, want := range map[string]string{
+		"": "spec.picker.processor: there is no Service default/p; create it, or remove the processor",
+		strings.Replace(processorService, "8080", "1", 1): "spec.picker.processor: Service default/p has no port 8080; name one of the Service's ports, or remove the processor",
+		processorService: "",
+	} {
+		rep, _ := inference.PolicyReport(world(t, poolWith("{processor: {service: p}}")+more), direct{}, "default/chat")
+		i := slices.IndexFunc(rep.Conditions, func(c report.Condition) bool { return c.Type == "ResolvedRefs" })
+		if c := rep.Conditions[i]; (c.Reason == "InvalidProcessorRef") != (want != "") || !strings.Contains(c.Message, want) {
+			t.Errorf("%+v, want %s", c, want)
+		}
+	}
+}
