@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -268,6 +269,45 @@ func TestPeers_SnapshotOnceForEachSubscriber(t *testing.T) {
 }
 
 // A process is given its own address too.
+// A subscriber receives what it may, and not even that something else has changed.
+func TestTopic_HiddenItemsAreNotSent(t *testing.T) {
+	a := start(t, "127.0.0.1:0")
+	var mu sync.Mutex
+	hidden := true
+	a.Channel.mu.Lock() // it runs already
+	a.topic.Visible(func(_, key string) bool {
+		mu.Lock()
+		defer mu.Unlock()
+		return key != "secret" || !hidden
+	})
+	a.Channel.mu.Unlock()
+	b := start(t, "127.0.0.1:0", a.address)
+	var updates atomic.Int64
+	b.mu.Lock()
+	b.hold = func(context.Context) { updates.Add(1) }
+	b.mu.Unlock()
+	a.topic.Publish(Item{Key: "open", Value: []byte("1")}, Item{Key: "secret", Value: []byte("1")})
+	b.wait("the visible item", map[string]string{"open": "1 for false from " + a.address})
+	before := updates.Load()
+	a.topic.Publish(Item{Key: "secret", Value: []byte("2")})
+	if err := a.topic.Acknowledged(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if n := updates.Load() - before; n != 0 {
+		t.Errorf("a hidden change is sent as %d updates", n)
+	}
+	mu.Lock()
+	hidden = false
+	mu.Unlock()
+	a.topic.Publish(Item{Key: "secret", Value: []byte("3")})
+	b.wait("both", map[string]string{"open": "1 for false from " + a.address, "secret": "3 for false from " + a.address})
+	mu.Lock()
+	hidden = true
+	mu.Unlock()
+	a.topic.Publish(Item{Key: "secret", Value: []byte("4")})
+	b.wait("the visible one again", map[string]string{"open": "1 for false from " + a.address})
+}
+
 func TestPeers_OwnSubscriptionGetsNoSnapshot(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -209,6 +209,11 @@ func (c *Channel) responses(s *subscriber) (out []*response) {
 			}
 		}
 		slices.Sort(r.RemovedResources)
+		if sub.begun && t.visible != nil && len(r.Resources) == 0 && len(r.RemovedResources) == 0 { // only what it may not receive has changed
+			sub.sent, sub.acked = t.seq, t.seq
+			t.notify()
+			continue
+		}
 		sub.begun, sub.sent, sub.sentAt = true, t.seq, now
 		out = append(out, r)
 	}

@@ -164,6 +164,7 @@ func (s *Set) adopt(r store.Reader) {
 		s.cfg.Log.Error("exports of members cannot be imported", "error", err)
 	}
 	s.assemble(changed)
+	s.report()
 	s.wakeUp()
 }
 

@@ -20,10 +20,14 @@ func (s *Set) apply(updates ...registry.Update) {
 	}
 	s.mu.Unlock()
 	s.assemble(changed)
+	s.report()
 	s.wakeUp()
 }
 
-func (s *Set) disconnected(member string, is bool) { s.assemble(s.registry.Connected(member, is)) }
+func (s *Set) disconnected(member string, is bool) {
+	s.assemble(s.registry.Connected(member, is))
+	s.report()
+}
 
 // placed notes where exports of this cluster stand at a member.
 func (s *Set) placed(list []registry.Placement) {
@@ -43,7 +47,6 @@ func (s *Set) assemble(pools []registry.Pool) {
 	if err != nil {
 		s.cfg.Log.Error("exports of members cannot be imported", "error", err)
 	}
-	s.report()
 }
 
 func (s *Set) wakeUp() {
@@ -64,6 +67,7 @@ func (s *Set) expire(ctx context.Context) error {
 		case <-s.wake:
 		case <-timer.C:
 			s.assemble(s.registry.Expire())
+			s.report()
 		}
 		if wait, ok := s.registry.Next(); ok {
 			timer.Reset(wait)
