@@ -28,6 +28,7 @@ import (
 // Processor is a service that prepares the requests of a pool before they are picked for (package processor).
 type Processor struct {
 	Host      string         // that its requests name
+	Path      string         // "": processor.Path
 	Addresses []dial.Address // asked in turn; none: it never answers
 	TLS       dial.TLS       // for those that are not Cleartext
 	Timeout   time.Duration  // 0: processor.DefaultTimeout
@@ -54,7 +55,7 @@ func (pool *pool) connectProcessor(old *pool) (err error) {
 
 // client is what a Client is made of.
 func (c *Processor) client() processor.Config {
-	return processor.Config{Host: c.Host, Addresses: c.Addresses, TLS: c.TLS, Timeout: c.Timeout}
+	return processor.Config{Host: c.Host, Path: c.Path, Addresses: c.Addresses, TLS: c.TLS, Timeout: c.Timeout}
 }
 
 // closeProcessor ends the connections of a client that another pool has not taken over.

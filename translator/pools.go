@@ -125,7 +125,10 @@ func (t *tables) declareMembers() {
 				}
 			}
 			if s := p.Settings.Processor; s != nil {
-				at, _ := t.externalPicker(r, model.ServiceCluster(id.Namespace, s.Service, s.Port), p.Cluster, p.Last)
+				at := inference.ProcessorHost(r, s)
+				if s.Service != "" {
+					at, _ = t.externalPicker(r, model.ServiceCluster(id.Namespace, s.Service, s.Port), p.Cluster, p.Last)
+				}
 				out.Processor = &at
 			}
 			if p.Settings.Plugins != nil {

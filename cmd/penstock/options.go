@@ -227,6 +227,9 @@ func (s *service) config(ctx context.Context, log *slog.Logger, t *telemetry) (c
 	if cfg.Addresses, err = s.addresses.config(s.cluster); err != nil {
 		return cfg, err
 	}
+	if cfg.Processor, err = defaultProcessor(); err != nil {
+		return cfg, err
+	}
 	if s.defaultPool != "" && strings.Count(s.defaultPool, "/") != 1 {
 		return cfg, fmt.Errorf("--default-pool %q: write NAMESPACE/NAME", s.defaultPool)
 	}

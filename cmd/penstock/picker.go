@@ -272,6 +272,9 @@ func (s *standAlone) config(ctx context.Context, role *app.StandAlone, log *slog
 	if cfg.Addresses, err = s.addresses.config(role.REST != nil); err != nil {
 		return cfg, err
 	}
+	if cfg.Processor, err = defaultProcessor(); err != nil {
+		return cfg, err
+	}
 	for _, l := range []struct {
 		flag string
 		port uint16

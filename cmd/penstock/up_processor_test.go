@@ -187,3 +187,61 @@ func TestProcessor_NextPoolAfterASpillSeesWhatTheClientSent(t *testing.T) {
 		t.Error("the first pool's processor was not asked")
 	}
 }
+
+// The environment names the processor of pools whose policy is silent, and whether it is asked for workers.
+func TestProcessor_EnvironmentIsTheDefault(t *testing.T) {
+	p, own := startProcess(t), startProcess(t)
+	a, b := tokenServer(t, "a"), tokenServer(t, "b")
+	p.answers(200, `{"worker_address":%q,"token_key":"k1"}`, b)
+	own.answers(200, `{"worker_address":%q,"token_key":"k2"}`, a)
+	t.Setenv("EXTERNAL_LLM_PROCESSOR_ENDPOINT", p.URL)
+	t.Setenv("USE_EXTERNAL_LLM_PROCESSOR", "true")
+	t.Setenv("USE_EXTERNAL_LLM_ROUTER", "true")
+	port := freePort(t)
+	files := chatFiles(port, a, b)
+	files["processor.yaml"] = serviceAt("processor", own.Listener.Addr().String())
+	s := up(t, files)
+	becomes := func(by, key string) {
+		t.Helper()
+		eventually(t, "requests go to "+by, func() error {
+			for range 4 {
+				if got := ask(t, local(port), unrouted); got.status != http.StatusOK || got.header.Get("x-served-by") != by || got.header.Get("x-tokens") != key || got.body != unrouted {
+					return fmt.Errorf("%d from %s, key %q: %s", got.status, got.header.Get("x-served-by"), got.header.Get("x-tokens"), got.body)
+				}
+			}
+			return nil
+		})
+	}
+	becomes("b", "k1")
+	if body, _, _ := p.last(); body != `{"route":true,`+unrouted[1:] {
+		t.Errorf("the processor gets %s", body)
+	}
+	s.write("policy.yaml", pickerYAML("{processor: {service: processor}}"))
+	becomes("a", "k2")
+	s.write("policy.yaml", pickerYAML("{strategy: round-robin, processor: {service: processor, route: false}}"))
+	eventually(t, "the policy's route counts", func() error {
+		served := map[string]bool{}
+		for range 4 {
+			served[ask(t, local(port), unrouted).header.Get("x-served-by")] = true
+		}
+		if body, _, _ := own.last(); len(served) != 2 || body != unrouted {
+			return fmt.Errorf("served by %v, the processor gets %s", served, body)
+		}
+		return nil
+	})
+}
+
+func TestProcessor_InvalidEnvironmentIsNamed(t *testing.T) {
+	for _, tt := range []struct{ url, use, router, want string }{
+		{"http://processor", "", "", ""}, {"https://processor:8443/v1/process", "1", "false", ""}, {"", "false", "true", ""}, {"nonsense", "false", "", ""},
+		{"processor:8080", "", "", `EXTERNAL_LLM_PROCESSOR_ENDPOINT="processor:8080": write http://HOST:PORT`}, {"http://u@h", "", "", "write http://HOST:PORT"}, {"http://a b", "", "", "write http://HOST:PORT"},
+		{"", "true", "", "USE_EXTERNAL_LLM_PROCESSOR=true: it needs EXTERNAL_LLM_PROCESSOR_ENDPOINT"}, {"http://p", "", "maybe", `USE_EXTERNAL_LLM_ROUTER="maybe": write true or false`},
+	} {
+		t.Setenv("EXTERNAL_LLM_PROCESSOR_ENDPOINT", tt.url)
+		t.Setenv("USE_EXTERNAL_LLM_PROCESSOR", tt.use)
+		t.Setenv("USE_EXTERNAL_LLM_ROUTER", tt.router)
+		if _, err := defaultProcessor(); (err != nil) != (tt.want != "") || err != nil && !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%+v: %v", tt, err)
+		}
+	}
+}

@@ -144,6 +144,26 @@ func (p *AddressPolicy) DeepCopyObject() runtime.Object {
 	return &c
 }
 
+// ProcessorDefault is the processor of pools whose policy names none, and what it is asked where the policy leaves that open. cmd writes it
+// before any other object, if at all. There is one, named OwnProcessor.
+type ProcessorDefault struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata"`
+
+	URL   string // "" for none
+	Route bool
+}
+
+// OwnProcessor is the name of the one ProcessorDefault.
+const OwnProcessor = "own"
+
+// DeepCopyObject implements runtime.Object.
+func (p *ProcessorDefault) DeepCopyObject() runtime.Object {
+	c := *p
+	p.ObjectMeta.DeepCopyInto(&c.ObjectMeta)
+	return &c
+}
+
 // Occupant names the Services that have an IP address, as their own one or, by the EndpointSlices that Kubernetes makes, as
 // that of an endpoint. discovery/kube writes it for addresses that translation reads. Its name is the address.
 type Occupant struct {

@@ -167,10 +167,11 @@ var (
 	Offers           = &Table[*Offer]{group: v1alpha1.Group, kind: "Offer", indexes: []Index[*Offer]{
 		{ByImport, func(o *Offer) []string { return []string{o.Namespace + "/" + o.Import} }},
 	}}
-	Dialects        = &Table[*Dialect]{group: v1alpha1.Group, kind: "Dialect", clusterWide: true}
-	Authorities     = &Table[*Authority]{group: v1alpha1.Group, kind: "Authority", clusterWide: true}
-	AddressPolicies = &Table[*AddressPolicy]{group: v1alpha1.Group, kind: "AddressPolicy", clusterWide: true}
-	Occupants       = &Table[*Occupant]{group: v1alpha1.Group, kind: "Occupant", clusterWide: true, indexes: []Index[*Occupant]{
+	Dialects          = &Table[*Dialect]{group: v1alpha1.Group, kind: "Dialect", clusterWide: true}
+	Authorities       = &Table[*Authority]{group: v1alpha1.Group, kind: "Authority", clusterWide: true}
+	AddressPolicies   = &Table[*AddressPolicy]{group: v1alpha1.Group, kind: "AddressPolicy", clusterWide: true}
+	ProcessorDefaults = &Table[*ProcessorDefault]{group: v1alpha1.Group, kind: "ProcessorDefault", clusterWide: true}
+	Occupants         = &Table[*Occupant]{group: v1alpha1.Group, kind: "Occupant", clusterWide: true, indexes: []Index[*Occupant]{
 		{ByAddresses, func(o *Occupant) []string { return o.Lists }},
 	}}
 )
@@ -181,7 +182,7 @@ func Tables() []Kind {
 		GatewayClasses, Gateways, ListenerSets, HTTPRoutes, GRPCRoutes, TLSRoutes, TCPRoutes, ReferenceGrants, BackendTLSPolicies, Namespaces,
 		Services, EndpointSlices, Pods, Secrets, ConfigMaps,
 		InferencePools, InferenceModels, InferenceModelRewrites, InferenceObjectives, InferencePoolImports, ModelServers, PoolPolicies, EndpointPickerConfigs, EnvoyFleets, ClusterSets,
-		Hosts, LearnedEndpoints, Offers, Dialects, Authorities, AddressPolicies, Occupants,
+		Hosts, LearnedEndpoints, Offers, Dialects, Authorities, AddressPolicies, ProcessorDefaults, Occupants,
 	}
 }
 

@@ -223,7 +223,7 @@ type PickerSpec struct {
 	FlowControl *FlowControlSpec `json:"flowControl,omitempty"`
 	// Processor is a service that prepares requests before they are picked for: it tokenizes their prompts, and may choose their
 	// endpoints. It is the one of the Dynamo proposal (POST /process). The bodies of all requests are read then, whatever the strategy.
-	// While it does not answer, requests go on without it.
+	// While it does not answer, requests go on without it. Defaults to the environment's EXTERNAL_LLM_PROCESSOR_ENDPOINT, else none.
 	//
 	// +optional
 	Processor *ProcessorSpec `json:"processor,omitempty"`
@@ -334,10 +334,11 @@ type ProcessorSpec struct {
 	// +listType=set
 	Headers []string `json:"headers,omitempty"`
 	// Route has the service choose the endpoint of each request, whose body it is sent with "route": true. A request decides otherwise by
-	// a member "route" of its body, true or false. A worker_address that is no endpoint of the pool has no effect.
+	// a member "route" of its body, true or false. A worker_address that is no endpoint of the pool has no effect. Defaults to the environment's
+	// USE_EXTERNAL_LLM_ROUTER, else false.
 	//
 	// +optional
-	Route bool `json:"route,omitempty"`
+	Route *bool `json:"route,omitempty"`
 }
 
 // CHWBLSpec configures the strategy chwbl: consistent hashing with bounded loads.

@@ -48,6 +48,7 @@ const (
 type Config struct {
 	// Host is the service's host and port, which its requests name.
 	Host string
+	Path string // default Path
 	// Addresses are where the service is; the first 16 are asked in turn. Without one no call succeeds.
 	Addresses []dial.Address
 	TLS       dial.TLS      // for those that are not Cleartext
@@ -81,7 +82,7 @@ func New(c Config) (*Client, error) {
 		if a.Cleartext {
 			scheme = "http://"
 		}
-		client.urls = append(client.urls, scheme+a.String()+Path)
+		client.urls = append(client.urls, scheme+a.String()+cmp.Or(strings.TrimSuffix(c.Path, "/"), Path))
 	}
 	client.breaker = gobreaker.NewCircuitBreaker[*Answer](gobreaker.Settings{
 		MaxRequests: 1, Timeout: leftOut,

@@ -61,7 +61,7 @@ func settings(policy *v1alpha1.PoolPolicy) model.PickerSettings {
 	if h := spec.CHWBL; h != nil && spec.Strategy == v1alpha1.StrategyCHWBL {
 		s.VirtualNodes, s.LoadFactorPercent, s.UserMessages = or(h.VirtualNodesPerReplica, 0), or(h.LoadFactorPercent, 0), or(h.MaxUserMessagesForCache, 0)
 	}
-	s.TokenUsage, s.Processor = spec.TokenUsage, processor(spec.Processor)
+	s.TokenUsage = spec.TokenUsage
 	if k := spec.Session; k != nil {
 		s.SessionTTL, s.SessionCookie = or(k.TTLSeconds, 0), k.CookieName
 	}

@@ -2,13 +2,18 @@ package inference
 
 import (
 	"fmt"
+	"net/netip"
+	"net/url"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
+	"github.com/penstock-project/penstock/translator/addresses"
 	"github.com/penstock-project/penstock/translator/model"
+	"github.com/penstock-project/penstock/translator/services"
 )
 
 const fieldProcessor = "spec.picker.processor"
@@ -18,22 +23,73 @@ const (
 	defaultProcessorTimeout = time.Second
 )
 
-// processor fills in the defaults of a policy's processor; nil without one.
-func processor(spec *v1alpha1.ProcessorSpec) *model.Processor {
-	if spec == nil {
+// withProcessor sets the processor of a pool that our picker picks for: its policy's, else the default of this process.
+func withProcessor(r store.Reader, p *model.Pool, policy *v1alpha1.PoolPolicy) {
+	by, _ := store.ProcessorDefaults.Get(r, store.OwnProcessor)
+	if by == nil {
+		by = new(store.ProcessorDefault)
+	}
+	if policy == nil || policy.Spec.Picker.Processor == nil {
+		p.Settings.Processor = processorAt(by)
+	} else {
+		spec := policy.Spec.Picker.Processor
+		of := &model.Processor{Service: spec.Service, Port: or(spec.Port, defaultProcessorPort), Timeout: defaultProcessorTimeout, Headers: spec.Headers, Route: by.Route}
+		if spec.Timeout != nil {
+			of.Timeout = spec.Timeout.Duration
+		}
+		if spec.Route != nil {
+			of.Route = *spec.Route
+		}
+		p.Settings.Processor = of
+	}
+	checkProcessor(r, p, policy)
+}
+
+// processorAt is the processor that a process has by default; nil without one. cmd has checked the URL.
+func processorAt(by *store.ProcessorDefault) *model.Processor {
+	at, err := url.Parse(by.URL)
+	if by.URL == "" || err != nil {
 		return nil
 	}
-	p := &model.Processor{Service: spec.Service, Port: or(spec.Port, defaultProcessorPort), Timeout: defaultProcessorTimeout, Headers: spec.Headers, Route: spec.Route}
-	if spec.Timeout != nil {
-		p.Timeout = spec.Timeout.Duration
+	p := &model.Processor{Host: at.Hostname(), TLS: at.Scheme == "https", Path: at.EscapedPath(), Port: 80, Timeout: defaultProcessorTimeout, Route: by.Route}
+	if p.TLS {
+		p.Port = 443
+	}
+	if port, err := strconv.ParseUint(at.Port(), 10, 16); err == nil {
+		p.Port = int32(port)
 	}
 	return p
+}
+
+// ProcessorHost is how this process asks a processor that is no Service.
+func ProcessorHost(r store.Reader, of *model.Processor) (at model.ExternalPicker) {
+	if of.Host == "" {
+		return at
+	}
+	for _, ip := range services.Lookup(r, of.Host).Addresses {
+		at.Addresses = append(at.Addresses, model.RemoteAddress{Addr: netip.AddrPortFrom(ip, uint16(of.Port)), Cleartext: !of.TLS})
+	}
+	if of.TLS {
+		at.TLS = model.UpstreamTLS{SNI: of.Host, SANs: []string{of.Host}}
+	}
+	return at
 }
 
 // checkProcessor finds a processor whose Service cannot be asked.
 func checkProcessor(r store.Reader, p *model.Pool, policy *v1alpha1.PoolPolicy) {
 	of := p.Settings.Processor
-	if of == nil {
+	switch {
+	case of == nil:
+		return
+	case of.Service == "":
+		host := services.Mention(r, of.Host)
+		problem, fix := host.Outside, addresses.Fix
+		if host.Failed {
+			problem, fix = host.Unresolved, "correct the host in EXTERNAL_LLM_PROCESSOR_ENDPOINT, or its record in DNS"
+		}
+		if problem != "" {
+			p.Findings = append(p.Findings, report.Finding{Severity: report.Error, Owner: p.Ref, Problem: "the processor of EXTERNAL_LLM_PROCESSOR_ENDPOINT is not asked: " + problem, Fix: fix})
+		}
 		return
 	}
 	if problem, fix := servicePort(r, p.Ref.Namespace, of.Service, of.Port); problem != "" {

@@ -6,7 +6,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+	"sigs.k8s.io/yaml"
+
 	"github.com/penstock-project/penstock/discovery/status/report"
+	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/translator/inference"
 	"github.com/penstock-project/penstock/translator/model"
 )
@@ -37,6 +41,26 @@ func TestProcessor_MissingServiceIsReported(t *testing.T) {
 		i := slices.IndexFunc(rep.Conditions, func(c report.Condition) bool { return c.Type == "ResolvedRefs" })
 		if c := rep.Conditions[i]; (c.Reason == "InvalidProcessorRef") != (want != "") || !strings.Contains(c.Message, want) {
 			t.Errorf("%+v, want %s", c, want)
+		}
+	}
+}
+
+func TestProcessor_DefaultIsForPoliciesThatAreSilent(t *testing.T) {
+	by := &store.ProcessorDefault{URL: "https://127.0.0.1:8443/v1/prepare", Route: true}
+	by.Name = store.OwnProcessor
+	for picker, want := range map[string]model.Processor{
+		"{}":                        {Host: "127.0.0.1", TLS: true, Path: "/v1/prepare", Port: 8443, Timeout: time.Second, Route: true},
+		"{processor: {service: p}}": {Service: "p", Port: 8080, Timeout: time.Second, Route: true},
+		"{processor: {service: p, route: false}}": {Service: "p", Port: 8080, Timeout: time.Second},
+	} {
+		text, _ := yaml.Marshal(by)
+		v := world(t, poolWith(picker)+processorService+"\n---\nkind: ProcessorDefault\n"+string(text))
+		p := pool(t, v, "default/chat")
+		if diff := cmp.Diff(&want, p.Settings.Processor); diff != "" || p.Picker.Body != model.BodyBuffered {
+			t.Errorf("%s: body %q, %s", picker, p.Picker.Body, diff)
+		}
+		if at := inference.ProcessorHost(v, p.Settings.Processor); want.Host != "" && (len(at.Addresses) != 1 || at.Addresses[0].Addr.String() != "127.0.0.1:8443" || at.Addresses[0].Cleartext || at.TLS.SNI != "127.0.0.1") {
+			t.Errorf("%s: %+v", picker, at)
 		}
 	}
 }

@@ -38,7 +38,7 @@ func StandAlonePool(r store.Reader, key string, only *StandAlone) (*model.Pool, 
 		p.Owners = append(p.Owners, store.PoolPolicies.Ref(written))
 	}
 	plugins(r, p, policy)
-	checkProcessor(r, p, written)
+	withProcessor(r, p, written)
 	ourPicker(p, policy)
 	if policy == nil || policy.Spec.Picker.Fallbacks == nil {
 		p.Settings.Fallbacks = 0 // an ORIGINAL_DST cluster reads one address

@@ -240,9 +240,12 @@ type PickerSettings struct {
 	Processor          *Processor // nil: none
 }
 
-// Processor is a service that prepares a pool's requests.
+// Processor is a service that prepares a pool's requests: a Service or a Host.
 type Processor struct {
 	Service string // in the pool's namespace
+	Host    string // a host name or IP address; "" with a Service
+	TLS     bool   // of a Host
+	Path    string // of a Host
 	Port    int32
 	Timeout time.Duration
 	Headers []string

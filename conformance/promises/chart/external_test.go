@@ -55,7 +55,7 @@ func TestExternalChart_Lints(t *testing.T) {
 
 func TestExternalChart_AnyValuesRenderValidObjects(t *testing.T) {
 	all := []string{
-		"Deployment external-processor", "Deployment external-router", "Deployment external-tokens", "Deployment external-workers", "InferencePool external",
+		"Deployment external-processor", "Deployment external-router", "Deployment external-tokens", "Deployment external-workers", "InferencePool external", "PoolPolicy external",
 		"NetworkPolicy external-processor", "NetworkPolicy external-router", "NetworkPolicy external-tokens", "NetworkPolicy external-workers",
 		"PodDisruptionBudget external-processor", "Service external-processor", "Service external-router", "Service external-tokens", "Service external-workers",
 	}
@@ -72,7 +72,8 @@ func TestExternalChart_AnyValuesRenderValidObjects(t *testing.T) {
 		}},
 		"no router":       {map[string]any{"router": map[string]any{"enabled": false}}, []string{"-router"}},
 		"no token store":  {map[string]any{"tokens": map[string]any{"enabled": false}}, []string{"-tokens"}},
-		"no pool":         {map[string]any{"pool": map[string]any{"create": false}}, []string{"InferencePool"}},
+		"no pool":         {map[string]any{"pool": map[string]any{"create": false}}, []string{"InferencePool", "PoolPolicy"}},
+		"no processor":    {map[string]any{"pool": map[string]any{"processor": false}}, []string{"PoolPolicy"}},
 		"no policies":     {map[string]any{"networkPolicy": map[string]any{"enabled": false}}, []string{"NetworkPolicy"}},
 		"workers outside": {map[string]any{"workers": map[string]any{"enabled": false, "selector": map[string]any{"app": "vllm"}}}, []string{"Deployment external-workers", "NetworkPolicy external-workers"}},
 	} {

@@ -78,6 +78,9 @@ type wiring struct {
 // newApp makes the parts of every role that serves.
 func newApp(cfg Config, c core, w wiring) (a *App, err error) {
 	a = &App{core: c, cfg: cfg, security: w.security, registry: prometheus.NewRegistry(), ports: everyPort{}, budget: admission.NewBudget(budget), drain: pickDrainTime}
+	if _, err := c.store.Apply(cfg.Processor.object()); err != nil {
+		return nil, err
+	}
 	if cfg.Credentials != nil {
 		if a.credentials, err = newHolder(*cfg.Credentials, c.store, c.log); err != nil {
 			return nil, err

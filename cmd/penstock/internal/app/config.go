@@ -42,6 +42,8 @@ type Config struct {
 	HTTP, Admin net.Listener
 	// Addresses are what may become endpoints, and how names are resolved.
 	Addresses Addresses
+	// Processor is that of pools whose policy names none.
+	Processor Processor
 	// HeldBodies bounds the request bodies that the picker holds, in bytes.
 	HeldBodies int64
 	// Recording is where requests are recorded; nil: nowhere.

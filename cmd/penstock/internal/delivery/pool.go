@@ -4,7 +4,8 @@ import (
 	"crypto/sha256"
 	"crypto/tls"
 	"fmt"
-
+	"net"
+	"strconv"
 	"time"
 
 	"github.com/penstock-project/penstock/picker"
@@ -51,7 +52,11 @@ func pickerPool(pp translator.PickerPool) picker.Pool {
 	}
 	if at := pp.Processor; at != nil {
 		of := s.Processor
-		out.Processor = &picker.Processor{Host: fmt.Sprintf("%s.%s.svc:%d", of.Service, pp.Pool.Name.Namespace, of.Port), Timeout: of.Timeout, Headers: of.Headers, Route: of.Route}
+		host := of.Host
+		if of.Service != "" {
+			host = of.Service + "." + pp.Pool.Name.Namespace + ".svc"
+		}
+		out.Processor = &picker.Processor{Host: net.JoinHostPort(host, strconv.Itoa(int(of.Port))), Path: of.Path, Timeout: of.Timeout, Headers: of.Headers, Route: of.Route}
 		out.Processor.Addresses, out.Processor.TLS = dialed(at)
 	}
 	switch {
