@@ -8,7 +8,9 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -96,11 +98,19 @@ func TestRouter_AnswersOnTheWire(t *testing.T) {
 
 func TestRouter_FailedLookupKeepsWorkers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex // of found and failure, which lookups read
 		found, failure := []netip.Addr{netip.MustParseAddr("10.0.0.2"), netip.MustParseAddr("::ffff:10.0.0.1")}, error(nil)
+		answer := func(addrs []netip.Addr, err error) {
+			mu.Lock()
+			defer mu.Unlock()
+			found, failure = addrs, err
+		}
 		r := build(t, Config{Service: "workers.default.svc:8000", Lookup: func(_ context.Context, name string) ([]netip.Addr, error) {
 			if name != "workers.default.svc" {
 				t.Errorf("name %q", name)
 			}
+			mu.Lock()
+			defer mu.Unlock()
 			return found, failure
 		}})
 		go func() { _ = r.Run(t.Context()) }()
@@ -109,24 +119,26 @@ func TestRouter_FailedLookupKeepsWorkers(t *testing.T) {
 			time.Sleep(lookupEvery)
 			synctest.Wait()
 			var got []string
+			r.mu.Lock()
 			for _, w := range r.workers {
 				got = append(got, w.address)
 			}
+			r.mu.Unlock()
 			if strings.Join(got, " ") != strings.Join(want, " ") {
 				t.Errorf("%s: %v", what, got)
 			}
 		}
 		expect("two pods", "10.0.0.1:8000", "10.0.0.2:8000")
 		home := r.Route(tokens(0, 640), time.Now())
-		failure = errors.New("the DNS server does not answer")
+		two := found
+		answer(two, errors.New("the DNS server does not answer"))
 		expect("without DNS", "10.0.0.1:8000", "10.0.0.2:8000")
-		failure = nil
-		found = append(found, netip.MustParseAddr("10.0.0.3"))
+		answer(append(slices.Clone(two), netip.MustParseAddr("10.0.0.3")), nil)
 		expect("a third pod", "10.0.0.1:8000", "10.0.0.2:8000", "10.0.0.3:8000")
 		if got := r.Route(tokens(0, 640), time.Now()); got != home {
 			t.Errorf("a new worker cost the prefixes of the others: %s, not %s", got, home)
 		}
-		found, failure = nil, &net.DNSError{IsNotFound: true}
+		answer(nil, &net.DNSError{IsNotFound: true})
 		expect("no ready pod")
 		if got := r.Route(tokens(0, 640), time.Now()); got != "" {
 			t.Errorf("routed to %s", got)
