@@ -84,7 +84,7 @@ bench: build envoy $(TOOLS)/envoy-gateway ## measure: a table, its meaning, then
 
 bench-picker: build envoy ## measure picks: their cost through a real Envoy, and strategies by simulation (BENCH=regexp selects)
 	@export ENVOY="$(ENVOY_PATH)" CGO_ENABLED=0; { \
-	  (cd conformance && go run ./bench -picker -penstock ../bin/penstock -run '$(or $(BENCH),^(pick|schedule|scrape|kv|sim|flow|rewrite|models|dropin)_)') || echo 'FAIL bench'; \
+	  (cd conformance && go run ./bench -picker -penstock ../bin/penstock -run '$(or $(BENCH),^(pick|schedule|scrape|kv|sim|flow|rewrite|models|dropin|process)_)') || echo 'FAIL bench'; \
 	} | (cd conformance && go run ./bench/benchtable)
 
 bench-kube: build labs ## measure on Kubernetes, in labs

@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/penstock-project/penstock/picker"
+	"github.com/penstock-project/penstock/picker/dial"
 	"github.com/penstock-project/penstock/picker/endpoint"
 	"github.com/penstock-project/penstock/picker/flow"
 )
@@ -29,8 +30,10 @@ const (
 	// Ours with an InferenceModel that replaces the model of each request, alone and as one of 1,000.
 	RewriteOne  = "rewrite-one"
 	RewriteMany = "rewrite-many"
-	Echo        = "echo" // grpc-go with its default codec; it answers every message with an empty one
-	JSON        = "json" // Echo that also decodes each body and hashes its prompt in blocks, as llm-d's router does
+	// Ours with a processor that never answers.
+	Process = "process"
+	Echo    = "echo" // grpc-go with its default codec; it answers every message with an empty one
+	JSON    = "json" // Echo that also decodes each body and hashes its prompt in blocks, as llm-d's router does
 	// They read the metrics pages of a pool in use as a picker does, and pick themselves: once a second in all, or often enough for each
 	// page to be read every 50 ms.
 	Idle = "idle"
@@ -77,7 +80,7 @@ func serve(kind string, servers []string) error {
 	defer cancel()
 	var server *grpc.Server
 	switch kind {
-	case Ours, Flow, RewriteOne, RewriteMany:
+	case Ours, Flow, RewriteOne, RewriteMany, Process:
 		server = grpc.NewServer(picker.ServerOptions(uint32(4*runtime.NumCPU()), nil)...)
 		p, err := picker.New(picker.Config{Log: slog.New(slog.DiscardHandler)})
 		if err != nil {
@@ -95,9 +98,17 @@ func serve(kind string, servers []string) error {
 		if kind == Flow {
 			control = &picker.FlowControl{Saturation: flow.Saturation{Queue: 1e9}}
 		}
+		var processor *picker.Processor
+		if kind == Process {
+			at, err := hang()
+			if err != nil {
+				return err
+			}
+			processor = &picker.Processor{Host: at.String(), Addresses: []dial.Address{{AddrPort: at, Cleartext: true}}}
+		}
 		err = p.SetPools([]picker.Pool{
 			{Name: PoolHeaders, Endpoints: specs, Fallbacks: 2, FlowControl: control},
-			{Name: PoolPrompts, Endpoints: specs, Fallbacks: 2, FlowControl: control, Body: picker.BodyPrompts, Models: models(kind)},
+			{Name: PoolPrompts, Endpoints: specs, Fallbacks: 2, FlowControl: control, Body: picker.BodyPrompts, Models: models(kind), Processor: processor},
 		})
 		if err != nil {
 			return err
@@ -123,6 +134,27 @@ func serve(kind string, servers []string) error {
 		server.Stop()
 	}()
 	return server.Serve(listener)
+}
+
+// hang accepts connections, and answers nothing.
+func hang() (netip.AddrPort, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return netip.AddrPort{}, err
+	}
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				_, _ = io.Copy(io.Discard, conn)
+				_ = conn.Close()
+			}()
+		}
+	}()
+	return netip.ParseAddrPort(l.Addr().String())
 }
 
 // models are the InferenceModels of a kind; nil for most.

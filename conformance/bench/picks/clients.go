@@ -37,15 +37,31 @@ func Chat(size, n int) []byte {
 // Saturate sends requests for a time, each connection the next one when the last is answered, and returns how many were
 // answered. Every answer must be a 200. Each connection sends one of the requests in turn.
 func (c Clients) Saturate(ctx context.Context, requests [][]byte, d time.Duration) (int64, error) {
-	return c.run(ctx, requests, d, 0)
+	return c.run(ctx, requests, d, 0, nil)
 }
 
 // Pace does the same at a number of requests a second, all connections together.
 func (c Clients) Pace(ctx context.Context, requests [][]byte, d time.Duration, rate float64) (int64, error) {
-	return c.run(ctx, requests, d, time.Duration(float64(time.Second)*float64(c.Connections)/rate))
+	return c.run(ctx, requests, d, c.every(rate), nil)
 }
 
-func (c Clients) run(ctx context.Context, requests [][]byte, d, every time.Duration) (int64, error) {
+// Time does the same, and returns how long each request took.
+func (c Clients) Time(ctx context.Context, requests [][]byte, d time.Duration, rate float64) (took []time.Duration, err error) {
+	var mu sync.Mutex
+	_, err = c.run(ctx, requests, d, c.every(rate), func(d time.Duration) {
+		mu.Lock()
+		defer mu.Unlock()
+		took = append(took, d)
+	})
+	return took, err
+}
+
+// every is the time between two requests of a connection.
+func (c Clients) every(rate float64) time.Duration {
+	return time.Duration(float64(time.Second) * float64(c.Connections) / rate)
+}
+
+func (c Clients) run(ctx context.Context, requests [][]byte, d, every time.Duration, note func(time.Duration)) (int64, error) {
 	ctx, cancel := context.WithTimeout(ctx, d)
 	defer cancel()
 	var (
@@ -56,7 +72,7 @@ func (c Clients) run(ctx context.Context, requests [][]byte, d, every time.Durat
 	)
 	for i := range c.Connections {
 		wait.Go(func() {
-			if err := c.connection(ctx, requests[i%len(requests)], every, time.Duration(i)*every/time.Duration(c.Connections), &answered); err != nil {
+			if err := c.connection(ctx, requests[i%len(requests)], every, time.Duration(i)*every/time.Duration(c.Connections), &answered, note); err != nil {
 				once.Do(func() { failure = err })
 				cancel()
 			}
@@ -66,7 +82,7 @@ func (c Clients) run(ctx context.Context, requests [][]byte, d, every time.Durat
 	return answered.Load(), failure
 }
 
-func (c Clients) connection(ctx context.Context, request []byte, every, offset time.Duration, answered *atomic.Int64) error {
+func (c Clients) connection(ctx context.Context, request []byte, every, offset time.Duration, answered *atomic.Int64, note func(time.Duration)) error {
 	conn, err := net.Dial("tcp", c.Address)
 	if err != nil {
 		return err
@@ -86,6 +102,7 @@ func (c Clients) connection(ctx context.Context, request []byte, every, offset t
 		if err := conn.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
 			return err
 		}
+		sent := time.Now()
 		if _, err := conn.Write(request); err != nil {
 			return err
 		}
@@ -103,7 +120,9 @@ func (c Clients) connection(ctx context.Context, request []byte, every, offset t
 		if _, err := r.Discard(length); err != nil {
 			return err
 		}
-		answered.Add(1)
+		if answered.Add(1); note != nil {
+			note(time.Since(sent))
+		}
 	}
 	return nil
 }
