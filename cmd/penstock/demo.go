@@ -16,7 +16,7 @@ func newDemo() *cobra.Command {
 	var keep bool
 	cmd := &cobra.Command{
 		Use:   "demo",
-		Short: "Show everything on this machine: two clusters, simulated model servers, nine steps",
+		Short: "Show everything on this machine: two clusters, simulated model servers, ten steps",
 		Long: `Show what Penstock does, on this machine and without a GPU: a gateway with two pools of simulated model servers, a
 second cluster whose pool is imported in both routing modes, a streamed response, a split by weight, and a spill when the
 local pool is full. Each step prints which server answered, and why. Each step checks its result: the exit status is 1 if

@@ -62,7 +62,7 @@ func (d *demonstration) ended(t *testing.T) {
 		t.Fatalf("%v\n%s%s", err, d.out, d.errs)
 	}
 	text := d.out.String()
-	if !strings.Contains(text, "All 9 steps went as promised") || strings.Count(text, "✓") != 10 || strings.Contains(text, "✗") {
+	if !strings.Contains(text, "All 10 steps went as promised") || strings.Count(text, "✓") != 11 || strings.Contains(text, "✗") {
 		t.Errorf("not every step went as promised:\n%s", text)
 	}
 	if strings.Contains(text, "\x1b") {
@@ -138,7 +138,7 @@ exec penstock "$@"
 	if !errors.Is(err, demo.ErrFailed) {
 		t.Errorf("expected that the demo fails, got %v", err)
 	}
-	if text := out.String(); !strings.Contains(text, "✗ expected that a new route answers 200 from its first request on, got 503") || strings.Contains(text, "All 9 steps") {
+	if text := out.String(); !strings.Contains(text, "✗ expected that a new route answers 200 from its first request on, got 503") || strings.Contains(text, "All 10 steps") {
 		t.Errorf("the output lacks what was expected and what was seen:\n%s", text)
 	}
 	expectEmpty(t, temp)

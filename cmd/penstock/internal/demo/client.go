@@ -21,6 +21,7 @@ type chat struct {
 	MaxTokens int       `json:"max_tokens,omitempty"`
 	IgnoreEOS bool      `json:"ignore_eos,omitempty"` // continue to max_tokens
 	Stream    bool      `json:"stream,omitempty"`
+	Route     *bool     `json:"route,omitempty"` // of a pool with a processor: whether it chooses the server
 }
 
 type message struct {

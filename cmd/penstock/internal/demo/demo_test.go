@@ -49,7 +49,7 @@ status: 1   # so
 }
 
 func TestDemo_EveryStepShowsItsImportantLines(t *testing.T) {
-	ports := map[string]int{"here": 1, "east": 2, "east-picker": 3}
+	ports := map[string]int{"here": 1, "east": 2, "east-picker": 3, storesTokens: 4, sendsTokens: 5}
 	for i, server := range servers {
 		ports[server.name] = 10 + i
 	}

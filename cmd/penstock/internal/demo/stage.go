@@ -48,6 +48,7 @@ type stage struct {
 	ports      map[string]int
 	sims       []*sim.Server
 	here, east *cluster
+	programs   programs
 	http       *http.Client
 }
 
@@ -76,6 +77,9 @@ func shortTemp() string {
 }
 
 func (s *stage) prepare() error {
+	if err := s.programs.startStore(); err != nil {
+		return err
+	}
 	for _, server := range servers {
 		cfg := sim.Config{
 			Name: server.name, Model: server.model, TimeToFirstToken: firstToken, InterTokenLatency: perToken,
@@ -83,6 +87,9 @@ func (s *stage) prepare() error {
 		}
 		if server.model == "gemma" {
 			cfg.PrefixCaching, cfg.PrefillRate, cfg.KVCacheTokens, cfg.LoRAs = true, prefillRate, cacheTokens, adapters
+		}
+		if server.model == "qwen" {
+			cfg.Tokens = s.programs.tokens
 		}
 		model, err := sim.New(cfg)
 		if err != nil {
@@ -94,6 +101,9 @@ func (s *stage) prepare() error {
 		}
 		s.sims = append(s.sims, model)
 		s.ports[server.name] = int(portOf(addresses[0]))
+	}
+	if err := s.programs.startProcessors(s.ports); err != nil {
+		return err
 	}
 	if err := s.choosePorts("here", "east", "east-picker"); err != nil {
 		return err
@@ -145,6 +155,7 @@ func (s *stage) Run(ctx context.Context) error {
 	for _, server := range s.sims {
 		group.Go(func() error { return server.Run(ctx) })
 	}
+	s.programs.run(ctx, group.Go)
 	group.Go(func() error { return s.here.Run(ctx) })
 	group.Go(func() error { return s.east.Run(ctx) })
 	return group.Wait()
@@ -153,6 +164,7 @@ func (s *stage) Run(ctx context.Context) error {
 // close removes all files.
 func (s *stage) close() error {
 	s.http.CloseIdleConnections()
+	s.programs.close()
 	return os.RemoveAll(s.dir)
 }
 

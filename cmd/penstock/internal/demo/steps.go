@@ -69,6 +69,11 @@ func allSteps() []step {
 			intro: "A second pool has the same servers, and its requests are sheddable. When both servers' KV caches are nearly full, they get 429 at once, and the rest is left to others.",
 			file:  "here/overload.yaml", prefix: "/batch", run: overload,
 		},
+		{
+			title: "A processor and a router of one's own",
+			intro: "Two pools have a processor outside of Penstock, as the Dynamo proposal describes it: it tokenizes each prompt before the pick, and may have its router choose the server.",
+			file:  "here/processor.yaml", prefix: stored, run: prepared,
+		},
 	}
 }
 
