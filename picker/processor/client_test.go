@@ -227,7 +227,7 @@ func TestProcess_ServiceWithoutAddressFails(t *testing.T) {
 	}
 }
 
-func FuzzAnswer(f *testing.F) {
+func FuzzAnswer_DecodesOrFails(f *testing.F) {
 	f.Add([]byte(`{"worker_address": "worker-3:8080", "token_key": "k", "token_value": "[1, 2]"}`))
 	f.Add([]byte(`{"token_value": "[1]]"}`))
 	f.Fuzz(func(t *testing.T, text []byte) {
