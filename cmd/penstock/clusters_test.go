@@ -70,13 +70,24 @@ func TestClusterSet_AnnotatedPoolServesRequestsOfTheOtherCluster(t *testing.T) {
 		}
 		return nil
 	})
+	served := func(what string, want bool) {
+		t.Helper()
+		eventually(t, what, func() error {
+			if got := ask(t, local(port), `{"model":"public","messages":[{"role":"user","content":"hello"}]}`); (got.status == http.StatusOK) != want {
+				return fmt.Errorf("%d", got.status)
+			}
+			return nil
+		})
+	}
+	east.write("pool.yaml", poolYAML("chat"))
+	served("a pool without the annotation takes no request", false)
+	east.write("pool.yaml", exportedPool(export))
+	served("annotated again, it serves", true)
 	east.write("pool.yaml", exportedPool(export+`, penstock.dev/export-to: mars`))
 	east.errs.expect(t, `"mars" is no member of the ClusterSet`)
-	east.write("pool.yaml", poolYAML("chat"))
-	eventually(t, "the withdrawn pool takes no request", func() error {
-		if got := ask(t, local(port), `{"model":"public","messages":[{"role":"user","content":"hello"}]}`); got.status == http.StatusOK {
-			return fmt.Errorf("%d", got.status)
-		}
-		return nil
-	})
+	served("a pool whose annotations are invalid takes no request", false)
+	east.write("pool.yaml", exportedPool(export))
+	served("corrected, it serves", true)
+	east.remove("pool.yaml")
+	served("a pool that is deleted takes no request", false)
 }

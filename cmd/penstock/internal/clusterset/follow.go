@@ -68,7 +68,6 @@ func (s *Set) note(r store.Reader, key string) {
 		return
 	}
 	delete(s.annotated, key)
-	delete(s.decisions, key)
 }
 
 func asks(pool *inferencev1.InferencePool) bool {
@@ -94,7 +93,8 @@ func (s *Set) decide(r store.Reader, dirty map[string]bool, again bool) {
 		cfg.Members = append(cfg.Members, m.Name)
 	}
 	for key := range dirty {
-		changed = changed || s.annotated[key] || s.decisions[key].Asked
+		_, decided := s.decisions[key] // and may have to be withdrawn
+		changed = changed || s.annotated[key] || decided
 	}
 	if !changed {
 		return
