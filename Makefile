@@ -26,12 +26,15 @@ SUITES := $(TOOLS)/gateway-api-conformance $(TOOLS)/inference-conformance
 # reading of every dependency. Each would cost a fresh clone some minutes; make race and make lint run them.
 FLAVOR := -trimpath -vet=off
 
-.PHONY: help demo build test race fuzz lint bench bench-kube bench-picker soak conformance suites golden generate envoy sims helm audit image lab lab-down labs test-lab test-clients bin/lab bin/certify go
+.PHONY: help demo demo-multicluster build test race fuzz lint bench bench-kube bench-multicluster bench-picker soak conformance suites golden generate envoy sims helm audit image lab lab-down labs test-lab test-clients bin/lab bin/certify go
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 demo: build envoy ## two pools, two gateways, one imported pool, on this machine (KEEP=1 leaves it running)
 	@ENVOY="$(ENVOY_PATH)" bin/penstock demo $(if $(KEEP),--keep)
+
+demo-multicluster: build envoy ## three clusters on this machine: annotate a pool and another serves with it, drain one, stop one (KEEP=1 leaves it running)
+	@ENVOY="$(ENVOY_PATH)" bin/penstock demo --cluster-set $(if $(KEEP),--keep)
 
 build: go ## compile bin/penstock and bin/penstock-external
 	@[ -e bin/penstock ] || echo 'compiling Penstock: some minutes the first time' >&2
@@ -85,6 +88,11 @@ bench: build envoy $(TOOLS)/envoy-gateway ## measure: a table, its meaning, then
 bench-picker: build envoy ## measure picks: their cost through a real Envoy, and strategies by simulation (BENCH=regexp selects)
 	@export ENVOY="$(ENVOY_PATH)" CGO_ENABLED=0; { \
 	  (cd conformance && go run ./bench -picker -penstock ../bin/penstock -run '$(or $(BENCH),^(pick|schedule|scrape|kv|sim|flow|rewrite|models|dropin|process)_)') || echo 'FAIL bench'; \
+	} | (cd conformance && go run ./bench/benchtable)
+
+bench-multicluster: build envoy ## measure cluster sets: exports, and 100 simulated clusters (BENCH=regexp selects)
+	@export ENVOY="$(ENVOY_PATH)" CGO_ENABLED=0; { \
+	  (cd conformance && go run ./bench -multicluster -penstock ../bin/penstock -run '^mc_.*$(BENCH)') || echo 'FAIL bench'; \
 	} | (cd conformance && go run ./bench/benchtable)
 
 bench-kube: build labs ## measure on Kubernetes, in labs

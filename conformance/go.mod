@@ -28,7 +28,10 @@ require (
 	sigs.k8s.io/yaml v1.6.0
 )
 
-require github.com/sony/gobreaker/v2 v2.4.0 // indirect
+require (
+	github.com/sony/gobreaker/v2 v2.4.0 // indirect
+	sigs.k8s.io/mcs-api v0.5.2 // indirect
+)
 
 require (
 	cel.dev/expr v0.25.3 // indirect

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Writes what is generated in this folder: deep copies of our types, and crds/. Our own CRDs come from the markers on the
-# types; the others are those of the Gateway API (experimental channel) and inference extension releases in go.mod, as
+# types; the others are those of the Gateway API (experimental channel), inference extension and MCS API releases in go.mod, as
 # they were published. Run by "make generate"; needs controller-gen, in CONTROLLER_GEN or .tools/bin.
 set -eu
 cd "$(dirname "$0")/.."
@@ -28,6 +28,8 @@ for plural in gatewayclasses gateways listenersets httproutes grpcroutes tlsrout
 done
 inference=$(go list -m -f '{{.Dir}}' sigs.k8s.io/gateway-api-inference-extension)/config/crd/bases
 cp "$inference/inference.networking.k8s.io_inferencepools.yaml" "$out/"
+mcs=$(go list -m -f '{{.Dir}}' sigs.k8s.io/mcs-api)/config/crd
+cp "$mcs/multicluster.x-k8s.io_serviceimports.yaml" "$out/"
 chmod 644 "$out"/*.yaml
 
 # The chart contains the kinds that no other project installs.
@@ -35,4 +37,3 @@ chart=manifests/charts/penstock/crds
 mkdir -p "$chart"
 rm -f "$chart"/*.yaml
 cp "$out"/penstock.dev_*.yaml "$out"/inference.networking.x-k8s.io_inferencepoolimports.yaml "$chart/"
-rm "$chart/penstock.dev_clustersets.yaml" # Penstock reads ClusterSets from folders alone so far

@@ -51,10 +51,18 @@ type Config struct {
 	KVEvents net.Listener
 	// Peers are the pickers of other processes for the same gateways; nil: there are none.
 	Peers Peers
+	// Settle bounds how long a pick that may take an endpoint's last slot waits for Peers to count it: one of them may be frozen, and the
+	// slot is then taken. 0: 100 ms.
+	Settle time.Duration
 	// Gateway returns the Gateway whose key a call has, "namespace/name"; "" if calls need none, and nil if none does.
 	Gateway func(context.Context) string
 	// Access decides which pools the key of a Gateway opens; nil: all.
 	Access Access
+	// Keyed: calls of the Gateways here have keys, so one without a key comes from another cluster, or from a gateway that Penstock does not
+	// configure.
+	Keyed bool
+	// Exported reports whether other clusters may pick from a pool, which they name; nil: from all.
+	Exported func(pool string) bool
 	// Learner runs before a relayed pick is answered. Nil if there are no relayed pools, or if Envoy dials any address.
 	Learner Learner
 	// Protocol is how gateways that name no pool are spoken to: Penstock does not configure them.
@@ -75,6 +83,8 @@ type Protocol struct {
 	Duplex bool
 	// Upstream registers metrics with the names of llm-d's EPP, for the default pool.
 	Upstream bool
+	// OnePool has health checks fail while there is no default pool: gateways name none, so that nothing could be picked.
+	OnePool bool
 	// IgnoreSubset picks among all endpoints, whatever subset hint a gateway sends.
 	IgnoreSubset bool
 	// Conformance obeys the request's header test-epp-endpoint-selection, and sends x-conformance-test-served-endpoint: the conformance
@@ -250,6 +260,8 @@ type Relay struct {
 	TLS dial.TLS
 	// Names are those by which the external picker names endpoints; empty ones are the protocol's.
 	Names extproc.Names
+	// Pool is the pool's name at a picker that serves several; "" if that one is not asked by name.
+	Pool string
 	// Within are the ranges of the remote pods: a pick never names an address that is not in a range of each list. If empty, all
 	// addresses are allowed but loopback, link-local and multicast ones.
 	Within [][]netip.Prefix

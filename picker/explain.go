@@ -26,6 +26,8 @@ type Explanation struct {
 	Targets []ModelTarget `json:"targets,omitempty"`
 	// Scored is the time of the recorded pick whose scores of scorers in other processes are taken; nil without one.
 	Scored *time.Time `json:"scored,omitempty"`
+	// Processor is asked before each pick; nil without one. The rest is for a request without its answer.
+	Processor *Prepares `json:"processor,omitempty"`
 	// Flow is what flow control holds; nil without it. The rest is for a request that it admits.
 	Flow *Held `json:"flow,omitempty"`
 	// Relay lists the remote pickers that would be asked. If set, they choose, and nothing below is set.
@@ -96,6 +98,7 @@ func (p *Picker) Explain(name string, headers map[string]string) Explanation {
 		e.Criticality = cmp.Or(request.Criticality, schedule.Standard)
 	}
 	request.External, e.Scored = pool.recordedScores()
+	e.Processor = pool.prepares()
 	if pool.queue != nil {
 		e.Flow = &Held{Saturation: pool.FlowControl.Measure(pool.snapshot.Endpoints, now).Saturation, Waiting: pool.queue.Bands()}
 	}

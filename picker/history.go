@@ -35,6 +35,8 @@ type Record struct {
 	Gateway string `json:"gateway,omitempty"`
 	Picker  string `json:"picker,omitempty"`
 	Tokens  int    `json:"tokens,omitempty"`
+	// Processor is what the pool's processor has made of the request; nil if it was not asked.
+	Processor *Processed `json:"processor,omitempty"`
 	// Waited is how long flow control has held the request before the pick.
 	Waited time.Duration `json:"waited,omitempty"`
 	// Candidates is the number of endpoints that passed the filters. Compared are the best of them, 8 at most: first those that the

@@ -52,23 +52,23 @@ func (pool *pool) letGo(now *pool) {
 }
 
 // hold has a request wait while its pool is saturated. It returns the pool's configuration after that; and true with an answer if the
-// request is not picked for. A request with spill targets does not wait: it is spilled.
+// request is not picked for. A request with spill targets does not wait: it is spilled. An admitted one is placed at the end of its pick.
 func (p *Picker) hold(ctx context.Context, pool *pool, r *extproc.Request, d *decision) (*pool, extproc.Answer, bool) {
 	now := time.Now()
-	q := pool.flowRequest(r, now)
-	outcome := pool.queue.Enter(q, now)
+	q, queue := pool.flowRequest(r, now), pool.queue
+	outcome := queue.Enter(q, now)
 	if outcome == flow.Queued {
 		if spill := pool.spill(r.Spill); len(spill) > 0 {
-			pool.queue.Remove(q)
+			queue.Remove(q)
 			d.result = resultSpilled
 			return pool, listed(spill, retries(r)), true
 		}
-		wait := pool.queue.Limits().TTL + answerTime
+		wait := queue.Limits().TTL + answerTime
 		if pool.processor != nil {
 			wait += pool.processor.Timeout()
 		}
 		r.Extend(wait)
-		outcome = pool.queue.Await(ctx, q)
+		outcome = queue.Await(ctx, q)
 		d.waited = time.Since(now)
 		pool.counters.waited(outcome, q.Priority, d.waited)
 		if changed := p.pool(r.Pool); changed != nil && changed.Relay == nil {
@@ -80,18 +80,19 @@ func (p *Picker) hold(ctx context.Context, pool *pool, r *extproc.Request, d *de
 	var a extproc.Answer
 	switch outcome {
 	case flow.Admitted:
+		d.admitted = queue
 		return pool, a, false
 	case flow.NoEndpoints:
 		a = immediate(503, ReasonNoEndpoints, "pool "+quoted(pool.Name)+" has no model server that takes requests")
 	case flow.Expired:
-		a = immediate(429, ReasonTTL, "the model servers of pool "+quoted(pool.Name)+" were busy for as long as a request may wait, "+pool.queue.Limits().TTL.String())
+		a = immediate(429, ReasonTTL, "the model servers of pool "+quoted(pool.Name)+" were busy for as long as a request may wait, "+queue.Limits().TTL.String())
 	case flow.Canceled:
 		a = immediate(503, ReasonCanceled, "the request was canceled")
 	default:
 		a = immediate(429, ReasonQueue, "the model servers of pool "+quoted(pool.Name)+" are busy, and as many requests wait as may")
 	}
 	if a.Status == 429 {
-		a.RetryAfter = min(max(a.RetryAfter, pool.queue.Delay()), maxRetryAfter)
+		a.RetryAfter = min(max(a.RetryAfter, queue.Delay()), maxRetryAfter)
 	}
 	d.result, d.model, d.tokens = a.Reason, r.Facts.Model, r.Facts.Tokens
 	return pool, a, true
@@ -103,13 +104,21 @@ func (pool *pool) flowRequest(r *extproc.Request, now time.Time) *flow.Request {
 	if !pool.TrustHeaders {
 		return q
 	}
-	id := r.Headers.Header(fairnessHeader)
-	if len(id) == 0 {
-		id = r.Headers.Header(plainFairnessHeader)
-	}
+	id := pool.fairness(r)
 	q.Fairness = strings.ToValidUTF8(string(id[:min(len(id), maxFairnessID)]), "\uFFFD")
 	if seconds := milliseconds(r.Headers.Header(ttftHeader), milliseconds(r.Headers.Header(plainTTFTHeader), 0)); seconds > 0 {
 		q.Deadline = now.Add(time.Duration(seconds * float64(time.Second)))
 	}
 	return q
+}
+
+// fairness is the fairness ID that a request names, if the pool trusts headers; else it has none.
+func (pool *pool) fairness(r *extproc.Request) []byte {
+	if !pool.TrustHeaders {
+		return nil
+	}
+	if id := r.Headers.Header(fairnessHeader); len(id) > 0 {
+		return id
+	}
+	return r.Headers.Header(plainFairnessHeader)
 }

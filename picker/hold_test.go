@@ -1,7 +1,11 @@
 package picker
 
 import (
+	"context"
+	"io"
 	"net/http"
+	"net/http/httptest"
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
@@ -11,7 +15,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/penstock-project/penstock/picker/dial"
 	"github.com/penstock-project/penstock/picker/endpoint"
+	"github.com/penstock-project/penstock/picker/extproc"
 	"github.com/penstock-project/penstock/picker/flow"
 	"github.com/penstock-project/penstock/picker/schedule"
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
@@ -181,6 +187,52 @@ func TestFlowControl_TurnedOffSendsThoseThatWait(t *testing.T) {
 	if list, _, _ := answered(r); list != "10.0.0.1:80" {
 		t.Errorf("%v, want the pick", r)
 	}
+}
+
+// A request is admitted before the pool's processor is asked, and has no lease until that has answered.
+func TestFlowControl_RequestAtProcessorTakesRoom(t *testing.T) {
+	arrived, answer := make(chan struct{}, 9), make(chan struct{})
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body) // so that the server finds out when the client leaves
+		arrived <- struct{}{}
+		select {
+		case <-answer:
+		case <-r.Context().Done():
+		}
+		_, _ = io.WriteString(w, "{}")
+	}))
+	t.Cleanup(server.Close)
+	p := runPicker(t, Config{})
+	of := &Processor{Host: "p:1", Timeout: time.Minute, Addresses: []dial.Address{{AddrPort: netip.MustParseAddrPort(server.Listener.Addr().String()), Cleartext: true}}}
+	setPools(t, p, Pool{Name: "ns/pool", FlowControl: oneAtATime(flow.Limits{}), Endpoints: specs("10.0.0.1:80"), Processor: of, Body: BodyBuffered})
+	queue := p.pool("ns/pool").queue
+	answers := make(chan extproc.Answer, 3)
+	pick := func(ctx context.Context) { answers <- p.Pick(ctx, bodied(`{"prompt":"a"}`)) }
+	ctx, leave := context.WithCancel(t.Context())
+	go pick(ctx)
+	<-arrived
+	go pick(t.Context())
+	poll.Until(t, "the second request to wait", func() bool { return queue.Bands() != nil && waiting(p, "ns/pool") == 1 })
+	if n := queue.Admit(time.Now().Add(10 * time.Millisecond)); n != 1 {
+		t.Fatal("the room of a request that the processor has is given away again")
+	}
+	leave()
+	if a := <-answers; a.Reason != ReasonCanceled {
+		t.Errorf("the first client leaves: %+v", a)
+	}
+	<-arrived
+	close(answer)
+	a := <-answers
+	if a.Endpoints.String() != "10.0.0.1:80" || queue.Unplaced() != 0 {
+		t.Errorf("%s; %d requests are not placed", a.Endpoints, queue.Unplaced())
+	}
+	go pick(t.Context())
+	poll.Until(t, "the third request to wait", func() bool { return waiting(p, "ns/pool") == 1 })
+	if n := queue.Admit(time.Now().Add(10 * time.Millisecond)); n != 1 {
+		t.Error("the request at the server takes no room")
+	}
+	a.Track.End()
+	(<-answers).Track.End()
 }
 
 // Envoy gives up on a picker after 2 s, unless it asks for more.

@@ -86,7 +86,7 @@ func newMetrics(r prometheus.Registerer, p *Picker) (*metrics, error) {
 	m.uncounted = prometheus.NewCounterVec(prometheus.CounterOpts{Name: "penstock_picker_uncounted_picks_total",
 		Help: "Picks that do not count as in flight, because their Gateway has 65,536 requests in flight."}, []string{"gateway"})
 	m.denied = prometheus.NewCounterVec(prometheus.CounterOpts{Name: "penstock_picker_denied_calls_total",
-		Help: "Calls with the key of a Gateway whose routes do not use the pool."}, []string{"gateway"})
+		Help: "Calls with the key of a Gateway whose routes do not use the pool; without a gateway, calls from other clusters for a pool that is not exported."}, []string{"gateway"})
 	m.uploads = prometheus.NewCounterVec(prometheus.CounterOpts{Name: "penstock_picker_rejected_uploads_total",
 		Help: "Requests with a large body that were answered 503, because an Envoy of the Gateway holds too many."}, []string{"gateway"})
 	m.scores = prometheus.NewCounterVec(prometheus.CounterOpts{Name: "penstock_picker_external_scores_total",

@@ -2,8 +2,10 @@ package picker
 
 import (
 	"maps"
+	"math/bits"
 	"slices"
 	"sort"
+	"sync/atomic"
 
 	"github.com/penstock-project/penstock/picker/extproc"
 	"github.com/penstock-project/penstock/picker/request"
@@ -44,8 +46,7 @@ type modelRules struct {
 	of       *Models
 	named    map[string]*modelRule
 	other    *modelRule
-	rewrites bool // some rule has targets
-	random   func() uint64
+	rewrites bool                               // some rule has targets
 	draw     func(model string) *request.Target // target
 }
 
@@ -53,16 +54,22 @@ type modelRule struct {
 	criticality schedule.Criticality
 	targets     []*request.Target
 	until       []uint64 // the weights of the targets up to each of them, summed up
+	drawn       atomic.Uint64
 }
 
-// newModelRules returns nil for nil.
-func newModelRules(m *Models, random func() uint64) *modelRules {
+// golden is 2^64 divided by the golden ratio. Its multiples modulo 2^64 are spread so evenly that each target has its share of any number of
+// consecutive requests, within a few requests (Weyl's sequence; Knuth, TAOCP 6.4). By lot, one of 20 runs of 10,000 requests is off by 1 %.
+const golden = 0x9e3779b97f4a7c15
+
+// newModelRules returns nil for nil. Pickers of a pool begin at different places: with one of start each.
+func newModelRules(m *Models, start func() uint64) *modelRules {
 	if m == nil {
 		return nil
 	}
-	out := &modelRules{of: m, named: make(map[string]*modelRule, len(m.Named)), random: random}
+	out := &modelRules{of: m, named: make(map[string]*modelRule, len(m.Named))}
 	compile := func(r *ModelRule) *modelRule {
 		c := &modelRule{criticality: r.Criticality}
+		c.drawn.Store(start())
 		var sum uint64
 		for _, t := range r.Targets {
 			sum += uint64(max(t.Weight, 1))
@@ -103,7 +110,7 @@ func (pool *pool) targets(model string) []ModelTarget {
 	return nil
 }
 
-// target draws the model that a request's is replaced by; nil: it stays.
+// target chooses the model that a request's is replaced by; nil: it stays.
 func (m *modelRules) target(model string) *request.Target {
 	r := m.rule(model)
 	switch {
@@ -112,8 +119,7 @@ func (m *modelRules) target(model string) *request.Target {
 	case len(r.targets) == 1:
 		return r.targets[0]
 	}
-	// The remainder favours the first targets by less than 2^-40: weights sum up to less than 2^24 for each of a few.
-	n := m.random() % r.until[len(r.until)-1]
+	n, _ := bits.Mul64(r.drawn.Add(golden), r.until[len(r.until)-1]) // as a fraction of 2^64
 	return r.targets[sort.Search(len(r.until), func(i int) bool { return r.until[i] > n })]
 }
 
@@ -130,7 +136,8 @@ const (
 )
 
 // priority is how much a request counts: that of its objective, if headers are trusted and name one of the pool, else what the
-// criticality of its model means.
+// criticality of its model means. The inference extension, which has no models with a criticality any more, takes 0 for an objective that it
+// does not have; here that would let a misspelled header move a Sheddable model ahead.
 func (pool *pool) priority(r *extproc.Request) int32 {
 	return pool.priorityOf(r.Headers.Header, r.Facts.Model)
 }

@@ -20,21 +20,32 @@ const streamed = "{request_header_mode: SEND, response_header_mode: SKIP, reques
 
 func split(targets ...ModelTarget) ModelRule { return ModelRule{Targets: targets} }
 
+// Wherever a picker begins, and for every run of requests.
 func TestInferenceModel_WeightsAreKept(t *testing.T) {
-	rules := newModelRules(&Models{Named: map[string]ModelRule{"llama": split(ModelTarget{"v1", 75}, ModelTarget{"v2", 24}, ModelTarget{"v3", 1})}},
-		mathrand.New(mathrand.NewPCG(1, 2)).Uint64)
-	got := map[string]float64{}
-	const requests = 10_000
-	for range requests {
-		got[rules.target("llama").Name] += 100. / requests
-	}
-	for name, want := range map[string]float64{"v1": 75, "v2": 24, "v3": 1} {
-		if share := got[name]; share < want-1 || share > want+1 {
-			t.Errorf("%s has %.2f %%, want %g: %v", name, share, want, got)
+	for _, weights := range [][]int32{{75, 24, 1}, {1, 1}, {1, 999_999}, {3, 3, 3, 1}} {
+		var targets []ModelTarget
+		sum := 0.
+		for i, w := range weights {
+			targets, sum = append(targets, ModelTarget{fmt.Sprint("v", i), w}), sum+float64(w)
 		}
-	}
-	if rules.target("other") != nil || rules.target("") != nil {
-		t.Error("another model is replaced")
+		for range 20 {
+			rules := newModelRules(&Models{Named: map[string]ModelRule{"llama": split(targets...)}}, mathrand.Uint64)
+			for _, requests := range []int{100, 10_000} {
+				got := map[string]int{}
+				for range requests {
+					got[rules.target("llama").Name]++
+				}
+				for i, w := range weights {
+					want := float64(requests) * float64(w) / sum
+					if n := float64(got[targets[i].Name]); n < want-10 || n > want+10 {
+						t.Errorf("weights %v, %d requests: %s has %g, want %g", weights, requests, targets[i].Name, n, want)
+					}
+				}
+			}
+			if rules.target("other") != nil || rules.target("") != nil {
+				t.Error("another model is replaced")
+			}
+		}
 	}
 }
 
@@ -107,6 +118,58 @@ func TestInferenceModel_EnvoySendsTheTargetInEveryMode(t *testing.T) {
 	response.Body.Close()
 	if header, got := g.pods[0].received(); string(got) != `{"model":"a-much-longer-name"}` || header.Get("Content-Length") != "" {
 		t.Errorf("%s with %v", got, header)
+	}
+}
+
+// A model server in Python takes these bodies for JSON.
+func TestInferenceModel_NoEncodingHidesTheModel(t *testing.T) {
+	modes := map[string]string{"buffered": buffered, "duplex": duplex, "streamed": streamed}
+	var routes []route
+	for name, mode := range modes {
+		routes = append(routes, route{Name: name, Cluster: "closed", Mode: mode, Allow: true})
+	}
+	g := startGateway(t, routes...)
+	setPools(t, g.picker, Pool{Name: "ns/pool", Strategy: "random", Endpoints: g.endpoints()[:1], Body: BodyBuffered,
+		Models: &Models{Named: map[string]ModelRule{"public": split(ModelTarget{"v1", 1}, ModelTarget{"v2", 1})}}})
+	const mark = "\xef\xbb\xbf"
+	for mode := range modes {
+		for range 8 {
+			response, text := g.post(t, "/"+mode+"/v1/completions", []byte(mark+`{"model":"public","x":1,"model":"public"}`))
+			_, got := g.pods[0].received()
+			one, two := mark+`{"model":"v1","x":1,"model":"v1"}`, mark+`{"model":"v2","x":1,"model":"v2"}`
+			if response.StatusCode != 200 || string(got) != one && string(got) != two {
+				t.Errorf("%s: %s %s, the server got %q", mode, response.Status, text, got)
+			}
+		}
+		if response, text := g.post(t, "/"+mode+"/v1/completions", []byte("{\x00\"\x00m\x00o\x00d\x00e\x00l\x00\"\x00:\x001\x00}\x00")); response.StatusCode != 400 {
+			t.Errorf("%s: UTF-16 is answered %s %s", mode, response.Status, text)
+		}
+	}
+}
+
+// In STREAMED the pick precedes the body, and the header is the client's.
+func TestInferenceModel_ModelOfAHeaderCountsWhereHeadersAreTrusted(t *testing.T) {
+	for _, trusted := range []bool{false, true} {
+		registry := prometheus.NewRegistry()
+		p := runPicker(t, Config{Registerer: registry, Protocol: Protocol{Upstream: true}})
+		_, address := servePicker(t, p)
+		setPools(t, p, Pool{Name: "ns/pool", Strategy: "random", Endpoints: specs("10.0.0.1:80"), Body: BodyBuffered, TrustHeaders: trusted,
+			Models: &Models{Named: map[string]ModelRule{"gold": {Criticality: schedule.Critical, Targets: []ModelTarget{{"served", 1}}}}}})
+		stream, cancel := call(t, dialPicker(t, address), "x-penstock-pool", "ns/pool")
+		headers := headerMessage(nil, ":path", "/v1/completions", ":method", "POST", modelHeader, "gold")
+		headers.GetRequestHeaders().EndOfStream = false
+		headers.ProtocolConfig = &extprocv3.ProtocolConfiguration{RequestBodyMode: filterv3.ProcessingMode_STREAMED}
+		exchange(t, stream, headers)
+		cancel()
+		critical := 0.
+		for name, n := range gathered(t, registry) {
+			if strings.HasPrefix(name, "llm_d_epp_request_total") && strings.Contains(name, " 1 ") {
+				critical += n
+			}
+		}
+		if (critical == 1) != trusted {
+			t.Errorf("trusted %t: %g requests are critical: %v", trusted, critical, gathered(t, registry))
+		}
 	}
 }
 

@@ -18,9 +18,14 @@ const (
 	maxPermitWaits = 256
 )
 
-// Permit implements extproc.Picker: the key of a Gateway opens the pools that its routes use. A call for a pool that this
-// picker does not have is left to Pick.
+// Permit implements extproc.Picker: the key of a Gateway opens the pools that its routes use. Calls from other clusters have no key, and
+// may pick from the exported pools. A call for a pool that this picker does not have is left to Pick.
 func (p *Picker) Permit(ctx context.Context, r *extproc.Request) error {
+	r.Imported = r.Pool != "" && r.Gateway == "" && (r.Imported || p.keyed)
+	if r.Imported && p.exported != nil && !p.exported(r.Pool) {
+		p.metrics.denied.WithLabelValues("").Inc()
+		return status.Error(codes.PermissionDenied, "no pool with the name of this call is exported to other clusters")
+	}
 	if r.Gateway == "" || p.access == nil {
 		return nil
 	}

@@ -130,3 +130,16 @@ func TestPickerKey_ReportsCountForItsOwnRequestsAlone(t *testing.T) {
 		t.Errorf("%d leases, want 2", p.leases.Len())
 	}
 }
+
+// Where Gateways have keys, a call without one is another cluster's, whatever it claims: it may pick from exported pools alone.
+func TestPickerKey_CallWithoutOneOpensExportedPoolsAlone(t *testing.T) {
+	_, _, pick := keyedPicker(t, Config{Keyed: true, Exported: func(pool string) bool { return pool == "ns/own" }})
+	for _, c := range []struct {
+		gateway, pool string
+		want          codes.Code
+	}{{"", "ns/own", codes.OK}, {"", "ns/theirs", codes.PermissionDenied}, {"", "ns/none", codes.PermissionDenied}, {"", "", codes.OK}, {"ns/gw", "ns/own", codes.OK}, {"ns/gw", "ns/theirs", codes.PermissionDenied}} {
+		if _, code := pick(c.gateway, c.pool); code != c.want {
+			t.Errorf("gateway %q, pool %q: %s, want %s", c.gateway, c.pool, code, c.want)
+		}
+	}
+}

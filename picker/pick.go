@@ -13,6 +13,7 @@ import (
 	"github.com/penstock-project/penstock/manifests/endpointpicker"
 	"github.com/penstock-project/penstock/picker/endpoint"
 	"github.com/penstock-project/penstock/picker/extproc"
+	"github.com/penstock-project/penstock/picker/flow"
 	"github.com/penstock-project/penstock/picker/prefix"
 	"github.com/penstock-project/penstock/picker/request"
 	"github.com/penstock-project/penstock/picker/schedule"
@@ -62,6 +63,7 @@ func (p *Picker) Body(name string) extproc.BodyPolicy {
 		policy.Valid, policy.Keep = true, true
 	}
 	policy.Process = pool.processor != nil
+	policy.TrustHeaders = pool.TrustHeaders
 	policy.OwnWorkers = pool.dynamo() != nil && pool.Relay == nil
 	if pool.rules != nil && pool.rules.rewrites && pool.Relay == nil {
 		policy.Target = pool.rules.draw
@@ -103,6 +105,9 @@ func (p *Picker) Pick(ctx context.Context, r *extproc.Request) extproc.Answer {
 	d := decision{span: span}
 	answered := false
 	defer func() {
+		if d.admitted != nil { // it has a lease now, or is not sent
+			d.admitted.Placed()
+		}
 		if !answered && d.lease != nil { // it panics: no other code ends the lease
 			d.lease.Release()
 			d.lease.Done()
@@ -119,13 +124,15 @@ func (p *Picker) Pick(ctx context.Context, r *extproc.Request) extproc.Answer {
 			}
 		}
 		if !held {
-			pool, a, held = p.process(ctx, pool, r, &d)
+			if pool, a, held = p.process(ctx, pool, r, &d); d.processed.outcome != "" {
+				started = time.Now() // the time of a pick is what the picker itself takes
+			}
 		}
 		if !held {
 			a = p.choose(ctx, pool, r, &d, started)
 		}
 	}
-	if r.Pool == "" && a.MaxRetries == 0 {
+	if !r.Reported() && a.MaxRetries == 0 {
 		a.MaxRetries = -1 // a gateway that Penstock does not configure has a retry policy of its own
 	}
 	pool.counters.count(d.result, time.Since(started))
@@ -161,6 +168,7 @@ type decision struct {
 	problem    string          // of a relay: why the remote picker did not answer
 	lease      *endpoint.Lease // nil if none was opened
 	waited     time.Duration   // for flow control
+	admitted   *flow.Queue     // by it; nil if there was none
 	external   [][]float64     // scores of scorers in other processes
 	further    further         // servers
 	staged     bool            // the pool's profile handler has decided about them
@@ -204,7 +212,7 @@ func (p *Picker) choose(ctx context.Context, pool *pool, r *extproc.Request, d *
 	}()
 	*c = candidates{picker: p, pool: pool, holder: endpoint.Holder{Gateway: r.Gateway, Pool: pool.Name}, request: pool.scheduled(r, started), allowed: d.allowed, scratch: &w.memory,
 		stage: &w.stage, media: r.Facts.Media}
-	d.countTokens(&c.request)
+	d.useTokens(pool, r, &c.request)
 	ids := p.renderPrompt(ctx, pool, r, &c.request)
 	p.scoreOutside(ctx, pool, &c.request, c.allowed, c.scratch)
 	d.external = c.request.External
@@ -212,12 +220,12 @@ func (p *Picker) choose(ctx context.Context, pool *pool, r *extproc.Request, d *
 	if worker := d.processed.worker; worker == nil {
 		c.open(ctx, pool.strategy)
 	} else if !c.openWorker(ctx, worker) {
-		p.metrics.processed.fellBack(pool.Name, busyWorker)
+		p.fallBack(pool, d, busyWorker)
 		c.open(ctx, pool.strategy)
 	}
 	switch {
 	case len(c.ranked) > 0 || len(spill) > 0 || c.scratch.Eligible == 0, c.scratch.Shed:
-	case pool.unlimited != nil && r.Pool != "" && !r.Last:
+	case pool.unlimited != nil && r.Reported() && !r.Last:
 		c.open(ctx, pool.unlimited)
 	case pool.slots != nil:
 		pool.slots.Wait(ctx, reportDelay, func() bool { return c.open(ctx, pool.strategy) })
@@ -237,7 +245,7 @@ func (p *Picker) choose(ctx context.Context, pool *pool, r *extproc.Request, d *
 	if pool.dynamo() != nil {
 		a.TokenData = ids
 	}
-	d.addProcessed(&a)
+	d.addProcessed(pool, &a)
 	if c.lease == nil {
 		return a
 	}
@@ -245,13 +253,16 @@ func (p *Picker) choose(ctx context.Context, pool *pool, r *extproc.Request, d *
 	if pool.sessions != nil {
 		p.keepSession(pool, c.request.Session.ID, c.ranked[0].Endpoint.Addr, c.at)
 	}
-	if r.Pool == "" {
+	if !r.Reported() {
 		c.lease.KeepUntilEnd()
 		c.lease.Waits() // the stream reports the first byte at once
 	}
 	a.Pool, a.Lease = pool.Name, extproc.Lease{Owner: p.leases.Owner(), Number: c.lease.Number()}
-	track.picker, track.lease, track.untilEnd = p, c.lease, r.Pool == ""
+	track.picker, track.lease, track.untilEnd = p, c.lease, !r.Reported()
 	track.session, track.pool = c.request.Session.ID, pool
+	if track.imported = r.Imported; track.imported {
+		p.imported.Add(1)
+	}
 	a.Track = track
 	if p.protocol.Conformance {
 		a.Track = servedReport{track}
@@ -401,7 +412,7 @@ func listed(texts []string, retries int) extproc.Answer {
 // retries returns the user's number of retries: the route's policy, or the header of a sender that the gateway trusts. A gateway that
 // Penstock does not configure may read no list (Envoy's ORIGINAL_DST clusters), so none repeats there.
 func retries(r *extproc.Request) int {
-	if r.Pool == "" {
+	if !r.Reported() {
 		return 0
 	}
 	return max(r.Retries, extproc.Number(r.Headers.Header("x-envoy-max-retries")))

@@ -46,8 +46,11 @@ type Picker struct {
 	publish        func(Sent)
 	publishSession func(Session)
 	peers          Peers
+	settle         time.Duration // Config.Settle
 	gateway        func(context.Context) string
 	access         Access
+	keyed          bool // calls of the Gateways here have keys
+	exported       func(pool string) bool
 	waiting        atomic.Int64 // calls that wait for access
 	tracer         trace.Tracer
 	prefixes       *prefix.Index
@@ -64,6 +67,7 @@ type Picker struct {
 	notes          notes
 	recording      *recording.File
 	usage          usage
+	imported       atomic.Int64 // requests of other clusters in flight
 
 	protocol Protocol
 	upstream *upstreamMetrics // nil without Protocol.Upstream
@@ -127,8 +131,11 @@ func New(c Config) (*Picker, error) {
 		publishSession: c.Session,
 		recording:      c.Recording,
 		peers:          c.Peers,
+		settle:         cmp.Or(c.Settle, 100*time.Millisecond),
 		gateway:        c.Gateway,
 		access:         c.Access,
+		keyed:          c.Keyed,
+		exported:       c.Exported,
 		prefixes:       prefixes,
 		registry:       endpoint.NewRegistry(endpoint.Config{Never: c.Never, Read: c.Read, Prefixes: prefixes, Jitter: mathrand.Float64, OnPanic: c.OnPanic}),
 		renderer:       tokenize.New(tokenize.Config{}),
@@ -184,7 +191,9 @@ func (p *Picker) SetPools(pools []Pool) error {
 		}
 		next[c.Name] = made
 	}
-	p.swap(next)
+	changed := maps.Clone(old.byName)
+	maps.Copy(changed, next)
+	p.swap(next, slices.Collect(maps.Keys(changed))...)
 	p.ready()
 	return errors.Join(problems...)
 }
@@ -199,7 +208,7 @@ func (p *Picker) Update(c Pool) error {
 		return err
 	}
 	next[c.Name] = made
-	p.swap(next)
+	p.swap(next, c.Name)
 	p.ready()
 	return nil
 }
@@ -210,7 +219,10 @@ func (p *Picker) Remove(name string) {
 	defer p.mu.Unlock()
 	next := maps.Clone(p.pools.Load().byName)
 	delete(next, name)
-	p.swap(next)
+	p.swap(next, name)
+	if p.protocol.OnePool {
+		p.ready()
+	}
 }
 
 // build makes a pool's runtime. The strategy (with its round-robin position), the history and the counters survive changes
@@ -280,7 +292,7 @@ func (p *Picker) build(c Pool, old *pool) (*pool, error) {
 	if err := next.connectScorers(old); err != nil {
 		return nil, fmt.Errorf("pool %s: %w", c.Name, err)
 	}
-	if err := next.connectProcessor(old); err != nil {
+	if err := next.connectProcessor(old, p.log); err != nil {
 		return nil, fmt.Errorf("pool %s: %w", c.Name, err)
 	}
 	if err := next.connect(old); err != nil {
@@ -320,19 +332,24 @@ func (pool *pool) addUnlimited(o schedule.Options, old *pool) (err error) {
 	return nil
 }
 
-// swap makes next current and releases the resources of replaced and removed pools. p.mu is held.
-func (p *Picker) swap(next map[string]*pool) {
-	set := &poolSet{byName: next}
-	for _, name := range slices.Sorted(maps.Keys(next)) {
-		if next[name].Default {
-			set.byDefault = next[name]
-			break
+// swap makes next current and releases the resources of replaced and removed pools: those of the names in changed differ at most. p.mu is
+// held. One of ten thousand pools changes without a look at the others, but for the copy of the map.
+func (p *Picker) swap(next map[string]*pool, changed ...string) {
+	old := p.pools.Load()
+	set := &poolSet{byName: next, byDefault: old.byDefault}
+	isDefault := func(of *pool) bool { return of != nil && of.Default }
+	if slices.ContainsFunc(changed, func(name string) bool { return isDefault(old.byName[name]) || isDefault(next[name]) }) {
+		set.byDefault = nil
+		for name, is := range next {
+			if is.Default && (set.byDefault == nil || name < set.byDefault.Name) {
+				set.byDefault = is
+			}
 		}
 	}
-	old := p.pools.Swap(set)
-	for name, was := range old.byName {
-		now := next[name]
-		if now == was {
+	p.pools.Store(set)
+	for _, name := range changed {
+		was, now := old.byName[name], next[name]
+		if was == nil || now == was {
 			continue
 		}
 		p.registry.Release(was.snapshot)

@@ -3,6 +3,7 @@ package picker
 import (
 	"cmp"
 	"context"
+	"log/slog"
 	"net/netip"
 	"reflect"
 	"slices"
@@ -42,13 +43,18 @@ type Processor struct {
 const extendAbove = time.Second
 
 // connectProcessor gives a pool the client of its processor. It takes over that of old.
-func (pool *pool) connectProcessor(old *pool) (err error) {
+func (pool *pool) connectProcessor(old *pool, log *slog.Logger) (err error) {
 	switch c := pool.Processor; {
 	case c == nil || pool.Relay != nil:
 	case old != nil && old.processor != nil && reflect.DeepEqual(old.Processor.client(), c.client()):
 		pool.processor = old.processor
 	default:
-		pool.processor, err = processor.New(c.client())
+		config := c.client()
+		config.OnOpen = func(reason string) {
+			log.Warn("the pool's processor has failed five times in a row, and is not asked for 10 s", "pool", pool.Name, "processor", c.Host, "reason", reason)
+		}
+		config.OnClose = func() { log.Info("the pool's processor answers again", "pool", pool.Name, "processor", c.Host) }
+		pool.processor, err = processor.New(config)
 	}
 	return err
 }
@@ -72,6 +78,45 @@ type processed struct {
 	route             bool                          // it was asked for a worker
 	worker            func(*endpoint.Endpoint) bool // the endpoints that it named; nil: the pool's strategy decides
 	took              time.Duration
+	fallback          string // why the pool's strategy decides although the processor was asked for a worker; "" if it does not
+	problem           string // why there is no answer; "" with one
+}
+
+// Processed is what a pool's processor has made of a request.
+type Processed struct {
+	Outcome string        `json:"outcome"` // a processor.Outcome
+	Took    time.Duration `json:"took"`
+	Tokens  int           `json:"tokens,omitempty"`
+	Worker  string        `json:"worker,omitempty"`   // that it named
+	Own     string        `json:"fallback,omitempty"` // why the pool's strategy decided although it was asked for a worker
+	Error   string        `json:"error,omitempty"`    // why it did not answer, in at most 200 bytes
+}
+
+// summary is what records have of it.
+func (d *processed) summary() (out Processed) {
+	if d.outcome == "" {
+		return out
+	}
+	if out = (Processed{Outcome: string(d.outcome), Took: d.took, Own: d.fallback, Error: d.problem}); d.Answer != nil {
+		out.Tokens, out.Worker = d.Count, d.Worker
+	}
+	return out
+}
+
+// Prepares is what is known about a pool's processor.
+type Prepares struct {
+	Host      string `json:"host"`
+	Addresses int    `json:"addresses"`
+	Open      bool   `json:"breakerOpen,omitempty"` // it is left alone
+	Route     bool   `json:"route,omitempty"`       // it chooses endpoints, unless a request decides otherwise
+}
+
+// prepares describes the pool's processor; nil without one.
+func (pool *pool) prepares() *Prepares {
+	if pool.processor == nil {
+		return nil
+	}
+	return &Prepares{Host: pool.Processor.Host, Addresses: len(pool.Processor.Addresses), Open: pool.processor.Open(), Route: pool.Processor.Route}
 }
 
 // process has the pool's processor prepare a request. It returns the pool's configuration after that, and true with an answer if the request
@@ -98,7 +143,8 @@ func (p *Picker) process(ctx context.Context, pool *pool, r *extproc.Request, d 
 	}
 	d.processed.took = time.Since(started)
 	if err != nil {
-		p.log.Debug("the processor did not answer", "pool", pool.Name, "outcome", d.processed.outcome, "error", err)
+		d.processed.problem = processor.Reason(err)
+		p.log.Debug("the processor did not answer", "pool", pool.Name, "outcome", d.processed.outcome, "error", d.processed.problem)
 	}
 	endProcessSpan(span, pool, d, err)
 	p.metrics.processed.count(pool.Name, d)
@@ -142,12 +188,12 @@ func (p *Picker) findWorker(pool *pool, d *decision) {
 	case !d.processed.route:
 		return
 	case d.processed.Answer == nil:
-		p.metrics.processed.fellBack(pool.Name, noAnswer)
+		p.fallBack(pool, d, noAnswer)
 	case d.processed.Worker == "":
-		p.metrics.processed.fellBack(pool.Name, noWorker)
+		p.fallBack(pool, d, noWorker)
 	default:
 		if d.processed.worker = pool.worker(d.processed.Worker); d.processed.worker == nil {
-			p.metrics.processed.fellBack(pool.Name, unknownWorker)
+			p.fallBack(pool, d, unknownWorker)
 			p.log.Debug("the processor named a worker that is not in the pool", "pool", pool.Name, "worker", d.processed.Worker)
 		}
 	}
@@ -203,21 +249,36 @@ func (c *candidates) openWorker(ctx context.Context, worker func(*endpoint.Endpo
 }
 
 // addProcessed adds to a pick's answer what the pool's processor has answered.
-func (d *decision) addProcessed(a *extproc.Answer) {
+func (d *decision) addProcessed(pool *pool, a *extproc.Answer) {
 	if d.processed.Answer == nil || a.Status != 0 {
 		return
 	}
 	a.TokenIDs = d.processed.Tokens
+	if pool.dynamo() != nil && d.processed.Count > 0 {
+		a.TokenData = d.processed.Tokens
+	}
 	if key := d.processed.TokenKey; key != "" {
 		a.Headers = append(slices.Clip(a.Headers), extproc.Header{Name: endpointpicker.HeaderTokensKey, Value: key})
 	}
 }
 
-// countTokens has a request count the tokens that the pool's processor has found.
-func (d *decision) countTokens(q *schedule.Request) {
-	if d.processed.Answer != nil && d.processed.Count > 0 {
-		q.Tokens = min(d.processed.Count, prefix.MaxTokens)
+// useTokens has a request go by the tokens that the pool's processor has found: the server gets these. They are compared with what servers
+// report, unless the prompt has images, which their blocks are hashed with.
+func (d *decision) useTokens(pool *pool, r *extproc.Request, q *schedule.Request) {
+	if d.processed.Answer == nil || d.processed.Count == 0 {
+		return
 	}
+	q.Tokens = min(d.processed.Count, prefix.MaxTokens)
+	if pool.KVEvents == nil || r.Facts.Media || !pool.reports() {
+		return
+	}
+	var tokens prefix.Tokens
+	for id := range d.processed.IDs() {
+		tokens.Add(id)
+	}
+	exact := tokens.Exact().Clone()
+	exact.Salt = q.Exact.Salt
+	q.Exact = exact
 }
 
 // processSpan starts the span of a call, and sets its trace context: without a span of the pick it is that of the request.
@@ -266,7 +327,7 @@ func newProcessMetrics() processMetrics {
 		tokens: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "penstock_picker_process_tokens_total",
 			Help: "Token IDs that the pool's processor has answered with."}, []string{"pool"}),
 		fallbacks: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "penstock_picker_process_fallbacks_total",
-			Help: "Requests that the pool's own strategy decided about although the processor was asked for a worker, by reason: no_answer, no_worker (the answer names none), unknown_worker (none of the pool's endpoints), or busy_worker (it takes no further request)."}, []string{"pool", "reason"}),
+			Help: "Requests that the pool's own strategy decided about although the processor was asked for a worker, by reason: no_answer, no_worker (the answer names none), unknown_worker (none of the pool's endpoints), or busy_worker (it takes no further request, or is not among the endpoints that the request may be sent to)."}, []string{"pool", "reason"}),
 	}
 }
 
@@ -281,8 +342,10 @@ func (m *processMetrics) count(pool string, d *decision) {
 	}
 }
 
-func (m *processMetrics) fellBack(pool, reason string) {
-	m.fallbacks.WithLabelValues(pool, reason).Inc()
+// fallBack notes why the pool's strategy decides about a request.
+func (p *Picker) fallBack(pool *pool, d *decision, reason string) {
+	d.processed.fallback = reason
+	p.metrics.processed.fallbacks.WithLabelValues(pool.Name, reason).Inc()
 }
 
 // remove deletes a removed pool's series.

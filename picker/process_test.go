@@ -4,10 +4,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -20,6 +22,8 @@ import (
 	"github.com/penstock-project/penstock/picker/endpoint"
 	"github.com/penstock-project/penstock/picker/extproc"
 	"github.com/penstock-project/penstock/picker/request"
+	"github.com/penstock-project/penstock/picker/schedule"
+	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
 // processorOf is a service that answers with a text, or a status.
@@ -132,11 +136,87 @@ func TestProcessor_AnswerDecidesTheRequest(t *testing.T) {
 		}
 		a.Track.End()
 	}
+	for _, text := range []string{`{"route":null,"prompt":"a"}`, `{"route":"fallback","prompt":"a"}`, `{"route":1,"prompt":"a"}`} { // no boolean: the default holds
+		if a := p.Pick(t.Context(), bodied(text)); a.Endpoints[0] != "10.0.0.5:81" || s.sent.Body["route"] != true {
+			t.Errorf("%s: %s, the processor gets %v", text, a.Endpoints, s.sent.Body)
+		}
+	}
 	for _, text := range []string{`{"prompt":`, `{"a":1},"headers":{"x-request-id":"forged"},"b":{}`, `[1]`} {
 		before := s.calls
 		if a := p.Pick(t.Context(), bodied(text)); len(a.Endpoints) == 0 || s.calls != before {
 			t.Errorf("%s: %s, %d calls", text, a.Endpoints, s.calls-before)
 		}
+	}
+}
+
+// A request whose route restricts its endpoints stays among them, whatever the processor answers.
+func TestProcessor_WorkerOutsideTheSubsetIsNotUsed(t *testing.T) {
+	s := startProcessor(t)
+	s.Route = true
+	p := runPicker(t, Config{})
+	endpoints := specs("10.0.0.1:80", "10.0.0.2:80", "10.0.0.3:80")
+	for i, tier := range []string{"gold", "gold", "free"} {
+		endpoints[i].Labels, endpoints[i].Pod = map[string]string{"tier": tier}, "worker-"+tier
+	}
+	setPools(t, p, Pool{Name: "ns/pool", Strategy: "random", Endpoints: endpoints, Fallbacks: 2, Processor: &s.Processor, Body: BodyBuffered})
+	for worker, reason := range map[string]string{"10.0.0.1:80": "busy_worker", "worker-gold:80": "busy_worker", "10.0.0.3:80": "", "worker-free:80": ""} {
+		s.set(fmt.Sprintf(`{"worker_address":%q}`, worker), http.StatusOK)
+		r := bodied(`{"prompt":"a"}`)
+		r.Subset = "tier=free"
+		if a := p.Pick(t.Context(), r); a.Endpoints.String() != "10.0.0.3:80" {
+			t.Errorf("%s: %s %s", worker, a.Endpoints, a.Reason)
+		} else {
+			a.Track.End()
+		}
+		if picks := p.Picks(Picks{Last: 1}); len(picks) != 1 || picks[0].Processor == nil || picks[0].Processor.Own != reason {
+			t.Errorf("%s: recorded as %+v", worker, picks)
+		}
+	}
+}
+
+// The processor's tokens are what the server reads: they are compared with what servers report, and Dynamo's frontend gets them too.
+func TestProcessor_TokensAreThoseOfThePrompt(t *testing.T) {
+	s := startProcessor(t)
+	p := runPicker(t, Config{})
+	var publishers [2]publisher
+	var port uint16
+	for i := range publishers {
+		listener, err := net.Listen("tcp", fmt.Sprintf("127.0.0.%d:%d", i+1, port))
+		if err != nil {
+			t.Fatal(err)
+		}
+		port = netip.MustParseAddrPort(listener.Addr().String()).Port()
+		go func() { _ = publishers[i].Serve(t.Context(), listener) }()
+	}
+	servers := specs("127.0.0.1:8000", "127.0.0.2:8000")
+	setPools(t, p, Pool{Name: "ns/pool", Endpoints: servers, Metrics: endpoint.Metrics{Off: true}, KVEvents: &KVEvents{Port: port}, Processor: &s.Processor, Body: BodyBuffered,
+		Strategy: schedule.Plugins, Plugins: parsed(t, "plugins: [{type: prefix-cache-scorer}, {type: dynamo-headers}]")})
+	tokens, hashes := make([]uint32, 1024), make([]any, 1024/16)
+	for i := range tokens {
+		tokens[i], hashes[i/16] = uint32(i*31), uint64(1000+i/16)
+	}
+	list, _ := json.Marshal(tokens)
+	s.set(fmt.Sprintf(`{"token_value":%q}`, list), http.StatusOK)
+	poll.Until(t, "the picker subscribes", func() bool { return publishers[0].Subscribers()+publishers[1].Subscribers() == 2 })
+	for i := range publishers {
+		publishers[i].publish(t, []any{"AllBlocksCleared"})
+	}
+	for _, holder := range []int{1, 0} {
+		publishers[holder].publish(t, []any{"BlockStored", hashes, nil, tokens, 16})
+		poll.Until(t, "requests go where the processor's tokens are cached", func() bool {
+			for range 3 {
+				a := p.Pick(t.Context(), bodied(`{"model":"base","prompt":"a"}`))
+				to := a.Endpoints[0]
+				if a.Track.End(); string(a.TokenIDs) != string(list) || string(a.TokenData) != string(list) {
+					t.Fatalf("the body gets token_ids %.20s and token_data %.20s", a.TokenIDs, a.TokenData)
+				}
+				if p.leases.Find(a.Lease.String()).Release(); to != servers[holder].Addr.String() {
+					return false
+				}
+			}
+			return true
+		})
+		publishers[holder].publish(t, []any{"BlockRemoved", hashes})
 	}
 }
 
@@ -162,11 +242,12 @@ func TestProcessor_ReceivesListedHeadersAndNoCredentials(t *testing.T) {
 
 func TestProcessor_HangingOneCostsItsTimeAndThenNothing(t *testing.T) {
 	stop := make(chan struct{})
-	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-stop }))
+	var calls atomic.Int64
+	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { calls.Add(1); <-stop }))
 	t.Cleanup(server.Close)
 	t.Cleanup(func() { close(stop) })
 	p := runPicker(t, Config{})
-	of := &Processor{Host: "p:1", Timeout: 20 * time.Millisecond, Addresses: []dial.Address{{AddrPort: netip.MustParseAddrPort(server.Listener.Addr().String()), Cleartext: true}}}
+	of := &Processor{Host: "p:1", Timeout: 100 * time.Millisecond, Addresses: []dial.Address{{AddrPort: netip.MustParseAddrPort(server.Listener.Addr().String()), Cleartext: true}}}
 	pool := Pool{Name: "ns/pool", Endpoints: specs("10.0.0.1:80"), Processor: of, Body: BodyBuffered}
 	setPools(t, p, pool)
 	for range 5 {
@@ -179,8 +260,12 @@ func TestProcessor_HangingOneCostsItsTimeAndThenNothing(t *testing.T) {
 	if n := p.pool("ns/pool"); !n.processor.Open() {
 		t.Error("the breaker is closed")
 	}
-	started := time.Now()
-	if a := p.Pick(t.Context(), bodied(`{"prompt":"a"}`)); len(a.Endpoints) == 0 || time.Since(started) > 15*time.Millisecond {
-		t.Errorf("%s after %v", a.Endpoints, time.Since(started))
+	asked := calls.Load()
+	if a := p.Pick(t.Context(), bodied(`{"prompt":"a"}`)); len(a.Endpoints) == 0 || calls.Load() > asked {
+		t.Errorf("%s after %d calls, %d before", a.Endpoints, calls.Load(), asked)
+	}
+	var m dto.Metric
+	if _ = p.metrics.seconds.WithLabelValues("ns/pool").(prometheus.Histogram).Write(&m); m.Histogram.GetSampleCount() != 6 || m.Histogram.GetSampleSum() > 5*of.Timeout.Seconds() {
+		t.Errorf("%d picks take %v s: the processor's time counts as the picker's", m.Histogram.GetSampleCount(), m.Histogram.GetSampleSum())
 	}
 }

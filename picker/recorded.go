@@ -23,7 +23,7 @@ const (
 
 // line begins the line of a request in the trace; its end completes it. Requests whose prompt is not read have none.
 func (p *Picker) line(pool *pool, r *extproc.Request, d *decision, at time.Time) *recording.Line {
-	if p.recording == nil || d.lease == nil || d.tokens <= 0 || r.Facts.Size == 0 {
+	if p.recording == nil || d.lease == nil || pool.Relay != nil || d.tokens <= 0 || r.Facts.Size == 0 {
 		return nil
 	}
 	tokens := min(d.tokens, maxRecordedTokens)

@@ -16,7 +16,7 @@ import (
 // is written in place and allocates nothing: on a pool of a thousand endpoints it has the best of them. Verdicts with all their
 // parts are made for a sample of the picks (history.go).
 const (
-	// maxNotes is how many picks of all pools are known: at 100 a second those of the last 80 s. They take 5 MiB at most.
+	// maxNotes is how many picks of all pools are known: at 100 a second those of the last 80 s. They take 8 MiB at most.
 	maxNotes = 8192
 	// notesAtFirst is the size of the ring at first. It doubles.
 	notesAtFirst = 64
@@ -47,6 +47,7 @@ type note struct {
 	further            string                 // the others
 	prefill, encode    string                 // addresses of further servers
 	lacks              []string               // stages
+	processed          Processed
 	lease              uint64
 	status             int
 	waited             time.Duration
@@ -103,6 +104,7 @@ func (n *notes) add(pool *pool, r *extproc.Request, a *extproc.Answer, d *decisi
 	if clear(to.endpoints[copy(to.endpoints[:], a.Endpoints):]); len(a.Endpoints) > notedEndpoints {
 		to.further = a.Endpoints[notedEndpoints:].String()
 	}
+	to.processed = d.processed.summary()
 	to.tokens, to.candidates, to.waited = d.tokens, d.candidates, d.waited
 	to.idLength, to.modelLength = uint8(copy(to.id[:], id)), uint8(copy(to.model[:], model))
 	to.compared = uint8(copy(to.choices[:], d.choices[:d.compared]))
@@ -191,6 +193,10 @@ func (n *note) record(by string) *Record {
 	r.Result, r.Status, r.Endpoints, r.Lease = n.result, n.status, n.list(), lease
 	r.Waited, r.Prefill, r.Encode, r.Missing = n.waited, n.prefill, n.encode, n.lacks
 	r.Request, r.Gateway, r.Tokens, r.Candidates, r.Picker = string(n.id[:n.idLength]), n.gateway, n.tokens, n.candidates, by
+	if n.processed.Outcome != "" {
+		processed := n.processed
+		r.Processor = &processed
+	}
 	for _, c := range n.choices[:n.compared] {
 		r.Compared = append(r.Compared, Choice{c.text, c.cost, int(c.cached), c.trial})
 	}

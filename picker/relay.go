@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/penstock-project/penstock/picker/endpoint"
 	"github.com/penstock-project/penstock/picker/extproc"
 )
 
@@ -22,12 +23,12 @@ func (pool *pool) connect(old *pool) error {
 	if old != nil && old.Relay != nil && reflect.DeepEqual(old.Relay, relay) {
 		pool.relayHealth = old.relayHealth
 	}
-	if old != nil && old.Relay != nil && reflect.DeepEqual(old.Relay.TLS, relay.TLS) && slices.Equal(old.Relay.Pickers, relay.Pickers) && old.Relay.Names == relay.Names {
+	if old != nil && old.Relay != nil && reflect.DeepEqual(old.Relay.TLS, relay.TLS) && slices.Equal(old.Relay.Pickers, relay.Pickers) && old.Relay.Names == relay.Names && old.Relay.Pool == relay.Pool {
 		pool.remote = old.remote
 		return nil
 	}
 	var err error
-	pool.remote, err = extproc.NewRemote(extproc.RemoteConfig{Addrs: relay.Pickers, TLS: relay.TLS, Names: relay.Names})
+	pool.remote, err = extproc.NewRemote(extproc.RemoteConfig{Addrs: relay.Pickers, TLS: relay.TLS, Names: relay.Names, Pool: relay.Pool})
 	return err
 }
 
@@ -91,9 +92,31 @@ func (p *Picker) relay(ctx context.Context, pool *pool, r *extproc.Request) (ext
 		texts = append(texts, addr.String())
 	}
 	a := listed(append(texts, spill...), retries(r))
-	a.Track, a.ServedNamespace = remote.Track, pool.Relay.Names.Namespace
-	return a, decision{result: resultRelayed, candidates: len(addrs), outOfRange: outOfRange}
+	a.Track, a.ServedNamespace, a.Changes = remote.Track, pool.Relay.Names.Namespace, remote.Changes
+	return a, decision{result: resultRelayed, candidates: len(addrs), outOfRange: outOfRange, lease: p.keepCall(pool, r, &a)}
 }
+
+// keepCall keeps the call of the remote picker open until the access log reports that the request has ended: so long, the request counts
+// there. It returns the request's lease; nil if the call ends with the gateway's.
+func (p *Picker) keepCall(pool *pool, r *extproc.Request, a *extproc.Answer) *endpoint.Lease {
+	if !r.Reported() || pool.remote.Crowded() || p.leases.Bounded(r.Gateway) {
+		return nil
+	}
+	call := a.Track
+	lease := p.leases.OpenAt(p.nowhere, endpoint.Holder{Gateway: r.Gateway, Pool: pool.Name}, call.End, time.Now())
+	a.Pool, a.Lease = pool.Name, extproc.Lease{Owner: p.leases.Owner(), Number: lease.Number()}
+	a.Track = &relayedRequest{Tracker: call, lease: lease}
+	return lease
+}
+
+// relayedRequest follows a request whose lease ends the call of the remote picker.
+type relayedRequest struct {
+	extproc.Tracker
+	lease *endpoint.Lease
+}
+
+// End implements extproc.Tracker: the gateway's call has ended, and the request goes on.
+func (t *relayedRequest) End() { t.lease.Done() }
 
 // nameable splits the addresses into those that may be named, and the others.
 func (p *Picker) nameable(relay *Relay, texts []string) (addrs []netip.AddrPort, outOfRange []string) {

@@ -87,12 +87,19 @@ func (p *Picker) startHealth() {
 	}
 }
 
-// ready sets the health services to SERVING: the picker has pools. p.mu is held.
+// ready sets the health services to SERVING: the picker has pools. With Protocol.OnePool it needs a default one. p.mu is held.
 func (p *Picker) ready() {
 	if p.leaving {
 		return
 	}
+	serving := grpc_health_v1.HealthCheckResponse_SERVING
+	if p.protocol.OnePool && !p.HasDefault() {
+		serving = grpc_health_v1.HealthCheckResponse_NOT_SERVING
+	}
 	for _, name := range healthServices {
-		p.health.SetServingStatus(name, grpc_health_v1.HealthCheckResponse_SERVING)
+		p.health.SetServingStatus(name, serving)
 	}
 }
+
+// HasDefault reports whether there is a pool for gateways that name none.
+func (p *Picker) HasDefault() bool { return p.pools.Load().byDefault != nil }

@@ -19,6 +19,7 @@ type tracker struct {
 	picker   *Picker
 	lease    *endpoint.Lease
 	untilEnd bool
+	imported bool // the request is another cluster's
 	pool     *pool
 	session  uint64               // schedule.Session.ID
 	texts    [maxEndpoints]string // of the answer
@@ -58,10 +59,16 @@ func (t *tracker) End() {
 	if t.untilEnd {
 		t.lease.Release()
 	}
+	if t.imported {
+		t.picker.imported.Add(-1)
+	}
 	t.lease.Done()
 	*t = tracker{}
 	trackers.Put(t)
 }
+
+// Imported returns how many requests of other clusters are in flight here: those that this picker has sent to endpoints.
+func (p *Picker) Imported() int64 { return p.imported.Load() }
 
 var _ accesslog.Sink = (*Picker)(nil)
 

@@ -94,12 +94,8 @@ func (u *upstreamMetrics) picked(pool *pool, r *extproc.Request, a *extproc.Answ
 		return
 	}
 	u.scheduling.Observe(time.Since(started).Seconds())
-	id := r.Headers.Header(fairnessHeader)
-	if id == nil {
-		id = r.Headers.Header(plainFairnessHeader)
-	}
 	target := u.models.of(cmp.Or(servedModel(&r.Facts), d.model))
-	labels := []string{u.models.of(d.model), target, u.fairness.of(string(id)), strconv.Itoa(int(pool.priority(r)))}
+	labels := []string{u.models.of(d.model), target, u.fairness.of(string(pool.fairness(r))), strconv.Itoa(int(pool.priority(r)))}
 	if a.Status != 0 || d.lease == nil {
 		u.attempts.WithLabelValues("failure", target, "", "", "").Inc()
 		u.errors.WithLabelValues(append(labels, strconv.Itoa(a.Status))...).Inc()

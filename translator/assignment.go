@@ -31,14 +31,14 @@ func (t *tables) assignment(r *graph.Reader, id model.ClusterID) (*model.Assignm
 	case model.PoolKind, model.ImportKind, model.ParentKind:
 		return a, t.assignPool(r, a)
 	case model.ServiceKind, model.GRPCKind, model.TCPKind, model.PassthroughKind, model.PickerKind:
-		svc, ok := store.Services.Get(r, id.Key())
+		svc, ok := services.Of(r, id)
 		if !ok {
 			return nil, false
 		}
-		a.Owners = []report.Ref{store.Services.Ref(svc)}
+		a.Owners = []report.Ref{svc.Ref}
 		if gatewayapi.BackendPolicy(r, id).Trusts() {
 			var list []netip.AddrPort
-			list, a.Outside = services.Addresses(r, svc, id.Port, t.cfg.Slices)
+			list, a.Outside = svc.Addresses(r, id.Port, t.cfg.Slices)
 			a.Endpoints = endpoints(list)
 		}
 		return a, true

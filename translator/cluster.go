@@ -1,8 +1,6 @@
 package translator
 
 import (
-	corev1 "k8s.io/api/core/v1"
-
 	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
@@ -52,7 +50,7 @@ func (t *tables) cluster(r *graph.Reader, id model.ClusterID) (*model.Cluster, b
 		}
 		return c, true
 	case model.ServiceKind, model.GRPCKind, model.TCPKind, model.PassthroughKind, model.PickerKind:
-		svc, ok := store.Services.Get(r, id.Key())
+		svc, ok := services.Of(r, id)
 		if !ok {
 			return nil, false
 		}
@@ -97,10 +95,10 @@ func poolCluster(p *model.Pool, id model.ClusterID) *model.Cluster {
 	return c
 }
 
-// serviceCluster is one port of a Service. Without such a port it has no endpoints either.
-func serviceCluster(svc *corev1.Service, id model.ClusterID, policy *gatewayapi.BackendTLS) *model.Cluster {
-	c := &model.Cluster{Name: id, Protocol: model.HTTP1, ServesHealth: servesHealth(id), Owners: []report.Ref{store.Services.Ref(svc)}}
-	port := services.Port(svc, id.Port)
+// serviceCluster is one port of a Service or ServiceImport. Without such a port it has no endpoints either.
+func serviceCluster(svc *services.Backend, id model.ClusterID, policy *gatewayapi.BackendTLS) *model.Cluster {
+	c := &model.Cluster{Name: id, Protocol: model.HTTP1, ServesHealth: servesHealth(id), Owners: []report.Ref{svc.Ref}}
+	port := services.Port(svc.Service, id.Port)
 	if port == nil {
 		return c
 	}

@@ -39,7 +39,13 @@ func (t *tables) declareClusters() {
 		Order:   model.ClusterID.Compare,
 		Sources: []graph.Source[model.ClusterID]{t.attachmentsByPicker},
 		Compute: func(r *graph.Reader, id model.ClusterID) (model.ExternalPicker, bool) {
-			return t.externalPicker(r, id, id)
+			p, ok := t.externalPicker(r, id, id)
+			if id.Kind == model.ImportPickerKind {
+				if _, c, is := importedCluster(r, id); is && c.EndpointPicker != nil && c.EndpointPicker.Health != nil {
+					p.HealthPort = uint16(c.EndpointPicker.Health.Port)
+				}
+			}
+			return p, ok
 		},
 	})
 	sources := []graph.Source[model.ClusterID]{t.attachmentsByCluster, t.gatewaysByCluster}

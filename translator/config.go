@@ -53,7 +53,13 @@ func (c Config) ownClusters() []model.ClusterID {
 	return own
 }
 
+// noController is the controllerName of no GatewayClass: an API server rejects it. A stand-alone picker serves no Gateway.
+const noController = "-"
+
 // gatewayAPI is the part that translation of Gateway API needs.
 func (c Config) gatewayAPI() gatewayapi.Config {
+	if c.StandAlone != nil {
+		return gatewayapi.Config{Controller: noController}
+	}
 	return gatewayapi.Config{Controller: c.Controller, AnyClass: c.AnyClass, AnyController: c.AnyController, BehindService: c.BehindService, ReservedPort: c.ReservedPort}
 }

@@ -10,6 +10,7 @@
 //	listeners.go   listeners, chains that hand on connections             hops.go       internal listeners in front of pools
 //	clusters.go    clusters, assignments, external pickers                secrets.go    SDS secrets
 //	reports.go     reports about objects                                 panics.go     rows whose computation panics
+//	parents.go     Gateways through which other clusters reach a pool
 //
 // cluster.go and assignment.go decide one cluster and its endpoints; explain*.go follow one request. gatewayapi and
 // inference turn objects into the model, services turns Services and selectors into endpoints, envoy turns the model into
@@ -41,6 +42,11 @@
 // the field serve by default. A BackendTLSPolicy for the Service turns verification on; one for an import, or its section
 // CLUSTER.picker, does for a remote picker. Envoy, the relay and the probe follow the same policy (externalPicker). Each of
 // several Services has the transport that its own port requires: a mark on the endpoint chooses the transport socket.
+//
+// # What profiles taught
+//
+// What other clusters export is not what is used here. An exporting cluster of an import has a pool of the picker, with a connection to the remote
+// picker, while attached routes lead to it (members in pools.go). 10,000 imports without routes took 150 MiB in such pools.
 //
 // Tests: go test ./translator
 package translator

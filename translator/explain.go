@@ -39,8 +39,8 @@ type Explanation struct {
 	RuleName string      `json:"ruleName,omitempty"`
 	Match    string      `json:"match,omitempty"`
 	Answer   string      `json:"answer"` // what happens, in a sentence
-	// Served reports whether every share of the request reaches a backend with endpoints (those of another cluster are not
-	// known here), or gets the redirect that its route asks for.
+	// Served reports whether every share of the request reaches a backend with endpoints, or one whose servers a picker of another cluster
+	// names, or gets the redirect that its route asks for.
 	Served   bool          `json:"served"`
 	Filters  []string      `json:"filters,omitempty"`
 	Backends []BackendView `json:"backends,omitempty"`
@@ -60,6 +60,7 @@ type BackendView struct {
 	NoPick    string   `json:"noPick,omitempty"` // what happens without a usable pick
 	Spill     []string `json:"spill,omitempty"`
 	Endpoints []string `json:"endpoints,omitempty"`
+	relayed   bool     // its servers are those that a picker of another cluster names
 	// Hops is what stands behind those endpoints that are hops, in their order.
 	Hops []HopView `json:"hops,omitempty"`
 }
@@ -74,16 +75,39 @@ type HopView struct {
 // with a POST of gRPC. Of tls and tcp it follows a connection, which has no method.
 func (t *Translator) Explain(q Query) Explanation {
 	e := t.follow(q)
-	e.Served = e.Served || len(e.Backends) > 0
-	for _, b := range e.Backends {
-		e.Served = e.Served && (b.Share == "0%" || b.Share == "0.0%" || b.served())
+	if len(e.Backends) > 0 {
+		e.Served = allServed(e.Backends)
 	}
 	return e
 }
 
-// served reports whether a server answers the requests of this share.
+// allServed reports whether servers answer the requests of all shares that take some. Shares that all take none are not served.
+func allServed(backends []BackendView) bool {
+	some := false
+	for i := range backends {
+		b := &backends[i]
+		if b.Share == "0%" || b.Share == "0.0%" {
+			continue
+		}
+		if some = true; !b.served() {
+			return false
+		}
+	}
+	return some
+}
+
+// served reports whether a server may answer the requests of this share: behind an endpoint, or one that a picker of another cluster names.
 func (b *BackendView) served() bool {
-	return b.Cluster != "" && (len(b.Endpoints) > 0 || strings.HasPrefix(b.Backend, store.InferencePoolImports.Kind()+" "))
+	if b.Cluster == "" {
+		return false
+	}
+	hops := 0
+	for _, h := range b.Hops {
+		if hops++; allServed(h.Backends) {
+			return true
+		}
+	}
+	return b.relayed || len(b.Endpoints) > hops
 }
 
 func (t *Translator) follow(q Query) Explanation {
@@ -282,6 +306,9 @@ func (t *Translator) backendView(r *graph.Reader, b model.WeightedBackend, total
 		v.Spill = b.Picker.Spill
 	}
 	v.Filters = ownViews(&b)
+	if _, m, ok := t.tables.importMember(r, b.Cluster); ok && m.Pool != nil && m.Pool.Relay != nil {
+		v.relayed = len(m.Pool.Relay.Pickers) > 0
+	}
 	again := false
 	if c, ok := t.tables.cluster(r, b.Cluster); ok {
 		again = c.Fallback == model.FallbackAgain

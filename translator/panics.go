@@ -9,6 +9,7 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/translator/graph"
 	"github.com/penstock-project/penstock/translator/model"
+	"github.com/penstock-project/penstock/translator/services"
 )
 
 // Panic is a row whose computation panicked: a bug of ours. It keeps its last value.
@@ -132,5 +133,5 @@ func clusterOwner(id model.ClusterID) []report.Ref {
 	case model.ImportKind, model.ParentKind, model.ImportPickerKind:
 		return []report.Ref{store.RefOf(store.InferencePoolImports, id.Key())}
 	}
-	return []report.Ref{store.RefOf(store.Services, id.Key())}
+	return []report.Ref{services.RefOf(id)}
 }

@@ -32,12 +32,12 @@ type poolTables struct {
 	pools   *graph.Table[string, *model.Pool]
 	imports *graph.Table[string, *model.Import]
 	members *graph.Table[model.PoolID, PickerPool]
+	parents *graph.Table[string, []model.ParentGateway] // of pools that are exported in ParentMode
 	// selections waits for the pods that a pool is the first to select (graph.Engine.WaitForDemands), and has no other value.
 	// A pool reads it, so that no route leads to a pool whose pods have not been read.
 	selections *graph.Table[string, struct{}]
 
-	poolsByID   *graph.Index[string, *model.Pool, model.PoolID]
-	importsByID *graph.Index[string, *model.Import, model.PoolID] // of its exporting clusters in EndpointMode
+	poolsByID *graph.Index[string, *model.Pool, model.PoolID]
 }
 
 func (t *tables) declarePools() {
@@ -79,14 +79,6 @@ func (t *tables) declarePools() {
 			return imp, ok
 		},
 	})
-	t.importsByID = graph.NewIndex(t.imports, "pool", func(_ string, imp *model.Import) (keys []model.PoolID) {
-		for _, m := range imp.Members {
-			if m.Pool != nil {
-				keys = append(keys, m.Pool.Name)
-			}
-		}
-		return keys
-	})
 }
 
 // awaitSpill has a row wait for the pods of the pools that a pool spills to: its hops lead there.
@@ -103,11 +95,13 @@ func (t *tables) awaitSpill(r *graph.Reader, p *model.Pool) {
 	}
 }
 
+// declareMembers declares what our picker needs of pools: of all that are here, because other gateways and clusters may ask it, and of those
+// exporting clusters of imports that attached routes lead to.
 func (t *tables) declareMembers() {
 	t.members = graph.Declare(t.engine, graph.Table[model.PoolID, PickerPool]{
 		Name:    "members",
 		Order:   model.PoolID.Compare,
-		Sources: []graph.Source[model.PoolID]{t.poolsByID, t.importsByID},
+		Sources: []graph.Source[model.PoolID]{t.poolsByID, t.attachmentsByImportedPool},
 		Compute: func(r *graph.Reader, id model.PoolID) (PickerPool, bool) {
 			p, ok := t.pool(r, id)
 			if !ok {

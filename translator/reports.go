@@ -17,6 +17,9 @@ import (
 func (t *tables) declareReports() {
 	t.declareReport("gatewayReports", t.stored(store.Gateways.Kind()), func(r *graph.Reader, key string) (report.Report, bool) {
 		g, ok := t.gateways.Get(r, key)
+		if !ok && t.cfg.StandAlone != nil { // other gateways ask it
+			return report.Report{}, false
+		}
 		if !ok {
 			return deref(gatewayapi.NotOurs(r, t.cfg.gatewayAPI(), key))
 		}

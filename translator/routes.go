@@ -26,6 +26,7 @@ type routeTables struct {
 	attachmentsByListener       *graph.Index[string, *model.Attachment, listenerKey]
 	attachmentsByBackend        *graph.Index[string, *model.Attachment, string] // store.TargetKey
 	attachmentsByCluster        *graph.Index[string, *model.Attachment, model.ClusterID]
+	attachmentsByImportedPool   *graph.Index[string, *model.Attachment, model.PoolID]    // exporting clusters of imports
 	attachmentsByPicker         *graph.Index[string, *model.Attachment, model.ClusterID] // external ones
 	attachmentsByHop            *graph.Index[string, *model.Attachment, model.HopID]
 	attachmentsByGatewayCluster *graph.Index[string, *model.Attachment, clusterKey]
@@ -167,6 +168,17 @@ func (t *tables) indexAttachedBackends() {
 			return nil
 		}
 		return a.Clusters
+	})
+	t.attachmentsByImportedPool = graph.NewIndex(t.attachments, "importedPool", func(_ string, a *model.Attachment) (pools []model.PoolID) {
+		if len(a.Places) == 0 {
+			return nil
+		}
+		for _, id := range a.Clusters {
+			if id.Kind == model.ImportKind {
+				pools = append(pools, model.PoolID{Namespace: id.Namespace, Name: id.Name, Member: id.Member})
+			}
+		}
+		return slices.Compact(pools)
 	})
 	t.attachmentsByPicker = graph.NewIndex(t.attachments, "picker", func(_ string, a *model.Attachment) (pickers []model.ClusterID) {
 		if len(a.Places) == 0 {

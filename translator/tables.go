@@ -40,6 +40,7 @@ func declare(cfg Config) *tables {
 	t.declareListeners()
 	t.declareHops()
 	t.declareMembers()
+	t.declareParents()
 	t.declareClusters()
 	t.declareSecrets()
 	t.declareReports()

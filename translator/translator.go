@@ -48,6 +48,8 @@ type Output struct {
 	ReportsGone []report.Ref    // objects that have no report any more
 	Pools       []PickerPool    // pools that our picker should know otherwise than before
 	PoolsGone   []model.PoolID
+	// Parents are the Gateways that route to pools with export mode ParentMode, of those pools where they changed.
+	Parents []PoolParents
 	// Pickers are those external ones, and where they are, that routes lead to now and not before, or that are elsewhere now.
 	Pickers     []model.ExternalPicker
 	PickersGone []model.ClusterID // model.ExternalPicker.Cluster
@@ -65,6 +67,12 @@ type Output struct {
 	FailingChanged bool
 	// Work lists how many rows each table computed and changed, for logs.
 	Work string
+}
+
+// PoolParents are the Gateways that route to an InferencePool, "namespace/name"; none if it has another export mode.
+type PoolParents struct {
+	Pool     string
+	Gateways []model.ParentGateway
 }
 
 // Rows counts the rows that were computed since New. It is safe to call while Update runs.
@@ -90,6 +98,9 @@ func (t *Translator) Update(view *store.View, changes []store.Change, arrived ..
 		} else {
 			out.PoolsGone = append(out.PoolsGone, c.Key)
 		}
+	}
+	for _, c := range t.tables.parents.Changes(d) {
+		out.Parents = append(out.Parents, PoolParents{c.Key, c.New})
 	}
 	for _, c := range t.tables.externalPickers.Changes(d) {
 		if c.Has {

@@ -3,8 +3,9 @@ package main
 import (
 	"errors"
 	"fmt"
-	"io/fs"
-	"os"
+	"io"
+	"text/tabwriter"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -15,36 +16,170 @@ func newClusters() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "clusters",
 		Short: "Show and change this cluster's part in its cluster set",
+		Long: `Show and change this cluster's part in its cluster set. To make two clusters members of each other, each with a ClusterSet and a
+penstock up or serve with --members-listen: run "show" here and "join" there with its output, which prints what to join with here.`,
 	}
-	cmd.AddCommand(newClustersShow())
+	cmd.AddCommand(newClustersList(), newClustersShow(), newClustersJoin(), newClustersDrain(), newClustersLeave())
 	return cmd
 }
 
+// errNoSet is the error of a cluster without a ClusterSet, or without a certificate yet.
+var errNoSet = errors.New("this cluster takes part in no cluster set: write a ClusterSet, and start penstock up or serve with --members-listen")
+
 func newClustersShow() *cobra.Command {
-	var f files
+	var t target
 	cmd := &cobra.Command{
 		Use:   "show",
-		Short: "Print what other clusters write into their ClusterSet to make this one a member",
-		Long: `Print what other clusters write into their ClusterSet, below spec.members, to make this one a member: its name, its address and
-its CA certificates. Nothing of it is secret. A penstock up or serve that runs, or has run, for a folder with a ClusterSet has made it.`,
-		Example: `  penstock clusters show -f ./config`,
+		Short: "Print what other clusters join this one with",
+		Long: `Print what other clusters join this one with: its name, its address and its CA certificates, as an entry of spec.members of their
+ClusterSet. Nothing of it is secret. A penstock up or serve that runs, or has run, for a folder with a ClusterSet has made it.`,
+		Example: `  penstock clusters show -f ./config > east.yaml`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			dir, err := f.stateDir()
+			var text string
+			var err error
+			if t.http != "" {
+				var is clusterset.Status
+				is, err = t.clusterStatus(cmd.Context())
+				text = is.Member
+			} else {
+				text, err = t.ownMember()
+			}
+			if err == nil && text == "" {
+				err = errNoSet
+			}
 			if err != nil {
 				return err
 			}
-			text, err := os.ReadFile(clusterset.MemberFile(dir))
-			if errors.Is(err, fs.ErrNotExist) {
-				return errors.New("this cluster takes part in no cluster set: write a ClusterSet, and start penstock up or serve with --members-listen")
-			}
-			if err != nil {
-				return err
-			}
-			_, err = fmt.Fprint(cmd.OutOrStdout(), string(text))
+			_, err = fmt.Fprint(cmd.OutOrStdout(), text)
 			return err
 		},
 	}
-	f.flags(cmd, "required")
+	t.flags(cmd)
 	return cmd
+}
+
+func newClustersList() *cobra.Command {
+	var t target
+	var output string
+	var watch bool
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "Print the members of the cluster set, what they export and import, and what is wrong",
+		Long: `Print the members of the cluster set: their state, whether they are connected, when the last update arrived, and how many pools each
+imports from this cluster and exports to it. Below that stand the pools that are not imported, with the reason.
+
+The state of a member is Ready; Draining (it takes no new request); Stale (it is connected, and silent); or Unreachable. Stale and Unreachable
+members keep what they export: requests go on as long as its model servers answer.`,
+		Example: `  penstock clusters list -f ./config
+  penstock clusters list -f ./config --watch
+  penstock clusters list -f ./config -o json | jq '.members[] | select(.connected | not) | .name'`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if output != "text" && output != "json" {
+				return fmt.Errorf("--output %q is unknown: write text or json", output)
+			}
+			if watch {
+				return t.watchClusters(cmd, output)
+			}
+			is, err := t.clusterStatus(cmd.Context())
+			if err != nil {
+				return err
+			}
+			if output == "json" {
+				return printJSON(cmd.OutOrStdout(), is)
+			}
+			if is.Cluster == "" {
+				return errNoSet
+			}
+			return printClusters(cmd.OutOrStdout(), &is, time.Now())
+		},
+	}
+	t.flags(cmd)
+	cmd.Flags().StringVarP(&output, "output", "o", "text", "output format: text or json")
+	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "print the members again after each change; with -o json, one line each time")
+	return cmd
+}
+
+// watchClusters prints the members, now and after each change, until ctx ends.
+func (t *target) watchClusters(cmd *cobra.Command, output string) error {
+	at, err := t.running()
+	if err != nil {
+		return err
+	}
+	return watchLines(cmd, at, "/clusters?watch", output, func(is *clusterset.Status) error { return printClusters(cmd.OutOrStdout(), is, time.Now()) })
+}
+
+// printClusters prints a cluster set for people.
+func printClusters(out io.Writer, is *clusterset.Status, now time.Time) error {
+	if is.Cluster == "" {
+		_, err := fmt.Fprintln(out, "This cluster takes part in no cluster set.")
+		return err
+	}
+	draining := ""
+	if is.Draining {
+		draining = fmt.Sprintf(" is draining: members send it no new request; %d of theirs are in flight", is.InFlight)
+	}
+	fmt.Fprintf(out, "Cluster %s%s\n", is.Cluster, draining)
+	if len(is.Members) == 0 {
+		_, err := fmt.Fprintln(out, "The ClusterSet has no members: see penstock clusters join")
+		return err
+	}
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "MEMBER\tSTATE\tCONNECTED\tUPDATED\tEXPORTED TO IT\tIMPORTED FROM IT")
+	for _, m := range is.Members {
+		connected, updated := "no", "never"
+		if m.Connected {
+			connected = "yes"
+		}
+		if !m.Updated.IsZero() {
+			updated = max(now.Sub(m.Updated), 0).Round(time.Second).String() + " ago"
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", m.Name, m.State, connected, updated, imported(m.Exports), imported(m.Imports))
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	for _, m := range is.Members {
+		for _, f := range m.Findings {
+			fmt.Fprintf(out, "member %s: %s\n", m.Name, f)
+		}
+		printPools(out, "to "+m.Name, m.Exports)
+		printPools(out, "from "+m.Name, m.Imports)
+	}
+	return nil
+}
+
+func imported(list []clusterset.PoolStatus) string {
+	n := 0
+	for _, p := range list {
+		if p.State == clusterset.Imported {
+			n++
+		}
+	}
+	return fmt.Sprintf("%d of %d", n, len(list))
+}
+
+// listed is how many pools of a member are printed.
+const listed = 20
+
+// printPools prints the pools that take no request, and why.
+func printPools(out io.Writer, what string, list []clusterset.PoolStatus) {
+	n := 0
+	for _, p := range list {
+		if p.State == clusterset.Imported {
+			continue
+		}
+		if n++; n > listed {
+			continue
+		}
+		why := ""
+		if p.Message != "" {
+			why = ": " + p.Message
+		}
+		fmt.Fprintf(out, "%s: pool %s: %s%s\n", what, p.Pool, p.State, why)
+	}
+	if n > listed {
+		fmt.Fprintf(out, "%s: %d more pools; -o json lists them\n", what, n-listed)
+	}
 }

@@ -3,6 +3,8 @@ package main
 import (
 	"fmt"
 	"net/http"
+	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -90,4 +92,137 @@ func TestClusterSet_AnnotatedPoolServesRequestsOfTheOtherCluster(t *testing.T) {
 	served("corrected, it serves", true)
 	east.remove("pool.yaml")
 	served("a pool that is deleted takes no request", false)
+}
+
+// A process that starts while a member is away serves what the member exported before.
+func TestClusterSet_RestartWhileAMemberIsAwayKeepsItsExports(t *testing.T) {
+	t.Parallel()
+	server := modelServer(t, sim.Config{Name: "east-1"})
+	_, external := exporter(t, server) // a picker that stays
+	port := freePort(t)
+	here := up(t, map[string]string{
+		"gateway.yaml": gatewayYAML("gw", port), "set.yaml": clusterSetYAML("here"),
+		"route.yaml": routeYAML("far", "/", "{group: inference.networking.x-k8s.io, kind: InferencePoolImport, name: chat}"),
+	}, "--members-listen", "127.0.0.1:0")
+	eastFiles := chatFiles(freePort(t), server)
+	eastFiles["set.yaml"] = clusterSetYAML("east")
+	eastFiles["pool.yaml"] = strings.TrimSuffix(exportedPool(`inference.networking.x-k8s.io/export: ClusterSet`), "\n") + fmt.Sprintf(`
+  endpointPickerRef: {name: epp, port: {number: %d}}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: epp}
+spec:
+  externalIPs: [127.0.0.1]
+  ports: [{port: %d, appProtocol: kubernetes.io/h2c}]
+`, external, external)
+	east := up(t, eastFiles, "--members-listen", local(freePort(t))[len("http://"):]) // the same address after a restart
+	here.write("set.yaml", clusterSetYAML("here", east.show()))
+	east.write("set.yaml", clusterSetYAML("east", here.show()))
+	served := func(what string) {
+		t.Helper()
+		eventually(t, what, func() error {
+			if got := ask(t, local(port), `{"model":"llama","messages":[{"role":"user","content":"hello"}]}`); got.status != http.StatusOK || got.header.Get("x-served-by") != "east-1" {
+				return fmt.Errorf("%d %s; status here:\n%s\nin the other cluster:\n%s", got.status, got.body, here.penstock("status"), east.penstock("status"))
+			}
+			return nil
+		})
+	}
+	served("the pool of the other cluster serves")
+	traffic := sendTraffic(t, local(port))
+	east.stop()
+	east.start() // it withdraws nothing
+	east.out.expect(t, "serves at")
+	eventually(t, "the other cluster has published again", func() error {
+		raw, err := os.ReadFile(filepath.Join(here.state, "cluster", "records", "east.jsonl"))
+		if err == nil && !strings.Contains(string(raw), `"name":"chat","uid"`) || strings.Count(string(raw), `"epoch":2`) != 2 {
+			err = fmt.Errorf("%s", raw)
+		}
+		return err
+	})
+	traffic.flows(t, 50)
+	traffic.end(t)
+	east.stop()
+	here.stop()
+	here.start()
+	here.out.expect(t, "serves at")
+	served("after a restart while the member is away")
+	if text := here.penstock("status"); !strings.Contains(text, "member east: it is Unreachable") {
+		t.Errorf("status:\n%s", text)
+	}
+
+	// What of the records is damaged is named, and ends nothing else.
+	here.stop()
+	records := filepath.Join(here.state, "cluster", "records", "east.jsonl")
+	if err := os.WriteFile(records, []byte("{\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	identity := filepath.Join(here.state, "cluster", "identity.json")
+	intact, err := os.ReadFile(identity)
+	if err == nil {
+		err = os.WriteFile(identity, []byte("{\n"), 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	here.start()
+	here.out.expect(t, "serves at")
+	eventually(t, "the findings", func() error {
+		text := here.penstock("status")
+		for _, want := range []string{records + " is damaged in line 1", identity + " is damaged: restore it, or remove it"} {
+			if !strings.Contains(text, want) {
+				return fmt.Errorf("no %q in\n%s", want, text)
+			}
+		}
+		return nil
+	})
+	if err := os.WriteFile(identity, intact, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	east.start()
+	served("connected again")
+	eventually(t, "the findings are resolved", func() error {
+		if text := here.penstock("status"); strings.Contains(text, "damaged") {
+			return fmt.Errorf("%s", text)
+		}
+		return nil
+	})
+}
+
+// With `imports: All`, an import's requests go to this cluster's own pool too.
+func TestClusterSet_ImportsAllSharesWithTheLocalPool(t *testing.T) {
+	t.Parallel()
+	port := freePort(t)
+	const export = `inference.networking.x-k8s.io/export: ClusterSet`
+	all := func(text string) string { return strings.Replace(text, "spec:\n", "spec:\n  imports: All\n", 1) }
+	hereFiles := chatFiles(port, modelServer(t, sim.Config{Name: "here-1", Model: "public"}))
+	hereFiles["pool.yaml"] = exportedPool(export)
+	hereFiles["route.yaml"] = routeYAML("far", "/", "{group: inference.networking.x-k8s.io, kind: InferencePoolImport, name: chat}")
+	hereFiles["set.yaml"] = all(clusterSetYAML("here"))
+	here := up(t, hereFiles, "--members-listen", "127.0.0.1:0")
+	eastFiles := chatFiles(freePort(t), modelServer(t, sim.Config{Name: "east-1", Model: "public"}))
+	eastFiles["pool.yaml"], eastFiles["set.yaml"] = exportedPool(export), clusterSetYAML("east")
+	east := up(t, eastFiles, "--members-listen", "127.0.0.1:0")
+	here.write("set.yaml", all(clusterSetYAML("here", east.show())))
+	east.write("set.yaml", clusterSetYAML("east", here.show()))
+	by := map[string]bool{}
+	eventually(t, "both clusters serve", func() error {
+		got := ask(t, local(port), `{"model":"public","messages":[{"role":"user","content":"hello"}]}`)
+		if got.status == http.StatusOK {
+			by[got.header.Get("x-served-by")] = true
+		}
+		if !by["here-1"] || !by["east-1"] {
+			return fmt.Errorf("%d %s, served by %v; status:\n%s", got.status, got.body, by, here.penstock("status"))
+		}
+		return nil
+	})
+	here.write("set.yaml", clusterSetYAML("here", east.show()))
+	eventually(t, "the other cluster alone serves", func() error {
+		for range 10 {
+			if got := ask(t, local(port), `{"model":"public","messages":[{"role":"user","content":"hello"}]}`); got.header.Get("x-served-by") != "east-1" {
+				return fmt.Errorf("%d by %s", got.status, got.header.Get("x-served-by"))
+			}
+		}
+		return nil
+	})
 }

@@ -13,18 +13,24 @@ import (
 )
 
 func newDemo() *cobra.Command {
-	var keep bool
+	var keep, set bool
 	cmd := &cobra.Command{
 		Use:   "demo",
 		Short: "Show everything on this machine: two clusters, simulated model servers, ten steps",
 		Long: `Show what Penstock does, on this machine and without a GPU: a gateway with two pools of simulated model servers, a
 second cluster whose pool is imported in both routing modes, a streamed response, a split by weight, and a spill when the
 local pool is full. Each step prints which server answered, and why. Each step checks its result: the exit status is 1 if
-one of them fails. The demo uses free ports on loopback and leaves nothing behind.`,
+one of them fails. The demo uses free ports on loopback and leaves nothing behind.
+
+With --cluster-set it shows three clusters that exchange pools: one annotates a pool and another serves with it, a cluster is drained without an
+error and brought back, and the Penstock of one stops while requests go on.`,
 		Example: `  penstock demo
 
   # Keep it running until Ctrl-C, with requests to try and files to edit.
-  penstock demo --keep`,
+  penstock demo --keep
+
+  # Three clusters that exchange pools.
+  penstock demo --cluster-set`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			binary, err := os.Executable()
@@ -36,7 +42,11 @@ one of them fails. The demo uses free ports on loopback and leaves nothing behin
 				return err
 			}
 			out := cmd.OutOrStdout()
-			err = demo.Run(cmd.Context(), demo.Config{
+			run := demo.Run
+			if set {
+				run = demo.RunClusterSet
+			}
+			err = run(cmd.Context(), demo.Config{
 				Penstock: binary, Typed: os.Args[0], Env: []string{"ENVOY=" + envoy.Path}, Envoy: envoy.Version,
 				Keep: keep, Out: out, Colour: wantsColour(out), Ask: get,
 			})
@@ -49,6 +59,7 @@ one of them fails. The demo uses free ports on loopback and leaves nothing behin
 			return err
 		},
 	}
+	cmd.Flags().BoolVar(&set, "cluster-set", false, "show a cluster set instead: pools that clusters exchange")
 	cmd.Flags().BoolVar(&keep, "keep", false, "keep everything running after the last step, until Ctrl-C")
 	return cmd
 }

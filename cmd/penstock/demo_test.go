@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"net/http"
 	"os"
 	"os/exec"
@@ -54,7 +55,7 @@ func shortTemp(t *testing.T) string {
 var demoGateway = regexp.MustCompile(`GW=(\S+)`)
 
 // ended waits for the process and checks that its steps passed and that it cleaned up.
-func (d *demonstration) ended(t *testing.T) {
+func (d *demonstration) ended(t *testing.T, steps int) {
 	t.Helper()
 	timer := time.AfterFunc(2*time.Minute, func() { _ = d.cmd.Process.Kill() })
 	defer timer.Stop()
@@ -62,7 +63,7 @@ func (d *demonstration) ended(t *testing.T) {
 		t.Fatalf("%v\n%s%s", err, d.out, d.errs)
 	}
 	text := d.out.String()
-	if !strings.Contains(text, "All 10 steps went as promised") || strings.Count(text, "✓") != 11 || strings.Contains(text, "✗") {
+	if !strings.Contains(text, fmt.Sprintf("All %d steps went as promised", steps)) || strings.Count(text, "✓") != steps+1 || strings.Contains(text, "✗") {
 		t.Errorf("not every step went as promised:\n%s", text)
 	}
 	if strings.Contains(text, "\x1b") {
@@ -86,7 +87,7 @@ func expectEmpty(t *testing.T, dir string) {
 func TestDemo_TwoSideBySidePassAndLeaveNothingBehind(t *testing.T) {
 	t.Parallel()
 	once, kept := startDemo(t), startDemo(t, "--keep")
-	once.ended(t)
+	once.ended(t, 10)
 	kept.out.expect(t, "Ctrl-C ends it")
 	url := demoGateway.FindStringSubmatch(kept.out.String())[1]
 	for _, prefix := range []string{"", "/endpoint-mode", "/parent-mode", "/split", "/spill"} {
@@ -109,7 +110,13 @@ func TestDemo_TwoSideBySidePassAndLeaveNothingBehind(t *testing.T) {
 	if err := kept.cmd.Process.Signal(syscall.SIGINT); err != nil {
 		t.Fatal(err)
 	}
-	kept.ended(t)
+	kept.ended(t, 10)
+}
+
+// Three clusters exchange pools, one drains, one stops, and no request fails.
+func TestDemo_ClusterSetPasses(t *testing.T) {
+	t.Parallel()
+	startDemo(t, "--cluster-set").ended(t, 6)
 }
 
 // The step that queries the picker of another cluster must not pass if that picker is elsewhere.

@@ -136,8 +136,12 @@ func (s *target) explain(cmd *cobra.Command, q translator.Query, headers []strin
 	if _, err := os.Stat(dir); err != nil {
 		dir = "" // nothing ran here before: there are no last good versions to read, and none should be recorded
 	}
+	processor, err := defaultProcessor()
+	if err != nil {
+		return e, err
+	}
 	p, err := app.NewOffline(app.OfflineConfig{
-		Paths: s.paths, StateDir: dir, PickerAddresses: []netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:9002")}, Log: slog.New(slog.DiscardHandler),
+		Paths: s.paths, StateDir: dir, PickerAddresses: []netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:9002")}, Processor: processor, Log: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		return e, err
@@ -272,6 +276,9 @@ func (p *printer) pick(indent string, raw json.RawMessage) {
 			text += fmt.Sprintf("; of priority %d wait %d requests, of %d fairness IDs", b.Priority, b.Requests, b.Flows)
 		}
 		p.line(indent+"flow control", "%s", text)
+	}
+	if e.Processor != nil {
+		p.line(indent+"processor", "%s", preparesText(e.Processor))
 	}
 	if len(e.Targets) > 0 {
 		p.line(indent+"model", "%s", targetsText(e.Targets))

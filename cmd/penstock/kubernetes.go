@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"os"
@@ -62,8 +63,9 @@ func (k *kubernetes) config(cmd *cobra.Command, paths []string, s *secure) (*app
 	if err != nil {
 		return nil, fmt.Errorf("name of this process: %w", err)
 	}
-	// The process ID keeps two processes on one machine apart.
-	out.Identity = fmt.Sprintf("%s-%d", cmp.Or(os.Getenv("POD_NAME"), host), os.Getpid())
+	// The process ID keeps two processes on one machine apart, and the random text two of one pod: a container that starts again has the
+	// same ID, and each process that leads must be a transition of the Lease, which is an epoch of what it publishes.
+	out.Identity = fmt.Sprintf("%s-%d-%.8s", cmp.Or(os.Getenv("POD_NAME"), host), os.Getpid(), strings.ToLower(rand.Text()))
 	if k.service != "" {
 		out.Service = out.Namespace + "/" + strings.TrimPrefix(k.service, out.Namespace+"/")
 	}

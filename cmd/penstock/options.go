@@ -206,7 +206,10 @@ func (s *service) config(ctx context.Context, log *slog.Logger, t *telemetry) (c
 			return cfg, err
 		}
 	}
-	if s.members != "" {
+	if s.members != "" && s.cluster {
+		cfg.Members.Listen = func(ctx context.Context) (net.Listener, error) { return listen(ctx, "--members-listen", s.members) }
+		cfg.Members.Address = cmp.Or(s.membersAddress, s.members)
+	} else if s.members != "" {
 		if cfg.Members.Listener, err = listen(ctx, "--members-listen", s.members); err != nil {
 			return cfg, err
 		}

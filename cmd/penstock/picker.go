@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -88,9 +89,9 @@ When it ends, health checks fail for --drain-timeout while it still picks, so th
 	f.StringVar(&s.configFile, "config-file", "", "file with the EndpointPickerConfig, whose plugins pick; read again when it changes (default: the strategy of the pool's PoolPolicy, else load)")
 	f.StringVar(&s.configText, "config-text", "", "the EndpointPickerConfig itself, in place of --config-file (default: none)")
 	s.tls.flags(f)
-	f.StringVar(&s.protocol.Destination, "destination-endpoint-hint-key", extproc.DefaultNames().Destination, "header and metadata key by which a pick names endpoints")
-	f.StringVar(&s.protocol.Namespace, "destination-endpoint-hint-metadata-namespace", extproc.DefaultNames().Namespace, "metadata namespace of a pick, and of the endpoint that served")
-	f.StringVar(&s.protocol.Subset, "destination-endpoint-subset-metadata-namespace", extproc.DefaultNames().Subset, "metadata namespace of the endpoints among which a gateway has the picker choose")
+	f.StringVar(&s.protocol.Destination, flagDestination, extproc.DefaultNames().Destination, "header and metadata key by which a pick names endpoints")
+	f.StringVar(&s.protocol.Namespace, flagNamespace, extproc.DefaultNames().Namespace, "metadata namespace of a pick, and of the endpoint that served")
+	f.StringVar(&s.protocol.Subset, flagSubset, extproc.DefaultNames().Subset, "metadata namespace of the endpoints among which a gateway has the picker choose")
 	f.BoolVar(&s.protocol.IgnoreSubset, "disable-endpoint-subset-filter", false, "pick among all endpoints, whatever subset a gateway sends")
 	f.BoolVar(&s.protocol.Conformance, "conformance", false, "obey the request header test-epp-endpoint-selection, and send x-conformance-test-served-endpoint, for the conformance suite of the inference extension: every client may then choose its endpoint")
 	f.DurationVar(&s.drain, "drain-timeout", 30*time.Second, "how long the picker still picks after it was asked to end, while its health checks fail (default for files: 0)")
@@ -158,7 +159,10 @@ func (s *standAlone) run(cmd *cobra.Command) error {
 // role is where the pool is read, and how gateways are spoken to.
 func (s *standAlone) role(cmd *cobra.Command, log *slog.Logger) (*app.StandAlone, error) {
 	out := &app.StandAlone{Paths: s.paths, Group: s.group, Protocol: s.protocol, Drain: s.drain}
-	out.Protocol.Duplex, out.Protocol.Upstream = true, true
+	out.Protocol.Duplex, out.Protocol.Upstream, out.Protocol.OnePool = true, true, true
+	if err := checkNames(s.protocol.Names); err != nil {
+		return nil, err
+	}
 	namespace := ""
 	var err error
 	switch cluster := s.kubeconfig != "" || len(s.paths) == 0 && os.Getenv("KUBERNETES_SERVICE_HOST") != ""; {
@@ -202,6 +206,34 @@ func (s *standAlone) role(cmd *cobra.Command, log *slog.Logger) (*app.StandAlone
 	}
 	out.TLS, err = s.tls.config()
 	return out, err
+}
+
+// Flags of the names by which a gateway and the picker exchange endpoints.
+const (
+	flagDestination = "destination-endpoint-hint-key"
+	flagNamespace   = "destination-endpoint-hint-metadata-namespace"
+	flagSubset      = "destination-endpoint-subset-metadata-namespace"
+)
+
+var (
+	headerName    = regexp.MustCompile("^[!#$%&'*+.^_`|~0-9A-Za-z-]{1,128}$") // a token of RFC 9110, section 5.6.2
+	namespaceName = regexp.MustCompile(`^[A-Za-z0-9._-]{1,128}$`)             // as in a PoolPolicy
+)
+
+// checkNames returns an error for a name that no Envoy takes: it would answer each request 500.
+func checkNames(n extproc.Names) error {
+	if !headerName.MatchString(n.Destination) {
+		return fmt.Errorf("--%s %q: write the name of a header, 1 to 128 letters, digits and dashes, such as %s", flagDestination, n.Destination, extproc.DefaultNames().Destination)
+	}
+	if n.Reserved() {
+		return fmt.Errorf("--%s %q: this header has a meaning of its own for gateways: write another, such as %s", flagDestination, n.Destination, extproc.DefaultNames().Destination)
+	}
+	for flag, name := range map[string]string{flagNamespace: n.Namespace, flagSubset: n.Subset} {
+		if !namespaceName.MatchString(name) {
+			return fmt.Errorf("--%s %q: write the name of a metadata namespace, 1 to 128 letters, digits, dots, dashes and underscores, such as %s", flag, name, extproc.DefaultNames().Namespace)
+		}
+	}
+	return nil
 }
 
 // poolID is the pool of --pool-name; "" without it.

@@ -165,6 +165,11 @@ func TestStandAlonePicker_FlagsNameWhatToWriteInstead(t *testing.T) {
 		{"--drain-timeout -1s", "0 or more"},
 		{"--pool-group example.com", "inference.networking.k8s.io"},
 		{"--zap-encoder xml", "json or console"},
+		{"--destination-endpoint-hint-key Bad:Key", `--destination-endpoint-hint-key "Bad:Key": write the name of a header`},
+		{"--destination-endpoint-hint-key Content-Length", `--destination-endpoint-hint-key "Content-Length": this header has a meaning of its own`},
+		{"--destination-endpoint-hint-key=", `--destination-endpoint-hint-key "": write`},
+		{"--destination-endpoint-hint-metadata-namespace=", `hint-metadata-namespace "": write the name of a metadata namespace`},
+		{"--destination-endpoint-subset-metadata-namespace a/b", `subset-metadata-namespace "a/b": write`},
 	} {
 		args := append([]string{"picker", "-f", dir}, strings.Fields(tt.args)...)
 		if _, err := penstock(t, args...); err == nil || !strings.Contains(err.Error(), tt.want) {
@@ -180,5 +185,70 @@ func TestStandAlonePicker_FlagsNameWhatToWriteInstead(t *testing.T) {
 		if got := strings.Join(append(withCommand(newRoot(), tt.args), ""), " "); !strings.HasPrefix(got, tt.want) {
 			t.Errorf("%q: %q", tt.args, got)
 		}
+	}
+}
+
+func TestStandAlonePicker_IsNotReadyUntilOnePoolIsMeant(t *testing.T) {
+	t.Parallel()
+	files := aloneFiles(modelServer(t, sim.Config{Name: "pod"}))
+	files["other.yaml"] = poolYAML("other") + `---
+apiVersion: inference.networking.x-k8s.io/v1alpha2
+kind: InferenceModel
+metadata: {name: chat}
+spec: {modelName: chat, poolRef: {name: chat}}
+---
+apiVersion: inference.networking.x-k8s.io/v1alpha2
+kind: InferenceModel
+metadata: {name: other}
+spec: {modelName: other, poolRef: {name: other}}
+---
+` + gatewayYAML("gw", 8080)
+	readyz := func(p *alonePicker, status int, text string) {
+		t.Helper()
+		eventually(t, fmt.Sprint("/readyz is ", status, " ", text), func() error {
+			req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+p.metrics+"/readyz", nil)
+			if err != nil {
+				return err
+			}
+			if got, err := do(client(), req); err != nil || got.status != status || !strings.Contains(got.body, text) {
+				return fmt.Errorf("%d %s %w", got.status, got.body, err)
+			}
+			return nil
+		})
+	}
+	several := runAlone(t, files)
+	readyz(several, http.StatusServiceUnavailable, "write the one to pick from in --pool-name: default/chat, default/other")
+	several.errs.expect(t, "level=ERROR")
+	several.errs.expect(t, "--pool-name: default/chat, default/other")
+	several.isServing(false)
+	several.remove("other.yaml")
+	several.isServing(true)
+	readyz(several, http.StatusOK, "ok")
+
+	absent := runAlone(t, files, "--pool-name", "nope")
+	readyz(absent, http.StatusServiceUnavailable, "there is no InferencePool default/nope; write one of default/chat, default/other in --pool-name")
+	absent.isServing(false)
+	absent.errs.expect(t, "there is no InferencePool default/nope")
+	for _, wrong := range []string{"there is no InferencePool default/chat", "GatewayClass"} {
+		if text := absent.errs.String(); strings.Contains(text, wrong) {
+			t.Errorf("the log has %q:\n%s", wrong, text)
+		}
+	}
+}
+
+func TestInferenceModel_OlderOneCountsInAFolder(t *testing.T) {
+	t.Parallel()
+	files := aloneFiles(modelServer(t, sim.Config{Name: "pod"}))
+	for name, created := range map[string]string{"a-young": "2025-01-01T00:00:00Z", "b-old": "2020-01-01T00:00:00Z"} {
+		files[name+".yaml"] = fmt.Sprintf(`apiVersion: inference.networking.x-k8s.io/v1alpha2
+kind: InferenceModel
+metadata: {name: %s, creationTimestamp: %q}
+spec: {modelName: llama, poolRef: {name: chat}}
+`, name, created)
+	}
+	p := startPicker(t, files)
+	p.errs.expect(t, "InferenceModel default/a-young")
+	if text := p.errs.String(); strings.Contains(text, ": InferenceModel default/b-old") {
+		t.Errorf("the older one is reported:\n%s", text)
 	}
 }

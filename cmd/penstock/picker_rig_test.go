@@ -31,13 +31,19 @@ type alonePicker struct {
 // startPicker runs penstock picker over some files, at free ports of loopback.
 func startPicker(t *testing.T, files map[string]string, args ...string) *alonePicker {
 	t.Helper()
+	p := runAlone(t, files, args...)
+	p.isServing(true)
+	return p
+}
+
+// runAlone is startPicker for a picker that may not be ready.
+func runAlone(t *testing.T, files map[string]string, args ...string) *alonePicker {
+	t.Helper()
 	s := prepare(t, files)
 	s.run("picker", append([]string{"--bind-address", "127.0.0.1", "--grpc-port", "0", "--grpc-health-port", "0", "--metrics-port", "0"}, args...)...)
 	s.errs.expect(t, "metrics=")
 	m := regexp.MustCompile(` picker=(\S+) health=(\S+) metrics=(\S+)`).FindStringSubmatch(s.errs.String())
-	p := &alonePicker{site: s, port: portOf(m[1]), health: m[2], metrics: m[3]}
-	p.isServing(true)
-	return p
+	return &alonePicker{site: s, port: portOf(m[1]), health: m[2], metrics: m[3]}
 }
 
 // isServing waits until health checks succeed, or until they fail.

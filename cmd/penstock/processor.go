@@ -5,8 +5,10 @@ import (
 	"net/url"
 	"os"
 	"strconv"
+	"time"
 
 	"github.com/penstock-project/penstock/cmd/penstock/internal/app"
+	"github.com/penstock-project/penstock/picker"
 )
 
 // Variables of the environment that the Dynamo proposal names.
@@ -39,4 +41,39 @@ func defaultProcessor() (out app.Processor, err error) {
 	}
 	out.URL = text
 	return out, nil
+}
+
+// processedText is what a pool's processor has made of a request.
+func processedText(d *picker.Processed) string {
+	text := fmt.Sprintf("%s in %v", d.Outcome, d.Took.Round(100*time.Microsecond))
+	if d.Error != "" {
+		text += ": " + d.Error
+	}
+	if d.Tokens > 0 {
+		text += fmt.Sprintf(", %d tokens", d.Tokens)
+	}
+	if d.Worker != "" {
+		text += ", worker " + d.Worker
+	}
+	if d.Own != "" {
+		text += "; the pool's strategy decides (" + d.Own + ")"
+	}
+	return text
+}
+
+// preparesText is what is known about a pool's processor.
+func preparesText(d *picker.Prepares) string {
+	text := fmt.Sprintf("%s (%d addresses) is asked first", d.Host, d.Addresses)
+	if d.Addresses == 1 {
+		text = d.Host + " is asked first"
+	}
+	switch {
+	case d.Addresses == 0:
+		text = d.Host + " has no address, and is not asked"
+	case d.Open:
+		text = d.Host + " has failed five times in a row, and is not asked for 10 s"
+	case d.Route:
+		text += ", and chooses the endpoint"
+	}
+	return text
 }

@@ -13,10 +13,11 @@ var kindWords = map[string]string{
 	"TLSRoute":              "Connections by server name: passed through (`mode: Passthrough`), or decrypted at the listener (`mode: Terminate`)",
 	"TCPRoute":              "Connections of a TCP listener, or of a TLS listener that terminates TLS; split by weight",
 	"ReferenceGrant":        "Permits references from another namespace",
-	"BackendTLSPolicy":      "TLS towards a Service (or one of its ports), a picker's Service, an InferencePool, an InferencePoolImport (or one exporting cluster, by `sectionName` or as `NAME-CLUSTER`; `CLUSTER.picker` for its picker alone). CAs come from ConfigMaps or from the system; it verifies host names and URIs",
+	"BackendTLSPolicy":      "TLS towards a Service or ServiceImport (or one of its ports), a picker's Service, an InferencePool, an InferencePoolImport (or one exporting cluster, by `sectionName` or as `NAME-CLUSTER`; `CLUSTER.picker` for its picker alone). CAs come from ConfigMaps or from the system; it verifies host names and URIs",
 	"Namespace":             "Its labels, for `allowedRoutes` and `allowedListeners` with a selector",
 	"Service":               "A backend, a picker, an external authorization server. A Service without EndpointSlices selects Pods and ModelServers itself",
-	"EndpointSlice":         "The endpoints of a Service",
+	"ServiceImport":         "A Service of several clusters (`multicluster.x-k8s.io/v1beta1`, `v1alpha1`), as a backend of every kind of route. Its endpoints are the EndpointSlices with the label `multicluster.kubernetes.io/service-name`; without any, its `spec.ips`, within the ranges that the operator allows",
+	"EndpointSlice":         "The endpoints of a Service or ServiceImport",
 	"Pod":                   "The model servers that an InferencePool's selector matches",
 	"Secret":                "Certificates. In a cluster Penstock requests only the Secrets that a Gateway or a policy names, each by its name",
 	"ConfigMap":             "CA certificates, and the document that `spec.picker.configRef` of a PoolPolicy names. In a cluster Penstock requests only the ConfigMaps that an object names, each by its name",
@@ -29,7 +30,7 @@ var kindWords = map[string]string{
 	"PoolPolicy":            "How Penstock picks from a pool, when the pool is full, and where its requests spill",
 	"EndpointPickerConfig":  "Filters, scorers and picker of a pool, in the form of llm-d's router (`llm-d.ai/v1alpha1`, or `inference.networking.x-k8s.io/v1alpha1`), with `metadata.name`. A PoolPolicy names it in `spec.picker.configRef`. In a folder only: in a cluster a ConfigMap has the document",
 	"EnvoyFleet":            "How a Gateway's Envoys run in Kubernetes. The Gateway's `spec.infrastructure.parametersRef` names it, or its class's `spec.parametersRef`",
-	"ClusterSet":            "This cluster's part in a set of clusters that share pools: its name, and the members with which Penstock exchanges exports. Read from folders; not from Kubernetes yet",
+	"ClusterSet":            "This cluster's part in a set of clusters that share pools: its name, and the members with which Penstock exchanges exports. Of several the oldest counts, or the first by name",
 }
 
 // conditionRows are the conditions that Penstock reports, in the order in which they are printed.
@@ -117,17 +118,31 @@ var conditionRows = []conditionRow{
 	{"InferencePool", "ResolvedRefs", "False", "InvalidExtensionRef", "`endpointPickerRef` names no Service with the port, or one of type ExternalName whose addresses are not allowed"},
 
 	{"InferencePool", "Exported", "True", "Exported", "Every intended member of the ClusterSet imports the pool. The parent is the InferencePoolImport of the pool's name"},
-	{"InferencePool", "Exported", "False", "NotSupported", "An annotation about the export is invalid, or other clusters cannot reach the pool's picker; the message states which"},
+	{"InferencePool", "Exported", "False", "NotSupported", "An annotation about the export is invalid, other clusters cannot reach the pool's picker, or members cannot take what is exported; the message states which"},
 	{"InferencePool", "Exported", "False", "NoAddress", "The picker's Service, or in ParentMode the Gateway, has no address yet"},
 	{"InferencePool", "Exported", "False", "NotAllowed", "Some members do not import the pool, because their ClusterSet does not allow it; the message names them"},
 	{"InferencePool", "Exported", "False", "NamespaceNotFound", "The pool's namespace does not exist in some members; the message names them"},
+	{"InferencePool", "Exported", "False", "Conflict", "In some members, the import's `status.clusters` has an entry of this cluster that another controller or a user wrote; the message names them. Requests are routed there all the same, by what this cluster exports"},
 	{"InferencePool", "Exported", "False", "MemberUnreachable", "Some members have not confirmed the import; the message names them"},
 
-	{"InferencePoolImport", "Accepted", "True", "Accepted", "A route sends requests to the import. Conditions are reported for each Gateway, in the `parents` of the entry of `penstock.dev/gateway-controller` in `status.controllers`; Penstock writes nothing else of an import's status"},
+	{"InferencePoolImport", "Accepted", "True", "Accepted", "A route sends requests to the import. Conditions are reported for each Gateway, in the `parents` of the entry of `penstock.dev/gateway-controller` in `status.controllers`. In the entry of `penstock.dev/multicluster-controller` and in `status.conditions`: the cluster set has made the import"},
 	{"InferencePoolImport", "ResolvedRefs", "True", "ResolvedRefs", "All exporting clusters are valid"},
 	{"InferencePoolImport", "ResolvedRefs", "False", "InvalidCluster", "Some exporting clusters cannot be used as declared; the message names the fields"},
 	{"InferencePoolImport", "Ready", "True", "Ready", "At least one exporting cluster has known addresses and no condition Ready=False of its own; the message counts them. Host names are resolved once a route uses the import"},
+	{"InferencePoolImport", "Ready", "Unknown", "Stale", "In `status.conditions`, of the cluster set: no exporting cluster is Ready, and some are Stale or Unreachable. Requests go to these all the same"},
+	{"InferencePoolImport", "Ready", "False", "NoReadyCluster", "In `status.conditions`, of the cluster set: no exporting cluster takes new requests"},
+	{"InferencePoolImport", "ClustersPruned", "True", "CRDOfAnotherProject", "In the entry of `penstock.dev/multicluster-controller`: the installed CRD has no `status.clusters`, so the status has the clusters' names alone. Requests are routed all the same"},
 	{"InferencePoolImport", "Ready", "False", "NoUsableCluster", "No exporting cluster has known addresses and is ready"},
+	{"InferencePoolImport", "Ready", "False", "NoReadyCluster", "Every cluster of the set that exports the pool drains, or is not allowed to; the message names them"},
+	{"InferencePoolImport", "Ready", "Unknown", "Stale", "No cluster of the set that exports the pool is known to be ready; requests are sent there as before. The message names them"},
+	{"InferencePoolImport cluster", "EPPReady", "True", "Ready", "The cluster is Ready, in EndpointMode. Not True: as its condition Ready, with the same reason; `False` if its picker is known to fail"},
+	{"InferencePoolImport cluster", "ParentsReady", "True", "Ready", "The cluster is Ready, in ParentMode. Not True: as its condition Ready, with the same reason"},
+	{"InferencePoolImport cluster", "Ready", "True", "Ready", "The member's lease runs"},
+	{"InferencePoolImport cluster", "Ready", "Unknown", "Stale", "The member is connected, and has sent nothing for 15 s. Its wiring stays, and it gets requests"},
+	{"InferencePoolImport cluster", "Ready", "Unknown", "Unreachable", "The member is not connected. Its wiring stays, and it gets requests"},
+	{"InferencePoolImport cluster", "Ready", "Unknown", "PickerDown", "The member's picker fails; the message states how. Its wiring stays, and it gets requests"},
+	{"InferencePoolImport cluster", "Ready", "False", "Draining", "The member has withdrawn the export, or drains. It gets no new request"},
+	{"InferencePoolImport cluster", "Ready", "False", "NotAllowed", "The ClusterSet does not allow the export. It gets no request"},
 
 	{"PoolPolicy", "Accepted", "True", "Accepted", "The policy is in force"},
 	{"PoolPolicy", "Accepted", "False", "TargetNotFound", "The pool or import does not exist in the policy's namespace"},
@@ -158,7 +173,9 @@ var conditionRows = []conditionRow{
 	{"InferenceObjective", "Accepted", "False", "Invalid", "`spec.poolRef` names an object that is no InferencePool"},
 	{"InferenceObjective", "Accepted", "False", "PoolNotFound", "`spec.poolRef` names no InferencePool of the namespace"},
 
-	{"ClusterSet", "Accepted", "True", "Accepted", "The ClusterSet is in force. Members that cannot be used have findings"},
+	{"ClusterSet", "Accepted", "True", "Accepted", "The ClusterSet is in force. The message names what is wrong with members; `penstock status` lists it as findings"},
+	{"ClusterSet", "ClustersPruned", "True", "CRDOfAnotherProject", "The installed CRD of InferencePoolImport has no `status.clusters`: imports have the names of their clusters alone. Requests are routed all the same"},
+	{"ClusterSet", "Accepted", "False", "Conflicted", "Another ClusterSet counts: the oldest, or the first by name. The message names it"},
 
 	{"Every other object", "Programmed", "False", "Invalid", "Envoy rejects (NACKs) a resource that comes from this object. The message has Envoy's words. What Envoy had before stays in force"},
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/penstock-project/penstock/cmd/penstock/internal/app"
+	"github.com/penstock-project/penstock/cmd/penstock/internal/clusterset"
 	"github.com/penstock-project/penstock/discovery/status"
 	"github.com/penstock-project/penstock/xds/resource"
 	"github.com/penstock-project/penstock/xds/server"
@@ -25,8 +26,8 @@ func newStatus() *cobra.Command {
 		Use:   "status",
 		Short: "Print for every object whether it takes effect, and what is wrong",
 		Long: `Print for every object that penstock up or serve reads whether it takes effect, and what is wrong: the conditions of
-Gateway API, findings with file and line, and the connected Envoys with the resources that they reject. If no penstock runs,
-the command prints the last status that was written.
+Gateway API, findings with file and line, the connected Envoys with the resources that they reject, and the members of the cluster set.
+If no penstock runs, the command prints the last status that was written.
 
 In Kubernetes the conditions are in the objects' own status. With --http the command queries a process there, which also has
 findings that are no conditions, and the Envoys that are connected to it.
@@ -72,31 +73,39 @@ The exit status is 1 if there is a finding of severity error: something written 
 type statusJSON struct {
 	*status.Document
 	Proxies []server.ProxyStatus `json:"proxies,omitempty"`
+	// ClusterSet is absent if the cluster takes part in none.
+	ClusterSet *clusterset.Status `json:"clusterSet,omitempty"`
 }
 
 // watchStatus prints the status that a process has, now and after each change, until ctx ends.
 func watchStatus(cmd *cobra.Command, at running, output string) error {
-	body, err := at.open(cmd.Context(), "/status?watch")
+	return watchLines(cmd, at, "/status?watch", output, func(doc *status.Document) error { return status.Text(cmd.OutOrStdout(), doc) })
+}
+
+// watchLines prints what a page of a process serves, a line of JSON now and one after each change, until ctx ends: as it is with output json, else
+// as text does.
+func watchLines[T any](cmd *cobra.Command, at running, page, output string, text func(*T) error) error {
+	body, err := at.open(cmd.Context(), page)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = body.Close() }()
 	lines := json.NewDecoder(body)
 	for first := true; ; first = false {
-		var doc status.Document
-		err := lines.Decode(&doc)
+		var is T
+		err := lines.Decode(&is)
 		switch {
 		case cmd.Context().Err() != nil:
 			return nil
 		case err != nil:
 			return fmt.Errorf("the process at %s has ended: %w", at.address, err)
 		case output == "json":
-			err = json.NewEncoder(cmd.OutOrStdout()).Encode(doc)
+			err = json.NewEncoder(cmd.OutOrStdout()).Encode(is)
 		default:
 			if !first {
 				fmt.Fprintf(cmd.OutOrStdout(), "\n--- %s\n", time.Now().Format(time.TimeOnly))
 			}
-			err = status.Text(cmd.OutOrStdout(), &doc)
+			err = text(&is)
 		}
 		if err != nil {
 			return err
@@ -111,7 +120,11 @@ func printStatus(cmd *cobra.Command, at running, file, output string) error {
 	runs := err == nil
 	switch {
 	case runs:
-		err = at.get(cmd.Context(), "/proxies", &out.Proxies)
+		var set clusterset.Status
+		err = errors.Join(at.get(cmd.Context(), "/proxies", &out.Proxies), at.get(cmd.Context(), "/clusters", &set))
+		if set.Cluster != "" {
+			out.ClusterSet = &set
+		}
 	case file != "":
 		out.Document, err = status.Read(file)
 	}
@@ -134,6 +147,12 @@ func printStatus(cmd *cobra.Command, at running, file, output string) error {
 	}
 	if err := printProxies(cmd.OutOrStdout(), out.Proxies); err != nil {
 		return err
+	}
+	if out.ClusterSet != nil {
+		fmt.Fprintln(cmd.OutOrStdout())
+		if err := printClusters(cmd.OutOrStdout(), out.ClusterSet, time.Now()); err != nil {
+			return err
+		}
 	}
 	return printAll(io.Discard, out.Findings)
 }

@@ -137,7 +137,11 @@ func offline(ctx context.Context, paths []string, picker string, anyController b
 	if err != nil {
 		return nil, nil, fmt.Errorf("--picker-address %q: write IP:PORT", picker)
 	}
-	p, err := app.NewOffline(app.OfflineConfig{Paths: paths, PickerAddresses: []netip.AddrPort{addr}, AnyController: anyController, Log: log})
+	processor, err := defaultProcessor()
+	if err != nil {
+		return nil, nil, err
+	}
+	p, err := app.NewOffline(app.OfflineConfig{Paths: paths, PickerAddresses: []netip.AddrPort{addr}, AnyController: anyController, Processor: processor, Log: log})
 	if err != nil {
 		return nil, nil, err
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -121,6 +122,76 @@ status:
 	// A remote picker may name addresses in the declared ranges only.
 	s.write("import.yaml", strings.Replace(files["import.yaml"], "127.0.0.0/8", "10.0.0.0/8", 1))
 	answers(t, local(port)+"/relayed", http.StatusServiceUnavailable)
+}
+
+// importOfParent is the import far, of a gateway, and a route that sends everything there.
+func importOfParent(port int) string {
+	return fmt.Sprintf(`apiVersion: inference.networking.x-k8s.io/v1alpha1
+kind: InferencePoolImport
+metadata: {name: far}
+status: {clusters: [{name: next, routingMode: ParentMode, parents: [{service: {addresses: [127.0.0.1], ports: [{number: %d}]}}]}]}
+---
+`, port) + routeYAML("far", "/", "{group: inference.networking.x-k8s.io, kind: InferencePoolImport, name: far}")
+}
+
+// Three gateways, of which each sends its requests to the next, end a request, and not the other way round.
+func TestInferencePoolImport_RingOfGatewaysEndsARequest(t *testing.T) {
+	t.Parallel()
+	ports := []int{freePort(t), freePort(t), freePort(t)}
+	var sites []*site
+	for i, port := range ports {
+		sites = append(sites, up(t, map[string]string{"gateway.yaml": gatewayYAML("gw", port), "far.yaml": importOfParent(ports[(i+1)%3])}))
+	}
+	ended := func(text string) {
+		t.Helper()
+		eventually(t, "the request has "+text, func() error {
+			got, err := chat(t.Context(), local(ports[0]))
+			if err != nil || got.status != http.StatusLoopDetected || !strings.Contains(got.body, text) || got.header.Get("x-penstock-reason") != "gateway_loop" {
+				return fmt.Errorf("%d %v %s %w", got.status, got.header, got.body, err)
+			}
+			return nil
+		})
+	}
+	ended("passed through 4 gateways")
+	sites[0].write("policy.yaml", `apiVersion: penstock.dev/v1alpha1
+kind: PoolPolicy
+metadata: {name: far}
+spec:
+  targetRef: {group: inference.networking.x-k8s.io, kind: InferencePoolImport, name: far}
+  remote: {maxGateways: 1}
+`)
+	ended("passed through 1 gateways")
+}
+
+// A gateway of another cluster sees where a request comes from; the client does not see where its answer comes from.
+func TestInferencePoolImport_GatewaysAreNamedInVia(t *testing.T) {
+	t.Parallel()
+	parent := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Via", "1.1 inside")
+		_, _ = fmt.Fprint(w, strings.Join(r.Header.Values("Via"), ", "))
+	}))
+	t.Cleanup(parent.Close)
+	port := freePort(t)
+	files := chatFiles(port, modelServer(t, sim.Config{Name: "here-1"}))
+	files["route.yaml"] = routeYAML("half", "/half", toPool("chat")+", {group: inference.networking.x-k8s.io, kind: InferencePoolImport, name: far}")
+	files["far.yaml"] = importOfParent(parent.Listener.Addr().(*net.TCPAddr).Port)
+	up(t, files)
+	answers(t, local(port), http.StatusOK)
+	answers(t, local(port)+"/half", http.StatusOK)
+	for sent, want := range map[string]string{"": "1.1 penstock", "2 theirs": "2 theirs,1.1 penstock"} {
+		var pairs []string
+		if sent != "" {
+			pairs = []string{"via", sent}
+		}
+		if got := ask(t, local(port), question, pairs...); got.body != want || got.header.Get("via") != "" {
+			t.Errorf("after %q the gateway gets %q, and the client %q", sent, got.body, got.header.Get("via"))
+		}
+	}
+	for range 20 { // half would go to the other cluster
+		if got := ask(t, local(port)+"/half", question, "via", "1.1 penstock, 1.1 penstock,2 theirs,1.1 penstock,1.1 penstock"); got.status != http.StatusOK || got.header.Get("x-served-by") != "here-1" {
+			t.Errorf("a request that has passed through 4 gateways: %d %s", got.status, got.body)
+		}
+	}
 }
 
 func TestSpill_FullPoolSpillsAnd429WhenAllAreFull(t *testing.T) {

@@ -6,6 +6,8 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -148,6 +150,16 @@ func TestProcessor_AnswersTakeEffect(t *testing.T) {
 			t.Errorf("%s: the processor gets %s and %v", tt.answer, body, headers)
 		}
 	}
+	if text := s.penstock("explain", "--last", "40"); !strings.Contains(text, "processor") || !strings.Contains(text, "worker "+b) || !strings.Contains(text, "the pool's strategy decides (unknown_worker)") || !strings.Contains(text, "rejected in ") || !strings.Contains(text, "the pool's strategy decides (no_answer)") {
+		t.Errorf("explain --last:\n%s", text)
+	}
+	explained := func(want string) {
+		t.Helper()
+		if text := s.penstock("explain", local(port)+"/v1/chat/completions"); !strings.Contains(text, want) {
+			t.Errorf("explain has no %q:\n%s", want, text)
+		}
+	}
+	explained("processor.default.svc:8080 is asked first")
 	// Own scheduling goes on while the processor is down, and the breaker leaves it alone.
 	p.answers(500, "no")
 	for range 20 {
@@ -155,10 +167,36 @@ func TestProcessor_AnswersTakeEffect(t *testing.T) {
 			t.Errorf("%d: %s", got.status, got.body)
 		}
 	}
+	explained("processor.default.svc:8080 has failed five times in a row, and is not asked for 10 s")
 	_, _, before := p.last()
 	ask(t, local(port), unrouted)
 	if _, _, after := p.last(); after != before {
 		t.Errorf("%d calls with the breaker open", after-before)
+	}
+}
+
+// The processor and the client see the client's own request id where the Gateway keeps it, and Envoy's where there is none.
+func TestProcessor_GetsTheClientsRequestID(t *testing.T) {
+	t.Parallel()
+	p := startProcess(t)
+	port := freePort(t)
+	files := chatFiles(port, tokenServer(t, "a"))
+	files["policy.yaml"] = pickerYAML("{processor: {service: processor}}")
+	files["processor.yaml"] = serviceAt("processor", p.Listener.Addr().String())
+	files["gateway.yaml"] += `  infrastructure: {parametersRef: {group: penstock.dev, kind: EnvoyFleet, name: edge}}
+---
+apiVersion: penstock.dev/v1alpha1
+kind: EnvoyFleet
+metadata: {name: edge}
+spec: {clients: {requestIDs: Keep}}
+`
+	up(t, files)
+	answers(t, local(port), http.StatusOK)
+	for _, sent := range [][]string{{"x-request-id", "order-66"}, nil} {
+		got := ask(t, local(port), unrouted, sent...).header.Get("x-request-id")
+		if _, headers, _ := p.last(); got == "" || headers["x-request-id"] != got || (got == "order-66") != (sent != nil) {
+			t.Errorf("of %q the client gets %q, and the processor %v", sent, got, headers)
+		}
 	}
 }
 
@@ -213,7 +251,7 @@ func TestProcessor_EnvironmentIsTheDefault(t *testing.T) {
 		})
 	}
 	becomes("b", "k1")
-	if body, _, _ := p.last(); body != `{"route":true,`+unrouted[1:] {
+	if body, _, _ := p.last(); body != strings.TrimSuffix(unrouted, "}")+`,"route":true}` {
 		t.Errorf("the processor gets %s", body)
 	}
 	s.write("policy.yaml", pickerYAML("{processor: {service: processor}}"))
@@ -242,6 +280,33 @@ func TestProcessor_InvalidEnvironmentIsNamed(t *testing.T) {
 		t.Setenv("USE_EXTERNAL_LLM_ROUTER", tt.router)
 		if _, err := defaultProcessor(); (err != nil) != (tt.want != "") || err != nil && !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%+v: %v", tt, err)
+		}
+	}
+}
+
+// The commands that run nothing show what a process with the same environment does.
+func TestProcessor_EnvironmentCountsOffline(t *testing.T) {
+	a := tokenServer(t, "a")
+	dir := t.TempDir()
+	files := chatFiles(freePort(t), a)
+	files["policy.yaml"] = pickerYAML("{strategy: round-robin}")
+	for name, text := range files {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for url, reads := range map[string]bool{"": false, "http://127.0.0.1:9": true} {
+		t.Setenv("EXTERNAL_LLM_PROCESSOR_ENDPOINT", url)
+		var out, complaints strings.Builder
+		if err := runCommand([]string{"translate", "-f", dir}, &out, &complaints); err != nil || strings.Contains(out.String(), "BUFFERED") != reads {
+			t.Errorf("with %q, bodies are read: %v; %v %s", url, !reads, err, complaints.String())
+		}
+	}
+	t.Setenv("EXTERNAL_LLM_PROCESSOR_ENDPOINT", "processor:8080")
+	for _, args := range [][]string{{"translate", "-f", dir}, {"diff", dir, dir}, {"explain", "-f", dir, "http://localhost/"}} {
+		var complaints strings.Builder
+		if err := runCommand(args, io.Discard, &complaints); err == nil || !strings.Contains(fmt.Sprint(err, complaints.String()), "write http://HOST:PORT") {
+			t.Errorf("%v: %v %s", args, err, complaints.String())
 		}
 	}
 }

@@ -93,6 +93,9 @@ func printPicks(w io.Writer, picks []*picker.Record) error {
 		if r.Waited > 0 {
 			p.line("  waited", "%.3f s, while the pool was saturated", r.Waited.Seconds())
 		}
+		if r.Processor != nil {
+			p.line("  processor", "%s", processedText(r.Processor))
+		}
 		switch {
 		case r.Status != 0:
 			p.line("  choice", "none: %d %s (%s)", r.Status, r.Result, how)

@@ -18,6 +18,7 @@ var small = world.Size{Listeners: 2, Hosts: 10, Backends: 4, Endpoints: 2, Port:
 
 func TestMain(m *testing.M) {
 	asFollower()
+	asReader()
 	m.Run()
 }
 
@@ -36,8 +37,10 @@ var promised = map[string]figure{
 	"pick_memory": {unit: "MiB", limit: 300}, "kv_event": {unit: "us", limit: 3}, "scrape_rate": {unit: "pages/s", limit: 2},
 	"pick_idle": {unit: "% of a core", limit: 2}, "pick_scrape_50ms": {unit: "% of a core", limit: 30},
 	"rewrite_100k": {unit: "ratio", limit: 1.15}, "models_1000": {unit: "ratio", limit: 1.05},
-	"process_down": {unit: "ratio", limit: 1.2},
-	"flow_off":     {unit: "ns", limit: 5}, "flow_idle": {unit: "ratio", limit: 1.08}, "flow_fair": {unit: "ratio", limit: 1.1},
+	"process_down":         {unit: "ratio", limit: 1.2},
+	"mc_export_to_request": {unit: "ratio", limit: 10}, "mc_pod_gone": {unit: "ratio", limit: 3}, "mc_sync": {unit: "ratio", limit: 3},
+	"mc_change_cpu": {unit: "ratio", limit: 2}, "mc_memory": {unit: "MiB", limit: 250},
+	"flow_off": {unit: "ns", limit: 5}, "flow_idle": {unit: "ratio", limit: 1.08}, "flow_fair": {unit: "ratio", limit: 1.1},
 	"flow_critical": {unit: "ratio", limit: 1.3},
 	"sim_chat":      {unit: "ratio", limit: 0.25}, "sim_best": {unit: "ratio", limit: 1.03}, "sim_best_p50": {unit: "ratio", limit: 1.15},
 	"sim_best_e2e": {unit: "ratio", limit: 1.03}, "sim_capacity": {unit: "ratio", limit: 1}, "sim_two_pickers": {unit: "ratio", limit: 1.1},

@@ -57,6 +57,24 @@ var figures = map[string]figure{
 	"failed_requests.standstills":    {"times", none, "How often the machine did not run the harness or an Envoy for more than a second, half of a pick's timeout."},
 	"failed_requests.in_standstills": {"requests", none, "How many of the failed requests were in flight while the machine stalled. They do not count against Penstock."},
 
+	"mc_export_to_request":       {"ratio", 10, "A pool's file is saved with the annotation of an export, to the first request through an Envoy of another cluster that it serves, over a file of a pool saved to the event that a watch of the objects sends; medians, in turns. Two penstock up, federated."},
+	"mc_export_to_request.ours":  {"ms", none, ""},
+	"mc_export_to_request.event": {"ms", none, ""},
+	"mc_pod_gone":                {"ratio", 3, "A model server is removed from the file, to the last request that is sent to it, of clients in another cluster over those in its own; medians, in turns."},
+	"mc_pod_gone.elsewhere":      {"ms", none, ""},
+	"mc_pod_gone.own":            {"ms", none, ""},
+	"mc_sync":                    {"ratio", 3, "100 clusters export 100 pools with 10 endpoints each: from saving the ClusterSet with them to the last endpoint in the importer's store, over streaming the same bytes from as many servers over mTLS; medians, in turns."},
+	"mc_sync.ours":               {"ms", none, ""},
+	"mc_sync.streams":            {"ms", none, ""},
+	"mc_sync.bytes":              {"MiB", none, ""},
+	"mc_change_cpu":              {"ratio", 2, "CPU of the importer for one endpoint of these that changes, over the same with one cluster with one pool; what it uses without changes is subtracted."},
+	"mc_change_cpu.at_100":       {"ms", none, ""},
+	"mc_change_cpu.at_1":         {"ms", none, ""},
+	"mc_change_cpu.idle":         {"% of a core", none, "What the importer uses without changes, with all clusters."},
+	"mc_change_cpu.time":         {"ms", none, "From the change to the importer's store, with all clusters."},
+	"mc_memory":                  {"MiB", 250, "Resident memory of the importer with all clusters, above that without."},
+	"mc_memory.none":             {"MiB", none, ""},
+
 	"dead_names_start":           {"ratio", 1.1, "10,000 host names whose DNS server drops every query: from the start of penstock serve until a proxy, which connects at once, has the last byte of everything, over the same for the same objects with IP addresses; medians, in turns."},
 	"dead_names_start.names":     {"s", none, ""},
 	"dead_names_start.addresses": {"s", none, ""},
@@ -183,12 +201,14 @@ var figures = map[string]figure{
 	"sim_overload_lost":      {"share", 0.3, "The share of the capacity that is lost at 3 times 100 % load with shedAfter 1.5 s: goodput is requests whose first byte comes within 5 s. The worst workload."},
 }
 
-func haveKube(c config) bool        { return c.penstock != "" && c.labs }
-func havePicker(c config) bool      { return c.picker }
-func havePickerEnvoy(c config) bool { return c.picker && c.penstock != "" && c.envoy != "" }
-func havePenstock(c config) bool    { return c.penstock != "" }
-func haveEnvoy(c config) bool       { return c.penstock != "" && c.envoy != "" }
-func havePeer(c config) bool        { return c.penstock != "" && c.envoyGateway != "" }
+func haveClusters(c config) bool      { return c.clusters && c.penstock != "" }
+func haveClustersEnvoy(c config) bool { return c.clusters && c.penstock != "" && c.envoy != "" }
+func haveKube(c config) bool          { return c.penstock != "" && c.labs }
+func havePicker(c config) bool        { return c.picker }
+func havePickerEnvoy(c config) bool   { return c.picker && c.penstock != "" && c.envoy != "" }
+func havePenstock(c config) bool      { return c.penstock != "" }
+func haveEnvoy(c config) bool         { return c.penstock != "" && c.envoy != "" }
+func havePeer(c config) bool          { return c.penstock != "" && c.envoyGateway != "" }
 
 // measurements are all measurements, in order.
 var measurements = []measurement{
@@ -209,6 +229,9 @@ var measurements = []measurement{
 	{names: []string{"kube_change_1000", "kube_change_5000", "kube_change_cpu", "kube_memory", "kube_cold_start"}, what: "one route's change on Kubernetes", needs: haveKube, run: measureKube},
 	{names: []string{"kube_attached", "kube_attached_writes"}, what: "1,000 routes at once on Kubernetes", needs: haveKube, run: measureAttached},
 	{names: []string{"kube_failed_requests"}, what: "common operations on Kubernetes", needs: haveKube, run: measureKubeTraffic},
+	{names: []string{"mc_sync", "mc_change_cpu", "mc_memory"}, what: "100 simulated clusters with 100 pools each", needs: haveClusters, run: measureSync},
+	{names: []string{"mc_export_to_request"}, what: "an annotation to a request through another cluster's Envoy", needs: haveClustersEnvoy, run: measureExport},
+	{names: []string{"mc_pod_gone"}, what: "a model server that leaves, seen from another cluster", needs: haveClustersEnvoy, run: measurePodGone},
 	{names: []string{"pick_none", "pick_1k", "pick_10k", "pick_100k", "pick_400k", "pick_vs_json"}, what: "CPU of picks through a real Envoy, beside echoes: two minutes", needs: havePickerEnvoy, run: measurePicks},
 	{names: []string{"dropin_failed"}, what: "a rollout of penstock picker in the place of llm-d's EPP", needs: havePickerEnvoy, run: measureDropin},
 	{names: []string{"pick_p99"}, what: "the time of Envoy's calls", needs: havePickerEnvoy, run: measurePickTime},

@@ -16,6 +16,7 @@ import (
 
 func main() {
 	asFollower()
+	asReader()
 	picks.AsChild()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -24,10 +25,11 @@ func main() {
 	envoy := flag.String("envoy", os.Getenv("ENVOY"), "the Envoy binary, for figures with a real Envoy; empty omits them")
 	gateway := flag.String("envoy-gateway", os.Getenv("ENVOY_GATEWAY"), "the envoy-gateway binary, a peer; empty omits its figures")
 	labs := flag.Bool("labs", false, "start labs for figures on Kubernetes; without it they are omitted")
+	clusters := flag.Bool("multicluster", false, "measure cluster sets; without it their figures are omitted")
 	picker := flag.Bool("picker", false, "measure picks; without it their figures are omitted")
 	profile := flag.String("profile", "", "folder for a CPU and a heap profile of each figure; empty: none")
 	flag.Parse()
-	if err := measure(ctx, *run, config{penstock: *penstock, envoy: *envoy, envoyGateway: *gateway, labs: *labs, picker: *picker, profiles: *profile}); err != nil {
+	if err := measure(ctx, *run, config{penstock: *penstock, envoy: *envoy, envoyGateway: *gateway, labs: *labs, picker: *picker, clusters: *clusters, profiles: *profile}); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
@@ -36,7 +38,7 @@ func main() {
 // config has the programs that figures may need.
 type config struct {
 	penstock, envoy, envoyGateway, profiles string
-	labs, picker                            bool
+	labs, picker, clusters                  bool
 }
 
 // measure runs the selected measurements, one after the other. A failure does not stop the others.

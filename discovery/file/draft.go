@@ -239,11 +239,12 @@ func (o *object) accept(ctx context.Context, c *catalog, k *kind, d *draft) ([]m
 	return out, nil
 }
 
-// clusterWrites are the fields of metadata that an API server writes. Objects that were exported from a cluster have them.
-var clusterWrites = []string{"creationTimestamp", "deletionGracePeriodSeconds", "deletionTimestamp", "finalizers", "generateName",
+// clusterWrites are the fields of metadata that an API server writes. Objects that were exported from a cluster have them. The
+// creationTimestamp stays: of two objects that claim the same, the older one counts.
+var clusterWrites = []string{"deletionGracePeriodSeconds", "deletionTimestamp", "finalizers", "generateName",
 	"generation", "managedFields", "ownerReferences", "resourceVersion", "selfLink", "uid"}
 
-// trimMetadata leaves what a user writes: name, namespace, labels and annotations.
+// trimMetadata leaves what counts: name, namespace, labels, annotations and creationTimestamp.
 func trimMetadata(obj map[string]any) {
 	meta, _ := obj["metadata"].(map[string]any)
 	for _, key := range clusterWrites {

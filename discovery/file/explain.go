@@ -69,6 +69,8 @@ func typeWords(node *structural.Structural, e *field.Error) (problem, fix string
 	switch {
 	case node.ValueValidation != nil && node.ValueValidation.Format == "byte" && is != "a mapping" && is != "a list":
 		return "is not base64: " + is, "write the value's base64, or plain text in stringData where the kind has it"
+	case node.ValueValidation != nil && node.ValueValidation.Format == "date-time" && is != "a mapping" && is != "a list":
+		return "is not a time: " + is, "write it in the form 2026-01-31T12:00:00Z"
 	case node.Type == "string" && is != "a mapping" && is != "a list":
 		return problem, "put the value in quotes"
 	case node.Type == "array" && is == "a mapping":

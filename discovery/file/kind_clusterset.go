@@ -21,7 +21,9 @@ func clusterSetKind() *kind {
 func checkClusterSet(o store.Object) []mistake {
 	var c checks
 	set := o.(*v1alpha1.ClusterSet)
-	domains := map[string]string{}
+	for i, cidr := range set.Spec.PodCIDRs {
+		c.cidr(at("spec.podCIDRs", i), cidr)
+	}
 	for i, m := range set.Spec.Members {
 		field := at("spec.members", i)
 		if m.Name == set.Spec.Cluster {
@@ -43,14 +45,6 @@ func checkClusterSet(o store.Object) []mistake {
 		if !x509.NewCertPool().AppendCertsFromPEM([]byte(m.Peer.Bundle)) {
 			c.wrong(field+".peer.bundle", "it has no PEM certificate", "write the bundle that `penstock clusters show` prints there")
 		}
-		domain := m.Peer.TrustDomain
-		if domain == "" {
-			domain = m.Name
-		}
-		if other, taken := domains[domain]; taken {
-			c.wrong(field+".peer.trustDomain", fmt.Sprintf("%s has the trust domain %s too", other, domain), "give each member a trust domain of its own")
-		}
-		domains[domain] = m.Name
 	}
 	return c.found
 }

@@ -17,6 +17,9 @@ func poolPolicyKind() *kind {
 			for i, cidr := range spec.Remote.PodCIDRs {
 				c.cidr(at("spec.remote.podCIDRs", i), cidr)
 			}
+			for i, cidr := range spec.Remote.Addresses {
+				c.cidr(at("spec.remote.addresses", i), cidr)
+			}
 			if spec.Picker.Plugins != nil {
 				_, problems := endpointpicker.Inline(spec.Picker.Plugins)
 				c.found = append(c.found, pluginMistakes("spec.picker.plugins.", problems)...)

@@ -32,7 +32,7 @@ func kinds() []*kind {
 	return []*kind{
 		gatewayClassKind(), gatewayKind(), listenerSetKind(), httpRouteKind(), grpcRouteKind(), tlsRouteKind(), tcpRouteKind(),
 		referenceGrantKind(), backendTLSPolicyKind(), namespaceKind(),
-		serviceKind(), endpointSliceKind(), podKind(), secretKind(), configMapKind(),
+		serviceKind(), serviceImportKind(), endpointSliceKind(), podKind(), secretKind(), configMapKind(),
 		inferencePoolKind(), inferenceModelKind(), inferenceModelRewriteKind(), inferenceObjectiveKind(), inferencePoolImportKind(), modelServersKind(), poolPolicyKind(), endpointPickerConfigKind(), envoyFleetKind(), clusterSetKind(),
 	}
 }
@@ -76,8 +76,8 @@ func groupOf(apiVersion string) string {
 }
 
 // laterGroups are the groups whose kinds affect traffic: a kind of them that is ignored is worth a warning.
-var laterGroups = []string{"gateway.networking.k8s.io", "gateway.networking.x-k8s.io", "inference.networking.k8s.io", "inference.networking.x-k8s.io", "llm-d.ai"}
+var laterGroups = []string{"gateway.networking.k8s.io", "gateway.networking.x-k8s.io", "inference.networking.k8s.io", "inference.networking.x-k8s.io", "llm-d.ai", "multicluster.x-k8s.io"}
 
 // laterKinds are kinds of these groups that exist and that Penstock does not support yet. Any other may be mistyped.
-var laterKinds = []string{"UDPRoute",
+var laterKinds = []string{"UDPRoute", "ServiceExport",
 	"XBackend", "XBackendTrafficPolicy", "XListenerSet", "XMesh"}

@@ -185,6 +185,28 @@ func TestSecret_StringDataIsRead(t *testing.T) {
 		"error: s.yaml:5: Secret default/s stringData[tls.crt]: is not PEM; write the PEM file's base64 in data, or its text in stringData")
 }
 
+// Of two objects that claim the same, the older one counts, in a folder as in a cluster.
+func TestFile_CreationTimestampStays(t *testing.T) {
+	f := newFolder(t)
+	for name, line := range map[string]string{"quoted": `"2020-01-01T00:00:00Z"`, "plain": "2020-01-01T00:00:00Z", "precise": `"2020-01-01T01:00:00.5+01:00"`, "none": "null"} {
+		f.write(name+".yaml", strings.Replace(route(name, name+".example.com"), "  name: "+name+"\n", "  name: "+name+"\n  creationTimestamp: "+line+"\n", 1))
+	}
+	f.write("wrong.yaml", strings.Replace(route("wrong", "wrong.example.com"), "  name: wrong\n", "  name: wrong\n  creationTimestamp: yesterday\n", 1))
+	f.load()
+	for name, want := range map[string]string{"quoted": "2020-01-01T00:00:00Z", "plain": "2020-01-01T00:00:00Z", "precise": "2020-01-01T00:00:00Z", "none": "0001-01-01T00:00:00Z"} {
+		r, ok := store.HTTPRoutes.Get(f.store.View(), "default/"+name)
+		if !ok {
+			t.Errorf("%s is not read", name)
+		} else if r.CreationTimestamp.UTC().Truncate(time.Second).Format(time.RFC3339) != want {
+			t.Errorf("%s: %v, want %s", name, r.CreationTimestamp, want)
+		}
+	}
+	if _, ok := store.HTTPRoutes.Get(f.store.View(), "default/wrong"); ok {
+		t.Error("a time that is none passes")
+	}
+	f.expectFindings("error: wrong.yaml:5: HTTPRoute default/wrong metadata.creationTimestamp: is not a time: \"yesterday\"; write it in the form 2026-01-31T12:00:00Z")
+}
+
 func TestFile_FieldsOfAPIServerAreDropped(t *testing.T) {
 	f := newFolder(t)
 	f.write("r.yaml", strings.Replace(route("a", "a.example.com"), "  name: a\n", `  name: a
@@ -198,7 +220,7 @@ func TestFile_FieldsOfAPIServerAreDropped(t *testing.T) {
 	f.load()
 	f.expectFindings()
 	r, ok := store.HTTPRoutes.Get(f.store.View(), "default/a")
-	if !ok || r.UID != "" || r.ResourceVersion != "" || len(r.ManagedFields) != 0 || len(r.Annotations) != 0 || !r.CreationTimestamp.IsZero() || len(r.Status.Parents) != 0 {
+	if !ok || r.UID != "" || r.ResourceVersion != "" || len(r.ManagedFields) != 0 || len(r.Annotations) != 0 || len(r.Status.Parents) != 0 {
 		t.Errorf("kept: %+v", r)
 	}
 }

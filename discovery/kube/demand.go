@@ -43,14 +43,32 @@ func OnDemand() (tables []string) {
 // existing objects with its key are read; Flush puts them into the store. Want does not wait for the API server.
 func (s *Source) Want(wanted, unwanted []Demand) (read []<-chan struct{}) {
 	s.occupants.want(occupied(wanted), occupied(unwanted))
+	s.mu.Lock()
+	kept := s.kept
+	s.mu.Unlock()
 	for _, d := range unwanted {
-		s.unwant(d)
+		if !kept[d] {
+			s.unwant(d)
+		}
 	}
 	for _, d := range wanted {
 		read = append(read, s.want(d))
 	}
 	s.notify()
 	return read
+}
+
+// Keep wants demands that Want does not end: those of a reader beside translation. It replaces the ones before. Those that end stay wanted until
+// translation has wanted them and does no more.
+func (s *Source) Keep(demands []Demand) {
+	kept := map[Demand]bool{}
+	for _, d := range demands {
+		kept[d] = true
+	}
+	s.mu.Lock()
+	s.kept = kept
+	s.mu.Unlock()
+	s.Want(demands, nil)
 }
 
 // Park moves the objects of parked kinds that no demand wants out of the store, from now on. Until then every object of these
@@ -157,12 +175,12 @@ type gate struct {
 	open   bool                // every object is wanted, until the first translation has ended
 	wanted map[string]struct{} // keys of index kind.gate
 	packed map[string][]byte   // objects outside of the store, by id
-	group  map[string]string   // of every id
+	group  map[string][]string // the groups of every id
 	groups map[string][]string // ids by group
 }
 
 func newGate(k *kind, f *feed, s *store.Store) *gate {
-	return &gate{kind: k, feed: f, store: s, open: k.reach == parked, wanted: map[string]struct{}{}, packed: map[string][]byte{}, group: map[string]string{}, groups: map[string][]string{}}
+	return &gate{kind: k, feed: f, store: s, open: k.reach == parked, wanted: map[string]struct{}{}, packed: map[string][]byte{}, group: map[string][]string{}, groups: map[string][]string{}}
 }
 
 // keys returns the keys by which an object can be wanted.
@@ -222,26 +240,31 @@ func (g *gate) park(id string, keys []string, obj store.Object) {
 }
 
 func (g *gate) remember(id string, keys []string) {
-	group := g.kind.group(keys[0])
-	g.group[id] = group
-	g.groups[group] = append(g.groups[group], id)
+	for _, key := range keys {
+		if group := g.kind.group(key); !slices.Contains(g.group[id], group) {
+			g.group[id] = append(g.group[id], group)
+			g.groups[group] = append(g.groups[group], id)
+		}
+	}
 }
 
 // forget drops an object, and returns whether it was in the store.
 func (g *gate) forget(id string) (inside bool) {
-	group, known := g.group[id]
+	groups, known := g.group[id]
 	if !known {
 		return false
 	}
 	_, outside := g.packed[id]
 	delete(g.packed, id)
 	delete(g.group, id)
-	ids := g.groups[group]
-	i := slices.Index(ids, id)
-	if ids = slices.Delete(ids, i, i+1); len(ids) > 0 {
-		g.groups[group] = ids
-	} else {
-		delete(g.groups, group)
+	for _, group := range groups {
+		ids := g.groups[group]
+		i := slices.Index(ids, id)
+		if ids = slices.Delete(ids, i, i+1); len(ids) > 0 {
+			g.groups[group] = ids
+		} else {
+			delete(g.groups, group)
+		}
 	}
 	return !outside
 }

@@ -62,6 +62,7 @@ func kinds() []*kind {
 		custom(store.BackendTLSPolicies, "backendtlspolicies", "v1", "v1alpha3"),
 		{table: store.Namespaces, resource: "namespaces", versions: []string{"v1"}, list: of[corev1.NamespaceList], builtIn: true, plain: true, trim: trimNamespace},
 		{table: store.Services, resource: "services", versions: []string{"v1"}, list: of[corev1.ServiceList], builtIn: true, role: isBackend, trim: trimService},
+		backend(custom(store.ServiceImports, "serviceimports", "v1beta1", "v1alpha1")),
 		{table: store.EndpointSlices, resource: "endpointslices", versions: []string{"v1"}, list: of[discoveryv1.EndpointSliceList], builtIn: true, plain: true,
 			trim: trimSlice, reach: parked, gate: store.ByService, group: func(key string) string { return key }},
 		{table: store.Pods, resource: "pods", versions: []string{"v1"}, list: of[corev1.PodList], builtIn: true, plain: true,
@@ -76,6 +77,7 @@ func kinds() []*kind {
 		custom(store.ModelServers, "modelservers", "v1alpha1"),
 		custom(store.PoolPolicies, "poolpolicies", "v1alpha1"),
 		custom(store.EnvoyFleets, "envoyfleets", "v1alpha1"),
+		custom(store.ClusterSets, "clustersets", "v1alpha1"),
 	}
 }
 

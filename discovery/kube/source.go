@@ -26,7 +26,7 @@ type Config struct {
 	// Store receives the objects. Required.
 	Store *store.Store
 	// Namespaces are the only namespaces in which objects are read; none: all. Objects of other namespaces count as not
-	// existing. GatewayClasses and CRDs have no namespace and are always read.
+	// existing. GatewayClasses, ClusterSets and CRDs have no namespace and are always read.
 	Namespaces []string
 	// Only are the only kinds to read; none: all. They count as installed, so that no CustomResourceDefinition is read.
 	Only []Kind
@@ -63,6 +63,7 @@ type Source struct {
 	parts   map[part]*following
 	failing map[part]error
 	gaps    map[part]gap
+	kept    map[Demand]bool // see Keep; immutable
 }
 
 // following is a part that is followed, and its reflector.
@@ -304,7 +305,7 @@ func (s *Source) expect(p part, version string) (synced bool) {
 
 // wholeParts returns the parts that together are all objects of a kind that may be read.
 func (s *Source) wholeParts(k *kind) []part {
-	if len(s.cfg.Namespaces) == 0 || k.table.Kind() == store.GatewayClasses.Kind() {
+	if len(s.cfg.Namespaces) == 0 || k.table.Kind() == store.GatewayClasses.Kind() || k.table.Kind() == store.ClusterSets.Kind() {
 		return []part{{kind: k}}
 	}
 	var out []part

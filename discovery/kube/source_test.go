@@ -228,6 +228,35 @@ func TestEndpointSlice_IsStoredOnlyWhileWanted(t *testing.T) {
 	}
 }
 
+// An EndpointSlice of a ServiceImport, and of the Service that some implementations make for it, is wanted by either.
+func TestEndpointSlice_OfServiceImportIsStoredWhileEitherIsWanted(t *testing.T) {
+	text := strings.NewReplacer("NAME", "web-east", "ADDRESS", "10.0.0.1", "{kubernetes.io/service-name: web}",
+		"{kubernetes.io/service-name: derived-1, multicluster.kubernetes.io/service-name: web}").Replace(slice)
+	r := begin(t, func(api *kubetest.Server) { api.Apply(t, "endpointslices", text) }).synced()
+	r.Has(store.EndpointSlices, "default/web-east", true)
+	r.park()
+	imported := []kube.Demand{{Table: "EndpointSlice", Index: store.ByService, Key: store.ServiceImportKey("default", "web")}}
+	derived := []kube.Demand{{Table: "EndpointSlice", Index: store.ByService, Key: "default/derived-1"}}
+	other := []kube.Demand{{Table: "EndpointSlice", Index: store.ByService, Key: "default/web"}} // the Service of the import's name
+	stored := func(want bool, when string) {
+		t.Helper()
+		r.flush()
+		if _, got := store.EndpointSlices.Get(r.Store.View(), "default/web-east"); got != want {
+			t.Errorf("%s: stored is %t", when, got)
+		}
+	}
+	stored(false, "nothing is wanted")
+	r.want(other)
+	stored(false, "a Service is wanted")
+	r.want(imported)
+	stored(true, "the ServiceImport is wanted")
+	r.want(derived)
+	r.Source.Want(nil, imported)
+	stored(true, "the derived Service is wanted")
+	r.Source.Want(nil, derived)
+	stored(false, "neither is wanted any more")
+}
+
 // Routes may attach, and read their endpoints, only after a certificate was fetched.
 func TestEndpointSlice_StaysUntilFirstTranslationEnds(t *testing.T) {
 	r := begin(t, func(api *kubetest.Server) {

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+	mcsv1beta1 "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
 
 	"github.com/penstock-project/penstock/discovery/store"
 )
@@ -94,13 +95,19 @@ func trimSlice(obj store.Object) {
 	if s.Labels != nil && s.UID == "" {
 		return // already trimmed
 	}
-	service, generated := s.Labels[discoveryv1.LabelServiceName], store.Generated(s)
+	service, imported, generated := s.Labels[discoveryv1.LabelServiceName], s.Labels[mcsv1beta1.LabelServiceName], store.Generated(s)
 	s.Labels, s.Generation, s.UID = nil, 0, ""
 	if service != "" {
 		s.Labels = map[string]string{discoveryv1.LabelServiceName: service} // all slices share the key
 		if generated {
 			s.Labels[discoveryv1.LabelManagedBy] = store.SliceController
 		}
+	}
+	if imported != "" {
+		if s.Labels == nil {
+			s.Labels = map[string]string{}
+		}
+		s.Labels[mcsv1beta1.LabelServiceName] = imported
 	}
 	yes, no := true, false // shared by all endpoints of the slice
 	one := func(b *bool) *bool { return shared(shared(b, &yes), &no) }

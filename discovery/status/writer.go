@@ -22,7 +22,7 @@ type WriterConfig struct {
 	Board      *Board
 	Path       string           // of the status file; its folder is created if it does not exist
 	Controller string           // controllerName in parents' statuses
-	Delay      time.Duration    // how long changes are debounced before they are written; 100 ms by default
+	Delay      time.Duration    // how long changes are debounced before they are written, longer for a large file; 100 ms by default
 	Now        func() time.Time // nil: time.Now
 	Log        *slog.Logger     // nil: slog.Default
 }
@@ -51,6 +51,18 @@ func NewWriter(cfg WriterConfig) (*Writer, error) {
 	return &Writer{cfg: cfg}, nil
 }
 
+// The file has all reports, so one report among 10,000 costs 60 ms. Writing takes one maxShare-th of the time at most, unless a write then waits for
+// longer than maxDelay.
+const (
+	maxShare = 10
+	maxDelay = 2 * time.Second
+)
+
+// delay is how long changes are debounced after a write that took some time.
+func (w *Writer) delay(took time.Duration) time.Duration {
+	return max(w.cfg.Delay, min(took*(maxShare-1), maxDelay))
+}
+
 // retryInterval is the time between a write that failed and the next one.
 const retryInterval = 10 * time.Second
 
@@ -58,9 +70,9 @@ const retryInterval = 10 * time.Second
 // traffic does not depend on the file.
 func (w *Writer) Run(ctx context.Context) error {
 	for {
-		ws := NewWatchSet()
+		ws, began := NewWatchSet(), time.Now()
 		w.outcome.Log(w.cfg.Log, w.cfg.Path, "when conditions changed", w.write(ws))
-		delay := w.cfg.Delay
+		delay := w.delay(time.Since(began))
 		if w.outcome.Failed() {
 			delay = retryInterval
 		} else if ws.WatchCtx(ctx) != nil {

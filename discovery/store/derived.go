@@ -62,6 +62,8 @@ type Offer struct {
 	// Allowed are the ranges in which the member may have pickers and gateways, and Pods those of its model servers, as CIDRs. Without any,
 	// all are that the AddressPolicy allows.
 	Allowed, Pods []string
+	// Local: the cluster is this one. Requests go to the InferencePool of the import's name.
+	Local bool
 }
 
 // OfferName returns the name of the Offer of one exporting cluster of an import.

@@ -10,6 +10,7 @@ import (
 	inferencev1 "sigs.k8s.io/gateway-api-inference-extension/api/v1"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 	gatewayv1beta1 "sigs.k8s.io/gateway-api/apis/v1beta1"
+	mcsv1beta1 "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
 
 	"github.com/penstock-project/penstock/manifests/endpointpicker"
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
@@ -29,7 +30,7 @@ const (
 	ByRoute = "route"
 	// ByBackend has "Kind namespace/name" of each backend that a route names.
 	ByBackend = "backend"
-	// ByService has "namespace/name" of the Service that an EndpointSlice belongs to.
+	// ByService has "namespace/name" of the Service that an EndpointSlice belongs to, and the ServiceImportKey of its ServiceImport.
 	ByService = "service"
 	// ByGateway has "namespace/name" of the Gateway whose proxies a Service exposes, from its well-known label.
 	ByGateway = "gateway"
@@ -99,14 +100,18 @@ var (
 		}},
 	}}
 	EndpointSlices = &Table[*discoveryv1.EndpointSlice]{group: discoveryv1.GroupName, kind: "EndpointSlice", indexes: []Index[*discoveryv1.EndpointSlice]{
-		{ByService, func(s *discoveryv1.EndpointSlice) []string {
+		{ByService, func(s *discoveryv1.EndpointSlice) (keys []string) {
 			if svc := s.Labels[discoveryv1.LabelServiceName]; svc != "" {
-				return []string{s.Namespace + "/" + svc}
+				keys = append(keys, s.Namespace+"/"+svc)
 			}
-			return nil
+			if imp := s.Labels[mcsv1beta1.LabelServiceName]; imp != "" {
+				keys = append(keys, ServiceImportKey(s.Namespace, imp))
+			}
+			return keys
 		}},
 	}}
-	Pods = &Table[*corev1.Pod]{kind: "Pod", indexes: []Index[*corev1.Pod]{
+	ServiceImports = &Table[*mcsv1beta1.ServiceImport]{group: mcsv1beta1.GroupName, kind: mcsv1beta1.ServiceImportKindName}
+	Pods           = &Table[*corev1.Pod]{kind: "Pod", indexes: []Index[*corev1.Pod]{
 		{ByNamespace, func(p *corev1.Pod) []string { return []string{p.Namespace} }},
 		{ByLabel, func(p *corev1.Pod) []string { return labelKeys(p.Namespace, p.Labels) }},
 	}}
@@ -180,7 +185,7 @@ var (
 func Tables() []Kind {
 	return []Kind{
 		GatewayClasses, Gateways, ListenerSets, HTTPRoutes, GRPCRoutes, TLSRoutes, TCPRoutes, ReferenceGrants, BackendTLSPolicies, Namespaces,
-		Services, EndpointSlices, Pods, Secrets, ConfigMaps,
+		Services, ServiceImports, EndpointSlices, Pods, Secrets, ConfigMaps,
 		InferencePools, InferenceModels, InferenceModelRewrites, InferenceObjectives, InferencePoolImports, ModelServers, PoolPolicies, EndpointPickerConfigs, EnvoyFleets, ClusterSets,
 		Hosts, LearnedEndpoints, Offers, Dialects, Authorities, AddressPolicies, ProcessorDefaults, Occupants,
 	}
@@ -197,6 +202,9 @@ const SliceController = "endpointslice-controller.k8s.io"
 
 // TargetKey returns a key of ByTarget, ByBackend and ByRoute.
 func TargetKey(kind, namespace, name string) string { return kind + " " + namespace + "/" + name }
+
+// ServiceImportKey returns the key in ByService of the EndpointSlices of a ServiceImport (KEP-1645).
+func ServiceImportKey(namespace, name string) string { return "import " + namespace + "/" + name }
 
 // ModelKey returns a key of ByModel: of a model that requests to a pool name.
 func ModelKey(namespace, pool, model string) string { return namespace + "/" + pool + " " + model }

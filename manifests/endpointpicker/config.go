@@ -32,7 +32,7 @@ type EndpointPickerConfig struct {
 	FlowControl        *FlowControl `json:"flowControl,omitempty"`
 	SaturationDetector *Ref         `json:"saturationDetector,omitempty"`
 
-	// Parts of llm-d's router that are not configured so here. Each is an error that names what to write instead.
+	// Parts of llm-d's router that are not configured so here. Each has no effect, and a warning states why.
 	DataLayer      *runtime.RawExtension `json:"dataLayer,omitempty"`
 	RequestHandler *runtime.RawExtension `json:"requestHandler,omitempty"`
 	Parser         *runtime.RawExtension `json:"parser,omitempty"`

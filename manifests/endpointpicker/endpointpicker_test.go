@@ -123,6 +123,10 @@ func TestEndpointPickerConfig_ErrorsNameWhatIsNotSupported(t *testing.T) {
 		"plugins: [{type: session-affinity-scorer, parameters: {encodedEndpointHeaderConfig: {header: x-other}}}]":   `parameters.encodedEndpointHeaderConfig.header: "x-other" is not supported`,
 		"plugins: [{type: session-affinity-scorer, parameters: {sessionIdConfig: {sources: [{attribute: agent}]}}}]": "parameters.sessionIdConfig.sources[0]: is not supported",
 		"plugins: [{type: queue-scorer}]\nother: 1":                                                                  `is not an EndpointPickerConfig: unknown field "other"`,
+		"plugins: [{type: queue-scorer, parameter: {}}]":                                                             `is not an EndpointPickerConfig: unknown field "plugins[0].parameter"; `,
+		"plugins: [{type: queue-scorer}]\nflowControl: {defaultPriorityBand: {max: 1}}":                              `unknown field "flowControl.defaultPriorityBand.max"`,
+		"plugins: [{type: queue-scorer}]\n---\nplugins: [{type: random-picker}]":                                     "has a second YAML document, at line 5; remove it",
+		"plugins: [{type: queue-scorer}]\n---\n}":                                                                    "has a second YAML document, at line ",
 		"plugins: [": "is not an EndpointPickerConfig: ",
 		"plugins: [{type: queue-scorer}] #" + strings.Repeat("x", 300_000): "bytes; at most 262144 are allowed",
 	} {
@@ -290,5 +294,19 @@ func TestEndpointPickerConfig_DefaultOfLLMDsChartIsValid(t *testing.T) {
 		if _, problems := Parse(fmt.Sprintf(doc, tt.scheme, tt.path)); !Invalid(problems) || !strings.Contains(fmt.Sprint(problems), tt.want) {
 			t.Errorf("%s %s: %v", tt.scheme, tt.path, problems)
 		}
+	}
+}
+
+// The document of llm-d's guide for prefix caches that are followed by events.
+func TestEndpointPickerConfig_TokenProducerIsAWarning(t *testing.T) {
+	p, problems := Parse(head + `plugins:
+- {type: token-producer, parameters: {modelName: llama, vllm: {url: "http://localhost:8000"}}}
+- type: precise-prefix-cache-producer
+- {type: prefix-cache-scorer, parameters: {prefixMatchInfoProducerName: precise-prefix-cache-producer}}
+---
+# the end
+`)
+	if p == nil || !p.Precise || len(problems) != 1 || !problems[0].Warning || !strings.Contains(problems[0].String(), "plugins[0]: has no effect: Penstock counts tokens by itself") {
+		t.Errorf("%+v %v", p, problems)
 	}
 }

@@ -1,9 +1,13 @@
 package endpointpicker
 
 import (
+	"errors"
 	"fmt"
+	"io"
 	"strings"
 
+	yamlnode "go.yaml.in/yaml/v3"
+	kubejson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
 )
 
@@ -26,10 +30,12 @@ func Read(text string) (*EndpointPickerConfig, []Problem) {
 		return nil, []Problem{{Problem: fmt.Sprintf("has %d bytes; at most %d are allowed", len(text), maxText), Fix: "remove comments and plugins that no profile names"}}
 	}
 	var c EndpointPickerConfig
-	if err := yaml.UnmarshalStrict([]byte(text), &c); err != nil {
-		reason := strings.TrimPrefix(err.Error(), "error unmarshaling JSON: while decoding JSON: ")
-		reason = strings.TrimPrefix(strings.TrimPrefix(reason, "error converting YAML to JSON: "), "json: ")
+	if err := decode(text, &c); err != nil {
+		reason := strings.TrimPrefix(strings.TrimPrefix(err.Error(), "error converting YAML to JSON: "), "json: ")
 		return nil, []Problem{{Problem: "is not an " + Kind + ": " + reason, Fix: "correct or remove what it names"}}
+	}
+	if at := second(text); at > 0 {
+		return nil, []Problem{{Problem: fmt.Sprintf("has a second YAML document, at line %d", at), Fix: "remove it: one " + Kind + " configures a picker"}}
 	}
 	var problems []Problem
 	if c.Kind != Kind {
@@ -43,4 +49,36 @@ func Read(text string) (*EndpointPickerConfig, []Problem) {
 		return nil, problems
 	}
 	return &c, problems
+}
+
+// maxUnknown bounds how many errors of one document are named.
+const maxUnknown = 8
+
+// decode reads the first document of a text. An unknown field is an error that names its path.
+func decode(text string, to *EndpointPickerConfig) error {
+	raw, err := yaml.YAMLToJSONStrict([]byte(text))
+	if err != nil {
+		return err
+	}
+	unknown, err := kubejson.UnmarshalStrict(raw, to)
+	if err != nil {
+		return err
+	}
+	return errors.Join(unknown[:min(len(unknown), maxUnknown)]...)
+}
+
+// second returns the line, from 1, of a text's second document; 0 if it has none, or one without content.
+func second(text string) int {
+	d := yamlnode.NewDecoder(strings.NewReader(text))
+	for n := 0; ; n++ {
+		var doc yamlnode.Node
+		if err := d.Decode(&doc); errors.Is(err, io.EOF) {
+			return 0
+		} else if err != nil {
+			return 1 + strings.Count(text, "\n") // what follows the first document is not YAML
+		}
+		if n > 0 && len(doc.Content) > 0 && doc.Content[0].Tag != "!!null" {
+			return doc.Content[0].Line
+		}
+	}
 }

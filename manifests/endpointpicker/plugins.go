@@ -124,7 +124,6 @@ var instead = map[string]string{
 	"dyn-prefill-scorer":             "use prefix-cache-scorer, and list " + DynamoHeaders,
 	"dyn-decode-scorer":              "use prefix-cache-scorer, and list " + DynamoHeaders,
 	"label-filter":                   "use label-selector-filter with matchExpressions",
-	"token-producer":                 "remove it: Penstock counts tokens by itself",
 	"concurrency-detector":           "use utilization-detector, or set spec.picker.full.inFlight of the PoolPolicy",
 	"edf-ordering-policy":            "use slo-deadline-ordering-policy",
 	"program-aware-fairness":         "use round-robin-fairness-policy",
@@ -136,6 +135,7 @@ const (
 	readsPages    = "Penstock reads the metrics pages by itself, by spec.picker.metrics of the PoolPolicy"
 	setsHeaders   = "the profile handler sets the headers"
 	readsRequests = "Penstock reads requests by itself, by their path"
+	countsTokens  = "Penstock counts tokens by itself; spec.picker.kvEvents.render of the PoolPolicy has a server find the token IDs"
 )
 
 // needless are the types of plugins that llm-d's router is given for what Penstock does by itself, with the reason. Its chart writes the
@@ -150,6 +150,7 @@ var needless = map[string]string{
 	"anthropic-parser":             readsRequests,
 	"vllmgrpc-parser":              readsRequests,
 	"passthrough-parser":           readsRequests,
+	"token-producer":               countsTokens,
 }
 
 const metricsDataSource = "metrics-data-source"

@@ -22,21 +22,35 @@ const (
 	ParentMode RoutingMode = "ParentMode"
 )
 
+// ExportModeAnnotation has the routing mode of an exported InferencePool (multi-cluster proposal, "Export Annotations"); EndpointMode without it.
+const ExportModeAnnotation = "inference.networking.x-k8s.io/export-mode"
+
 // InferencePoolImport is a pool of another cluster. Controllers write its status; users name it in routes.
 //
 // +kubebuilder:object:root=true
-// +kubebuilder:resource:scope=Namespaced,shortName=ipimp
+// +kubebuilder:resource:scope=Namespaced,shortName=infpimp;ipimp
 // +kubebuilder:subresource:status
 // +kubebuilder:storageversion
+// +kubebuilder:printcolumn:name=Clusters,type=string,JSONPath=`.status.clusters[*].name`
+// +kubebuilder:printcolumn:name=Ready,type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
+// +kubebuilder:printcolumn:name=Reason,type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
+// +kubebuilder:printcolumn:name=Age,type=date,JSONPath=`.metadata.creationTimestamp`
 type InferencePoolImport struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
+	// Spec is empty: an import has no settings of its own.
+	//
+	// +optional
+	Spec InferencePoolImportSpec `json:"spec,omitzero"`
 	// Status describes the import.
 	//
 	// +optional
 	Status InferencePoolImportStatus `json:"status,omitempty"`
 }
+
+// InferencePoolImportSpec is empty.
+type InferencePoolImportSpec struct{}
 
 // InferencePoolImportStatus has upstream's controllers, and the exporting clusters.
 type InferencePoolImportStatus struct {
@@ -56,9 +70,11 @@ type InferencePoolImportStatus struct {
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=64
 	Clusters []ImportedCluster `json:"clusters,omitempty"`
-	// Conditions of the controller that writes clusters. Penstock does not write them.
+	// Conditions of the controller that writes clusters, Penstock's (penstock.dev/multicluster-controller) or another: Accepted and Ready.
 	//
 	// +optional
+	// +listType=map
+	// +listMapKey=type
 	// +kubebuilder:validation:MaxItems=8
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 	// ObservedGeneration is the generation that the controller which writes clusters has processed.
@@ -133,6 +149,8 @@ type ImportedCluster struct {
 	// Conditions of this cluster, such as its picker's health. A cluster whose condition Ready is False takes no new request.
 	//
 	// +optional
+	// +listType=map
+	// +listMapKey=type
 	// +kubebuilder:validation:MaxItems=8
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
@@ -181,7 +199,15 @@ type EndpointPickerImport struct {
 	Name string `json:"name,omitempty"`
 	// Service lists the addresses at which the picker serves ext_proc. A file may have an object in place of the list.
 	Service ServiceImports `json:"service"`
-	// Health endpoint.
+	// Pool is the pool's name at a picker that serves several, as NAMESPACE/NAME. Penstock's own pickers do. It is sent in the gRPC
+	// metadata x-penstock-pool; without it, the picker is not asked for a pool by name.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=317
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?/[a-z0-9]([-.a-z0-9]*[a-z0-9])?$`
+	Pool string `json:"pool,omitempty"`
+	// Health is where the picker serves gRPC health, in cleartext at the addresses of Service. While it reports NOT_SERVING at all of them,
+	// the cluster's condition EPPReady is False.
 	//
 	// +optional
 	Health *EndpointImport `json:"health,omitempty"`
@@ -216,6 +242,8 @@ type ParentImport struct {
 	// Conditions of the parent.
 	//
 	// +optional
+	// +listType=map
+	// +listMapKey=type
 	// +kubebuilder:validation:MaxItems=8
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }

@@ -7,26 +7,59 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Cluster,shortName=cset
+// +kubebuilder:subresource:status
 // +kubebuilder:storageversion
 // +kubebuilder:printcolumn:name=Cluster,type=string,JSONPath=`.spec.cluster`
 // +kubebuilder:printcolumn:name=Members,type=string,JSONPath=`.spec.members[*].name`
+// +kubebuilder:printcolumn:name=Accepted,type=string,JSONPath=`.status.conditions[?(@.type=="Accepted")].status`
 // +kubebuilder:printcolumn:name=Age,type=date,JSONPath=`.metadata.creationTimestamp`
 type ClusterSet struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
 	Spec ClusterSetSpec `json:"spec"`
+	// +optional
+	Status ClusterSetStatus `json:"status,omitempty"`
 }
 
 // ClusterSetSpec is the specification of a ClusterSet.
 type ClusterSetSpec struct {
-	// Cluster is the name of this cluster in the set. Other members import its pools under this name. Every member must have a name of
-	// its own.
+	// Cluster is the name of this cluster in the set. Other members import its pools under this name, and it is the SPIFFE trust domain of
+	// this cluster's certificates. Every member must have a name of its own.
 	//
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
 	Cluster string `json:"cluster"`
+	// Region of this cluster, such as eu-west-1. Without it the region is not known.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$`
+	Region string `json:"region,omitempty"`
+	// Zone of this cluster within its region, such as eu-west-1a.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$`
+	Zone string `json:"zone,omitempty"`
+	// Imports selects the clusters that an import has: Others (the default), or All, with which the pool of this cluster is an entry too.
+	//
+	// +optional
+	// +kubebuilder:default=Others
+	Imports ImportsFrom `json:"imports,omitempty"`
+	// CreateNamespaces has Penstock create the namespace of an import that does not exist here. Without it such a pool is not imported,
+	// until the namespace exists.
+	//
+	// +optional
+	CreateNamespaces bool `json:"createNamespaces,omitempty"`
+	// PodCIDRs are the ranges of this cluster's pods. Other members take addresses in these ranges alone from the pickers and endpoints that
+	// this cluster exports.
+	//
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=64
+	PodCIDRs []string `json:"podCIDRs,omitempty"`
 	// Members are the other clusters of the set.
 	//
 	// +optional
@@ -34,6 +67,75 @@ type ClusterSetSpec struct {
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=256
 	Members []ClusterSetMember `json:"members,omitempty"`
+	// Draining has the other members send this cluster no new request. Its pools stay exported, and requests in flight end as they would.
+	// `penstock clusters drain` sets it.
+	//
+	// +optional
+	Draining bool `json:"draining,omitempty"`
+}
+
+// ImportsFrom selects the clusters that an import has.
+//
+// +kubebuilder:validation:Enum=Others;All
+type ImportsFrom string
+
+// The selections.
+const (
+	// ImportOthers: the other members that export the pool.
+	ImportOthers ImportsFrom = "Others"
+	// ImportAll: they, and this cluster itself.
+	ImportAll ImportsFrom = "All"
+)
+
+// ClusterSetStatus is the status of a ClusterSet.
+type ClusterSetStatus struct {
+	// Members are what Penstock keeps of each member over a restart.
+	//
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=256
+	Members []ClusterSetMemberStatus `json:"members,omitempty"`
+	// Conditions of the ClusterSet: Accepted is False if another ClusterSet counts.
+	//
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	// +kubebuilder:validation:MaxItems=8
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// ClusterSetMemberStatus is what a member has published last.
+type ClusterSetMemberStatus struct {
+	// Name of the cluster in the set.
+	//
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	Name string `json:"name"`
+	// UID of the member's cluster. A cluster that takes the name later has another one.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	UID string `json:"uid,omitempty"`
+	// Epoch and Sequence are up to where all exports of the member are known.
+	//
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	Epoch int64 `json:"epoch,omitempty"`
+	// Sequence within the epoch.
+	//
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	Sequence int64 `json:"sequence,omitempty"`
+	// Draining: the member drains. Its exports take no new request.
+	//
+	// +optional
+	Draining bool `json:"draining,omitempty"`
+	// Bundle has the CA certificates that the member has published last, in PEM: those of spec.members[].peer.bundle, or newer ones.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=65536
+	Bundle string `json:"bundle,omitempty"`
 }
 
 // ClusterSetMember is one other cluster of the set.
@@ -61,14 +163,8 @@ type ClusterSetPeer struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=260
 	Address string `json:"address"`
-	// TrustDomain is the SPIFFE trust domain of the member. Defaults to the member's name. The members of a set have different ones.
-	//
-	// +optional
-	// +kubebuilder:validation:MaxLength=255
-	// +kubebuilder:validation:Pattern=`^[a-z0-9._-]*$`
-	TrustDomain string `json:"trustDomain,omitempty"`
-	// Bundle has the member's CA certificates, in PEM. They vouch for SPIFFE IDs of its trust domain alone. A bundle that the
-	// member renews is written here again.
+	// Bundle has the member's CA certificates, in PEM. They vouch for SPIFFE IDs of its trust domain, which is its name, alone. A
+	// bundle that the member renews is written here again.
 	//
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=65536

@@ -61,7 +61,8 @@ type EnvoyFleetSpec struct {
 	Autoscaling *FleetAutoscaling `json:"autoscaling,omitempty"`
 	// Resources of the Envoy container. Defaults to requests of 100m CPU and 128Mi memory, and a memory limit of 1Gi. Envoy
 	// rejects requests before its heap reaches the memory limit, which must be at least 64Mi. Without a limit it rejects
-	// requests at 2 GiB.
+	// requests at 2 GiB. The bodies that an Envoy holds take 45 % of the limit at most; above that a request with a large body is
+	// answered 503.
 	//
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="!has(self.limits) || !('memory' in self.limits) || !isQuantity(string(self.limits['memory'])) || quantity(string(self.limits['memory'])).compareTo(quantity('64Mi')) >= 0",message="limits.memory must be at least 64Mi: with less, Envoy rejects every request"
@@ -256,6 +257,13 @@ type FleetClients struct {
 	// +optional
 	// +kubebuilder:validation:Enum=RejectRequest;DropHeader;Allow
 	HeadersWithUnderscores HeadersWithUnderscores `json:"headersWithUnderscores,omitempty"`
+	// RequestIDs decides about the header x-request-id of clients, which access logs, picks, processors and backends name a
+	// request by: Replace (the default) gives each request a new one, Keep lets a client's stand. With Keep, two requests may
+	// have the same.
+	//
+	// +optional
+	// +kubebuilder:validation:Enum=Replace;Keep
+	RequestIDs RequestIDs `json:"requestIDs,omitempty"`
 	// TrustedHops is the number of proxies in front of these that append to X-Forwarded-For. The client's address is then that
 	// many addresses from its right end. Defaults to 0: the client's address is that of its connection.
 	//
@@ -291,6 +299,15 @@ const (
 	RejectUnderscores HeadersWithUnderscores = "RejectRequest"
 	DropUnderscores   HeadersWithUnderscores = "DropHeader"
 	AllowUnderscores  HeadersWithUnderscores = "Allow"
+)
+
+// RequestIDs is what becomes of a client's x-request-id.
+type RequestIDs string
+
+// The values of RequestIDs.
+const (
+	ReplaceRequestIDs RequestIDs = "Replace"
+	KeepRequestIDs    RequestIDs = "Keep"
 )
 
 // ProxyProtocol is whether connections begin with a header of the PROXY protocol.

@@ -68,7 +68,7 @@ type PoolPolicySpec struct {
 	// +kubebuilder:validation:MaxItems=8
 	// +listType=atomic
 	Spill []PoolRef `json:"spill,omitempty"`
-	// Remote limits the addresses that this cluster sends requests to. For an InferencePoolImport in EndpointMode only.
+	// Remote limits the addresses that this cluster sends requests to. For an InferencePoolImport only.
 	//
 	// +optional
 	Remote RemoteSpec `json:"remote,omitzero"`
@@ -223,7 +223,9 @@ type PickerSpec struct {
 	FlowControl *FlowControlSpec `json:"flowControl,omitempty"`
 	// Processor is a service that prepares requests before they are picked for: it tokenizes their prompts, and may choose their
 	// endpoints. It is the one of the Dynamo proposal (POST /process). The bodies of all requests are read then, whatever the strategy.
-	// While it does not answer, requests go on without it. Defaults to the environment's EXTERNAL_LLM_PROCESSOR_ENDPOINT, else none.
+	// While it does not answer, requests go on without it. After five failures in a row it is left out for 10s; failures with a body above
+	// 1MiB do not count, so that no client can have it left out for all. Defaults to the environment's EXTERNAL_LLM_PROCESSOR_ENDPOINT, else
+	// none.
 	//
 	// +optional
 	Processor *ProcessorSpec `json:"processor,omitempty"`
@@ -334,7 +336,8 @@ type ProcessorSpec struct {
 	// +listType=set
 	Headers []string `json:"headers,omitempty"`
 	// Route has the service choose the endpoint of each request, whose body it is sent with "route": true. A request decides otherwise by
-	// a member "route" of its body, true or false. A worker_address that is no endpoint of the pool has no effect. Defaults to the environment's
+	// a member "route" of its body, true or false; any other value decides nothing. The model server does not get the member. A
+	// worker_address that is no endpoint of the pool, or outside of the request's subset, has no effect. Defaults to the environment's
 	// USE_EXTERNAL_LLM_ROUTER, else false.
 	//
 	// +optional
@@ -566,13 +569,29 @@ type RenderSpec struct {
 
 // RemoteSpec limits the addresses that an importing cluster sends requests to.
 type RemoteSpec struct {
-	// PodCIDRs are the ranges of the remote pods' addresses. An address of a remote picker outside the ranges is not used. They
+	// PodCIDRs are the ranges of the remote pods' addresses, for EndpointMode. One outside the ranges, declared or named by a remote picker, is
+	// not used. They
 	// narrow the ranges that the operator of Penstock allows, and podCIDRs of the import narrow them further.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxItems=32
 	// +listType=set
 	PodCIDRs []string `json:"podCIDRs,omitempty"`
+	// Addresses are the ranges of the remote pickers' and gateways' addresses, host names resolved. Those outside are not called. They narrow
+	// the ranges that the operator of Penstock allows.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxItems=32
+	// +listType=set
+	Addresses []string `json:"addresses,omitempty"`
+	// MaxGateways is how many gateways of Penstock a request may have passed through when it is sent to one of another cluster
+	// (ParentMode). One that has passed through as many goes to the other backends of its rule, or is answered 508: gateways whose
+	// routes name each other's imports form a ring. They are counted by the header Via. Defaults to 4.
+	//
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=16
+	MaxGateways *int32 `json:"maxGateways,omitempty"`
 }
 
 // PoolPolicyList is a list of PoolPolicies.

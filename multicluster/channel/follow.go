@@ -12,6 +12,7 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/keepalive"
 )
 
@@ -27,12 +28,18 @@ type peer struct {
 	address string
 	id      string // Channel.id of the process that was connected last
 	conn    *grpc.ClientConn
-	stop    context.CancelFunc // ends the subscription; nil: not begun
-	tried   bool               // an attempt has failed
-	self    bool               // it is this process itself
-	seen    time.Time          // when it was connected last, or became a peer
-	synced  map[string]bool    // topics whose snapshot is in effect; nil: it is not connected
+	redial  context.CancelCauseFunc // ends an attempt to connect; nil: there is none
+	stop    context.CancelFunc      // ends the subscription; nil: not begun
+	tried   bool                    // an attempt has failed
+	self    bool                    // it is this process itself
+	seen    time.Time               // when it was connected last, or became a peer
+	synced  map[string]bool         // topics whose snapshot is in effect; nil: it is not connected
+	// versions of the items that are in effect, by key, of the topics that resume; none before their snapshot is, and after an error.
+	versions map[string]map[string]string
 }
+
+// maxVersions bounds the items whose versions a subscriber names. With more, it gets a snapshot.
+const maxVersions = 20_000
 
 func (p *peer) connected() bool { return len(p.synced) > 0 }
 
@@ -69,6 +76,19 @@ func (c *Channel) topicsByName() map[string]*Topic {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return maps.Clone(c.topics)
+}
+
+// errRedial means that a peer that could not be reached is back: a new connection is made at once. To reset the back-off of the one that waits
+// would race with its resolver (ClientConn.ResetConnectBackoff of grpc-go 1.85 reads a map without its lock).
+var errRedial = errors.New("the peer is back")
+
+// dialAgain ends the wait for peers that could not be reached: one of them is likely to be back. c.mu is held.
+func (c *Channel) dialAgain() {
+	for _, p := range c.peers {
+		if p.redial != nil && p.conn.GetState() == connectivity.TransientFailure {
+			p.redial(errRedial)
+		}
+	}
 }
 
 // errSelf means that the address is this process's own.
@@ -125,6 +145,11 @@ func (c *Channel) follow(ctx context.Context, p *peer) {
 		if ctx.Err() != nil || errors.Is(err, errSelf) {
 			return
 		}
+		if errors.Is(err, errRedial) {
+			_ = conn.Close()
+			conn = nil
+			continue
+		}
 		if !logged {
 			c.cfg.Log.Warn("no connection to a peer; trying again", "peer", p.address, "error", err)
 			logged = true
@@ -167,10 +192,17 @@ func (c *Channel) read(ctx context.Context, p *peer, conn *grpc.ClientConn, conn
 	defer stop()
 	c.mu.Lock()
 	topics, tried := maps.Clone(c.topics), p.tried
+	p.redial = end
 	c.mu.Unlock()
 	// The first attempt fails at once if nothing listens there: Synced counts on it.
 	raw, err := conn.NewStream(ctx, &stream, method, grpc.MaxCallRecvMsgSize(64<<20), grpc.WaitForReady(tried))
+	c.mu.Lock()
+	p.redial = nil
+	c.mu.Unlock()
 	if err != nil {
+		if errors.Is(context.Cause(ctx), errRedial) {
+			return errRedial
+		}
 		return err
 	}
 	s := &clientStream{ClientStream: raw}
@@ -180,8 +212,17 @@ func (c *Channel) read(ctx context.Context, p *peer, conn *grpc.ClientConn, conn
 		defer sending.Unlock()
 		return s.Send(r)
 	}
+	resumed := map[string]bool{}
 	for name := range topics {
-		if err := send(&request{TypeUrl: name, Node: &corev3.Node{Id: c.id}}); err != nil {
+		first := &request{TypeUrl: name, Node: &corev3.Node{Id: c.id}}
+		c.mu.Lock()
+		if has := p.versions[name]; has != nil && len(has) <= maxVersions {
+			first.InitialResourceVersions, resumed[name] = maps.Clone(has), true
+		} else {
+			delete(p.versions, name)
+		}
+		c.mu.Unlock()
+		if err := send(first); err != nil {
 			return err
 		}
 	}
@@ -191,7 +232,7 @@ func (c *Channel) read(ctx context.Context, p *peer, conn *grpc.ClientConn, conn
 	for {
 		r, err := s.Recv()
 		if err != nil {
-			if cause := context.Cause(ctx); errors.Is(cause, errExpired) {
+			if cause := context.Cause(ctx); errors.Is(cause, errExpired) || errors.Is(cause, ErrSendAgain) {
 				return cause
 			}
 			return err
@@ -210,16 +251,19 @@ func (c *Channel) read(ctx context.Context, p *peer, conn *grpc.ClientConn, conn
 		}
 		// The next response of this topic comes after this one's acknowledgement; other topics do not wait for it.
 		delivering.Go(func() {
-			c.receive(ctx, p, t, r)
+			if err := c.receive(ctx, p, t, r, resumed[t.name]); errors.Is(err, ErrSendAgain) {
+				end(err)
+				return
+			}
 			_ = send(&request{TypeUrl: t.name, ResponseNonce: r.GetNonce()}) // if it fails, so does Recv
 		})
 	}
 }
 
-// receive delivers one response.
-func (c *Channel) receive(ctx context.Context, p *peer, t *Topic, r *response) {
+// receive delivers one response. resumed: it is of a stream that began with the versions of what is in effect.
+func (c *Channel) receive(ctx context.Context, p *peer, t *Topic, r *response, resumed bool) error {
 	c.mu.Lock()
-	u := Update{Peer: p.address, Snapshot: !p.synced[t.name], Retracted: r.GetRemovedResources()}
+	u := Update{Peer: p.address, Snapshot: !p.synced[t.name] && !resumed, Retracted: r.GetRemovedResources()}
 	c.mu.Unlock()
 	var err error
 	for _, is := range r.GetResources() {
@@ -231,7 +275,7 @@ func (c *Channel) receive(ctx context.Context, p *peer, t *Topic, r *response) {
 		u.Items = append(u.Items, it)
 	}
 	delivered := c.guard(p.address, func() error { return t.deliver(ctx, u) })
-	if err = errors.Join(err, delivered); err != nil && ctx.Err() == nil {
+	if err = errors.Join(err, delivered); err != nil && ctx.Err() == nil && !errors.Is(err, ErrSendAgain) {
 		c.cfg.Log.Error("an update of a peer had no effect", "peer", p.address, "topic", t.name, "error", err)
 	}
 	c.mu.Lock()
@@ -242,5 +286,31 @@ func (c *Channel) receive(ctx context.Context, p *peer, t *Topic, r *response) {
 	if !p.synced[t.name] {
 		p.synced[t.name] = true
 		c.notify()
+	}
+	p.note(t, r, u.Snapshot, err)
+	return err
+}
+
+// note notes the versions that are in effect. Channel.mu is held.
+func (p *peer) note(t *Topic, r *response, snapshot bool, err error) {
+	switch {
+	case !t.resumes:
+		return
+	case err != nil: // what of the response is in effect is not known
+		delete(p.versions, t.name)
+		return
+	case snapshot:
+		if p.versions == nil {
+			p.versions = map[string]map[string]string{}
+		}
+		p.versions[t.name] = make(map[string]string, len(r.GetResources()))
+	case p.versions[t.name] == nil:
+		return // there is one with the next snapshot
+	}
+	for _, is := range r.GetResources() {
+		p.versions[t.name][is.GetName()] = is.GetVersion()
+	}
+	for _, key := range r.GetRemovedResources() {
+		delete(p.versions[t.name], key)
 	}
 }

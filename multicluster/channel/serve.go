@@ -60,7 +60,8 @@ type subscription struct {
 	first       []Item // which it consists of, until the first response
 	sent, acked uint64 // Topic.seq
 	sentAt      time.Time
-	known       map[string]bool // keys that were sent and not retracted
+	known       map[string]bool   // keys that were sent and not retracted
+	has         map[string]string // the versions that the subscriber has, until the first response
 }
 
 // serve is one subscriber, from its first message to its end, or until its certificate expires.
@@ -79,11 +80,7 @@ func (c *Channel) serve(stream *serverStream) error {
 	s := &subscriber{name: name, topics: map[string]*subscription{}, wake: make(chan struct{}, 1)}
 	c.mu.Lock()
 	c.subscribers[s] = struct{}{}
-	for _, p := range c.peers {
-		if p.conn != nil && !p.connected() { // a peer that was disconnected is back: dial it at once
-			p.conn.ResetConnectBackoff()
-		}
-	}
+	c.dialAgain()
 	c.mu.Unlock()
 	defer c.leave(s)
 	expiry := make(chan error, 1)
@@ -143,7 +140,14 @@ func (c *Channel) request(s *subscriber, r *request) {
 	sub := s.topics[t.name]
 	if sub == nil {
 		s.id = cmp.Or(s.id, r.GetNode().GetId())
-		s.topics[t.name] = &subscription{known: map[string]bool{}}
+		sub := &subscription{known: map[string]bool{}}
+		if t.resumes {
+			sub.has = r.GetInitialResourceVersions()
+			for key := range sub.has {
+				sub.known[key] = true
+			}
+		}
+		s.topics[t.name] = sub
 		if s.id != c.id {
 			t.subscribed.Add(1)
 		}
@@ -195,19 +199,13 @@ func (c *Channel) responses(s *subscriber) (out []*response) {
 			}
 		}
 		sub.first = nil
-		for key, it := range t.items {
-			if it.seq <= sub.sent && sub.begun || it.expired(now) || !t.shows(s, key) {
-				continue
-			}
-			r.Resources = append(r.Resources, it.encode(key, now))
-			sub.known[key] = true
+		is := walk{t, s, sub, now, r}
+		if edits, ok := t.since(sub.sent); ok && sub.begun {
+			is.edited(edits)
+		} else {
+			is.all()
 		}
-		for key := range sub.known {
-			if _, ok := t.items[key]; !ok || !t.shows(s, key) {
-				r.RemovedResources = append(r.RemovedResources, key)
-				delete(sub.known, key)
-			}
-		}
+		sub.has = nil
 		slices.Sort(r.RemovedResources)
 		if sub.begun && t.visible != nil && len(r.Resources) == 0 && len(r.RemovedResources) == 0 { // only what it may not receive has changed
 			sub.sent, sub.acked = t.seq, t.seq
@@ -221,7 +219,7 @@ func (c *Channel) responses(s *subscriber) (out []*response) {
 }
 
 func (p published) encode(key string, now time.Time) *discoveryv3.Resource {
-	r := &discoveryv3.Resource{Name: key}
+	r := &discoveryv3.Resource{Name: key, Version: p.version}
 	if !p.expires.IsZero() {
 		r.Ttl = durationpb.New(p.expires.Sub(now))
 	}

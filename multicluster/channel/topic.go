@@ -2,6 +2,8 @@ package channel
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"sync/atomic"
@@ -38,15 +40,19 @@ type Topic struct {
 	handlers []func(context.Context, Update) error
 	snapshot func() []Item                     // nil: none
 	visible  func(subscriber, key string) bool // nil: all items are
-	run      []func(context.Context)           // what Mirrors run beside the channel
+	resumes  bool
+	run      []func(context.Context) // what Mirrors run beside the channel
 
 	subscribed atomic.Int64 // processes other than this one
 
 	// Guarded by Channel.mu.
-	seq     uint64 // counts publications
-	items   map[string]published
-	swept   int           // number of items after the last sweep
-	changed chan struct{} // closed and replaced when a subscriber has acknowledged, or is gone
+	seq   uint64 // counts publications
+	items map[string]published
+	edits []edit // in their order
+	// forgotten is the newest publication whose edit may have been dropped, judged the one at which Visible was to be called again for all.
+	forgotten, judged uint64
+	swept             int           // number of items after the last sweep
+	changed           chan struct{} // closed and replaced when a subscriber has acknowledged, or is gone
 }
 
 // published is an item of this process.
@@ -54,6 +60,7 @@ type published struct {
 	value   []byte
 	expires time.Time // zero: never
 	seq     uint64
+	version string // a digest of value, in topics that resume
 }
 
 func (p published) expired(now time.Time) bool { return !p.expires.IsZero() && !p.expires.After(now) }
@@ -82,8 +89,17 @@ func (t *Topic) Subscribe(handle func(ctx context.Context, u Update) error) {
 func (t *Topic) Snapshot(make func() []Item) { t.snapshot = make }
 
 // Visible has is decide which items a subscriber may receive, by the name that Config.Identify gave the subscriber and by the item's
-// key. An item that is no longer visible is retracted there with the next response. Call Visible before Run.
+// key. is is called when the item is published, and for all items when a subscriber connects and after Judge: an item that is no longer visible
+// is retracted there then, and one that has become visible is sent. Call Visible before Run.
 func (t *Topic) Visible(is func(subscriber, key string) bool) { t.visible = is }
+
+// Resume has a subscriber that connects again be sent what has changed meanwhile, in place of a snapshot: it names the version of each item
+// that it has. The handlers of such a topic keep what a disconnected peer has published. Both ends call Resume, before Run.
+func (t *Topic) Resume() { t.resumes = true }
+
+// ErrSendAgain is an error of a handler that could not take an update over and needs all that the peer publishes: the channel connects again,
+// and gets a snapshot.
+var ErrSendAgain = errors.New("the peer is asked for all that it publishes")
 
 func (t *Topic) shows(s *subscriber, key string) bool {
 	return t.visible == nil || t.visible(s.name, key)
@@ -108,17 +124,24 @@ func (t *Topic) deliver(ctx context.Context, u Update) error {
 func (t *Topic) Publish(items ...Item) {
 	t.channel.mu.Lock()
 	defer t.channel.mu.Unlock()
-	now := time.Now()
+	now, before := time.Now(), t.seq
 	for _, it := range items {
 		t.seq++
 		next := published{value: it.Value, seq: t.seq}
+		if t.resumes {
+			sum := sha256.Sum256(it.Value)
+			next.version = hex.EncodeToString(sum[:8])
+		}
 		if it.TTL > 0 {
 			next.expires = now.Add(it.TTL)
 		}
 		t.items[it.Key] = next
+		t.note(it.Key)
 	}
 	t.sweep(now)
-	t.flush()
+	if t.seq > before {
+		t.flush(before)
+	}
 }
 
 // sweep drops expired items once there are twice as many as after the last sweep. Channel.mu is held.
@@ -126,9 +149,11 @@ func (t *Topic) sweep(now time.Time) {
 	if len(t.items) < 2*t.swept+16 {
 		return
 	}
+	t.seq++
 	for key, it := range t.items {
 		if it.expired(now) {
 			delete(t.items, key)
+			t.note(key)
 		}
 	}
 	t.swept = len(t.items)
@@ -138,17 +163,16 @@ func (t *Topic) sweep(now time.Time) {
 func (t *Topic) Retract(keys ...string) {
 	t.channel.mu.Lock()
 	defer t.channel.mu.Unlock()
+	before := t.seq
 	for _, key := range keys {
-		delete(t.items, key)
+		if _, ok := t.items[key]; ok {
+			delete(t.items, key)
+			t.seq++
+			t.note(key)
+		}
 	}
-	t.seq++
-	t.flush()
-}
-
-// flush has every subscriber sent what is new. Channel.mu is held.
-func (t *Topic) flush() {
-	for s := range t.channel.subscribers {
-		s.flush()
+	if t.seq > before {
+		t.flush(before)
 	}
 }
 

@@ -14,7 +14,7 @@ import (
 // The annotations of an InferencePool. The first two are the multi-cluster proposal's ("Export Annotations").
 const (
 	// ModeAnnotation has EndpointMode (the default) or ParentMode.
-	ModeAnnotation = "inference.networking.x-k8s.io/export-mode"
+	ModeAnnotation = inferenceapi.ExportModeAnnotation
 	// ToAnnotation has the members that may import the pool, comma-separated; without it, all may.
 	ToAnnotation = "penstock.dev/export-to"
 	// WeightAnnotation is the share of this cluster among the exporters of a pool: 0 to 1,000,000, 1 without it.

@@ -7,6 +7,7 @@
 //
 //	annotations.go   what the annotations of a pool ask for        entry.go    how others reach a pool
 //	export.go        Decide                                       exported.go  the condition Exported
+//	service.go       how others reach the Service of a picker
 //
 // Invariants: a pool that can't be reached from elsewhere is not exported, and its condition states why. Whatever an annotation has, the
 // other pools are exported. An export names no Secret and has no key.

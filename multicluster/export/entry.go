@@ -22,6 +22,8 @@ const (
 type Pool struct {
 	// Endpoints are its model servers that may take requests.
 	Endpoints []netip.AddrPort
+	// FailOpen: a request goes to any endpoint while Penstock's own picker does not answer. It counts without an endpointPickerRef alone.
+	FailOpen bool
 	// Gateways are those that route to the pool, for ParentMode.
 	Gateways []Gateway
 }
@@ -30,8 +32,7 @@ type Pool struct {
 type Gateway struct {
 	Namespace, Name string
 	Addresses       []string
-	Port            int32
-	HTTPS           bool
+	Ports           []inferenceapi.Port // those at which other clusters' requests arrive; the first one is used
 }
 
 // Maxima of an entry (InferencePoolImport's schema).
@@ -39,6 +40,7 @@ const (
 	maxEndpoints = 1024
 	maxParents   = 16
 	maxAddresses = 64
+	maxPorts     = 16
 )
 
 // missing is why a pool can't be exported.
@@ -57,14 +59,18 @@ func entry(r store.Reader, c Config, pool *inferencev1.InferencePool, w wish, ha
 		e.Parents, no = parents(has.Gateways)
 		return e, no
 	}
-	e.AppProtocol = string(pool.Spec.AppProtocol)
+	e.AppProtocol, e.PodCIDRs = string(pool.Spec.AppProtocol), c.PodCIDRs
 	e.FailureMode = string(inferencev1.EndpointPickerFailClose)
-	if e.EndpointPicker, no = ownPicker(c); pool.Spec.EndpointPickerRef != nil {
-		ref := pool.Spec.EndpointPickerRef
+	if ref := pool.Spec.EndpointPickerRef; ref != nil {
 		if ref.FailureMode != "" {
 			e.FailureMode = string(ref.FailureMode)
 		}
 		e.EndpointPicker, no = externalPicker(r, pool, ref)
+	} else {
+		if has.FailOpen {
+			e.FailureMode = string(inferencev1.EndpointPickerFailOpen)
+		}
+		e.EndpointPicker, no = ownPicker(c, pool)
 	}
 	if no != nil {
 		return e, no
@@ -74,11 +80,11 @@ func entry(r store.Reader, c Config, pool *inferencev1.InferencePool, w wish, ha
 }
 
 // ownPicker is this cluster's own picker, which other clusters reach if it is open.
-func ownPicker(c Config) (*inferenceapi.EndpointPickerImport, *missing) {
+func ownPicker(c Config, pool *inferencev1.InferencePool) (*inferenceapi.EndpointPickerImport, *missing) {
 	if len(c.Pickers) == 0 {
 		return nil, &missing{NotSupportedReason, "its picker is Penstock's own, which other clusters do not reach: start penstock with --picker-open and a reachable --picker, or export the pool in ParentMode"}
 	}
-	out := &inferenceapi.EndpointPickerImport{Name: "penstock"}
+	out := &inferenceapi.EndpointPickerImport{Name: "penstock", Pool: pool.Namespace + "/" + pool.Name}
 	protocol := ""
 	if c.Cleartext {
 		protocol = string(inferencev1.AppProtocolH2C)
@@ -108,23 +114,21 @@ func externalPicker(r store.Reader, pool *inferencev1.InferencePool, ref *infere
 	if port == nil {
 		return nil, &missing{NoAddressReason, fmt.Sprintf("Service %s, its picker, has no port %d", key, ref.Port.Number)}
 	}
-	at := inferenceapi.ServiceImport{Type: svc.Spec.Type, Addresses: addresses(svc), Ports: []inferenceapi.Port{{Number: port.Port, Name: port.Name}}}
-	if port.AppProtocol != nil {
-		at.Ports[0].AppProtocol = *port.AppProtocol
-	}
-	if at.Type == "" {
-		at.Type = corev1.ServiceTypeClusterIP
-	}
+	at, number := reached(r, svc, port)
 	if len(at.Addresses) == 0 {
 		return nil, &missing{NoAddressReason, fmt.Sprintf("Service %s, its picker, is of type %s and has no address yet", key, at.Type)}
 	}
 	out := &inferenceapi.EndpointPickerImport{Name: svc.Name, Service: inferenceapi.ServiceImports{at}}
-	for _, p := range svc.Spec.Ports {
+	for i := range svc.Spec.Ports {
+		p := &svc.Spec.Ports[i]
+		if number(p) == 0 {
+			continue
+		}
 		switch p.Name {
 		case "health":
-			out.Health = &inferenceapi.EndpointImport{Port: p.Port}
+			out.Health = &inferenceapi.EndpointImport{Port: number(p)}
 		case "metrics":
-			out.Metrics = &inferenceapi.EndpointImport{Port: p.Port}
+			out.Metrics = &inferenceapi.EndpointImport{Port: number(p)}
 		}
 	}
 	return out, nil
@@ -193,22 +197,18 @@ func endpoints(list []netip.AddrPort, target []inferenceapi.Port) (out []inferen
 // parents are the gateways that front a pool.
 func parents(gateways []Gateway) (out []inferenceapi.ParentImport, no *missing) {
 	for _, g := range gateways {
-		if len(g.Addresses) == 0 || len(out) == maxParents {
+		if len(g.Addresses) == 0 || len(g.Ports) == 0 || len(out) == maxParents {
 			continue
 		}
-		port := inferenceapi.Port{Number: g.Port}
-		if g.HTTPS {
-			port.AppProtocol = "https"
-		}
 		out = append(out, inferenceapi.ParentImport{Name: g.Name, Namespace: g.Namespace, Service: inferenceapi.ServiceImports{{
-			Addresses: g.Addresses[:min(len(g.Addresses), maxAddresses)], Ports: []inferenceapi.Port{port},
+			Addresses: g.Addresses[:min(len(g.Addresses), maxAddresses)], Ports: g.Ports[:min(len(g.Ports), maxPorts)],
 		}}})
 	}
 	switch {
 	case len(gateways) == 0:
-		return nil, &missing{NoAddressReason, "no Gateway routes to it, and ParentMode needs one: name the pool in an HTTPRoute"}
+		return nil, &missing{NoAddressReason, "no Gateway routes to it, and ParentMode needs one: name the pool in an HTTPRoute of a Gateway with an HTTP or HTTPS listener, or set " + ModeAnnotation + ": EndpointMode"}
 	case len(out) == 0:
-		return nil, &missing{NoAddressReason, fmt.Sprintf("Gateway %s/%s, which routes to it, has no address yet", gateways[0].Namespace, gateways[0].Name)}
+		return nil, &missing{NoAddressReason, fmt.Sprintf("Gateway %s/%s, which routes to it, has no address that other clusters reach: give it one in spec.addresses, or start penstock with --members-address", gateways[0].Namespace, gateways[0].Name)}
 	}
 	return out, nil
 }

@@ -18,6 +18,8 @@ type Config struct {
 	// Pickers are where other clusters reach this cluster's own picker; none: they do not. Cleartext: it speaks gRPC without TLS.
 	Pickers   []netip.AddrPort
 	Cleartext bool
+	// PodCIDRs are the ranges of this cluster's pods, for importers; none: they are not known.
+	PodCIDRs []string
 }
 
 // Export is a pool that this cluster exports.

@@ -1,12 +1,14 @@
 package export_test
 
 import (
+	"fmt"
 	"net/netip"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	inferencev1 "sigs.k8s.io/gateway-api-inference-extension/api/v1"
 	"sigs.k8s.io/yaml"
 
@@ -144,6 +146,29 @@ func TestExport_EndpointsHaveTheirOwnPortsOnly(t *testing.T) {
 	}
 }
 
+// A pool fails abroad as it does at home: with Penstock's own picker as translation has decided, else as its endpointPickerRef demands.
+func TestExport_PoolKeepsItsFailureMode(t *testing.T) {
+	own := strings.Replace(seedPool, "  endpointPickerRef:\n    name: epp\n    port: {number: 9002}\n", "", 1)
+	external := strings.Replace(seedPool, "    name: epp\n", "    name: epp\n    failureMode: FailOpen\n", 1)
+	open := set
+	open.Pickers = []netip.AddrPort{netip.MustParseAddrPort("192.0.2.7:9002")}
+	for _, c := range []struct {
+		what, pool, service string
+		failOpen            bool
+		want                string
+	}{
+		{"own picker", own, "", true, "FailOpen"},
+		{"own picker, FailClose", own, "", false, "FailClose"},
+		{"external picker, FailOpen", external, seedPicker, false, "FailOpen"},
+		{"external picker", seedPool, seedPicker, true, "FailClose"},
+	} {
+		d := decide(t, open, c.pool, c.service, export.Pool{FailOpen: c.failOpen})
+		if d.Export == nil || d.Export.Entry.FailureMode != c.want {
+			t.Errorf("%s: %+v, want %s", c.what, d, c.want)
+		}
+	}
+}
+
 func TestExport_AddressesAreThoseOfTheServicesType(t *testing.T) {
 	for spec, want := range map[string]string{
 		"type: ExternalName\n  externalName: epp.example.com": "epp.example.com",
@@ -177,10 +202,10 @@ func TestExport_ParentModeNamesTheGatewaysOfThePool(t *testing.T) {
 	if d := decide(t, set, pool, "", export.Pool{}); d.Reason != "NoAddress" || !strings.Contains(d.Message, "no Gateway routes to it") {
 		t.Errorf("without a route: %+v", d)
 	}
-	if d := decide(t, set, pool, "", export.Pool{Gateways: []export.Gateway{{Namespace: "infra", Name: "gw", Port: 80}}}); d.Reason != "NoAddress" || !strings.Contains(d.Message, "infra/gw") {
+	if d := decide(t, set, pool, "", export.Pool{Gateways: []export.Gateway{{Namespace: "infra", Name: "gw", Ports: []inferenceapi.Port{{Number: 80}}}}}); d.Reason != "NoAddress" || !strings.Contains(d.Message, "infra/gw") {
 		t.Errorf("without an address: %+v", d)
 	}
-	d := decide(t, set, pool, "", export.Pool{Gateways: []export.Gateway{{Namespace: "infra", Name: "gw", Addresses: []string{"192.0.2.80"}, Port: 443, HTTPS: true}}})
+	d := decide(t, set, pool, "", export.Pool{Gateways: []export.Gateway{{Namespace: "infra", Name: "gw", Addresses: []string{"192.0.2.80"}, Ports: []inferenceapi.Port{{Number: 443, AppProtocol: "https"}, {Number: 80}}}}})
 	if d.Export == nil || d.Export.Entry.EndpointPicker != nil || len(d.Export.Entry.Parents) != 1 || d.Export.Entry.Parents[0].Service[0].Ports[0].AppProtocol != "https" {
 		t.Errorf("%+v", d)
 	}
@@ -238,5 +263,52 @@ func TestExported_IsTrueOnceEveryIntendedMemberHasTheImport(t *testing.T) {
 	}
 	if got := export.Exported(export.Decision{Asked: true, Reason: "NoAddress", Message: "none"}, set.Members, nil); got.Status != report.False || got.Reason != "NoAddress" {
 		t.Errorf("%+v", got)
+	}
+}
+
+// pickers are the two replicas of the proposal's picker, of which one is not ready.
+const pickers = `
+metadata: {name: epp-1, namespace: example, labels: {kubernetes.io/service-name: epp}}
+addressType: IPv4
+ports: [{name: ext-proc, port: 19002}, {name: health, port: 19003}]
+endpoints:
+- {addresses: [10.0.0.9], targetRef: {kind: Pod, name: epp-b}}
+- {addresses: [10.0.0.8], targetRef: {kind: Pod, name: epp-a}}
+- {addresses: [10.0.0.7], conditions: {ready: false}}
+`
+
+func TestExport_ReplicasOfThePickerHaveAddressesOfTheirOwn(t *testing.T) {
+	for spec, want := range map[string]string{
+		"ClusterIP":    "ClusterIP [10.0.0.8 10.0.0.9] 19002, health 19003",
+		"NodePort":     "NodePort [192.0.2.1 192.0.2.2] 30002, health 30003",
+		"LoadBalancer": "LoadBalancer [1.2.3.4] 9002, health 9003",
+	} {
+		service := decode[corev1.Service](t, seedPicker)
+		service.Spec.Type, service.Spec.ClusterIP = corev1.ServiceType(spec), "10.96.0.7"
+		service.Spec.Ports[0].NodePort, service.Spec.Ports[1].NodePort = 30002, 30003
+		s := store.New()
+		ops := []store.Op{store.InferencePools.Put(decode[inferencev1.InferencePool](t, seedPool)), store.Services.Put(service), store.EndpointSlices.Put(decode[discoveryv1.EndpointSlice](t, pickers))}
+		for name, node := range map[string]string{"epp-a": "192.0.2.2", "epp-b": "192.0.2.1"} {
+			pod := &corev1.Pod{Status: corev1.PodStatus{HostIP: node}}
+			pod.Namespace, pod.Name = "example", name
+			ops = append(ops, store.Pods.Put(pod))
+		}
+		if _, err := s.Apply(ops...); err != nil {
+			t.Fatal(err)
+		}
+		c := set
+		c.PodCIDRs = []string{"10.0.0.0/16"}
+		d, _ := export.Decide(s.View(), c, "example/llm-pool", export.Pool{})
+		if d.Export == nil {
+			t.Fatalf("%s: %s", spec, d.Message)
+		}
+		e := d.Export.Entry
+		at := e.EndpointPicker.Service[0]
+		if got := fmt.Sprintf("%s %v %d, health %d", at.Type, at.Addresses, at.Ports[0].Number, e.EndpointPicker.Health.Port); got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+		if fmt.Sprint(e.PodCIDRs) != "[10.0.0.0/16]" || e.FailureMode != "FailClose" {
+			t.Errorf("%+v", e)
+		}
 	}
 }

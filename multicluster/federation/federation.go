@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -35,14 +36,18 @@ const renewal = 5 * time.Second
 
 // Config is what a Federation needs.
 type Config struct {
-	// UID of this cluster; Epoch is higher than in each earlier process that published for it.
-	UID   string
-	Epoch uint64
 	// Certificate is this process's, for both directions: its one URI is spiffe://TRUSTDOMAIN/penstock.
 	Certificate func() (*tls.Certificate, error)
-	// Apply receives what a member exports; Connected, that it is not connected any more.
-	Apply     func(...registry.Update)
+	// Bundle has the CA certificates of this cluster's trust domain, in PEM, for the members to trust; nil: none is published.
+	Bundle func() []byte
+	// Apply receives what a member exports, and returns false if that has no effect: the member is asked for all again once an update of it
+	// has. Connected, that it is not connected any more.
+	Apply     func(...registry.Update) bool
 	Connected func(member string, is bool)
+	// Problem receives what of a member's update had no effect, and why; optional.
+	Problem func(member, problem string)
+	// Denied receives why the process at a member's address is not connected to: it has no certificate of the member; optional.
+	Denied func(member, problem string)
 	// Placed receives where exports of this cluster stand at a member.
 	Placed func(list []registry.Placement)
 	// Now is the clock that certificates are compared with; time.Now if nil.
@@ -60,12 +65,16 @@ type Federation struct {
 	imports *channel.Topic
 
 	mu       sync.Mutex
+	uid      string // of this cluster; "": this process does not publish yet
+	epoch    uint64
 	members  map[string]Member // by address
 	sequence uint64
 	draining bool
-	records  map[string]record                 // of this cluster, by key; with the stamp of their last change
-	received map[string]cluster                // the last state of a member, by address
-	placedAt map[registry.Pool]map[string]bool // exporters that were sent where their export stands here
+	records  map[string]record                   // of this cluster, by key; with the stamp of their last change
+	received map[string]cluster                  // the last state of a member, by address
+	missed   map[string]bool                     // addresses of members of which an update had no effect
+	parts    map[string]*assemblies              // by address; each is used by the goroutine that receives from there
+	placedAt map[registry.Pool]map[string]placed // what exporters were sent about where their export stands here
 
 	audience audience
 }
@@ -82,7 +91,8 @@ func (a *audience) has(member, key string) bool {
 	}
 	a.mu.RLock()
 	defer a.mu.RUnlock()
-	to, ok := a.of[key]
+	record, _ := parsePart(key)
+	to, ok := a.of[record]
 	return ok && (to == nil || slices.Contains(to, member))
 }
 
@@ -104,23 +114,55 @@ func New(c Config) *Federation {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
-	f := &Federation{cfg: c, trust: newTrust(c.Certificate, c.Now), members: map[string]Member{}, records: map[string]record{}, received: map[string]cluster{}, placedAt: map[registry.Pool]map[string]bool{}}
+	f := &Federation{cfg: c, trust: newTrust(c.Certificate, c.Now), members: map[string]Member{}, records: map[string]record{}, received: map[string]cluster{}, missed: map[string]bool{}, parts: map[string]*assemblies{}, placedAt: map[registry.Pool]map[string]placed{}}
 	f.channel = channel.New(channel.Config{CredentialsOf: f.credentials, Identify: f.trust.identify, Now: c.Now, Log: c.Log, OnPanic: c.OnPanic})
 	f.exports = f.channel.Topic(exportsTopic)
-	f.exports.Visible(f.audience.has)
+	// What is for a cluster that is no member any more is retracted from it.
+	f.exports.Visible(func(member, key string) bool { return f.trust.has(member) && f.audience.has(member, key) })
 	f.exports.Subscribe(f.receive)
+	f.exports.Resume()
 	f.imports = f.channel.Topic(importsTopic)
-	f.imports.Visible(func(member, key string) bool { return strings.HasPrefix(key, member+"/") })
+	f.imports.Visible(func(member, key string) bool { return f.trust.has(member) && strings.HasPrefix(key, member+"/") })
 	f.imports.Subscribe(f.receiveImports)
-	f.publishState()
+	f.imports.Resume()
 	return f
+}
+
+// Publish has this process publish for a cluster from now on. epoch is higher than in each earlier process that did.
+func (f *Federation) Publish(uid string, epoch uint64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.uid, f.epoch = uid, epoch
+	f.sequence++
+	var items []channel.Item
+	for k, r := range f.records {
+		r.Epoch, r.Sequence = f.epoch, f.sequence
+		for i := range r.parts {
+			r.parts[i].Epoch, r.parts[i].Sequence = f.epoch, f.sequence
+		}
+		if list, err := r.items(k, record{}); err == nil { // it did before
+			f.records[k] = r
+			items = append(items, list...)
+		}
+	}
+	f.publish(items...)
 }
 
 // credentials are those with which the member at an address is dialled.
 func (f *Federation) credentials(address string) credentials.TransportCredentials {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return credentials.NewTLS(f.trust.client(f.members[address].Name))
+	name := f.members[address].Name
+	config := f.trust.client(name)
+	verify := config.VerifyConnection
+	config.VerifyConnection = func(s tls.ConnectionState) error {
+		err := verify(s)
+		if err != nil && f.cfg.Denied != nil {
+			f.cfg.Denied(name, fmt.Sprintf("the certificate at %s is not valid for it: %.300v", address, err))
+		}
+		return err
+	}
+	return credentials.NewTLS(config)
 }
 
 // ServerOptions are those of a gRPC server that Register is called with: members alone may connect.
@@ -131,7 +173,10 @@ func (f *Federation) ServerOptions() []grpc.ServerOption {
 // Register adds the service to a gRPC server with ServerOptions.
 func (f *Federation) Register(g grpc.ServiceRegistrar) { f.channel.Register(g) }
 
-// SetMembers replaces the members. A member whose address, trust domain or bundle changes is connected to again.
+// Renewed publishes this cluster's state, because Config.Bundle returns another bundle.
+func (f *Federation) Renewed() { f.publishState() }
+
+// SetMembers replaces the members. A member whose address, or bundle in the ClusterSet, changes is connected to again.
 func (f *Federation) SetMembers(members []Member) {
 	f.trust.set(members)
 	f.mu.Lock()
@@ -139,7 +184,7 @@ func (f *Federation) SetMembers(members []Member) {
 	next := make(map[string]Member, len(members))
 	var addresses []string
 	for _, m := range members {
-		if old, ok := f.members[m.Address]; ok && (old.Name != m.Name || old.TrustDomain != m.TrustDomain || !bytes.Equal(old.Bundle, m.Bundle)) {
+		if old, ok := f.members[m.Address]; ok && (old.Name != m.Name || !bytes.Equal(old.Bundle, m.Bundle)) {
 			changed[m.Address] = true
 		}
 		next[m.Address] = m
@@ -149,6 +194,8 @@ func (f *Federation) SetMembers(members []Member) {
 	for address := range f.received {
 		if _, stays := next[address]; !stays || changed[address] {
 			delete(f.received, address)
+			delete(f.missed, address)
+			delete(f.parts, address)
 		}
 	}
 	f.mu.Unlock()
@@ -156,6 +203,9 @@ func (f *Federation) SetMembers(members []Member) {
 		f.channel.SetPeers(slices.DeleteFunc(slices.Clone(addresses), func(a string) bool { return changed[a] })...)
 	}
 	f.channel.SetPeers(addresses...)
+	f.exports.Judge() // what is for those that are none any more is retracted
+	f.imports.Judge()
+	f.publishState()
 }
 
 // SetExports replaces what this cluster exports. draining: it takes no new request of other members.
@@ -164,60 +214,84 @@ func (f *Federation) SetExports(list []export.Export, draining bool) error {
 	defer f.mu.Unlock()
 	f.sequence++
 	var items []channel.Item
+	var problems []error
 	stays := make(map[string]bool, len(list))
+	var gone []string
+	others := false // a record of parts that do not change is for other members
 	for _, e := range list {
 		k := poolKey(e.Pool)
-		r := record{Entry: e.Entry, to: e.To}
 		stays[k] = true
-		if old, ok := f.records[k]; ok {
-			r.Epoch, r.Sequence = old.Epoch, old.Sequence
-			if same, err := equal(old, r); err != nil || same {
-				if err != nil {
-					return err
-				}
-				continue
+		old := f.records[k]
+		r := record{Epoch: f.epoch, Sequence: f.sequence, Entry: e.Entry, Parts: partsFor(len(e.Entry.Endpoints), old.Parts), to: e.To}
+		if r.Parts > 0 {
+			r.parts, r.Entry.Endpoints = split(e.Entry.Endpoints, r.Parts), nil
+			for i := range r.parts {
+				r.parts[i].Epoch, r.parts[i].Sequence = f.epoch, f.sequence
 			}
 		}
-		r.Epoch, r.Sequence = f.cfg.Epoch, f.sequence
-		value, err := json.Marshal(r)
-		if err != nil {
-			return fmt.Errorf("export %s: %w", k, err)
+		changed, err := r.items(k, old)
+		if err != nil { // the others are exported, and of this one what was before
+			problems = append(problems, fmt.Errorf("export %s: %w", k, err))
+			continue
 		}
-		if len(value) > maxRecord {
-			return fmt.Errorf("export %s: it takes %d bytes, and members take at most %d: export fewer endpoints", k, len(value), maxRecord)
+		for i := r.Parts; i < old.Parts; i++ {
+			gone = append(gone, partKey(k, i))
 		}
+		others = others || old.Parts > 0 && !sameMembers(old.to, r.to)
 		f.records[k] = r
-		items = append(items, channel.Item{Key: k, Value: value})
+		items = append(items, changed...)
 	}
-	var gone []string
-	for k := range f.records {
+	for k, r := range f.records {
 		if !stays[k] {
 			gone = append(gone, k)
+			for i := range r.Parts {
+				gone = append(gone, partKey(k, i))
+			}
 			delete(f.records, k)
 		}
 	}
 	if len(items) == 0 && len(gone) == 0 && draining == f.draining {
 		f.sequence--
-		return nil
+		return errors.Join(problems...)
 	}
 	f.draining = draining
 	f.audience.set(list)
 	f.exports.Retract(gone...)
 	f.publish(items...)
-	return nil
+	if others {
+		f.exports.Judge()
+	}
+	return errors.Join(problems...)
 }
 
-func equal(a, b record) (bool, error) {
-	if !slices.Equal(a.to, b.to) || (a.to == nil) != (b.to == nil) {
-		return false, nil
+// items are the record and its parts, as far as they differ from those of old. What does not differ keeps old's stamp.
+func (r *record) items(key string, old record) (out []channel.Item, err error) {
+	add := func(key string, value any) {
+		raw, bad := json.Marshal(value)
+		if bad == nil && len(raw) > maxRecord {
+			bad = fmt.Errorf("it takes %d bytes, and members take at most %d", len(raw), maxRecord)
+		}
+		err = errors.Join(err, bad)
+		out = append(out, channel.Item{Key: key, Value: raw})
 	}
-	x, err := json.Marshal(a)
-	if err != nil {
-		return false, err
+	known := old.Entry.Name != "" || old.Entry.RoutingMode != ""
+	if known && old.Parts == r.Parts && sameMembers(old.to, r.to) && reflect.DeepEqual(old.Entry, r.Entry) {
+		r.Epoch, r.Sequence = old.Epoch, old.Sequence
+	} else {
+		add(key, r)
 	}
-	y, err := json.Marshal(b)
-	return bytes.Equal(x, y), err
+	for i := range r.parts {
+		if known && old.Parts == r.Parts && reflect.DeepEqual(old.parts[i].Endpoints, r.parts[i].Endpoints) {
+			r.parts[i] = old.parts[i]
+		} else {
+			add(partKey(key, i), r.parts[i])
+		}
+	}
+	return out, err
 }
+
+// sameMembers compares audiences; nil: all members.
+func sameMembers(a, b []string) bool { return slices.Equal(a, b) && (a == nil) == (b == nil) }
 
 func (f *Federation) publishState() {
 	f.mu.Lock()
@@ -225,9 +299,16 @@ func (f *Federation) publishState() {
 	f.publish()
 }
 
-// publish publishes exports together with this cluster's state. mu is held.
+// publish publishes exports together with this cluster's state, unless Publish was not called yet. mu is held.
 func (f *Federation) publish(exports ...channel.Item) {
-	value, err := json.Marshal(cluster{f.cfg.UID, f.cfg.Epoch, f.sequence, f.draining})
+	if f.uid == "" {
+		return
+	}
+	state := cluster{UID: f.uid, Epoch: f.epoch, Sequence: f.sequence, Draining: f.draining}
+	if f.cfg.Bundle != nil {
+		state.Bundle = string(f.cfg.Bundle())
+	}
+	value, err := json.Marshal(state)
 	if err != nil {
 		return // unreachable: strings and numbers always marshal
 	}
@@ -239,6 +320,11 @@ func (f *Federation) receive(_ context.Context, in channel.Update) error {
 	f.mu.Lock()
 	m, ok := f.members[in.Peer]
 	state, known := f.received[in.Peer]
+	parts := f.parts[in.Peer]
+	if ok && (parts == nil || in.Snapshot) {
+		parts = &assemblies{of: map[registry.Pool]*assembly{}}
+		f.parts[in.Peer] = parts
+	}
 	f.mu.Unlock()
 	if !ok {
 		return nil // it is none any more
@@ -248,8 +334,8 @@ func (f *Federation) receive(_ context.Context, in channel.Update) error {
 		return nil
 	}
 	var problems []error
-	more := 0
 	u := registry.Update{Member: m.Name, Snapshot: in.Snapshot}
+	touched, unread := map[registry.Pool]bool{}, map[registry.Pool]string{}
 	for _, it := range in.Items {
 		if it.Key == stateKey {
 			s, err := decodeCluster(it.Value)
@@ -260,37 +346,70 @@ func (f *Federation) receive(_ context.Context, in channel.Update) error {
 			state, known = s, true
 			continue
 		}
-		e, err := decodeRecord(it.Key, it.Value)
+		e, whole, err := parts.receive(it.Key, it.Value)
 		switch {
-		case err != nil:
+		case e.Pool == (registry.Pool{}):
 			problems = append(problems, fmt.Errorf("export %.200q: %w", it.Key, err))
-			if e.Pool != (registry.Pool{}) {
-				u.Unread = append(u.Unread, e.Pool)
-			}
-		case len(u.Exports) < maxExports:
+		case err != nil:
+			unread[e.Pool] = fmt.Sprintf("%.300v", err)
+		case whole:
 			u.Exports = append(u.Exports, e)
 		default:
-			more++
+			touched[e.Pool] = true
 		}
 	}
-	if more > 0 {
-		problems = append(problems, fmt.Errorf("it exports more than %d pools: %d are left out", maxExports, more))
+	for _, k := range in.Retracted {
+		if record, n := parsePart(k); n >= 0 {
+			if p, err := parsePool(record); err == nil {
+				parts.drop(p, n)
+			}
+		}
+	}
+	for p := range touched {
+		if e, err := parts.export(p); err == nil {
+			u.Exports = append(u.Exports, e)
+		} else if unread[p] == "" {
+			unread[p] = err.Error()
+			problems = append(problems, fmt.Errorf("export %s: %w", poolKey(p), err)) // the next connection gets all of them
+		}
+	}
+	if len(unread) > 0 {
+		u.Unread = unread
+		u.Exports = slices.DeleteFunc(u.Exports, func(e registry.Export) bool { return unread[e.Pool] != "" })
 	}
 	for _, k := range in.Retracted {
 		if p, err := parsePool(k); err == nil {
 			u.Withdrawn = append(u.Withdrawn, p)
+			parts.drop(p, -1)
 		}
 	}
 	if !known {
-		return errors.Join(append(problems, fmt.Errorf("member %s has not published its state", m.Name))...)
+		problems = append(problems, errors.New("it has not published its state"))
+	}
+	if len(problems) > 0 && f.cfg.Problem != nil {
+		defer f.cfg.Problem(m.Name, fmt.Sprintf("%.500v", errors.Join(problems...)))
+	}
+	if !known {
+		return errors.Join(problems...)
 	}
 	u.UID, u.Stamp, u.Draining = state.UID, registry.Stamp{Epoch: state.Epoch, Sequence: state.Sequence}, state.Draining
+	u.Bundle = f.trust.published(m.Name, []byte(state.Bundle))
 	f.mu.Lock()
 	if f.members[in.Peer].Name == m.Name {
 		f.received[in.Peer] = state
 	}
 	f.mu.Unlock()
-	f.cfg.Apply(u)
+	applied := f.cfg.Apply(u)
+	f.mu.Lock()
+	missed := f.missed[in.Peer]
+	f.missed[in.Peer] = !applied || missed && !in.Snapshot
+	if missed = missed && applied && !in.Snapshot; missed {
+		delete(f.missed, in.Peer)
+	}
+	f.mu.Unlock()
+	if missed {
+		return channel.ErrSendAgain
+	}
 	return errors.Join(problems...)
 }
 

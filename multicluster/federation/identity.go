@@ -1,11 +1,14 @@
 package federation
 
 import (
+	"bytes"
 	"context"
+	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -19,12 +22,15 @@ import (
 // ProcessPath is the path of the SPIFFE ID of a process that takes part in a federation.
 const ProcessPath = "/penstock"
 
-// Member is another cluster of the set whose Penstock is a peer.
+// Member is another cluster of the set whose Penstock is a peer. Its name is its trust domain.
 type Member struct {
-	Name        string
-	Address     string // HOST:PORT
-	TrustDomain string
-	Bundle      []byte // CA certificates of the trust domain, in PEM
+	Name    string
+	Address string // HOST:PORT
+	// Bundle has CA certificates of the trust domain, in PEM, as the ClusterSet has them.
+	Bundle []byte
+	// Published is the bundle that the member published last, as registry.Update.Bundle had it; nil: none. It is trusted beside Bundle, unless
+	// it was received while the ClusterSet had another Bundle.
+	Published []byte
 }
 
 // trust finds members by the certificates that they present. It is safe for concurrent use.
@@ -32,30 +38,65 @@ type trust struct {
 	certificate func() (*tls.Certificate, error)
 	now         func() time.Time
 
-	mu       sync.RWMutex
-	byDomain map[string]trusted
-	byName   map[string]string // trust domain
+	mu     sync.RWMutex
+	byName map[string]trusted // trust domain
 }
 
 type trusted struct {
-	name  string
-	roots *x509.CertPool
+	bundle    []byte // the ClusterSet's
+	published []byte // Member.Published
+	roots     *x509.CertPool
 }
 
 func newTrust(certificate func() (*tls.Certificate, error), now func() time.Time) *trust {
-	return &trust{certificate: certificate, now: now, byDomain: map[string]trusted{}, byName: map[string]string{}}
+	return &trust{certificate: certificate, now: now, byName: map[string]trusted{}}
 }
 
 func (t *trust) set(members []Member) {
-	byDomain, byName := make(map[string]trusted, len(members)), make(map[string]string, len(members))
+	byName := make(map[string]trusted, len(members))
 	for _, m := range members {
-		roots := x509.NewCertPool()
-		roots.AppendCertsFromPEM(m.Bundle)
-		byDomain[m.TrustDomain], byName[m.Name] = trusted{m.Name, roots}, m.TrustDomain
+		byName[m.Name] = newTrusted(m.Bundle, m.Published)
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.byDomain, t.byName = byDomain, byName
+	t.byName = byName
+}
+
+func newTrusted(bundle, published []byte) trusted {
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(bundle)
+	if bytes.HasPrefix(published, under(bundle)) {
+		roots.AppendCertsFromPEM(published)
+	}
+	return trusted{bundle, published, roots}
+}
+
+// published has a bundle trusted that a member has published, and returns it as it is kept; nil if it is no member.
+func (t *trust) published(name string, pem []byte) (kept []byte) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	m, ok := t.byName[name]
+	if !ok || len(pem) == 0 {
+		return nil
+	}
+	if kept = slices.Concat(under(m.bundle), pem); !bytes.Equal(kept, m.published) {
+		t.byName[name] = newTrusted(m.bundle, kept)
+	}
+	return kept
+}
+
+// under is the first line of a published bundle as it is kept: which bundle of the ClusterSet vouched for the connection. An operator who
+// replaces that one, because a key is known to others, revokes with it what came over such a connection.
+func under(bundle []byte) []byte {
+	return fmt.Appendf(nil, "Published under %x\n", sha256.Sum256(bundle))
+}
+
+// has reports whether there is a member of a name.
+func (t *trust) has(name string) bool {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	_, ok := t.byName[name]
+	return ok
 }
 
 // member returns the name of the member whose certificate a chain begins with.
@@ -72,11 +113,12 @@ func (t *trust) member(chain []*x509.Certificate, usage x509.ExtKeyUsage) (strin
 		return "", err
 	}
 	t.mu.RLock()
-	m, ok := t.byDomain[id.TrustDomain().Name()]
+	name := id.TrustDomain().Name()
+	m, ok := t.byName[name]
 	t.mu.RUnlock()
 	switch {
 	case !ok:
-		return "", fmt.Errorf("trust domain %s is that of no member", id.TrustDomain().Name())
+		return "", fmt.Errorf("trust domain %s is that of no member", name)
 	case id.Path() != ProcessPath:
 		return "", fmt.Errorf("%s may not take part: its path is not %s", id, ProcessPath)
 	}
@@ -85,7 +127,7 @@ func (t *trust) member(chain []*x509.Certificate, usage x509.ExtKeyUsage) (strin
 		between.AddCert(c)
 	}
 	_, err = leaf.Verify(x509.VerifyOptions{Roots: m.roots, Intermediates: between, CurrentTime: t.now(), KeyUsages: []x509.ExtKeyUsage{usage}})
-	return m.name, err
+	return name, err
 }
 
 // server admits members alone.

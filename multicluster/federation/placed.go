@@ -37,22 +37,30 @@ func (f *Federation) SetPlaced(pools []registry.Pool, list []registry.Placement)
 			key := name + "/" + poolKey(p)
 			if _, stays := next[key]; !stays {
 				gone = append(gone, key)
+				delete(f.placedAt[p], name)
 			}
 		}
-		delete(f.placedAt, p)
 	}
 	var items []channel.Item
 	for _, p := range list {
 		key := p.Member + "/" + poolKey(p.Pool)
-		if f.placedAt[p.Pool] == nil {
-			f.placedAt[p.Pool] = map[string]bool{}
+		if was, ok := f.placedAt[p.Pool][p.Member]; ok && was == next[key] {
+			continue // a change of its endpoints changes nothing here
 		}
-		f.placedAt[p.Pool][p.Member] = true
+		if f.placedAt[p.Pool] == nil {
+			f.placedAt[p.Pool] = map[string]placed{}
+		}
+		f.placedAt[p.Pool][p.Member] = next[key]
 		value, err := json.Marshal(next[key])
 		if err != nil {
 			return fmt.Errorf("the import of %s: %w", key, err)
 		}
 		items = append(items, channel.Item{Key: key, Value: value})
+	}
+	for _, p := range pools {
+		if len(f.placedAt[p]) == 0 {
+			delete(f.placedAt, p)
+		}
 	}
 	f.imports.Retract(gone...)
 	f.imports.Publish(items...)

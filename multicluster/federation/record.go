@@ -1,6 +1,7 @@
 package federation
 
 import (
+	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,20 +13,19 @@ import (
 	"github.com/penstock-project/penstock/multicluster/registry"
 )
 
-const (
-	// maxRecord bounds a record, in bytes: 1,024 endpoints are about 80 KB.
-	maxRecord = 256 << 10
-	// maxExports bounds what is kept of a member, whatever its ClusterSet allows.
-	maxExports = 10_000
-)
+// maxRecord bounds a record, in bytes: 1,024 endpoints are about 80 KB.
+const maxRecord = 256 << 10
 
 // record is the wire form of an export.
 type record struct {
 	Epoch    uint64                       `json:"epoch"`
 	Sequence uint64                       `json:"sequence"`
 	Entry    inferenceapi.ImportedCluster `json:"entry"`
+	// Parts is how many parts the endpoints have; 0: Entry has them.
+	Parts int `json:"parts,omitempty"`
 
-	to []string // export.Export.To; no member receives it
+	parts []part
+	to    []string // export.Export.To; no member receives it
 }
 
 // cluster is the wire form of a cluster's state.
@@ -34,13 +34,19 @@ type cluster struct {
 	Epoch    uint64 `json:"epoch"`
 	Sequence uint64 `json:"sequence"`
 	Draining bool   `json:"draining,omitempty"`
+	// Bundle has the CA certificates of its trust domain, in PEM: those that have signed, and those that will.
+	Bundle string `json:"bundle,omitempty"`
 }
 
-// maxUID bounds a cluster's UID, in bytes.
-const maxUID = 128
+const (
+	// maxUID bounds a cluster's UID, maxBundle its bundle, and maxState its state, in bytes.
+	maxUID    = 128
+	maxBundle = 16 << 10
+	maxState  = maxBundle + 8<<10 // line ends are escaped
+)
 
 func decodeCluster(value []byte) (c cluster, err error) {
-	if len(value) > 4096 {
+	if len(value) > maxState {
 		return c, fmt.Errorf("it has %d bytes", len(value))
 	}
 	if err = json.Unmarshal(value, &c); err != nil {
@@ -48,6 +54,9 @@ func decodeCluster(value []byte) (c cluster, err error) {
 	}
 	if c.UID == "" || len(c.UID) > maxUID {
 		return c, errors.New("its UID is empty or too long")
+	}
+	if c.Bundle != "" && (len(c.Bundle) > maxBundle || !x509.NewCertPool().AppendCertsFromPEM([]byte(c.Bundle))) {
+		return c, errors.New("its bundle is too long, or has no certificate")
 	}
 	return c, nil
 }
@@ -62,23 +71,28 @@ func parsePool(key string) (registry.Pool, error) {
 	return registry.Pool{Namespace: namespace, Name: name}, nil
 }
 
-// decodeRecord reads an export. A name that no object can have, and an entry that is no import's, are errors.
-func decodeRecord(key string, value []byte) (e registry.Export, err error) {
+// decodeRecord reads an export, and of how many parts its endpoints are. A name that no object can have, and an entry that is no import's, are
+// errors.
+func decodeRecord(key string, value []byte) (e registry.Export, parts int, err error) {
 	if e.Pool, err = parsePool(key); err != nil {
-		return e, err
+		return e, 0, err
 	}
 	if len(value) > maxRecord {
-		return e, fmt.Errorf("it has %d bytes, more than %d", len(value), maxRecord)
+		return e, 0, fmt.Errorf("it has %d bytes, more than %d", len(value), maxRecord)
 	}
 	var r record
 	if err := json.Unmarshal(value, &r); err != nil {
-		return e, err
+		return e, 0, err
+	}
+	if r.Parts < 0 || r.Parts > maxParts {
+		return e, 0, fmt.Errorf("its endpoints have %d parts, more than %d", r.Parts, maxParts)
 	}
 	switch r.Entry.RoutingMode {
 	case inferenceapi.EndpointMode, inferenceapi.ParentMode:
 	default:
-		return e, fmt.Errorf("its routing mode is %.40q", r.Entry.RoutingMode)
+		return e, 0, fmt.Errorf("its routing mode is %.40q", r.Entry.RoutingMode)
 	}
+	e.Size = len(value)
 	e.Stamp, e.Entry = registry.Stamp{Epoch: r.Epoch, Sequence: r.Sequence}, r.Entry
-	return e, nil
+	return e, r.Parts, nil
 }

@@ -2,27 +2,26 @@ package imports
 
 import (
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 	"sync"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/manifests/inferenceapi"
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 	"github.com/penstock-project/penstock/multicluster/registry"
 )
 
-// Reasons of placements: why this cluster does not import an export.
+// Reasons of placements: why this cluster does not import an export, or not its newest version.
 const (
 	NotAllowedReason        = "NotAllowed"
 	NamespaceNotFoundReason = "NamespaceNotFound"
-)
-
-// Reasons of the condition Ready of an exporting cluster, if it is not True.
-const (
-	reasonDraining    = "Draining"
-	reasonStale       = "Stale"
-	reasonUnreachable = "Unreachable"
+	NotSupportedReason      = "NotSupported"
+	// ConflictReason: the import of that name has an entry of the cluster that another controller, or a user, wrote.
+	ConflictReason = "Conflict"
 )
 
 const (
@@ -44,6 +43,16 @@ type Importer struct {
 
 	mu    sync.Mutex
 	allow map[string]v1alpha1.ClusterSetAllow // by member
+	over  map[string]bool                     // members that export more than they are allowed
+	own   string                              // this cluster's name
+	local map[registry.Pool]*int32            // weights of this cluster's own entries
+	down  map[picker]map[string]string        // why pickers cannot be reached, by who has noticed
+}
+
+// picker is that of an exporting cluster of an import.
+type picker struct {
+	pool    registry.Pool
+	cluster string
 }
 
 // New makes an importer that allows members nothing yet.
@@ -51,61 +60,120 @@ func New(c Config) *Importer {
 	if c.Namespace == nil {
 		c.Namespace = func(string) bool { return true }
 	}
-	return &Importer{cfg: c, allow: map[string]v1alpha1.ClusterSetAllow{}}
+	return &Importer{cfg: c, allow: map[string]v1alpha1.ClusterSetAllow{}, over: map[string]bool{}, local: map[registry.Pool]*int32{}, down: map[picker]map[string]string{}}
 }
 
-// SetAllow replaces what each member may have imported, and assembles everything again.
-func (i *Importer) SetAllow(allow map[string]v1alpha1.ClusterSetAllow) ([]registry.Placement, error) {
+// SetAllow replaces what each member may have imported. It returns the pools to assemble: all.
+func (i *Importer) SetAllow(allow map[string]v1alpha1.ClusterSetAllow) []registry.Pool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.allow = allow
-	return i.assemble(i.all())
+	return i.all()
+}
+
+// SetLocal replaces the pools of this cluster that are entries of their imports too, with their weights (nil: 1). It returns the pools to
+// assemble.
+func (i *Importer) SetLocal(cluster string, pools map[registry.Pool]*int32) (changed []registry.Pool) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	for p, w := range pools {
+		if old, ok := i.local[p]; !ok || i.own != cluster || weight(old) != weight(w) {
+			changed = append(changed, p)
+		}
+	}
+	for p := range i.local {
+		if _, stays := pools[p]; !stays {
+			changed = append(changed, p)
+		}
+	}
+	i.own, i.local = cluster, maps.Clone(pools)
+	return changed
+}
+
+// SetPickerDown notes why the picker of an exporting cluster of an import cannot be reached, by source, which names who has noticed; "": it
+// can be. It returns the pools to assemble.
+func (i *Importer) SetPickerDown(p registry.Pool, cluster, source, why string) []registry.Pool {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	at := picker{p, cluster}
+	before := i.pickerDown(at)
+	switch of := i.down[at]; {
+	case why == "":
+		if delete(of, source); len(of) == 0 {
+			delete(i.down, at)
+		}
+	case of == nil:
+		i.down[at] = map[string]string{source: why}
+	default:
+		of[source] = why
+	}
+	if i.pickerDown(at) == before || len(i.cfg.Registry.Exports(nil, p)) == 0 {
+		return nil
+	}
+	return []registry.Pool{p}
+}
+
+// pickerDown is why a picker cannot be reached, for Source.PickerDown. mu is held.
+func (i *Importer) pickerDown(at picker) string {
+	of := i.down[at]
+	if len(of) == 0 {
+		return ""
+	}
+	return "its picker fails: " + of[slices.Min(slices.Collect(maps.Keys(of)))]
+}
+
+func weight(w *int32) int32 {
+	if w == nil {
+		return 1
+	}
+	return *w
 }
 
 // all lists the pools that a member exports, or that have an Offer. mu is held.
 func (i *Importer) all() (pools []registry.Pool) {
 	for _, m := range i.cfg.Registry.Members(nil) {
-		for _, e := range i.cfg.Registry.ExportsOf(m.Name) {
-			pools = append(pools, e.Pool)
-		}
+		pools = append(pools, i.of(m.Name)...)
 	}
 	for _, o := range store.Offers.All(i.cfg.Store.View()) {
 		pools = append(pools, registry.Pool{Namespace: o.Namespace, Name: o.Import})
 	}
+	return sorted(pools)
+}
+
+func (i *Importer) of(member string) (pools []registry.Pool) {
+	for _, e := range i.cfg.Registry.ExportsOf(member) {
+		pools = append(pools, e.Pool)
+	}
+	return pools
+}
+
+func sorted(pools []registry.Pool) []registry.Pool {
 	slices.SortFunc(pools, registry.Pool.Compare)
 	return slices.Compact(pools)
 }
 
-// Assemble brings the Offers of some pools up to date with the registry. It returns where these pools' exports of other clusters stand
-// here, for their exporters: Placement.Member is the exporting one.
-func (i *Importer) Assemble(pools []registry.Pool) ([]registry.Placement, error) {
+// Assemble brings the Offers of some pools up to date with the registry. It returns these pools, with others that have less or more room
+// since, and where their exports of other clusters stand here, for their exporters: Placement.Member is the exporting one.
+func (i *Importer) Assemble(pools []registry.Pool) (assembled []registry.Pool, placed []registry.Placement, err error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	return i.assemble(pools)
-}
-
-func (i *Importer) assemble(pools []registry.Pool) (placed []registry.Placement, err error) {
+	pools, shares := i.limit(slices.Clone(pools), true)
 	var ops []store.Op
 	view := i.cfg.Store.View()
-	states := map[string]registry.State{}
-	for _, m := range i.cfg.Registry.Members(nil) {
-		states[m.Name] = m.State
-	}
 	for _, p := range pools {
-		key := p.Namespace + "/" + p.Name
 		wanted := map[string]bool{}
-		for _, e := range i.cfg.Registry.Exports(nil, p) {
-			at := registry.Placement{Member: e.Cluster, Pool: p}
-			if at.Reason, at.Message = i.problem(&e); at.Reason != "" {
-				placed = append(placed, at)
+		for _, s := range i.sources(view, p, shares) {
+			if !s.local {
+				placed = append(placed, registry.Placement{Member: s.Entry.Name, Pool: p, Reason: s.reason, Message: s.message})
+			}
+			if !s.imported() {
 				continue
 			}
-			placed = append(placed, at)
-			o := i.offer(&e, states[e.Cluster])
+			o := i.offer(p, &s)
 			wanted[o.Name] = true
 			ops = append(ops, store.Offers.Put(o)) // one that is equal changes nothing
 		}
-		for _, o := range store.Offers.By(view, store.ByImport, key) {
+		for _, o := range store.Offers.By(view, store.ByImport, p.Namespace+"/"+p.Name) {
 			if !wanted[o.Name] {
 				ops = append(ops, store.Offers.Delete(store.ID(o)))
 			}
@@ -113,13 +181,123 @@ func (i *Importer) assemble(pools []registry.Pool) (placed []registry.Placement,
 	}
 	if len(ops) > 0 {
 		if _, err := i.cfg.Store.Apply(ops...); err != nil {
-			return placed, fmt.Errorf("exports of members: %w", err)
+			return pools, placed, fmt.Errorf("exports of members: %w", err)
 		}
 	}
-	return placed, nil
+	return pools, placed, nil
 }
 
-// problem returns why an export is not imported.
+// Status is the status of an import, as far as it is the cluster set's: every exporting cluster that has an entry, with conditions. generation
+// is that of the object, 0 without one. imported is false if none of the exports is imported: such an import needs no object.
+func (i *Importer) Status(p registry.Pool, generation int64) (s inferenceapi.InferencePoolImportStatus, imported bool) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	_, shares := i.limit([]registry.Pool{p}, false)
+	sources := i.sources(i.cfg.Store.View(), p, shares)
+	return StatusOf(sources, generation), slices.ContainsFunc(sources, func(s Source) bool { return s.imported() })
+}
+
+// limit adds to pools those of members that export more than they are allowed, or did before: what one of their pools takes, another one has
+// not. It returns the shares of these members' pools; a pool of any other has all it wants. note has it note which members these are. mu is held.
+func (i *Importer) limit(pools []registry.Pool, note bool) (all []registry.Pool, shares map[string]map[registry.Pool]share) {
+	members := map[string]bool{}
+	for _, p := range pools {
+		for _, e := range i.cfg.Registry.Exports(nil, p) {
+			members[e.Cluster] = true
+		}
+	}
+	maps.Copy(members, i.over)
+	for name := range members {
+		c, allow := i.cfg.Registry.Count(name), i.allow[name]
+		exports, endpoints := count(allow.Exports, defaultExports), count(allow.Endpoints, defaultEndpoints)
+		is := c.Exports > exports || c.Endpoints > endpoints
+		switch {
+		case !is && !i.over[name]:
+			continue
+		case note && is:
+			i.over[name] = true
+		case note:
+			delete(i.over, name)
+		}
+		pools = append(pools, i.of(name)...)
+		if shares == nil {
+			shares = map[string]map[registry.Pool]share{}
+		}
+		shares[name] = i.share(name, exports, endpoints)
+	}
+	return sorted(pools), shares
+}
+
+// share is what a pool has of what its member is allowed.
+type share struct {
+	none      bool // it is one too many
+	endpoints int
+}
+
+// share divides what a member is allowed among its pools, the first by namespace and name first.
+func (i *Importer) share(member string, exports, endpoints int) map[registry.Pool]share {
+	out := map[registry.Pool]share{}
+	for _, e := range i.cfg.Registry.ExportsOf(member) {
+		if e.Withdrawn() {
+			continue // it takes no new request, and its endpoints have those in flight
+		}
+		out[e.Pool] = share{none: exports <= 0, endpoints: min(endpoints, len(e.Entry.Endpoints))}
+		exports--
+		endpoints -= out[e.Pool].endpoints
+	}
+	return out
+}
+
+// sources are the exporting clusters of an import, sorted by name. mu is held.
+func (i *Importer) sources(r store.Reader, p registry.Pool, shares map[string]map[registry.Pool]share) (out []Source) {
+	for _, e := range i.cfg.Registry.Exports(nil, p) {
+		s := Source{Entry: e.Entry, Draining: e.Draining, most: len(e.Entry.Endpoints), gone: e.Withdrawn()}
+		s.Entry.Name = e.Cluster
+		if e.Entry.RoutingMode == inferenceapi.EndpointMode {
+			s.PickerDown = i.pickerDown(picker{p, e.Cluster})
+		}
+		if m, ok := i.cfg.Registry.Member(e.Cluster); ok {
+			s.State = m.State
+		}
+		if s.reason, s.message = i.problem(&e); s.reason == "" {
+			if of, limited := shares[e.Cluster][p]; limited {
+				s.most = of.endpoints
+				if of.none {
+					s.reason = NotAllowedReason
+					s.message = fmt.Sprintf("the ClusterSet lets it export %d pools, and others come first by namespace and name", count(i.allow[e.Cluster].Exports, defaultExports))
+				}
+			}
+		}
+		if s.reason == "" && e.Unread != "" {
+			s.reason, s.message = NotSupportedReason, e.Unread
+		}
+		if s.reason == "" && slices.Contains(Taken(r, p), e.Cluster) {
+			s.reason = ConflictReason
+			s.message = fmt.Sprintf("status.clusters of InferencePoolImport %s/%s has an entry %s of another controller or user, which stays; remove it there", p.Namespace, p.Name, e.Cluster)
+		}
+		out = append(out, s)
+	}
+	if w, ok := i.local[p]; ok && len(out) > 0 {
+		out = append(out, Source{Entry: inferenceapi.ImportedCluster{Name: i.own, RoutingMode: inferenceapi.EndpointMode, Weight: w}, State: registry.Ready, local: true})
+		slices.SortFunc(out, func(a, b Source) int { return strings.Compare(a.Entry.Name, b.Entry.Name) })
+	}
+	return out
+}
+
+// Taken are the clusters of an import whose entries are another controller's, or a user's, sorted.
+func Taken(r store.Reader, p registry.Pool) (clusters []string) {
+	obj, ok := store.InferencePoolImports.Get(r, p.Namespace+"/"+p.Name)
+	if !ok {
+		return nil
+	}
+	for _, c := range obj.Status.Clusters {
+		clusters = append(clusters, c.Name)
+	}
+	slices.Sort(clusters)
+	return clusters
+}
+
+// problem returns why an export is not imported, beside the number of its member's exports.
 func (i *Importer) problem(e *registry.Export) (reason, message string) {
 	allow, ok := i.allow[e.Cluster]
 	switch {
@@ -133,9 +311,6 @@ func (i *Importer) problem(e *registry.Export) (reason, message string) {
 	case !i.cfg.Namespace(e.Pool.Namespace):
 		return NamespaceNotFoundReason, fmt.Sprintf("namespace %s does not exist", e.Pool.Namespace)
 	}
-	if most := count(allow.Exports, defaultExports); !i.first(e, most) {
-		return NotAllowedReason, fmt.Sprintf("the ClusterSet lets it export %d pools, and others come first by namespace and name", most)
-	}
 	return "", ""
 }
 
@@ -146,46 +321,15 @@ func count(is *int32, otherwise int) int {
 	return int(*is)
 }
 
-// first reports whether an export is among the first ones of its member.
-func (i *Importer) first(e *registry.Export, most int) bool {
-	before := 0
-	for _, o := range i.cfg.Registry.ExportsOf(e.Cluster) {
-		if o.Pool.Compare(e.Pool) < 0 {
-			if before++; before >= most {
-				return false
-			}
-		}
-	}
-	return most > 0
-}
-
-// room is how many endpoints an export may have, after those of its member's exports before it.
-func (i *Importer) room(e *registry.Export) int {
-	left := count(i.allow[e.Cluster].Endpoints, defaultEndpoints)
-	for _, o := range i.cfg.Registry.ExportsOf(e.Cluster) {
-		if o.Pool.Compare(e.Pool) >= 0 {
-			break
-		}
-		left -= len(o.Entry.Endpoints)
-	}
-	return max(left, 0)
-}
-
 // offer is an export as this cluster's translation reads it.
-func (i *Importer) offer(e *registry.Export, state registry.State) *store.Offer {
-	allow := i.allow[e.Cluster]
-	o := &store.Offer{Import: e.Pool.Name, Cluster: *e.Entry.DeepCopy(), Allowed: allow.Addresses, Pods: allow.PodCIDRs}
-	o.Namespace, o.Name = e.Pool.Namespace, store.OfferName(e.Pool.Name, e.Cluster)
+func (i *Importer) offer(p registry.Pool, s *Source) *store.Offer {
+	allow := i.allow[s.Entry.Name]
+	o := &store.Offer{Import: p.Name, Cluster: *s.Entry.DeepCopy(), Allowed: allow.Addresses, Pods: allow.PodCIDRs, Local: s.local}
+	o.Namespace, o.Name = p.Namespace, store.OfferName(p.Name, s.Entry.Name)
 	c := &o.Cluster
-	c.Name, c.Conditions = e.Cluster, nil
-	c.Endpoints = c.Endpoints[:min(len(c.Endpoints), i.room(e))]
-	switch {
-	case e.Draining:
-		c.Conditions = []metav1.Condition{{Type: "Ready", Status: metav1.ConditionFalse, Reason: reasonDraining, Message: "the cluster has withdrawn its export, or drains"}}
-	case state == registry.Stale:
-		c.Conditions = []metav1.Condition{{Type: "Ready", Status: metav1.ConditionUnknown, Reason: reasonStale, Message: "the cluster is connected and silent"}}
-	case state == registry.Unreachable:
-		c.Conditions = []metav1.Condition{{Type: "Ready", Status: metav1.ConditionUnknown, Reason: reasonUnreachable, Message: "the cluster is not connected"}}
+	c.Conditions, c.Endpoints = nil, c.Endpoints[:min(len(c.Endpoints), s.most)]
+	if ready := s.ready(); ready.Status != metav1.ConditionTrue {
+		c.Conditions = []metav1.Condition{ready}
 	}
 	return o
 }

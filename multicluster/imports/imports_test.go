@@ -32,9 +32,7 @@ func newWorld(t *testing.T, allow map[string]v1alpha1.ClusterSetAllow) *world {
 		sources[name] = "peer"
 	}
 	w.registry.SetMembers(sources)
-	if _, err := w.SetAllow(allow); err != nil {
-		t.Fatal(err)
-	}
+	w.assemble(w.SetAllow(allow))
 	return w
 }
 
@@ -60,7 +58,7 @@ func (w *world) export(member string, n int, pools ...string) (placed string) {
 
 func (w *world) assemble(changed []registry.Pool) (placed string) {
 	w.t.Helper()
-	list, err := w.Assemble(changed)
+	_, list, err := w.Assemble(changed)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -111,8 +109,9 @@ func TestImports_FollowWhatMembersExport(t *testing.T) {
 			t.Errorf("disconnected: %s", got)
 		}
 		w.assemble(w.registry.SetMembers(nil))
-		if _, err := w.SetAllow(nil); err != nil || w.offers() != "ns/chat.west 1 Ready=False Draining" {
-			t.Errorf("no member any more: %v, %s", err, w.offers())
+		w.assemble(w.SetAllow(nil))
+		if got := w.offers(); got != "ns/chat.west 1 Ready=False Draining" {
+			t.Errorf("no member any more: %s", got)
 		}
 	})
 }
@@ -135,5 +134,172 @@ func TestImports_MemberStaysWithinWhatItIsAllowed(t *testing.T) {
 		if got := w.offers(); got != c.offers {
 			t.Errorf("%+v: offers %s, want %s", c.allow, got, c.offers)
 		}
+	}
+}
+
+// What one pool takes of what its member is allowed, another one has not: both are assembled again.
+func TestImports_PoolsShareWhatTheirMemberIsAllowed(t *testing.T) {
+	two := int32(2)
+	w := newWorld(t, map[string]v1alpha1.ClusterSetAllow{"east": {Exports: &two}})
+	w.export("east", 1, "a/1", "a/3", "a/4")
+	if got := w.offers(); got != "a/1.east 1; a/3.east 1" {
+		t.Errorf("offers: %s", got)
+	}
+	if got := w.export("east", 1, "a/1", "a/2", "a/3", "a/4"); got != "a/1 of east: ; a/2 of east: ; a/3 of east: NotAllowed; a/4 of east: NotAllowed" {
+		t.Errorf("placed: %s", got)
+	}
+	if got := w.offers(); got != "a/1.east 1; a/2.east 1" {
+		t.Errorf("offers: %s", got)
+	}
+	w.export("east", 1, "a/4") // withdrawn ones drain, and take no room
+	if got := w.offers(); !strings.Contains(got, "a/4.east 1") || !strings.Contains(got, "a/2.east 1 Ready=False Draining") {
+		t.Errorf("offers: %s", got)
+	}
+}
+
+func TestImports_ExportThatCannotBeTakenKeepsWhatIsKnown(t *testing.T) {
+	w := newWorld(t, map[string]v1alpha1.ClusterSetAllow{"east": {}})
+	w.export("east", 1, "a/1")
+	changed, rejected := w.registry.Apply(registry.Update{Member: "east", UID: "east", Stamp: registry.Stamp{Epoch: 1, Sequence: 9},
+		Unread: map[registry.Pool]string{{Namespace: "a", Name: "1"}: "too large", {Namespace: "a", Name: "2"}: "too large"}})
+	if got := w.assemble(changed); got != "a/1 of east: NotSupported; a/2 of east: NotSupported" || len(rejected) > 0 || w.offers() != "a/1.east 1" {
+		t.Errorf("placed %s, offers %s, %v", got, w.offers(), rejected)
+	}
+	if c := w.registry.Count("east"); c.Unread != 2 || c.Exports != 2 {
+		t.Errorf("%+v", c)
+	}
+	w.sequence = 10
+	if got := w.export("east", 1, "a/1", "a/2"); got != "a/1 of east: ; a/2 of east: " || w.registry.Count("east").Unread != 0 {
+		t.Errorf("placed %s, %+v", got, w.registry.Count("east"))
+	}
+}
+
+// An entry that another controller or a user wrote stays, and the exporter learns why its own is not there. Its requests are routed all the same.
+func TestImports_EntryOfAnotherIsAConflict(t *testing.T) {
+	w := newWorld(t, map[string]v1alpha1.ClusterSetAllow{"east": {}, "west": {}})
+	written := &inferenceapi.InferencePoolImport{}
+	written.Namespace, written.Name = "ns", "chat"
+	put := func(clusters ...inferenceapi.ImportedCluster) {
+		t.Helper()
+		written := written.DeepCopy()
+		written.Status.Clusters = clusters
+		if _, err := w.store.Apply(store.InferencePoolImports.Put(written)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put(inferenceapi.ImportedCluster{Name: "east", RoutingMode: inferenceapi.ParentMode}, inferenceapi.ImportedCluster{Name: "mars", RoutingMode: inferenceapi.ParentMode})
+	if got := w.export("east", 1, "ns/chat", "ns/code"); got != "ns/chat of east: Conflict; ns/code of east: " {
+		t.Errorf("placed: %s", got)
+	}
+	if got := w.export("west", 1, "ns/chat"); got != "ns/chat of east: Conflict; ns/chat of west: " {
+		t.Errorf("placed: %s", got)
+	}
+	if got := w.offers(); got != "ns/chat.east 1; ns/chat.west 1; ns/code.east 1" {
+		t.Errorf("offers: %s", got)
+	}
+	chat := registry.Pool{Namespace: "ns", Name: "chat"}
+	if s, imported := w.Status(chat, 1); !imported || len(s.Clusters) != 2 || s.Clusters[0].Weight != nil {
+		t.Errorf("%+v", s)
+	}
+	put(inferenceapi.ImportedCluster{Name: "mars", RoutingMode: inferenceapi.ParentMode})
+	if got := w.assemble([]registry.Pool{chat}); got != "ns/chat of east: ; ns/chat of west: " {
+		t.Errorf("placed: %s", got)
+	}
+}
+
+// A picker that fails takes no request from its cluster: the wiring stays, and the status has why.
+func TestImports_PickerThatFailsKeepsItsOffer(t *testing.T) {
+	w := newWorld(t, map[string]v1alpha1.ClusterSetAllow{"east": {}})
+	chat := registry.Pool{Namespace: "ns", Name: "chat"}
+	if got := w.SetPickerDown(chat, "east", "probe", "connection refused"); got != nil {
+		t.Errorf("a pool that no member exports: %v", got)
+	}
+	w.export("east", 1, "ns/chat")
+	const down = "ns/chat.east 1 Ready=Unknown PickerDown"
+	if got := w.offers(); got != down {
+		t.Errorf("offers: %s", got)
+	}
+	if s, _ := w.Status(chat, 1); s.Clusters[0].Conditions[1].Message != "its picker fails: connection refused" {
+		t.Errorf("%+v", s.Clusters[0].Conditions)
+	}
+	if got := w.SetPickerDown(chat, "east", "relay", "late"); got != nil {
+		t.Errorf("it is down already: %v", got)
+	}
+	w.assemble(w.SetPickerDown(chat, "east", "probe", ""))
+	if got := w.offers(); got != down {
+		t.Errorf("relayed picks fail: %s", got)
+	}
+	w.assemble(w.SetPickerDown(chat, "east", "relay", ""))
+	if got := w.offers(); got != "ns/chat.east 1" {
+		t.Errorf("offers: %s", got)
+	}
+}
+
+func TestImports_OwnPoolIsAnEntryOfItsImport(t *testing.T) {
+	w := newWorld(t, map[string]v1alpha1.ClusterSetAllow{"east": {}})
+	chat := registry.Pool{Namespace: "ns", Name: "chat"}
+	three := int32(3)
+	w.assemble(w.SetLocal("here", map[registry.Pool]*int32{chat: &three, {Namespace: "ns", Name: "alone"}: nil}))
+	if got := w.offers(); got != "" {
+		t.Errorf("an import without other clusters: %s", got)
+	}
+	w.export("east", 1, "ns/chat")
+	if got := w.offers(); got != "ns/chat.east 1; ns/chat.here 0" {
+		t.Errorf("offers: %s", got)
+	}
+	if o, _ := store.Offers.Get(w.store.View(), "ns/chat.here"); !o.Local || *o.Cluster.Weight != 3 {
+		t.Errorf("%+v", o)
+	}
+	if s, imported := w.Status(chat, 1); !imported || len(s.Clusters) != 2 || s.Clusters[1].Name != "here" {
+		t.Errorf("%+v", s)
+	}
+	w.assemble(w.SetLocal("here", nil))
+	if got := w.offers(); got != "ns/chat.east 1" {
+		t.Errorf("offers: %s", got)
+	}
+}
+
+// 100 members export 100 pools each; one endpoint of one pool changes.
+func BenchmarkImports_OneOfManyExportsChanges(b *testing.B) {
+	for _, pools := range []int{1, 100} {
+		b.Run(fmt.Sprintf("%d pools a member", pools), func(b *testing.B) {
+			members := max(pools, 1)
+			r, s := registry.New(registry.Config{}), store.New()
+			i := imports.New(imports.Config{Registry: r, Store: s})
+			sources, allow := map[string]string{}, map[string]v1alpha1.ClusterSetAllow{}
+			for m := range members {
+				sources[fmt.Sprint("m", m)], allow[fmt.Sprint("m", m)] = "peer", v1alpha1.ClusterSetAllow{}
+			}
+			r.SetMembers(sources)
+			i.SetAllow(allow)
+			entry := func(n int) inferenceapi.ImportedCluster {
+				e := inferenceapi.ImportedCluster{RoutingMode: inferenceapi.EndpointMode}
+				for k := range 10 {
+					e.Endpoints = append(e.Endpoints, inferenceapi.ImportedEndpoint{Address: fmt.Sprintf("10.0.%d.%d", n%250, k)})
+				}
+				return e
+			}
+			for m := range members {
+				u := registry.Update{Member: fmt.Sprint("m", m), UID: "u", Stamp: registry.Stamp{Epoch: 1, Sequence: 1}, Snapshot: true}
+				for p := range pools {
+					u.Exports = append(u.Exports, registry.Export{Pool: registry.Pool{Namespace: "ns", Name: fmt.Sprintf("p-%d-%d", m, p)}, Stamp: u.Stamp, Entry: entry(0)})
+				}
+				changed, _ := r.Apply(u)
+				if _, _, err := i.Assemble(changed); err != nil {
+					b.Fatal(err)
+				}
+			}
+			n := uint64(1)
+			for b.Loop() {
+				n++
+				u := registry.Update{Member: "m0", UID: "u", Stamp: registry.Stamp{Epoch: 1, Sequence: n}}
+				u.Exports = []registry.Export{{Pool: registry.Pool{Namespace: "ns", Name: "p-0-0"}, Stamp: u.Stamp, Entry: entry(int(n))}}
+				changed, _ := r.Apply(u)
+				if _, _, err := i.Assemble(changed); err != nil {
+					b.Fatal(err)
+				}
+				r.TakeUnsaved()
+			}
+		})
 	}
 }

@@ -8,7 +8,8 @@
 //
 //	registry.go   Registry, and how an update changes it       schema.go   the tables and their indexes
 //	member.go     members, states and leases                   export.go   exports, draining, collection
-//	placement.go  where exports have arrived
+//	placement.go  where exports have arrived                record.go   what is kept over a restart
+//	count.go      how much a member exports, and what is too much
 //
 // Lifecycle: a member's lease lasts Config.Lease from its last update, by this process's monotonic clock. When it expires, the member is
 // Stale, or Unreachable if it is not connected; its exports stay as they are, because silence is not withdrawal and the data plane's
@@ -18,6 +19,9 @@
 // Fencing: every update has the UID of its cluster and a Stamp, and an older one changes nothing. So neither a leader that was paused, nor
 // an old hub, nor a cluster that was restored from a backup revives or withdraws an export. Another UID takes a member's name over only
 // after the lease of the one before has expired.
+//
+// Restart: TakeUnsaved returns what has changed of the Records, which cmd keeps, and Restore takes them over, stamps and UIDs included. So
+// neither the exports of a member that is away are lost, nor does an update that is older than the records have an effect.
 //
 // Invariants: rows are immutable. An export that is not withdrawn belongs to a member. Only a snapshot, or an explicit withdrawal, removes: nothing is removed
 // before a source is in sync. Endpoints are a value of an export, never an index: a key of go-memdb costs 450 bytes.

@@ -25,10 +25,17 @@ type Export struct {
 	Entry inferenceapi.ImportedCluster
 	// Draining: the export is withdrawn, or its member drains. It takes no new request.
 	Draining bool
+	// Size is how many bytes the export has on the wire.
+	Size int
+	// Unread is why the newest version of the export could not be taken: the other fields are those of an older one, or empty. "": it was.
+	Unread string
 
 	withdrawn bool
 	collect   time.Duration // when a withdrawn export is dropped, since the registry was made
 }
+
+// Withdrawn reports whether the member does not export the pool any more.
+func (e *Export) Withdrawn() bool { return e.withdrawn }
 
 // addresses are what requests for the pool are sent to, less its endpoints: pickers and gateways.
 func (e *Export) addresses() (out []string) {
@@ -57,14 +64,14 @@ func (r *Registry) withdraw(t txn, e *Export, at Stamp) {
 	}
 	next := *e
 	next.Stamp, next.Draining, next.withdrawn, next.collect = at, true, true, r.now()+r.cfg.Drain
-	must(t.Insert(exportTable, &next))
+	t.put(&next)
 }
 
 // collectDrained drops the exports that have drained.
 func (r *Registry) collectDrained(t txn) {
 	now := r.now()
 	for _, e := range slices.Collect(until(t, exportTable, byDraining, func(e *Export) time.Duration { return e.collect }, now)) {
-		must(t.Delete(exportTable, e))
+		t.drop(e)
 	}
 }
 

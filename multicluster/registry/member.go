@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"bytes"
 	"cmp"
 	"slices"
 	"time"
@@ -39,9 +40,19 @@ type Member struct {
 	UID string
 	// Known is the stamp up to which all exports of the member are known.
 	Known Stamp
+	// Bundle has the CA certificates that the member published last, in PEM.
+	Bundle []byte
 
 	connected bool
 	drained   bool // by its own update
+}
+
+// Connected reports whether the member's source has a connection to it.
+func (m Member) Connected() bool { return m.connected }
+
+func (m *Member) equal(o *Member) bool {
+	return m.Name == o.Name && m.Source == o.Source && m.State == o.State && m.UID == o.UID && m.Known == o.Known &&
+		m.connected == o.connected && m.drained == o.drained && bytes.Equal(m.Bundle, o.Bundle)
 }
 
 // lease is until when a member is Ready without a further update.

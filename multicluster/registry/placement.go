@@ -8,29 +8,14 @@ type Placement struct {
 	Reason, Message string
 }
 
-// Place stores what members report of this cluster's exports. Drop removes the placements of a pool that is not exported any more, or
-// whose intended members do not include some.
+// Place stores what members report of this cluster's exports. One stays, also when its pool is withdrawn, until the member reports
+// otherwise.
 func (r *Registry) Place(list ...Placement) {
 	r.write(func(t txn) {
 		for _, p := range list {
 			if old := first[Placement](t, placementTable, exportKey(p.Member, p.Pool)); old == nil || *old != p {
 				must(t.Insert(placementTable, &p))
 			}
-		}
-	})
-}
-
-// Unplace removes the placements of a pool at members that keep does not select.
-func (r *Registry) Unplace(p Pool, keep func(member string) bool) {
-	r.write(func(t txn) {
-		var gone []*Placement
-		for pl := range walk[Placement](t, nil, placementTable, byPool, poolKey(p)) {
-			if !keep(pl.Member) {
-				gone = append(gone, pl)
-			}
-		}
-		for _, pl := range gone {
-			must(t.Delete(placementTable, pl))
 		}
 	})
 }

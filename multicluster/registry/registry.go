@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/hashicorp/go-memdb"
@@ -31,6 +32,10 @@ type Registry struct {
 	cfg   Config
 	began time.Time
 	db    *memdb.MemDB
+	wake  chan struct{} // has one element when there are unsaved records
+
+	mu      sync.Mutex
+	unsaved map[RecordID]struct{}
 }
 
 // New makes a registry without members.
@@ -41,7 +46,7 @@ func New(c Config) *Registry {
 	}
 	db, err := memdb.NewMemDB(schema())
 	must(err) // the schema is a constant
-	return &Registry{cfg: c, began: c.Now(), db: db}
+	return &Registry{cfg: c, began: c.Now(), db: db, wake: make(chan struct{}, 1), unsaved: map[RecordID]struct{}{}}
 }
 
 // now is how long the registry has been.
@@ -58,16 +63,20 @@ type Update struct {
 	// Exports are new or changed, and Withdrawn ended, at their own stamps or before Stamp.
 	Exports   []Export
 	Withdrawn []Pool
-	// Unread are exports that the member has, and that the source cannot read: what is known of them stays.
-	Unread []Pool
+	// Unread are exports that the member has and that the source cannot take, and why: what is known of them stays.
+	Unread map[Pool]string
 	// Draining: the member itself drains.
 	Draining bool
+	// Bundle has the CA certificates that the member publishes, in PEM.
+	Bundle []byte
 }
 
 // Rejection is an update that changed nothing, or not all that it has.
 type Rejection struct {
 	Member  string
 	Problem string
+	// Whole: nothing of the update has had an effect.
+	Whole bool
 }
 
 // Apply processes updates in one transaction. It returns the pools to assemble again, sorted, and what was rejected. An update renews its
@@ -75,60 +84,67 @@ type Rejection struct {
 func (r *Registry) Apply(updates ...Update) (changed []Pool, rejected []Rejection) {
 	changed = r.write(func(t txn) {
 		for i := range updates {
-			if problem := r.apply(t, &updates[i]); problem != "" {
-				rejected = append(rejected, Rejection{updates[i].Member, problem})
+			if problem, whole := r.apply(t, &updates[i]); problem != "" {
+				rejected = append(rejected, Rejection{updates[i].Member, problem, whole})
 			}
 		}
 	})
 	return changed, rejected
 }
 
-func (r *Registry) apply(t txn, u *Update) (problem string) {
+func (r *Registry) apply(t txn, u *Update) (problem string, whole bool) {
 	m := first[Member](t, memberTable, key(u.Member))
 	if m == nil {
-		return "it is no member of the cluster set"
+		return "it is no member of the cluster set", true
 	}
 	next := *m
 	switch {
 	case m.UID == "" || m.UID == u.UID:
 	case r.running(t, m):
-		return fmt.Sprintf("cluster %s has its name, and its lease runs; this one is %s", m.UID, u.UID)
+		return fmt.Sprintf("cluster %s has its name, and its lease runs; this one is %s", m.UID, u.UID), true
 	default: // the cluster was made anew: nothing of the one before is known any more
 		next.Known = Stamp{}
 		for _, e := range slices.Collect(walk[Export](t, nil, exportTable, byID, key(m.Name))) {
 			if !e.withdrawn {
 				old := *e
 				old.Stamp = Stamp{}
-				must(t.Insert(exportTable, &old))
+				t.put(&old)
 			}
 		}
 	}
 	if u.Stamp.Compare(next.Known) < 0 {
-		return fmt.Sprintf("it is older (%d.%d) than what is known (%d.%d)", u.Stamp.Epoch, u.Stamp.Sequence, next.Known.Epoch, next.Known.Sequence)
+		return fmt.Sprintf("it is older (%d.%d) than what is known (%d.%d)", u.Stamp.Epoch, u.Stamp.Sequence, next.Known.Epoch, next.Known.Sequence), true
 	}
 	r.renew(t, m)
 	next.UID, next.State, next.connected, next.drained = u.UID, Ready, true, u.Draining
 	if u.Draining {
 		next.State = Draining
 	}
+	named := make(map[Pool]bool, len(u.Exports))
 	for i := range u.Exports {
 		e := u.Exports[i]
 		e.Cluster, e.Entry.Name = m.Name, m.Name
 		e.Draining = u.Draining
-		r.export(t, &e, next.Known)
+		named[e.Pool] = true
+		if why := r.export(t, &e, next.Known); why != "" {
+			problem = fmt.Sprintf("export %s/%s: %s", e.Pool.Namespace, e.Pool.Name, why)
+		}
+	}
+	for p, why := range u.Unread {
+		t.unread(m.Name, p, why)
 	}
 	withdrawn := slices.Clone(u.Withdrawn)
 	if u.Snapshot || m.drained != u.Draining {
 		for _, e := range slices.Collect(walk[Export](t, nil, exportTable, byID, key(m.Name))) {
-			named := slices.ContainsFunc(u.Exports, func(o Export) bool { return o.Pool == e.Pool })
+			_, unread := u.Unread[e.Pool]
 			switch {
-			case named, slices.Contains(u.Unread, e.Pool) && !e.withdrawn && m.drained == u.Draining:
-			case u.Snapshot && !slices.Contains(u.Unread, e.Pool):
+			case named[e.Pool], unread && !e.withdrawn && m.drained == u.Draining:
+			case u.Snapshot && !unread:
 				withdrawn = append(withdrawn, e.Pool)
 			case !e.withdrawn:
 				same := *e
 				same.Draining = u.Draining
-				must(t.Insert(exportTable, &same))
+				t.put(&same)
 			}
 		}
 	}
@@ -137,23 +153,30 @@ func (r *Registry) apply(t txn, u *Update) (problem string) {
 			r.withdraw(t, e, u.Stamp)
 		}
 	}
-	next.Known = u.Stamp
-	if next != *m {
+	next.Known, next.Bundle = u.Stamp, u.Bundle
+	if !next.equal(m) {
 		must(t.Insert(memberTable, &next))
 	}
-	return ""
+	return problem, false
 }
 
-// export stores an export, unless it is older than what is known.
-func (r *Registry) export(t txn, e *Export, known Stamp) {
+// export stores an export, unless it is older than what is known. It returns why there is no room for it.
+func (r *Registry) export(t txn, e *Export, known Stamp) (problem string) {
 	old := first[Export](t, exportTable, exportKey(e.Cluster, e.Pool))
 	switch {
 	case old == nil && e.Stamp.Compare(known) < 0, old != nil && e.Stamp.Compare(old.Stamp) < 0:
-		return
+		return ""
 	case old != nil && reflect.DeepEqual(*old, *e):
-		return
+		return ""
 	}
-	must(t.Insert(exportTable, e))
+	if problem = t.room(e, old); problem != "" {
+		if old != nil {
+			t.unread(e.Cluster, e.Pool, problem)
+		}
+		return problem
+	}
+	t.put(e)
+	return ""
 }
 
 // Next returns how long it is until Expire has something to do; false if nothing will expire.
@@ -195,7 +218,11 @@ func (r *Registry) write(change func(t txn)) []Pool {
 	t.Commit()
 	read := txn{r.db.Txn(false)}
 	pools := map[Pool]bool{}
+	var unsaved []RecordID
 	for _, c := range changes {
+		if id, ok := recorded(c.Before, c.After); ok {
+			unsaved = append(unsaved, id)
+		}
 		for _, row := range []any{c.Before, c.After} {
 			switch row := row.(type) {
 			case *Export:
@@ -210,6 +237,7 @@ func (r *Registry) write(change func(t txn)) []Pool {
 			}
 		}
 	}
+	r.MarkUnsaved(unsaved...)
 	out := make([]Pool, 0, len(pools))
 	for p := range pools {
 		out = append(out, p)

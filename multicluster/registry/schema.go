@@ -16,6 +16,7 @@ const (
 	exportTable    = "export"    // *Export
 	placementTable = "placement" // *Placement
 	leaseTable     = "lease"     // *lease
+	countTable     = "count"     // *Count
 )
 
 // Indexes. A key consists of strings with a NUL byte after each, so that keys sort as their parts do, and a list of leading parts is a
@@ -83,6 +84,7 @@ func schema() *memdb.DBSchema {
 			index(byDeadline, func(row any) []byte { return deadlineKey(row.(*lease).deadline) }),
 		),
 	}
+	tables = append(tables, table(countTable, unique(func(row any) []byte { return key(row.(*Count).Cluster) })))
 	out := &memdb.DBSchema{Tables: map[string]*memdb.TableSchema{}}
 	for _, t := range tables {
 		out.Tables[t.Name] = t

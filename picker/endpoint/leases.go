@@ -84,6 +84,7 @@ type Lease struct {
 	trial  bool        // picked waits for its outcome
 	tag    Tag
 	parts  []*Lease // of the request at other servers, until its first token
+	onEnd  func()   // called once after Release; nil: nothing is
 	front  *Load    // an address that passes requests on to picked; nil for none
 }
 
@@ -149,6 +150,13 @@ func (l *Leases) insert(lease *Lease, at *Load, now time.Time) *Lease {
 	shard.due.add(lease.id, time.Duration(sinceStart(now))+l.timeout)
 	shard.mu.Unlock()
 	return lease
+}
+
+// OpenAt counts one request in flight at an address that this process has not picked. onEnd is called when the lease is released; it must not
+// block.
+func (l *Leases) OpenAt(at *Load, h Holder, onEnd func(), now time.Time) *Lease {
+	at.start(0)
+	return l.insert(&Lease{id: l.next.Add(1), leases: l, holder: h, onEnd: onEnd}, at, now)
 }
 
 // Resume opens a lease of this process again that expired although its request goes on. at returns the address that serves
@@ -330,8 +338,13 @@ func (lease *Lease) Release() bool {
 	lease.endTrial()
 	lease.load = nil
 	parts := lease.takeParts()
+	onEnd := lease.onEnd
+	lease.onEnd = nil
 	lease.mu.Unlock()
 	endParts(parts, 0)
+	if onEnd != nil {
+		onEnd()
+	}
 	load.end()
 	l := lease.leases
 	if lease.adopted != "" {

@@ -25,6 +25,8 @@ const (
 	MetadataKeyLast = "x-penstock-last"
 	// MetadataKeySubset selects, by a label selector, the endpoints of the pool among which the picker chooses.
 	MetadataKeySubset = "x-penstock-subset"
+	// MetadataKeyImport is "true" in calls from another cluster, which imports the pool.
+	MetadataKeyImport = "x-penstock-import"
 	// MetadataKeyUpload makes a call one about an upload, which picks nothing. Its value is how many bytes of bodies the Envoy may
 	// hold in all, as decimal text. The call lasts as long as the request.
 	MetadataKeyUpload = "x-penstock-upload"
@@ -36,7 +38,7 @@ type call struct {
 	subset            string
 	retries           int
 	spill, pools      []string
-	last              bool
+	last, imported    bool
 	upload            int64 // the value of MetadataKeyUpload; 0 without one
 }
 
@@ -55,7 +57,7 @@ func readCall(md metadata.MD) (c call) {
 	if pools := first(MetadataKeyPools); pools != "" {
 		c.pools = strings.Split(pools, ",")
 	}
-	c.last = first(MetadataKeyLast) == "true"
+	c.last, c.imported = first(MetadataKeyLast) == "true", first(MetadataKeyImport) == "true"
 	if limit, err := strconv.ParseInt(first(MetadataKeyUpload), 10, 64); err == nil && limit > 0 {
 		c.upload = limit
 	}

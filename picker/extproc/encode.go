@@ -31,6 +31,8 @@ type Answer struct {
 	TokenData []byte
 	// TokenIDs is the same for the body's "token_ids", in place of those that it has. It needs BodyPolicy.Process.
 	TokenIDs []byte
+	// Changes are those of a remote picker.
+	Changes Changes
 	// Pool and Lease are sent in the metadata namespace "penstock" and return in the access log. Without a lease the
 	// namespace is not set.
 	Pool  string

@@ -22,6 +22,7 @@ import (
 type Request struct {
 	Gateway     string   // whose key the call has, "namespace/name"; "" if calls need none
 	Pool        string   // as the gateway named it; "" if it named none
+	Imported    bool     // the gateway is another cluster's, where the pool is imported
 	Retries     int      // of the route's own retry policy
 	Spill       []string // spill targets, in order
 	Subset      string   // label selector of the endpoints to choose among; "" for all
@@ -40,6 +41,10 @@ type Request struct {
 	exchange *exchange // that it is part of
 	extended bool
 }
+
+// Reported means that an access log reports the request's end: the gateway is one that Penstock configures here. Of any other one the end
+// of the call is the best known end of the request.
+func (r *Request) Reported() bool { return r.Pool != "" && !r.Imported }
 
 // MaxExtension is the most that Extend asks for: below what Envoy is configured to grant (translator/envoy, maxMessageTimeout).
 const MaxExtension = 290 * time.Second
@@ -171,9 +176,9 @@ func (x *exchange) requestHeaders(m *Message) error {
 		return x.pick(replyRequestHeaders)
 	}
 	if !x.waits(m) {
-		// Envoy buffers the body for the picker unless the call ends. A gateway that names no pool sends no access log: there the
+		// Envoy buffers the body for the picker unless the call ends. Other gateways send no access log: there the
 		// end of the call is the end of the request.
-		x.done = x.request.Pool != "" && !x.policy.Whole && (x.requestMode == ModeBuffered || x.requestMode == ModeBufferedPartial)
+		x.done = x.request.Reported() && !x.policy.Whole && (x.requestMode == ModeBuffered || x.requestMode == ModeBufferedPartial)
 		return x.pick(replyRequestHeaders)
 	}
 	switch x.requestMode {
@@ -183,7 +188,9 @@ func (x *exchange) requestHeaders(m *Message) error {
 			if problem := x.overloaded(); problem != nil {
 				return x.answer(replyRequestHeaders, problem)
 			}
-			x.done = x.request.Pool != ""
+			if x.done = x.request.Reported(); !x.done { // the gateway sends the body all the same
+				x.passUnread()
+			}
 			return x.pick(replyRequestHeaders)
 		}
 		x.waiting = true
@@ -343,10 +350,7 @@ func (x *exchange) read(m *Message, streamed bool) (whole bool, problem *Answer)
 		if problem := x.overloaded(); problem != nil {
 			return false, problem
 		}
-		if streamed {
-			x.request.Body = m.TakeBody(x.request.Body) // to be sent back with the pick
-		}
-		return false, nil
+		return false, x.readNothing(m, streamed)
 	}
 	if x.scanner == nil {
 		if x.scanner = request.New(kind); x.policy.Process {
@@ -383,6 +387,9 @@ func (x *exchange) pickAndReturnBody(end bool) error {
 	defer func() { x.bodies.give(x.held, &x.held) }()
 	if len(body) == 0 && !end {
 		return nil
+	}
+	if x.rewrite != nil {
+		return x.echoRewritten(body, end)
 	}
 	return x.echo(replyRequestBody, body, end)
 }
@@ -441,6 +448,13 @@ func (x *exchange) requestTrailers() error {
 		}
 		if err := x.pickAndReturnBody(false); err != nil || x.rejected {
 			return err
+		}
+	}
+	if x.rewrite != nil && x.requestMode == ModeFullDuplexStreamed && !x.requestEnd {
+		if body, ok := x.rewrite.Write(nil, true); ok && len(body) > 0 { // what was held back of a body that is no JSON
+			if err := x.echo(replyRequestBody, body, false); err != nil {
+				return err
+			}
 		}
 	}
 	x.requestEnd = true

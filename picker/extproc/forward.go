@@ -3,6 +3,7 @@ package extproc
 import (
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	"google.golang.org/grpc"
@@ -10,38 +11,150 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// converse sends a request to a remote picker and reads its answer. extend receives how long the remote picker wants to have.
-func converse(stream grpc.ClientStream, q *Request, names *Names, extend func(time.Duration)) (RemoteAnswer, error) {
-	if err := stream.SendMsg(forwardHeaders(q.Headers, len(q.Body) == 0)); err != nil {
-		return RemoteAnswer{}, fmt.Errorf("headers: %w", err)
+// conversation is one call of a remote picker.
+type conversation struct {
+	stream grpc.ClientStream
+	peer   *peer
+	q      *Request
+	names  *Names
+	cancel func()
+	extend func(time.Duration) // receives how long the remote picker wants to have
+	answer RemoteAnswer
+	body   returned
+	quit   chan struct{} // closed when no message matters any more
+}
+
+// silence is how long a remote picker that has named endpoints may take to begin to send the body back, unless it has done so for
+// another request. The protocol demands it, and not all do.
+const silence = 250 * time.Millisecond
+
+// received is a message, or the end of the call.
+type received struct {
+	message remoteMessage
+	err     error
+}
+
+// converse sends the request and reads its answer. What the remote picker sends after it is discarded.
+func (c *conversation) converse() (RemoteAnswer, error) {
+	if err := c.send(); err != nil {
+		return RemoteAnswer{}, err
 	}
-	q.Body.Ref()
-	body := append(mem.BufferSlice(nil), q.Body...) // cut moves references and reuses its argument
+	messages, quiet := make(chan received), (<-chan time.Time)(nil)
+	go c.receive(messages)
+	defer close(c.quit)
+	most := maxMessages + c.q.Body.Len()/512
+	for range most {
+		var r received
+		select {
+		case r = <-messages:
+		case <-quiet:
+			return c.answer, nil
+		}
+		done, err := c.take(&r)
+		if err != nil {
+			return RemoteAnswer{}, err
+		}
+		if done {
+			return c.answer, nil
+		}
+		if len(c.answer.Endpoints) > 0 && quiet == nil && !c.peer.returns.Load() {
+			timer := time.NewTimer(silence)
+			defer timer.Stop()
+			quiet = timer.C
+		}
+		if c.body.begun {
+			quiet = nil
+			c.peer.returns.Store(true)
+		}
+	}
+	return RemoteAnswer{}, fmt.Errorf("no pick in %d messages", most)
+}
+
+func (c *conversation) send() error {
+	if err := c.stream.SendMsg(forwardHeaders(c.q.Headers, len(c.q.Body) == 0)); err != nil {
+		return fmt.Errorf("headers: %w", err)
+	}
+	c.q.Body.Ref()
+	body := append(mem.BufferSlice(nil), c.q.Body...) // cut moves references and reuses its argument
 	for len(body) > 0 {
 		var chunk mem.BufferSlice
 		chunk, body = cut(body, MaxChunk)
-		if err := stream.SendMsg(forwardChunk(chunk, len(body) == 0)); err != nil {
+		if err := c.stream.SendMsg(forwardChunk(chunk, len(body) == 0)); err != nil {
 			body.Free()
 			break // the remote ended the stream; RecvMsg returns its answer or its error
 		}
 	}
-	for range maxMessages {
-		m := remoteMessage{names: names}
-		if err := stream.RecvMsg(&m); err != nil {
-			return RemoteAnswer{}, fmt.Errorf("no pick: %w", err)
+	return nil
+}
+
+// receive reads messages until the call ends. After the answer, it discards them: a remote picker that is blocked by unread messages would
+// not read the response's headers. More than a body and a message more end the call.
+func (c *conversation) receive(messages chan<- received) {
+	limit := c.body.size + maxMessage
+	for {
+		select {
+		case <-c.quit:
+			var m discarded
+			if err := c.stream.RecvMsg(&m); err != nil {
+				return
+			}
+			if limit -= int(m); limit < 0 {
+				c.cancel()
+				return
+			}
+			continue
+		default:
 		}
-		switch {
-		case len(m.immediate) > maxImmediate:
-			return RemoteAnswer{}, fmt.Errorf("an immediate response of %d bytes; the limit is %d", len(m.immediate), maxImmediate)
-		case m.immediate != nil:
-			return RemoteAnswer{Immediate: m.immediate, Status: m.status}, nil
-		case m.destination() != "":
-			return RemoteAnswer{Endpoints: endpoints(m.destination())}, nil
-		case m.timeout > 0:
-			extend(m.timeout)
+		r := received{message: remoteMessage{names: c.names}}
+		r.err = c.stream.RecvMsg(&r.message)
+		select {
+		case messages <- r:
+		case <-c.quit:
+		}
+		if r.err != nil {
+			return
 		}
 	}
-	return RemoteAnswer{}, fmt.Errorf("no pick in %d messages", maxMessages)
+}
+
+// take takes a message into the answer, and reports whether that is complete.
+func (c *conversation) take(r *received) (done bool, err error) {
+	m := &r.message
+	switch {
+	case r.err != nil && len(c.answer.Endpoints) > 0 && !c.body.begun:
+		return true, nil // it does not send the body back
+	case r.err != nil:
+		return false, fmt.Errorf("no pick: %w", r.err)
+	case len(m.immediate) > maxImmediate:
+		return false, fmt.Errorf("an immediate response of %d bytes; the limit is %d", len(m.immediate), maxImmediate)
+	case m.immediate != nil:
+		c.answer = RemoteAnswer{Immediate: m.immediate, Status: m.status}
+		return true, nil
+	case m.timeout > 0:
+		c.extend(m.timeout)
+		return false, nil
+	}
+	for _, mutation := range m.mutations {
+		if err := c.answer.Changes.add(mutation, c.names); err != nil {
+			return false, err
+		}
+	}
+	if named := m.destination(); named != "" && len(c.answer.Endpoints) == 0 {
+		c.answer.Endpoints = endpoints(named)
+	}
+	end := len(c.q.Body) == 0 || m.body && !m.streamed && !c.body.begun // it acknowledges bodies, and does not send them back
+	if m.streamed {
+		if err := c.body.write(m.chunk); err != nil {
+			return false, err
+		}
+		if end = m.end || end; m.end {
+			if err := c.body.end(); err != nil {
+				return false, err
+			}
+			c.answer.Changes.body, c.answer.Changes.replaced = c.body.own, c.body.changed
+		}
+	}
+	return end && len(c.answer.Endpoints) > 0, nil
 }
 
 // Limits of what a remote picker may send in answer to a request.
@@ -95,14 +208,18 @@ func forwardChunk(chunk mem.BufferSlice, end bool) *reply {
 	return &reply{bufs: append(bufs, chunk...)}
 }
 
+// remoteTracker follows a request on the call of a remote picker.
 type remoteTracker struct {
 	stream grpc.ClientStream
 	cancel func()
 	remote *Remote
+
+	mu    sync.Mutex
+	ended bool
 }
 
 // Response implements Tracker.
-func (t remoteTracker) Response(status int, served string) Header {
+func (t *remoteTracker) Response(status int, served string) Header {
 	w := newWriter(256)
 	if served != "" {
 		mark := w.len()
@@ -118,28 +235,22 @@ func (t remoteTracker) Response(status int, served string) Header {
 	w.close(1, mark) // HeaderMap.headers
 	w.close(1, mark) // HttpHeaders.headers
 	w.close(protowire.Number(ResponseHeaders), mark)
-	_ = t.stream.SendMsg(w.done()) // fails if the remote is gone, which then needs no report
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.ended {
+		_ = t.stream.SendMsg(w.done()) // fails if the remote is gone, which then needs no report
+	}
 	return Header{}
 }
 
-// discard reads what the remote picker sends after its pick, which is the body that the protocol makes it send back: a remote that is blocked
-// by unread messages would not read the response's headers. More than a limit, in bytes, ends the call. It runs beside the
-// request, and ends with the call, which End cancels.
-func (t remoteTracker) discard(limit int) {
-	for {
-		var m discarded
-		if err := t.stream.RecvMsg(&m); err != nil {
-			return
-		}
-		if limit -= int(m); limit < 0 {
-			t.cancel()
-			return
-		}
+// End implements Tracker. It may be called from any goroutine, and more than once.
+func (t *remoteTracker) End() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.ended {
+		return
 	}
-}
-
-// End implements Tracker.
-func (t remoteTracker) End() {
+	t.ended = true
 	_ = t.stream.CloseSend()
 	t.cancel()
 	t.remote.release()
@@ -155,6 +266,10 @@ type remoteMessage struct {
 	immediate        []byte
 	status           int
 	timeout          time.Duration // that it asks for
+	mutations        [][]byte      // of headers, encoded
+	body             bool          // it is about the body
+	streamed, end    bool          // it has a chunk of the body, the last one
+	chunk            []byte
 }
 
 // destination prefers the metadata, which is what Envoy follows.
@@ -172,9 +287,8 @@ func (m *remoteMessage) unmarshal(data mem.BufferSlice) error {
 		}
 		switch num {
 		case replyRequestHeaders, replyRequestBody:
-			return eachField(val, 1, func(common []byte) error { // response
-				return eachField(common, 2, m.mutation)
-			})
+			m.body = m.body || num == replyRequestBody
+			return eachField(val, 1, m.common)
 		case replyImmediate:
 			m.immediate = append([]byte{}, val...)
 			return eachField(val, 1, func(status []byte) error {
@@ -202,6 +316,32 @@ func (m *remoteMessage) unmarshal(data mem.BufferSlice) error {
 							m.metadata = string(text)
 						}
 					})
+					return nil
+				})
+			})
+		}
+		return nil
+	})
+}
+
+// common reads a CommonResponse.
+func (m *remoteMessage) common(b []byte) error {
+	return fields(b, func(num protowire.Number, val []byte, _ uint64, typ protowire.Type) error {
+		switch {
+		case typ != protowire.BytesType:
+		case num == 2: // header_mutation
+			m.mutations = append(m.mutations, val)
+			return m.mutation(val)
+		case num == 3: // body_mutation
+			return eachField(val, 3, func(chunk []byte) error { // streamed_response
+				m.streamed = true
+				return fields(chunk, func(num protowire.Number, val []byte, v uint64, typ protowire.Type) error {
+					switch {
+					case num == 1 && typ == protowire.BytesType:
+						m.chunk = val
+					case num == 2 && typ == protowire.VarintType:
+						m.end = v != 0
+					}
 					return nil
 				})
 			})

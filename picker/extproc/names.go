@@ -1,6 +1,9 @@
 package extproc
 
-import "cmp"
+import (
+	"cmp"
+	"strings"
+)
 
 // Names are the names by which a data plane and a picker exchange endpoints. The zero value has those of the endpoint picker protocol.
 type Names struct {
@@ -25,6 +28,9 @@ const (
 func (n Names) WithDefaults() Names {
 	return Names{cmp.Or(n.Destination, keyDestination), cmp.Or(n.Namespace, namespaceLB), cmp.Or(n.Subset, namespaceSubset)}
 }
+
+// Reserved reports whether Destination is a header with a meaning of its own, such as host: a gateway would take the pick for that.
+func (n Names) Reserved() bool { return reserved(strings.ToLower(n.Destination)) }
 
 // DefaultNames are those of the endpoint picker protocol.
 func DefaultNames() Names { return Names{}.WithDefaults() }

@@ -39,12 +39,14 @@ type RemoteConfig struct {
 	Addrs []dial.Address // tried in order; required
 	TLS   dial.TLS       // for those that are not Cleartext
 	Names Names          // that the remote picker uses
+	Pool  string         // is named to a remote picker that serves several; "" names none
 }
 
 // Remote is the client side of the protocol: it forwards a gateway's request to another picker.
 type Remote struct {
 	peers []*peer
 	names Names
+	pool  string
 	users atomic.Int64 // open calls, and one for the owner until Close
 }
 
@@ -52,6 +54,7 @@ type Remote struct {
 type peer struct {
 	*grpc.ClientConn
 	outlier outlier
+	returns atomic.Bool // it has sent a body back
 }
 
 // ErrClosed is Ask's error after Close.
@@ -62,7 +65,7 @@ var errLate = errors.New("no answer in time")
 
 // NewRemote returns a Remote, which connects at the first Ask. The caller closes it.
 func NewRemote(c RemoteConfig) (*Remote, error) {
-	r := &Remote{names: c.Names.WithDefaults()}
+	r := &Remote{names: c.Names.WithDefaults(), pool: c.Pool}
 	r.users.Store(1)
 	for _, addr := range c.Addrs {
 		conn, err := dial.Connect(addr, c.TLS, grpc.WithKeepaliveParams(pings),
@@ -106,14 +109,22 @@ type RemoteAnswer struct {
 	Endpoints []string // the pick, in order, at most maxEndpoints; empty with an immediate response
 	Immediate []byte   // an encoded ImmediateResponse, for Answer.Passthrough; nil with a pick
 	Status    int      // of the immediate response
-	// Track forwards the response's headers to the remote picker, if the gateway sends them, and ends its stream.
+	// Changes are what it changes in the request, for Answer.Changes.
+	Changes Changes
+	// Track forwards the response's headers to the remote picker, if the gateway sends them, and ends its call. End may be called from any
+	// goroutine, and more than once; the call lasts until then.
 	Track Tracker
 }
 
+// maxFollowed bounds the calls of a remote picker that outlive their gateway's.
+const maxFollowed = 1 << 14
+
+// Crowded reports that so many calls are open that none should outlive its gateway's.
+func (r *Remote) Crowded() bool { return r.users.Load() > maxFollowed }
+
 // Ask forwards q's headers and body, and returns the remote picker's answer. Whatever mode the gateway uses, the remote sees
 // FULL_DUPLEX_STREAMED, the only mode that every picker of this protocol supports. A request whose body was not read is sent
-// as one without a body, because the remote would wait for it in vain. Only the destination of the remote's response is
-// used; other headers and a rewritten body are ignored.
+// as one without a body, because the remote would wait for it in vain.
 //
 // A remote picker that needs longer, as one that queues requests does, may ask for it once with override_message_timeout; the gateway is
 // asked for the same, and a little more.
@@ -150,7 +161,8 @@ func (r *Remote) Ask(ctx context.Context, q *Request) (RemoteAnswer, error) {
 
 // turn asks one address until a limit.
 func (r *Remote) turn(ctx context.Context, p *peer, limit time.Time, q *Request) (RemoteAnswer, outcome, error) {
-	call, cancel := context.WithCancelCause(ctx)
+	call, cancel := context.WithCancelCause(context.WithoutCancel(ctx)) // it outlives the gateway's call, which may end with the pick
+	defer context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })()
 	timer := time.AfterFunc(time.Until(limit), func() { cancel(errLate) })
 	extend := func(wish time.Duration) {
 		if wish = min(wish, MaxExtension-answerTimeout); !q.extended && wish > time.Until(limit) {
@@ -161,7 +173,7 @@ func (r *Remote) turn(ctx context.Context, p *peer, limit time.Time, q *Request)
 	err := connected(call, p.ClientConn)
 	var a RemoteAnswer
 	if err == nil {
-		a, err = r.ask(call, func() { cancel(nil) }, p.ClientConn, q, extend)
+		a, err = r.ask(call, func() { cancel(nil) }, p, q, extend)
 	}
 	if timer.Stop(); err == nil {
 		return a, answered, nil
@@ -244,25 +256,27 @@ var processStream = grpc.StreamDesc{StreamName: "Process", ServerStreams: true, 
 
 // ask calls one remote picker. On success the call's end calls cancel and releases r; on an error the caller does both.
 // extend receives how long the remote picker wants to have.
-func (r *Remote) ask(ctx context.Context, cancel func(), conn *grpc.ClientConn, q *Request, extend func(time.Duration)) (RemoteAnswer, error) {
+func (r *Remote) ask(ctx context.Context, cancel func(), p *peer, q *Request, extend func(time.Duration)) (RemoteAnswer, error) {
 	if q.TraceParent != "" {
 		ctx = metadata.AppendToOutgoingContext(ctx, "traceparent", q.TraceParent)
 	}
-	stream, err := conn.NewStream(ctx, &processStream, "/"+ServiceName+"/Process")
+	if r.pool != "" {
+		ctx = metadata.AppendToOutgoingContext(ctx, MetadataKeyPool, r.pool, MetadataKeyImport, "true")
+	}
+	stream, err := p.NewStream(ctx, &processStream, "/"+ServiceName+"/Process")
 	if err != nil {
 		return RemoteAnswer{}, err
 	}
-	a, err := converse(stream, q, &r.names, extend)
+	c := conversation{stream: stream, peer: p, q: q, names: &r.names, cancel: cancel, extend: extend, quit: make(chan struct{}),
+		body: returned{sent: q.Body, size: q.Body.Len(), take: q.takeBody}}
+	a, err := c.converse()
 	if err != nil {
 		return a, err
 	}
-	track := remoteTracker{stream: stream, cancel: cancel, remote: r}
+	track := &remoteTracker{stream: stream, cancel: cancel, remote: r}
 	if a.Immediate != nil {
 		track.End()
 		return a, nil
-	}
-	if len(q.Body) > 0 {
-		go track.discard(q.Body.Len() + maxMessage)
 	}
 	a.Track = track
 	return a, nil

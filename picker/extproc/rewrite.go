@@ -23,6 +23,7 @@ type change struct {
 	dropModel  bool   // removes headerModel
 	dropLength bool   // removes content-length
 	set        []Header
+	remote     Changes  // of a remote picker
 	remove     []string // headers
 	replaced   bool     // the body is replaced by body, in this message
 	body       mem.BufferSlice
@@ -39,6 +40,7 @@ func (c *change) headers(w *writer) {
 	for _, name := range c.remove {
 		w.str(2, name)
 	}
+	c.remote.headers(w)
 	for i := range c.set {
 		w.header(c.set[i].Name, c.set[i].Value)
 	}
@@ -53,9 +55,15 @@ func (c *change) headers(w *writer) {
 // tooManyModels answers a body of which a server might read another model than we replace.
 var tooManyModels = Answer{Status: 400, Reason: ReasonInvalidBody, Message: "the request's body is invalid: it has too many members \"model\"", MaxRetries: -1}
 
+// notUTF8 answers a body in which a server would find a model, or what is for the picker alone, and we do not.
+var notUTF8 = Answer{Status: 400, Reason: ReasonInvalidBody, Message: "the request's body is invalid: write JSON in UTF-8", MaxRetries: -1}
+
 // rewriteBody replaces the model in a body that is read, and removes the workers that its client names, and what is for the picker alone. It
 // returns the model that the client asked for. The scanner's facts are then those of the new body.
 func (x *exchange) rewriteBody() (model string, problem *Answer) {
+	if x.scanner.NotUTF8() && (x.policy.Target != nil || x.policy.OwnWorkers || x.policy.Process) {
+		return "", &notUTF8
+	}
 	model, problem = x.replaceModel()
 	switch {
 	case problem != nil:
@@ -85,6 +93,12 @@ func (x *exchange) replaceBody(body mem.BufferSlice, splices []request.Splice) {
 
 // edit adds to a body that is read what the pick's answer has for it.
 func (x *exchange) edit(a *Answer) {
+	if by := &a.Changes; by.replaced && len(x.request.Body) > 0 {
+		x.request.Body.Free()
+		x.request.Body = mem.BufferSlice{mem.SliceBuffer(by.body)}
+		x.change.replaced, x.change.length = true, len(by.body)
+		return
+	}
 	e := request.Edit{TokenData: a.TokenData, TokenIDs: a.TokenIDs}
 	if len(e.TokenData)+len(e.TokenIDs) == 0 || x.scanner == nil || x.request.Facts.Size == 0 || len(x.request.Body) == 0 {
 		return
@@ -98,6 +112,12 @@ func (x *exchange) edit(a *Answer) {
 	if splices := x.scanner.Edited(sent, e); len(splices) > 0 {
 		x.replaceBody(sent, splices)
 	}
+}
+
+// takeBody takes memory for a body that a remote picker has changed. It returns false if too many bodies are held.
+func (r *Request) takeBody(bytes int) bool {
+	x := r.exchange
+	return x == nil || x.bodies.take(int64(bytes), &x.held)
 }
 
 // Sent is the body as the client sent it, of a pool with BodyPolicy.Process whose request's body is read. It is valid during Pick.
@@ -184,7 +204,7 @@ func validHeader(text string) bool {
 // changed returns the changes for the answer to a phase, and takes the new body out of the request if it belongs there.
 func (x *exchange) changed(phase protowire.Number) *change {
 	c := &x.change
-	if x.request.Pool == "" && x.request.Facts.Size == 0 && x.request.Headers.Header(headerModel) != nil {
+	if !x.request.Reported() && x.request.Facts.Size == 0 && x.request.Headers.Header(headerModel) != nil {
 		c.dropModel = true // of a gateway that does not remove it
 	}
 	if c.replaced {
@@ -203,33 +223,91 @@ func (x *exchange) changed(phase protowire.Number) *change {
 	return c
 }
 
-// rewriteChunks begins to replace models in a body that is passed on chunk by chunk, after the pick: in STREAMED. The pick goes by the
-// model in the header, if any.
+// rewriteChunks begins to replace models, and to remove what is for the picker, in a body that is passed on chunk by chunk, after the pick:
+// in STREAMED. The pick goes by the model in the header where headers are trusted: a client could name one that is Critical.
 func (x *exchange) rewriteChunks() {
-	if x.requestMode != ModeStreamed || x.policy.Target == nil {
+	if x.requestMode != ModeStreamed {
 		return
 	}
-	f := &x.request.Facts
-	if f.Model = string(x.request.Headers.Header(headerModel)); f.Model != "" {
-		f.Target = x.policy.Target(f.Model)
+	if x.policy.Target == nil {
+		x.passUnread()
+		return
 	}
 	x.change.dropLength = true
+	f := &x.request.Facts
+	if name := x.request.Headers.Header(headerModel); x.policy.TrustHeaders && len(name) > 0 {
+		f.Model = string(name)
+		f.Target = x.policy.Target(f.Model)
+	}
+	last, drawn := f.Model, f.Target
 	x.rewrite = request.NewRewriter(func(model string) *request.Target {
-		if model == f.Model {
-			return f.Target
+		if model != last { // a name that the body repeats is replaced by one target
+			last, drawn = model, x.policy.Target(model)
 		}
-		return x.policy.Target(model)
-	})
+		return drawn
+	}, x.policy.Process)
 }
 
-// rewriteChunk answers a chunk in STREAMED.
+// passUnread begins to remove what is for the picker from a body that no pick waits for, and that is passed on chunk by chunk.
+func (x *exchange) passUnread() {
+	if x.policy.Process {
+		x.change.dropLength = true
+		x.rewrite = request.NewRewriter(nil, true)
+	}
+}
+
+// readNothing has a request go on without its body, of which too much is held. It returns an answer if that is no way to go on.
+func (x *exchange) readNothing(m *Message, streamed bool) (problem *Answer) {
+	switch problem = x.overloaded(); {
+	case problem != nil:
+	case streamed:
+		x.request.Body = m.TakeBody(x.request.Body) // to be sent back with the pick
+		x.passUnread()
+	case x.policy.Process: // m has all of the body: nothing is held but this message
+		size, rewriter := m.Body.Len(), request.NewRewriter(nil, true)
+		defer rewriter.Release()
+		body, ok := rewriter.Write(m.TakeBody(nil), true)
+		if x.request.Body = body; !ok {
+			return &tooManyMembers
+		}
+		if n := body.Len(); n < size {
+			x.change.replaced, x.change.length = true, n
+		}
+	}
+	return problem
+}
+
+// tooManyMembers answers a body that is passed on chunk by chunk, and has too many of the members that are replaced or removed.
+var tooManyMembers = Answer{Status: 400, Reason: ReasonInvalidBody, Message: "the request's body is invalid: it has too many members \"model\", \"route\" or \"token_ids\", or is not in UTF-8", MaxRetries: -1}
+
+// rewriteChunk answers a chunk of a body that is passed on chunk by chunk. In BUFFERED it is all of the body.
 func (x *exchange) rewriteChunk(m *Message) error {
+	switch x.requestMode {
+	case ModeFullDuplexStreamed:
+		if x.requestEnd {
+			return nil // a second end of the body; the first one was answered
+		}
+		x.requestEnd = m.EndOfStream
+		return x.echoRewritten(m.TakeBody(nil), m.EndOfStream)
+	case ModeBuffered, ModeBufferedPartial:
+		m.EndOfStream = true
+	}
 	body, ok := x.rewrite.Write(m.TakeBody(nil), m.EndOfStream)
 	if !ok {
 		body.Free()
-		return x.answer(replyRequestBody, &tooManyModels)
+		return x.answer(replyRequestBody, &tooManyMembers)
 	}
 	return x.send(bodyReply(body))
+}
+
+// echoRewritten is echo of a chunk that is rewritten.
+func (x *exchange) echoRewritten(chunk mem.BufferSlice, end bool) error {
+	body, ok := x.rewrite.Write(chunk, end)
+	if !ok {
+		body.Free()
+		return x.answer(replyRequestBody, &tooManyMembers)
+	}
+	return x.echo(replyRequestBody, body, end)
 }
 
 // bodyReply replaces a chunk of a request's body. body's references move to the reply.

@@ -9,6 +9,7 @@ import (
 	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
 
 	"github.com/penstock-project/penstock/picker/request"
+	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
 // rewriting is the policy of a pool that maps "public" to "v1".
@@ -255,20 +256,93 @@ func TestTokenIDs_BodyHasThoseOfThePick(t *testing.T) {
 	}
 }
 
-// Too many bodies are held: the request is picked for without its body, which passes as it is.
-func TestTokenIDs_UnreadBodyPasses(t *testing.T) {
-	p := &fakePicker{policy: BodyPolicy{Wait: true, Process: true}, held: NewBodies(1), answer: func(r *Request) Answer {
+// The pick is made before the body arrives: no token IDs are added, and the member for the picker is removed.
+func TestTokenIDs_StreamedBodyHasNoRoute(t *testing.T) {
+	for name, target := range map[string]func(string) *request.Target{routedGone: rewriting.Target, strings.Replace(routedGone, "v1", "public", 1): nil} {
+		p := &fakePicker{policy: BodyPolicy{Wait: true, Process: true, Target: target}}
+		k := open(t, start(t, p))
+		k.send(headersWith(headersOf(modeStreamed, false), "content-length", "70", "x-req-tokens-key", "of-another"))
+		r := k.receive()
+		wantPick(t, r, r.GetRequestHeaders().GetResponse())
+		if removed := removes(r.GetRequestHeaders().GetResponse()); removed != "x-req-tokens-key content-length" {
+			t.Errorf("removes %q", removed)
+		}
+		var got strings.Builder
+		for i := 0; i < len(routed); i += 7 {
+			k.send(bodyOf(routed[i:min(i+7, len(routed))], i+7 >= len(routed)))
+			got.Write(k.receive().GetRequestBody().GetResponse().GetBodyMutation().GetBody())
+		}
+		if got.String() != name {
+			t.Errorf("%s, want %s", got.String(), name)
+		}
+	}
+}
+
+// Too many bodies are held: the request is picked for without its body, of which nothing is held back but the member for the picker.
+func TestTokenIDs_UnreadBodyHasNoRoute(t *testing.T) {
+	want := strings.Replace(routedGone, "v1", "public", 1)
+	held := NewBodies(1)
+	p := &fakePicker{policy: BodyPolicy{Wait: true, Process: true}, held: held, answer: func(r *Request) Answer {
+		if r.Facts.Size != 0 {
+			t.Error("the body is read")
+		}
 		return Answer{Endpoints: List{"10.0.0.1:80"}, TokenIDs: []byte("[1]")}
 	}}
-	k := open(t, start(t, p))
-	k.send(headersOf(modeDuplex, false))
-	k.send(bodyOf(routed, true))
-	k.receive()
-	if s := k.receive().GetRequestBody().GetResponse().GetBodyMutation().GetStreamedResponse(); string(s.GetBody()) != routed {
-		t.Errorf("%s", s.GetBody())
+	c := start(t, p)
+	for _, size := range []int{1, 7, 30, len(routed)} {
+		k := open(t, c)
+		k.send(headersWith(headersOf(modeDuplex, false), "content-length", "70"))
+		k.send(bodyOf(routed[:size], size == len(routed)))
+		r := k.receive()
+		wantPick(t, r, r.GetRequestHeaders().GetResponse())
+		if removed := removes(r.GetRequestHeaders().GetResponse()); !strings.Contains(removed, "content-length") {
+			t.Errorf("removes %q", removed)
+		}
+		for i := size; i < len(routed); i += size {
+			k.send(bodyOf(routed[i:min(i+size, len(routed))], i+size >= len(routed)))
+		}
+		if got := k.readBody(true); got != want {
+			t.Errorf("in pieces of %d: %s", size, got)
+		}
 	}
-	p = &fakePicker{policy: BodyPolicy{Wait: true, Process: true}}
+	k := open(t, c)
+	k.send(headersOf(modeDuplex, false))
+	k.send(bodyOf(`{"a":1,"route":`, false)) // of a body that is cut off
+	k.receive()
+	k.send(trailers)
+	if got := k.readBody(false); got != `{"a":1,"route":` {
+		t.Errorf("with trailers: %s", got)
+	}
+	for _, length := range []string{"", "70"} { // a gateway that names no pool sends the body whatever the answer to its headers
+		k := open(t, c)
+		headers := headersWith(headersOf(modeBuffered, false), "x-other", "a")
+		if length != "" {
+			headers = headersWith(headers, "content-length", length)
+		}
+		k.send(headers)
+		first := k.receive()
+		k.send(bodyOf(routed, true))
+		c := k.receive().GetRequestBody().GetResponse()
+		if got := string(c.GetBodyMutation().GetBody()); got != want {
+			t.Errorf("%s", got)
+		}
+		if length != "" && removes(first.GetRequestHeaders().GetResponse()) != "content-length" {
+			t.Errorf("answered %v", first)
+		}
+	}
+	poll.Until(t, "nothing is held", func() bool { return held.Held() == 0 })
 	k = open(t, start(t, p))
+	k.send(headersOf(modeDuplex, false))
+	k.send(bodyOf(`{`+strings.Repeat(`"route":1,`, 17)+`"a":1}`, true))
+	k.receive()
+	if r := k.receive(); r.GetImmediateResponse().GetStatus().GetCode() != 400 || !strings.Contains(r.String(), "too many members") {
+		t.Errorf("17 members: %v", r)
+	}
+}
+
+func TestTokenIDs_TooManyMembersAreInvalid(t *testing.T) {
+	p := &fakePicker{policy: BodyPolicy{Wait: true, Process: true}}
+	k := open(t, start(t, p))
 	k.send(headersOf(modeBuffered, false))
 	k.receive()
 	k.send(bodyOf(`{`+strings.Repeat(`"route":1,`, 17)+`"a":1}`, true))

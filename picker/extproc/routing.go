@@ -11,14 +11,14 @@ var routingHeaders = endpointpicker.RoutingHeaders()
 // route has a request name the further servers of its pick, and no others: a client's own could have a server send the request to any
 // address. Edges and hops of ours have removed them.
 func (x *exchange) route(a *Answer) {
-	x.change.set = a.Headers
+	x.change.set, x.change.remote = a.Headers, a.Changes
 	m := x.request.Headers
-	if m == nil || !m.routing || x.request.Pool != "" {
+	if m == nil || !m.routing || x.request.Reported() {
 		return
 	}
 	for key := range m.Each {
 		i := slices.Index(routingHeaders, string(key))
-		if i < 0 || slices.Contains(x.change.remove, routingHeaders[i]) ||
+		if i < 0 || slices.Contains(x.change.remove, routingHeaders[i]) || a.Changes.sets(routingHeaders[i]) ||
 			slices.ContainsFunc(a.Headers, func(h Header) bool { return h.Name == routingHeaders[i] }) {
 			continue
 		}

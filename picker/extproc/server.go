@@ -10,7 +10,7 @@ import (
 
 // Picker decides about requests. Its methods are called by many streams concurrently.
 type Picker interface {
-	// Permit returns an error that ends the call if its Gateway may not pick from the pool. No message is read before.
+	// Permit returns an error that ends the call if its gateway may not pick from the pool. It may set r.Imported. No message is read before.
 	Permit(ctx context.Context, r *Request) error
 	// Body returns what a pool needs of request bodies, and the mode that is assumed for gateways that don't send theirs.
 	// pool is "" for a gateway that names none.
@@ -33,11 +33,14 @@ type BodyPolicy struct {
 	// Target returns what replaces the model of a request; nil if it stays. Nil: no model is replaced. Bodies that are replaced in
 	// are held, in modes that allow it: a request whose body cannot be held is answered 503.
 	Target func(model string) *request.Target
+	// TrustHeaders has a pick in STREAMED, which precedes the body, go by the model in the header x-gateway-model-name.
+	TrustHeaders bool
 	// OwnWorkers removes the workers and token IDs that a body names in nvext: the pick decides about them. As with Target, bodies are
 	// held. In STREAMED they pass as they are.
 	OwnWorkers bool
 	// Process means that Pick sends the body elsewhere (Request.Sent), and may add token IDs to it. The member "route" is removed: it is for
-	// the picker. As with Keep, a request does without if too many bodies are held; then, and in STREAMED, it passes as it is.
+	// the picker. As with Keep, a request does without if too many bodies are held; the member is removed there too, but for a body in
+	// BUFFERED that the gateway is not asked for: it would be sent in one piece, which is what there is no room for.
 	Process bool
 	// UserMessages of a chat completion are in the key of which Facts.Spread is the hash; 0: it is not computed. A chat completion
 	// that is no JSON is answered 400.
@@ -112,9 +115,12 @@ func (s *Server) process(stream grpc.ServerStream) error {
 	x.request.exchange = x
 	x.picker, x.bodies, x.names, x.stream, x.ctx = s.Picker, s.Bodies, &s.Names, stream, ctx
 	x.request.Pool, x.request.Pools, x.request.Retries, x.request.Spill, x.request.Last, x.request.Subset = call.pool, call.pools, call.retries, call.spill, call.last, call.subset
-	x.request.TraceParent, x.request.Gateway = call.traceParent, s.Gateway(ctx)
+	x.request.TraceParent, x.request.Gateway, x.request.Imported = call.traceParent, s.Gateway(ctx), call.imported
 	if err := s.Picker.Permit(ctx, &x.request); err != nil {
 		return err
+	}
+	if x.request.Imported { // what else a call names is about the routes of this cluster
+		x.request.Pools, x.request.Retries, x.request.Spill, x.request.Last, x.request.Subset = nil, 0, nil, false, ""
 	}
 	for {
 		m := newMessage()

@@ -10,6 +10,7 @@
 //	Enter   admits a request at once, queues or rejects it; it never blocks
 //	Await   blocks until a queued request is admitted, rejected, or its time is over
 //	Admit   admits what the pool has room for; Await has it called while requests wait
+//	Placed  follows each admission, once Measure counts the request or it is not sent
 //
 // Measure decides how much a pool takes, from what its servers report and what they were sent since.
 //
@@ -18,7 +19,7 @@
 //
 // Invariants: while a request waits that may be admitted, none of a lower band, and none of its flow that comes after it, is admitted.
 // A request that is neither admitted nor removed is in exactly one flow, and counts in its band. Room that was measured once is given
-// away once.
+// away once: an admitted request takes room until Placed, however long the choice of its endpoint takes.
 //
 // The tests run in a synctest bubble, without a picker: go test ./picker/flow.
 package flow

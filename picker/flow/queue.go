@@ -27,7 +27,7 @@ const (
 	interval = 5 * time.Millisecond
 	// emptyInterval is how often requests for a pool without endpoints are checked.
 	emptyInterval = 100 * time.Millisecond
-	// lag is how long it takes until other processes count what this one admits, and it counts what they do.
+	// lag is how long it takes until other processes count what this one places, and it counts what they do.
 	lag = 64 * time.Millisecond
 )
 
@@ -108,6 +108,8 @@ type Queue struct {
 	room      atomic.Int64 // how many more requests may be admitted until the next measurement
 	sheddable atomic.Int64 // of them
 	measured  atomic.Int64 // when, in nanoseconds since begin
+	admitted  atomic.Int64 // requests, in all
+	placed    atomic.Int64 // those of them that Placed was called for
 	settings  atomic.Pointer[settings]
 	last      atomic.Pointer[Room]
 	begin     time.Time // with a monotonic clock: one that jumps moves nothing
@@ -121,9 +123,10 @@ type Queue struct {
 	emptyAt time.Time     // when expireEmpty was called last
 	granted mix           // the room of the last measurement
 	usual   mix           // what was admitted over the last seconds
+	counted int64         // of placed, in lately
 	lately  [2]struct {
-		window   int64 // of length lag; since begin
-		admitted int
+		window int64 // of length lag; since begin
+		placed int
 	}
 }
 
@@ -154,9 +157,13 @@ func (q *Queue) On() bool { return q != nil }
 
 // Enter admits a request, queues it, or rejects it. Without requests that wait, and with room, it takes no lock.
 func (q *Queue) Enter(r *Request, now time.Time) Outcome {
-	if q.waiting.Load() == 0 && !q.due(now) && q.take(r.Priority) {
-		r.state = Admitted
-		return Admitted
+	if q.waiting.Load() == 0 && !q.due(now) {
+		q.admitted.Add(1) // before its room is taken, so that each measurement counts one or the other
+		if q.take(r.Priority) {
+			r.state = Admitted
+			return Admitted
+		}
+		q.admitted.Add(-1)
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -202,10 +209,21 @@ func (q *Queue) Await(ctx context.Context, r *Request) Outcome {
 	return r.state
 }
 
-// Remove takes a queued request out, whose client has left.
+// Placed ends the time in which an admitted request counts beside what is measured: from now on it is measured, or it is not sent. It is
+// called once for each request that is admitted.
+func (q *Queue) Placed() { q.placed.Add(1) }
+
+// Unplaced returns how many requests are admitted and not placed.
+func (q *Queue) Unplaced() int { return int(q.admitted.Load() - q.placed.Load()) }
+
+// Remove takes a queued request out, which is not sent.
 func (q *Queue) Remove(r *Request) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	if r.state == Admitted { // since Enter queued it
+		q.Placed()
+		return
+	}
 	q.finish(r, Canceled)
 }
 
@@ -292,12 +310,15 @@ func (q *Queue) admit(now time.Time) {
 func (q *Queue) measure(now time.Time) {
 	s := q.settings.Load()
 	at := int64(now.Sub(q.begin))
+	placed := q.placed.Load() // before measure: a request that is placed meanwhile counts twice, and not never
 	m := s.measure(now)
 	q.roll(at)
 	taken := mix{q.granted.all - float64(max(q.room.Load(), 0)), q.granted.sheddable - float64(max(q.sheddable.Load(), 0))}
-	q.lately[0].admitted += int(taken.all)
+	q.lately[0].placed += int(placed - q.counted)
+	q.counted = placed
 	q.usual.add(taken, time.Duration(at-q.measured.Load()))
-	room, sheddable := q.share(m.Requests, &m), q.share(m.Sheddable-q.usual.reserve(m.Endpoints), &m)
+	unplaced := int(q.admitted.Load() - placed)
+	room, sheddable := q.share(m.Requests, unplaced, &m), q.share(m.Sheddable-q.usual.reserve(m.Endpoints), unplaced, &m)
 	q.measured.Store(at)
 	q.sheddable.Store(int64(sheddable))
 	q.room.Store(int64(room))
@@ -330,13 +351,13 @@ func (m *mix) reserve(servers int) int {
 	return int(min(1-m.sheddable/m.all, 0.5) * float64(servers))
 }
 
-// share returns this process's part of a room: the others have the same, and have admitted as much in the time that reports between
-// processes take.
-func (q *Queue) share(n int, m *Room) int {
-	if m.Others == 0 || n <= 0 {
+// share returns this process's part of a room of which it has given away what is unplaced: the others have the same, and have given away
+// and placed as much in the time that reports between processes take.
+func (q *Queue) share(n, unplaced int, m *Room) int {
+	if n -= unplaced; m.Others == 0 || n <= 0 {
 		return n
 	}
-	n -= m.Others * (q.lately[0].admitted + q.lately[1].admitted)
+	n -= m.Others * (unplaced + q.lately[0].placed + q.lately[1].placed)
 	if n <= 0 {
 		return 0
 	}
@@ -347,7 +368,7 @@ func (q *Queue) share(n int, m *Room) int {
 	return part
 }
 
-// roll begins a new window of what was admitted lately.
+// roll begins a new window of what was placed lately.
 func (q *Queue) roll(at int64) {
 	window := at / int64(lag)
 	switch window - q.lately[0].window {
@@ -356,9 +377,9 @@ func (q *Queue) roll(at int64) {
 	case 1:
 		q.lately[1] = q.lately[0]
 	default:
-		q.lately[1].admitted = 0
+		q.lately[1].placed = 0
 	}
-	q.lately[0].window, q.lately[0].admitted = window, 0
+	q.lately[0].window, q.lately[0].placed = window, 0
 }
 
 // expireEmpty ends the requests of a pool without endpoints that have waited for EmptyTTL. q.mu is held.
@@ -381,7 +402,9 @@ func (q *Queue) finish(r *Request, o Outcome) {
 	if r.state != Queued {
 		return
 	}
-	r.state = o
+	if r.state = o; o == Admitted {
+		q.admitted.Add(1)
+	}
 	b, f := r.band, r.flow
 	f.remove(r)
 	b.bytes -= r.Bytes

@@ -10,10 +10,13 @@ import (
 	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/connectivity"
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/status"
 
 	"github.com/penstock-project/penstock/picker/dial"
+	"github.com/penstock-project/penstock/picker/extproc"
 )
 
 // ServiceName is a picker's service name in health checks.
@@ -33,15 +36,26 @@ func (p *Prober) connect(ctx context.Context, at address, picker Picker, results
 	defer func() { _ = conn.Close() }()
 	send := func(a Answer) {
 		select {
-		case results <- result{at, a}:
+		case results <- result{address: at, Answer: a}:
 		case <-ctx.Done():
 		}
 	}
-	for ready(ctx, conn) {
+	healthy := make(chan struct{})
+	go func() {
+		defer close(healthy)
+		p.followHealth(ctx, at, results)
+	}()
+	defer func() { <-healthy }() // ready returns once ctx has ended
+	down := func() {
+		if why := p.unreachable(ctx, conn); why != "" {
+			send(Answer{Down: why})
+		}
+	}
+	for ready(ctx, conn, down) {
 		health := p.servesHealth(ctx, conn)
 		send(Answer{Health: health}) // now, because the dialect may take long
 		if d, ok := p.probeUntilAnswered(ctx, at, conn); ok {
-			send(Answer{d, health})
+			send(Answer{Dialect: d, Health: health})
 			conn.WaitForStateChange(ctx, connectivity.Ready)
 		}
 	}
@@ -55,8 +69,19 @@ func (p *Prober) servesHealth(ctx context.Context, conn *grpc.ClientConn) bool {
 	return err == nil && (r.Status == healthv1.HealthCheckResponse_SERVING || r.Status == healthv1.HealthCheckResponse_NOT_SERVING)
 }
 
-// ready returns when conn is connected; false when ctx has ended.
-func ready(ctx context.Context, conn *grpc.ClientConn) bool {
+// unreachable returns why a connection failed: a call on it fails at once with the reason. "" if it has been established meanwhile.
+func (p *Prober) unreachable(ctx context.Context, conn *grpc.ClientConn) string {
+	ctx, cancel := context.WithTimeout(ctx, p.cfg.Timeout)
+	defer cancel()
+	_, err := healthv1.NewHealthClient(conn).Check(ctx, &healthv1.HealthCheckRequest{Service: ServiceName})
+	if status.Code(err) != codes.Unavailable || ctx.Err() != nil {
+		return ""
+	}
+	return extproc.Reason(err)
+}
+
+// ready returns when conn is connected; false when ctx has ended. It calls down after each attempt that failed.
+func ready(ctx context.Context, conn *grpc.ClientConn, down func()) bool {
 	for {
 		state := conn.GetState()
 		switch state {
@@ -64,6 +89,8 @@ func ready(ctx context.Context, conn *grpc.ClientConn) bool {
 			return ctx.Err() == nil
 		case connectivity.Idle:
 			conn.Connect()
+		case connectivity.TransientFailure:
+			down()
 		}
 		if !conn.WaitForStateChange(ctx, state) {
 			return false

@@ -10,6 +10,9 @@
 // The Prober also finds out whether a picker serves health on its port: not all do, and Envoy's gRPC health check treats
 // those that don't as down.
 //
+// It keeps its connection to each picker, so it knows as well which picker can't be connected to, and it asks
+// the port of its own that a picker may serve health at (Answer.Down).
+//
 // cmd configures which pickers to probe (Set, Remove), runs Run, and stores the results (Config.OnAnswer) for translation. A
 // picker without a result is assumed to follow the protocol.
 //

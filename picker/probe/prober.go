@@ -1,6 +1,7 @@
 package probe
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -33,6 +34,8 @@ type Answer struct {
 	// Health means that the gRPC health service on the picker's port has a status for ServiceName. Of several pickers that
 	// elect a leader, the others are NOT_SERVING.
 	Health bool
+	// Down is why no address serves: it cannot be connected to, or its health port states so (SetHealth). "" if one may serve.
+	Down string
 }
 
 // Picker locates an external picker.
@@ -49,7 +52,9 @@ type Config struct {
 	Retry time.Duration
 	// Timeout of one probe; 2 s by default, which is also how long Envoy waits.
 	Timeout time.Duration
-	Log     *slog.Logger // slog.Default if nil
+	// HealthInterval is how often the health ports of pickers are asked; 5 s by default.
+	HealthInterval time.Duration
+	Log            *slog.Logger // slog.Default if nil
 }
 
 // Prober probes pickers. Its methods may be called concurrently.
@@ -60,8 +65,9 @@ type Prober struct {
 
 	mu       sync.Mutex
 	wanted   map[string]Picker
-	pending  map[string]bool // wanted pickers with an address that has not answered
-	progress chan struct{}   // closed and replaced when pending shrinks
+	health   map[string]uint16 // SetHealth
+	pending  map[string]bool   // wanted pickers with an address that has not answered
+	progress chan struct{}     // closed and replaced when pending shrinks
 }
 
 // New returns a Prober without pickers.
@@ -75,10 +81,13 @@ func New(cfg Config) (*Prober, error) {
 	if cfg.Timeout <= 0 {
 		cfg.Timeout = 2 * time.Second
 	}
+	if cfg.HealthInterval <= 0 {
+		cfg.HealthInterval = 5 * time.Second
+	}
 	if cfg.Log == nil {
 		cfg.Log = slog.Default()
 	}
-	return &Prober{cfg: cfg, wanted: map[string]Picker{}, pending: map[string]bool{}, changed: make(chan struct{}, 1), progress: make(chan struct{})}, nil
+	return &Prober{cfg: cfg, wanted: map[string]Picker{}, health: map[string]uint16{}, pending: map[string]bool{}, changed: make(chan struct{}, 1), progress: make(chan struct{})}, nil
 }
 
 // Set adds a picker or replaces the one with this name. Run probes it now and after each loss of a connection to it.
@@ -153,18 +162,21 @@ type address struct {
 	addr dial.Address
 }
 
-// result is the answer of one address.
+// result is the answer of one address, or why it cannot be connected to (Down), or what its health port reports.
 type result struct {
 	address
 	Answer
+	sick *string // why it does not serve; "": it does; nil: the result is another one
 }
 
 // target is Run's state of one picker.
 type target struct {
 	at       Picker
 	stop     map[dial.Address]context.CancelFunc // of each address's connection
-	answers  map[dial.Address]Answer
-	reported Answer // to OnAnswer
+	answers  map[dial.Address]Answer             // the last ones, without Down
+	down     map[dial.Address]string             // why those that cannot be connected to cannot
+	sick     map[dial.Address]string             // why those that do not serve, as their health ports report, do not
+	reported Answer                              // to OnAnswer
 }
 
 // Run probes pickers until its context ends.
@@ -186,7 +198,15 @@ func (p *Prober) Run(ctx context.Context) error {
 				if t == nil || t.stop[r.addr] == nil {
 					continue // the address was removed meanwhile
 				}
-				t.answers[r.addr] = r.Answer
+				switch {
+				case r.sick != nil:
+					t.sick[r.addr] = *r.sick
+				case r.Down != "":
+					t.down[r.addr] = r.Down
+				default:
+					delete(t.down, r.addr)
+					t.answers[r.addr] = r.Answer
+				}
 				if err := p.report(r.name, t); err != nil {
 					return err
 				}
@@ -214,6 +234,8 @@ func (p *Prober) update(ctx context.Context, group *errgroup.Group, targets map[
 				stop()
 				delete(t.stop, addr)
 				delete(t.answers, addr)
+				delete(t.down, addr)
+				delete(t.sick, addr)
 			}
 		}
 		if !still {
@@ -228,7 +250,7 @@ func (p *Prober) update(ctx context.Context, group *errgroup.Group, targets map[
 	for name, at := range wanted {
 		t := targets[name]
 		if t == nil {
-			t = &target{at: at, stop: map[dial.Address]context.CancelFunc{}, answers: map[dial.Address]Answer{}}
+			t = &target{at: at, stop: map[dial.Address]context.CancelFunc{}, answers: map[dial.Address]Answer{}, down: map[dial.Address]string{}, sick: map[dial.Address]string{}}
 			targets[name] = t
 		}
 		for _, addr := range at.Addresses {
@@ -252,23 +274,39 @@ func (p *Prober) update(ctx context.Context, group *errgroup.Group, targets map[
 
 // report merges the answers of a picker's addresses and calls OnAnswer if the result changed. If dialects differ, as during a
 // rollout, the result is Acknowledges: in that mode the picks of a picker that sends bodies back still apply, only its changes
-// to bodies are lost. Health needs all addresses. While no address has answered, the last result remains.
+// to bodies are lost. Health needs all addresses. While no address has answered, the last result remains. Down needs all addresses, too, and
+// changes nothing else.
 func (p *Prober) report(name string, t *target) error {
-	if len(t.answers) == 0 {
-		return nil
+	merged := t.reported
+	if len(t.answers) > 0 {
+		merged = Answer{Health: true}
+		for _, a := range t.answers {
+			merged.Dialect = max(merged.Dialect, a.Dialect)
+			merged.Health = merged.Health && a.Health
+		}
+		if merged.Dialect == Unknown {
+			merged.Dialect = t.reported.Dialect
+		}
 	}
-	merged := Answer{Health: true}
-	for _, a := range t.answers {
-		merged.Dialect = max(merged.Dialect, a.Dialect)
-		merged.Health = merged.Health && a.Health
-	}
-	if merged.Dialect == Unknown {
-		merged.Dialect = t.reported.Dialect
-	}
+	merged.Down = t.failing()
 	if merged == t.reported {
 		return nil
 	}
 	t.reported = merged
-	p.cfg.Log.Debug("external picker answered its probe", "picker", name, "acknowledges", merged.Dialect == Acknowledges, "health", merged.Health)
+	p.cfg.Log.Debug("external picker answered its probe", "picker", name, "acknowledges", merged.Dialect == Acknowledges, "health", merged.Health, "down", merged.Down)
 	return p.cfg.OnAnswer(name, merged)
+}
+
+// failing is why none of the addresses serves; "" if one may.
+func (t *target) failing() (why string) {
+	for addr := range t.stop {
+		is := cmp.Or(t.down[addr], t.sick[addr])
+		if is == "" {
+			return ""
+		}
+		if why == "" || is < why {
+			why = is
+		}
+	}
+	return why
 }

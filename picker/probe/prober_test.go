@@ -3,6 +3,7 @@ package probe
 import (
 	"context"
 	"crypto/tls"
+	"fmt"
 	"net"
 	"net/http/httptest"
 	"net/netip"
@@ -169,7 +170,7 @@ func (n *notes) last(name string) Dialect { return n.answer(name).Dialect }
 func run(t *testing.T) (*Prober, *notes) {
 	t.Helper()
 	n := &notes{reported: map[string][]Answer{}}
-	p, err := New(Config{OnAnswer: n.report, Retry: 20 * time.Millisecond, Timeout: time.Second})
+	p, err := New(Config{OnAnswer: n.report, Retry: 20 * time.Millisecond, Timeout: time.Second, HealthInterval: 20 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -277,11 +278,50 @@ func TestExternalPicker_HealthServiceIsDetected(t *testing.T) {
 	follower.SetServingStatus(ServiceName, healthv1.HealthCheckResponse_NOT_SERVING)
 	two := start(t, "127.0.0.1:0", fails, follower)
 	p.Set("epp", at(two.addr))
-	poll.Until(t, "a follower's health", func() bool { return n.answer("epp") == Answer{Unknown, true} })
+	poll.Until(t, "a follower's health", func() bool { return n.answer("epp") == (Answer{Dialect: Unknown, Health: true}) })
 	p.Set("unrelated", at(start(t, "127.0.0.1:0", fullDuplex, health.NewServer()).addr)) // its health service has no ServiceName
-	poll.Until(t, "the unrelated health service", func() bool { return n.answer("unrelated") == Answer{FullDuplex, false} })
+	poll.Until(t, "the unrelated health service", func() bool { return n.answer("unrelated") == (Answer{Dialect: FullDuplex}) })
 	p.Set("epp", at(two.addr, start(t, "127.0.0.1:0", fullDuplex).addr))
-	poll.Until(t, "one of two without health", func() bool { return n.answer("epp") == Answer{FullDuplex, false} })
+	poll.Until(t, "one of two without health", func() bool { return n.answer("epp") == (Answer{Dialect: FullDuplex}) })
+}
+
+// A picker is down while none of its addresses can be connected to. What it answered before remains.
+func TestExternalPicker_DownWhileNoAddressConnects(t *testing.T) {
+	p, n := run(t)
+	one, two := start(t, "127.0.0.1:0", acknowledges), start(t, "127.0.0.1:0", acknowledges)
+	p.Set("epp", at(one.addr, two.addr))
+	poll.Until(t, "both have answered", func() bool { return n.last("epp") == Acknowledges })
+	one.server.Stop()
+	two.server.Stop()
+	poll.Until(t, "it is down", func() bool {
+		return n.answer("epp") == (Answer{Dialect: Acknowledges, Down: "connection refused"})
+	})
+	start(t, two.addr.String(), acknowledges)
+	poll.Until(t, "one of two is back", func() bool { return n.answer("epp") == (Answer{Dialect: Acknowledges}) })
+	p.Set("never", at(one.addr))
+	poll.Until(t, "one that was never there", func() bool { return n.answer("never") == (Answer{Down: "connection refused"}) })
+	p.Remove("never")
+	poll.Until(t, "nothing is known of it", func() bool { return n.answer("never") == (Answer{}) })
+}
+
+// A picker is down, too, while its health port reports so, at all of its addresses. A port that does not answer changes nothing.
+func TestExternalPicker_DownWhileItsHealthPortReportsIt(t *testing.T) {
+	p, n := run(t)
+	is := health.NewServer()
+	beside := start(t, "127.0.0.1:0", fails, is)
+	one := start(t, "127.0.0.1:0", fullDuplex)
+	p.SetHealth("epp", beside.addr.Port())
+	p.Set("epp", at(one.addr))
+	poll.Until(t, "it serves", func() bool { return n.answer("epp") == (Answer{Dialect: FullDuplex}) })
+	want := Answer{Dialect: FullDuplex, Down: fmt.Sprintf("its health port %d reports NOT_SERVING", beside.addr.Port())}
+	is.SetServingStatus("", healthv1.HealthCheckResponse_NOT_SERVING) // of the process: it has no service of the name
+	poll.Until(t, "the process is down", func() bool { return n.answer("epp") == want })
+	is.SetServingStatus(ServiceName, healthv1.HealthCheckResponse_SERVING)
+	poll.Until(t, "the service is up", func() bool { return n.answer("epp") == (Answer{Dialect: FullDuplex}) })
+	is.SetServingStatus(ServiceName, healthv1.HealthCheckResponse_NOT_SERVING)
+	poll.Until(t, "the service is down", func() bool { return n.answer("epp") == want })
+	beside.server.Stop()
+	poll.Until(t, "the port is gone", func() bool { return n.answer("epp") == (Answer{Dialect: FullDuplex}) })
 }
 
 // Serving earlier would switch an Envoy that reconnects to another mode for a moment.

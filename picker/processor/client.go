@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"net"
 	"net/http"
 	"slices"
@@ -15,6 +16,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/sony/gobreaker/v2"
 	"google.golang.org/grpc/mem"
@@ -33,7 +36,9 @@ const (
 	maxCalls = 256
 	// maxAnswer bounds an answer, in bytes: a million token IDs, and then some.
 	maxAnswer = 8 << 20
-	// largeBody is the size of a request's body, in bytes, above which a failure is no failure of the service.
+	// largeBody is the size of a request's body, in bytes, above which a failure does not count for the breaker: a client that sends bodies
+	// which take the service longer than its timeout, or that it fails at, would have it left out for all others. A service that fails at
+	// small bodies too is found out by these.
 	largeBody = 1 << 20
 	// maxHeader bounds the header of an answer, maxKey a token key, and maxAddress a worker's address, in bytes.
 	maxHeader, maxKey, maxAddress = 16 << 10, 1 << 10, 256
@@ -53,6 +58,9 @@ type Config struct {
 	Addresses []dial.Address
 	TLS       dial.TLS      // for those that are not Cleartext
 	Timeout   time.Duration // default DefaultTimeout
+	// OnOpen is called when the breaker opens, with why the last call failed, and OnClose when it closes. nil: nothing is called.
+	OnOpen  func(reason string)
+	OnClose func()
 }
 
 // Client asks one service.
@@ -64,6 +72,7 @@ type Client struct {
 	transport *http.Transport
 	calls     chan struct{}
 	breaker   *gobreaker.CircuitBreaker[*Answer]
+	reason    atomic.Pointer[string] // of the last failure that counts
 }
 
 // New returns a Client. The caller closes it.
@@ -84,11 +93,20 @@ func New(c Config) (*Client, error) {
 		}
 		client.urls = append(client.urls, scheme+a.String()+cmp.Or(strings.TrimSuffix(c.Path, "/"), Path))
 	}
+	changed := func(_ string, from, to gobreaker.State) {
+		switch {
+		case to == gobreaker.StateOpen && from == gobreaker.StateClosed && c.OnOpen != nil: // from half open it opens again
+			c.OnOpen(*client.reason.Load())
+		case to == gobreaker.StateClosed && c.OnClose != nil:
+			c.OnClose()
+		}
+	}
 	client.breaker = gobreaker.NewCircuitBreaker[*Answer](gobreaker.Settings{
 		MaxRequests: 1, Timeout: leftOut,
-		ReadyToTrip:  func(c gobreaker.Counts) bool { return c.ConsecutiveFailures >= failures },
-		IsSuccessful: func(err error) bool { return err == nil || errors.As(err, new(rejection)) },
-		IsExcluded:   func(err error) bool { return errors.Is(err, errLeft) || errors.As(err, new(large)) },
+		ReadyToTrip:   func(c gobreaker.Counts) bool { return c.ConsecutiveFailures >= failures },
+		OnStateChange: changed,
+		IsSuccessful:  func(err error) bool { return err == nil || errors.As(err, new(rejection)) },
+		IsExcluded:    func(err error) bool { return errors.Is(err, errLeft) || errors.As(err, new(large)) },
 	})
 	return client, nil
 }
@@ -118,7 +136,7 @@ const (
 type Request struct {
 	// Body is the JSON object of the client's request, as it sent it, with or without a member "route".
 	Body mem.BufferSlice
-	// Route asks for a worker, by a member "route": true that is added to a body that has none.
+	// Route asks for a worker, by a member "route": true that is added to a body whose own is neither true nor false.
 	Route bool
 	// Headers that the service receives beside the body.
 	Headers map[string]string
@@ -146,8 +164,8 @@ func (r rejection) Error() string { return fmt.Sprintf("status %d", int(r)) }
 
 // Process asks the service. The Answer is nil unless the Outcome is Processed; the error is for display.
 func (c *Client) Process(ctx context.Context, q *Request) (*Answer, Outcome, error) {
-	if _, _, err := opening(q.Body); err != nil {
-		return nil, Skipped, err
+	if !object(q.Body) {
+		return nil, Skipped, errNoObject
 	}
 	select {
 	case c.calls <- struct{}{}:
@@ -168,6 +186,10 @@ func (c *Client) Process(ctx context.Context, q *Request) (*Answer, Outcome, err
 		if err != nil && q.Body.Len() > largeBody {
 			err = large{err}
 		}
+		if err != nil {
+			text := Reason(err)
+			c.reason.Store(&text)
+		}
 		return a, err
 	})
 	switch {
@@ -181,6 +203,23 @@ func (c *Client) Process(ctx context.Context, q *Request) (*Answer, Outcome, err
 		return nil, Skipped, fmt.Errorf("it has failed %d times in a row, and is asked again within %v", failures, leftOut)
 	}
 	return nil, Failed, err
+}
+
+// maxReason bounds the text of an error, in bytes.
+const maxReason = 200
+
+// Reason is an error's text in at most 200 bytes of printable characters: a service chooses a part of it.
+func Reason(err error) string {
+	text := strings.Map(func(c rune) rune {
+		if c == utf8.RuneError || !unicode.IsPrint(c) {
+			return '?'
+		}
+		return c
+	}, strings.ToValidUTF8(err.Error(), "?"))
+	if len(text) > maxReason {
+		text = strings.ToValidUTF8(text[:maxReason-3], "") + "..."
+	}
+	return text
 }
 
 // ask calls the service at one of its addresses, and at the next ones if no connection is made.
@@ -268,50 +307,47 @@ func (q *Request) encode() (*sent, int64, error) {
 	}
 	before, after := `{"request_body":`, `,"headers":`+string(headers)+"}"
 	size := int64(q.Body.Len())
-	skip := 0
 	if q.Route {
-		// The member goes to the beginning: of two with one name the last one counts, which is then the client's.
-		var empty bool
-		if skip, empty, err = opening(q.Body); err != nil {
-			return nil, 0, err
+		// The member goes to the end: of two with one name the last one counts, and the client's is no boolean.
+		trailing, empty := closing(q.Body)
+		if after, size = `"route":true}`+after, size-int64(trailing); !empty {
+			after = "," + after
 		}
-		before += `{"route":true`
-		if !empty {
-			before += ","
-		}
-		size -= int64(skip)
 	}
 	body := mem.BufferSlice(slices.Clone(q.Body)).Reader()
-	if _, err := body.Discard(skip); err != nil {
-		return nil, 0, err
-	}
-	return &sent{parts: io.MultiReader(strings.NewReader(before), body, strings.NewReader(after)), body: body}, int64(len(before)) + size + int64(len(after)), nil
+	return &sent{parts: io.MultiReader(strings.NewReader(before), io.LimitReader(body, size), strings.NewReader(after)), body: body}, int64(len(before)) + size + int64(len(after)), nil
 }
 
 var errNoObject = errors.New("the request's body is no JSON object")
 
-// opening returns how many bytes a JSON object's opening brace ends at, and whether the object is empty.
-func opening(body mem.BufferSlice) (n int, empty bool, err error) {
-	open := false
+// object reports whether a JSON value is an object.
+func object(body mem.BufferSlice) bool {
 	for _, buf := range body {
-		for _, c := range buf.ReadOnlyData() {
+		if text := bytes.TrimLeft(buf.ReadOnlyData(), whitespace); len(text) > 0 {
+			return text[0] == '{'
+		}
+	}
+	return false
+}
+
+const whitespace = " \t\r\n"
+
+// closing returns how many bytes a JSON object's closing brace and what follows it take, and whether the object is empty.
+func closing(body mem.BufferSlice) (n int, empty bool) {
+	closed := false
+	for _, buf := range slices.Backward(body) {
+		for _, c := range slices.Backward(buf.ReadOnlyData()) {
 			switch {
-			case c == ' ' || c == '\t' || c == '\r' || c == '\n':
-			case !open && c == '{':
-				open = true
-				n++
-				continue
-			case !open:
-				return 0, false, errNoObject
+			case closed && !strings.ContainsRune(whitespace, rune(c)):
+				return n, c == '{'
+			case closed:
 			default:
-				return n, c == '}', nil
-			}
-			if !open {
 				n++
+				closed = c == '}'
 			}
 		}
 	}
-	return 0, false, errNoObject
+	return n, false
 }
 
 // Answer is what the service found. Fields that it does not give are zero.
@@ -335,6 +371,9 @@ func read(text []byte) (*Answer, error) {
 	if err := json.Unmarshal(text, &raw); err != nil {
 		return nil, fmt.Errorf("the answer is no JSON object with texts worker_address, token_key and token_value: %w", err)
 	}
+	if !bytes.HasPrefix(bytes.TrimLeft(text, whitespace), []byte("{")) { // null has no error
+		return nil, errors.New("the answer is null, and no JSON object")
+	}
 	a := &Answer{Worker: raw.Worker, TokenKey: raw.Key}
 	switch {
 	case len(a.Worker) > maxAddress:
@@ -351,6 +390,24 @@ func read(text []byte) (*Answer, error) {
 	var err error
 	a.Count, err = countTokens(a.Tokens)
 	return a, err
+}
+
+// IDs returns the token IDs, in their order.
+func (a *Answer) IDs() iter.Seq[uint32] {
+	return func(yield func(uint32) bool) {
+		id, digits := uint32(0), false
+		for _, c := range a.Tokens {
+			switch {
+			case c >= '0' && c <= '9':
+				id, digits = 10*id+uint32(c-'0'), true
+			case digits:
+				if !yield(id) {
+					return
+				}
+				id, digits = 0, false
+			}
+		}
+	}
 }
 
 // countTokens checks that a text is a JSON list of integers from 0 to 2^32-1, and counts them.

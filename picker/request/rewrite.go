@@ -122,7 +122,7 @@ func (s *Scanner) servedModel() []byte {
 	return s.model
 }
 
-// Rewriter replaces the models of a body that is passed on before its end is known. NewRewriter returns one.
+// Rewriter replaces the models of a body that is passed on before its end is known, and removes its members "route". NewRewriter returns one.
 type Rewriter struct {
 	scanner *Scanner
 	target  func(model string) *Target
@@ -130,9 +130,14 @@ type Rewriter struct {
 	at      int             // the offset of held in the body
 }
 
-// NewRewriter returns a Rewriter that replaces each model by what target returns for it; nil: it stays.
-func NewRewriter(target func(model string) *Target) *Rewriter {
-	return &Rewriter{scanner: New(OtherKind), target: target}
+// NewRewriter returns a Rewriter that replaces each model by what target returns for it; nil: it stays. A nil target replaces none. With route
+// it removes each member "route" whose name and value take up to 6 KiB.
+func NewRewriter(target func(model string) *Target, route bool) *Rewriter {
+	w := &Rewriter{scanner: New(OtherKind), target: target}
+	if w.scanner.top.on = route; target == nil {
+		w.target = func(string) *Target { return nil }
+	}
+	return w
 }
 
 // Release ends the use of w.
@@ -142,8 +147,8 @@ func (w *Rewriter) Release() {
 	w.scanner.Release()
 }
 
-// Write returns what is to be passed on in place of the next chunk, and false if the body names its model too often. It consumes
-// chunk's references.
+// Write returns what is to be passed on in place of the next chunk, and false if the body names its model too often, or is NotUTF8. It
+// consumes chunk's references.
 func (w *Rewriter) Write(chunk mem.BufferSlice, end bool) (mem.BufferSlice, bool) {
 	for _, b := range chunk {
 		w.scanner.Write(b.ReadOnlyData())
@@ -158,15 +163,40 @@ func (w *Rewriter) Write(chunk mem.BufferSlice, end bool) (mem.BufferSlice, bool
 			splices = append(splices, Splice{s.start - w.at, s.end - w.at, t.quoted})
 		}
 	}
-	tooMany := w.scanner.named.tooMany
+	tooMany := w.scanner.named.tooMany || w.scanner.top.tooMany || w.scanner.NotUTF8()
 	w.scanner.named.list = w.scanner.named.list[:0]
 	upTo := w.scanner.size
 	if n := &w.scanner.named; n.reading && !end && n.start >= w.at && upTo-n.start <= maxValue {
 		upTo = n.start
 	}
+	if from, some := w.scanner.unfinished(end); some {
+		switch {
+		case from < w.at: // it began too long ago
+		case w.scanner.size-from > maxValue:
+			w.scanner.top.pass()
+		default:
+			upTo = min(upTo, from)
+		}
+	}
+	splices = w.withRemovals(splices, upTo)
 	front, rest := split(w.held, upTo-w.at)
 	w.held, w.at = rest, upTo
 	return Apply(front, splices), !tooMany
+}
+
+// withRemovals adds the removals of members "route" that end before upTo and have not been passed on.
+func (w *Rewriter) withRemovals(splices []Splice, upTo int) []Splice {
+	if len(w.scanner.top.list) == 0 {
+		return splices
+	}
+	removals, _ := w.scanner.top.removals([]Member{MemberRoute})
+	for _, s := range removals {
+		if s.Start >= w.at && s.End <= upTo {
+			splices = append(splices, Splice{s.Start - w.at, s.End - w.at, nil})
+		}
+	}
+	slices.SortFunc(splices, func(a, b Splice) int { return cmp.Compare(a.Start, b.Start) })
+	return splices
 }
 
 // maxValue is the length of the longest model that is replaced, as written, in bytes.

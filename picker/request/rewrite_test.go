@@ -68,7 +68,7 @@ func TestRewrite_BodyWithTooManyModelsIsInvalid(t *testing.T) {
 	if _, ok := replaced(OtherKind, []byte(body), nil, NewTarget("b")); ok {
 		t.Error("it was taken")
 	}
-	w := NewRewriter(func(string) *Target { return NewTarget("b") })
+	w := NewRewriter(func(string) *Target { return NewTarget("b") }, false)
 	defer w.Release()
 	if _, ok := w.Write(pieces([]byte(body), nil), true); ok {
 		t.Error("it was passed on")
@@ -92,7 +92,7 @@ func TestRewrite_PrefixChainIsOfTheTarget(t *testing.T) {
 
 // streamed replaces models in a body that is passed on chunk by chunk.
 func streamed(body, cuts []byte, target func(string) *Target) (string, bool) {
-	w := NewRewriter(target)
+	w := NewRewriter(target, false)
 	defer w.Release()
 	var out []byte
 	whole := pieces(body, cuts)

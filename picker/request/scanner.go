@@ -57,6 +57,8 @@ type frame struct {
 type Scanner struct {
 	kind   Kind
 	size   int
+	lead   lead
+	marked int // the bytes of mark that have been read
 	expect expected
 	frames [maxDepth]frame
 	depth  int // of frames
@@ -114,7 +116,7 @@ func New(k Kind) *Scanner {
 
 // Release ends the use of s and of its Facts.
 func (s *Scanner) Release() {
-	s.size, s.expect, s.depth, s.use = 0, theBody, 0, unused
+	s.size, s.lead, s.marked, s.expect, s.depth, s.use = 0, lead{}, 0, theBody, 0, unused
 	s.inString, s.escaped, s.sink, s.skipped, s.inScalar = false, false, dropped, 0, false
 	s.model, s.stream, s.limitTokens, s.salt = s.model[:0], false, 0, 0
 	s.named.reset()
@@ -140,6 +142,7 @@ func (s *Scanner) Write(chunk []byte) {
 		s.message = append(s.message, chunk...)
 		return
 	}
+	s.lead.write(chunk)
 	for i := 0; i < len(chunk) && s.expect != nothing; {
 		switch {
 		case s.inString:
@@ -231,17 +234,16 @@ func (s *Scanner) frame() *frame { return &s.frames[s.depth-1] }
 
 func (s *Scanner) endKey() {
 	s.expect = aColon
-	if s.use = unused; s.tooLong {
-		return
-	}
 	key := s.capture
-	if bytes.IndexByte(key, '\\') >= 0 {
+	if s.tooLong {
+		key = key[:0] // a long key has no meaning of its own, as an empty one
+	} else if bytes.IndexByte(key, '\\') >= 0 {
 		key = []byte(unquote(key))
 	}
 	if s.use = s.kind.use(s.frame().place, key); s.top.on && s.depth == 1 {
 		switch {
 		case s.use == forRoute:
-			s.top.now.name = MemberRoute
+			s.top.now.name, s.route = MemberRoute, 0 // of several the last counts, whatever it is
 		case string(key) == "token_ids":
 			s.top.now.name = MemberTokenIDs
 		}
@@ -283,6 +285,10 @@ func (s *Scanner) structure(c byte) {
 	}
 	switch s.expect {
 	case theBody:
+		if s.marked < len(mark) && c == mark[s.marked] {
+			s.marked++
+			return
+		}
 		if c != '{' {
 			s.expect = nothing
 			return

@@ -85,6 +85,7 @@ var prompts = []struct{ path, body string }{
 	{"/inference/v1/generate", `{"request_id":"r","token_ids":[1,2,3],"features":{"mm_hashes":{"image":["h"]}},"sampling_params":{"temperature":0,"max_tokens":3},"model":"m","stream":false}`},
 	{"/v1/completions", `{"prompt":[[[[[[[[[[[["deep",{"a":[1]}]]]]]]]]]]]],"model":"m"}`},
 	{"/pooling", `{"messages":[{"role":"user","content":"a"}],"model":"m","max_tokens":2}`},
+	{"/v1/chat/completions", `{"messages":[{"role":"user","content":"a","` + strings.Repeat("k", 999) + `":"an unknown member"}],"model":"m"}`},
 }
 
 func TestPrompt_EqualsEncodingJSONWhereverAChunkEnds(t *testing.T) {

@@ -29,11 +29,12 @@ const (
 // topMember is where a member is in a body.
 type topMember struct {
 	name    Member
-	ordinal int // among all members
-	comma   int // the offset of the comma before; 0 for the first
-	key     int // the offset of its key
-	end     int // the offset behind its value
-	next    int // the offset behind the comma that follows; end without one
+	ordinal int  // among all members
+	comma   int  // the offset of the comma before; 0 for the first
+	key     int  // the offset of its key
+	end     int  // the offset behind its value
+	next    int  // the offset behind the comma that follows; end without one
+	passed  bool // its beginning is passed on, so that it stays
 }
 
 // topMembers are the top-level members of a body.
@@ -57,11 +58,11 @@ func (t *topMembers) settle(at int) {
 		}
 		t.now = topMember{comma: at - 1}
 	case topKey:
-		t.now = topMember{comma: t.now.comma, key: at - 1, ordinal: t.count}
+		t.now = topMember{comma: t.now.comma, passed: t.now.passed, key: at - 1, ordinal: t.count}
 		t.count++
 	case topEnd:
 		switch {
-		case t.now.name == otherMember:
+		case t.now.name == otherMember || t.now.passed:
 		case len(t.list) < maxSpans:
 			t.now.end, t.now.next = at, at
 			t.list = append(t.list, t.now)
@@ -83,7 +84,8 @@ func (s *Scanner) happened(e topEvent) {
 // FindMembers has the scanner find the members that Remove and Edited are about. It is called before the first Write.
 func (s *Scanner) FindMembers() { s.top.on = true }
 
-// Route returns the body's member "route", and whether it has one that is true or false. Of several the last counts.
+// Route returns the body's member "route", and whether it is true or false. Any other value counts as none, and is removed as well: other
+// gateways give the member other meanings. Of several the last counts.
 func (s *Scanner) Route() (route, given bool) {
 	return s.route == 't', s.route == 't' || s.route == 'f'
 }
@@ -109,6 +111,56 @@ func (t *topMembers) removals(names []Member) (out []Splice, remain int) {
 		}
 	}
 	return out, t.count - len(out)
+}
+
+// unfinished returns where a member begins that is not read far enough to be passed on; false if there is none. ended: no more of the body
+// follows.
+func (s *Scanner) unfinished(ended bool) (from int, some bool) {
+	t := &s.top
+	if !t.on || s.expect == nothing || ended {
+		return 0, false
+	}
+	m, n := t.now, len(t.list)
+	switch {
+	case m.passed:
+		return 0, false
+	case m == topMember{}:
+		// A member at the beginning goes with the comma behind it.
+		if n == 0 || t.list[n-1].name != MemberRoute || t.list[n-1].next != t.list[n-1].end || t.list[n-1].ordinal != t.count-1 || t.routes(n-1) != t.count-1 {
+			return 0, false
+		}
+		return t.list[n-1].key, true
+	case m.key == 0:
+		m.ordinal = t.count
+	case m.name != MemberRoute && (s.depth != 1 || s.expect != aKey):
+		return 0, false
+	}
+	switch {
+	case t.routes(n) < m.ordinal:
+		return m.comma, true
+	case m.key == 0: // the comma goes with the member before
+		return m.comma + 1, true
+	}
+	return m.key, true
+}
+
+// routes returns how many of the first n members with a name are "route".
+func (t *topMembers) routes(n int) (count int) {
+	for _, m := range t.list[:n] {
+		if m.name == MemberRoute {
+			count++
+		}
+	}
+	return count
+}
+
+// pass has the member stay that is read, or was read last.
+func (t *topMembers) pass() {
+	if t.now != (topMember{}) {
+		t.now.passed = true
+		return
+	}
+	t.list = t.list[:len(t.list)-1]
 }
 
 // Edit is what the answer to a pick adds to a body.

@@ -4,7 +4,10 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"testing"
+
+	"google.golang.org/grpc/mem"
 )
 
 // edited is a body without route, with what an edit adds.
@@ -62,6 +65,7 @@ func TestTokenIDs_RouteIsReadAndBounded(t *testing.T) {
 	for body, want := range map[string]string{
 		`{"route":true}`: "true true", `{"route":false}`: "false true", `{"a":1}`: "false false", `{"route":null}`: "false false", `{"route":"true"}`: "false false",
 		`{"route":true,"route":false}`: "false true", `{"route":false,"route":true,"a":{"route":false}}`: "true true", `{"route":true,"route":1}`: "false false",
+		`{"route":true,"route":"fallback"}`: "false false", `{"route":true,"route":[false]}`: "false false", `{"route":true,"route":{"route":true}}`: "false false",
 	} {
 		_, s, _ := edited([]byte(body), []byte{1, 3}, Edit{})
 		route, given := s.Route()
@@ -112,6 +116,79 @@ func FuzzTokenIDs_OtherMembersSurvive(f *testing.F) {
 			if !bytes.Equal(before, after) {
 				t.Fatalf("%q became %q", body, got)
 			}
+		}
+	})
+}
+
+// inChunks is a body without route that is passed on chunk by chunk.
+func inChunks(body, cuts []byte, target func(string) *Target) (out string, ok bool) {
+	w := NewRewriter(target, true)
+	defer w.Release()
+	chunks := pieces(body, cuts)
+	for i, b := range chunks {
+		part, fine := w.Write(mem.BufferSlice{b}, i == len(chunks)-1)
+		out += string(part.Materialize())
+		if !fine {
+			return out, false
+		}
+	}
+	return out, true
+}
+
+func TestRoute_ChunkByChunkItIsRemovedToo(t *testing.T) {
+	long := strings.Repeat(" ", maxValue+1)
+	for body, want := range map[string]string{
+		`{"route":true,"model":"m"}`:                  `{"model":"m"}`,
+		`{"a":1 , "route" : {"x":[1,2]} , "b":2}`:     `{"a":1  , "b":2}`,
+		`{"route":1,"route":2,"a":3,"route":4}`:       `{"a":3}`,
+		`{"route":1 , "route":2}`:                     `{ }`,
+		`{"a":1,` + long + `"route":2,"b":3}`:         `{"a":1,` + long + `"route":2,"b":3}`,
+		`{"route":"` + long + `","route":1,"b":3}`:    `{"route":"` + long + `","b":3}`,
+		`{"route":1` + long + `,"route":1,"b":3}`:     `{"route":1` + long + `,"b":3}`,
+		`{"x` + long + `":1,"route":1,"token_ids":3}`: `{"x` + long + `":1,"token_ids":3}`,
+	} {
+		sizes := []int{1, 2, 3, 5}
+		if len(body) > maxValue {
+			sizes = []int{17, 200}
+		}
+		for _, n := range sizes {
+			cuts := bytes.Repeat([]byte{byte(n)}, len(body))
+			if got, ok := inChunks([]byte(body), cuts, nil); got != want || !ok {
+				t.Errorf("%.80s in chunks of %d\nbecame %.80s\nwant   %.80s", body, n, got, want)
+			}
+		}
+	}
+}
+
+// Chunk by chunk, a body becomes what it becomes as a whole.
+func FuzzRoute_ChunksEqualTheWhole(f *testing.F) {
+	for _, s := range []string{`{"route":true,"model":"a","b":2}`, `{"model":"a","route":1,"r\u006fute":[{}]}`, `{"route":1,"route":2}`, `{"route"}`, `{"route":,"a":1}`, `{"a":1]`, `{"a":1,,"route":2,"token_ids":[]}`} {
+		f.Add([]byte(s), []byte{1, 3})
+	}
+	f.Fuzz(func(t *testing.T, body, cuts []byte) {
+		if len(body) == 0 || len(body) > maxValue/2 {
+			return
+		}
+		if !json.Valid(body) {
+			inChunks(body, cuts, func(string) *Target { return NewTarget("other") }) // it does not panic
+			return
+		}
+		s := New(OtherKind)
+		s.FindMembers()
+		whole := pieces(body, nil)
+		for _, b := range whole {
+			s.Write(b.ReadOnlyData())
+		}
+		if ok := s.RemoveRoute(); !ok {
+			return
+		}
+		want := string(Apply(whole, s.Splices()).Materialize())
+		s.Release()
+		if got, ok := inChunks(body, cuts, nil); got != want || !ok {
+			t.Fatalf("%q cut by %v is %q, want %q", body, cuts, got, want)
+		}
+		if got, ok := inChunks(body, cuts, func(string) *Target { return NewTarget("other") }); ok && !json.Valid([]byte(got)) {
+			t.Fatalf("%q cut by %v is %q", body, cuts, got)
 		}
 	})
 }

@@ -56,10 +56,14 @@ func (sessionAffinity) add(v view, weight float64) {
 type prefixCache struct{ *endpointpicker.PrefixCache }
 
 func (p prefixCache) add(v view, weight float64) {
-	if len(v.r.Chain) == 0 {
+	blocks := len(v.r.Chain)
+	if blocks == 0 { // the token IDs of a prompt whose text is short or not known
+		blocks = len(v.r.Exact.Ends)
+	}
+	if blocks == 0 {
 		return
 	}
-	total := float64(prefix.End(len(v.r.Chain) - 1))
+	total := float64(prefix.End(blocks - 1))
 	for i := range v.c {
 		cached := float64(v.c[i].Cached)
 		score := (1 - p.MatchLengthWeight) * min(cached/total, 1)

@@ -55,6 +55,7 @@ func (g *gate) enter(i int, q *Request) {
 	switch g.queue.Enter(h.request, epoch.Add(r.clock.now)) {
 	case flow.Admitted:
 		r.choose(i, q)
+		g.queue.Placed()
 	case flow.Queued:
 		g.waiting = append(g.waiting, h)
 		g.tick()
@@ -88,6 +89,7 @@ func (g *gate) settle() {
 		switch outcome := g.queue.Outcome(h.request); {
 		case outcome == flow.Admitted:
 			r.choose(h.number, q)
+			g.queue.Placed()
 		case outcome != flow.Queued:
 			r.shed(h.number)
 		case r.clock.now-q.At >= g.queue.Limits().TTL:

@@ -53,6 +53,9 @@ func (u *Upload) Take(n int64) bool {
 
 // Close returns what the upload took.
 func (u *Upload) Close() {
+	if u.held == 0 {
+		return
+	}
 	l := u.ledger
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -64,3 +64,12 @@ func TestUpload_EndReturnsItsBytes(t *testing.T) {
 		t.Error("an upload that has ended still counts")
 	}
 }
+
+// A call may end before any of its body arrives, on a ledger that no upload has used.
+func TestUpload_OneWithoutABodyEnds(t *testing.T) {
+	var l Ledger
+	l.Open(proxy, 64<<20).Close()
+	if l.Held() != 0 {
+		t.Errorf("%d bytes are held", l.Held())
+	}
+}

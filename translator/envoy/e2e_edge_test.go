@@ -156,6 +156,31 @@ func TestTrustedHops_DecideTheClientsAddress(t *testing.T) {
 	}
 }
 
+// A client's UUID is kept as it is, though Envoy traces the request.
+func TestRequestIDs_AClientsStandsWhereItIsKept(t *testing.T) {
+	t.Parallel()
+	for action, kept := range map[v1alpha1.RequestIDs]bool{"": false, v1alpha1.ReplaceRequestIDs: false, v1alpha1.KeepRequestIDs: true} {
+		p := startPod(t, "a", 200)
+		r := edgeRig(t, model.Edge{RequestIDs: action}, p)
+		r.cfg.Tracing = &Tracing{SamplingPercent: 100}
+		r.start()
+		for _, id := range []string{"5c0f4b2e-7d53-4a1c-9a52-1b1f3f6f0a11", "order 66", ""} {
+			req := r.request("GET", "a.example", "/", nil)
+			if id != "" {
+				req.Header.Set("X-Request-Id", id)
+			}
+			got, err := r.do(req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			at, back := p.last.Load().Header.Get("X-Request-Id"), got.header.Get("X-Request-Id")
+			if at == "" || at != back || (at == id) != (kept && id != "") {
+				t.Errorf("%q: of %q the pod gets %q, and the client %q", action, id, at, back)
+			}
+		}
+	}
+}
+
 func TestProxyProtocol_NamesTheClientOnlyWhereItIsAllowed(t *testing.T) {
 	t.Parallel()
 	const header = "PROXY TCP4 192.0.2.7 192.0.2.8 1234 80\r\n"

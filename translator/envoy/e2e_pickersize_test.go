@@ -47,3 +47,28 @@ func TestExternalPicker_AnswerOfAnySizeIsNotHeld(t *testing.T) {
 		}
 	}
 }
+
+// A picker of others names the lease of a request that our picker counts. It would end that request's count.
+func TestExternalPicker_SettlesNoRequestOfOurs(t *testing.T) {
+	t.Parallel()
+	pod := startPod(t, "a", 200)
+	var f feedback
+	ours := startPicker(t, map[string]script{"a": {endpoints: pod.address.String()}}, &f)
+	theirs := startPicker(t, map[string]script{"": {endpoints: pod.address.String()}})
+	r := newRig(t, ours.address)
+	r.cluster(model.Cluster{Name: named("a"), Protocol: model.HTTP1, Fallback: model.FallbackNone}, endpoints(pod.address)...)
+	r.cluster(model.Cluster{Name: named("picker/ns/theirs/9002"), Protocol: model.GRPC, HealthService: extProcService}, endpoints(theirs.address)...)
+	r.forward("theirs", backends(model.WeightedBackend{Cluster: named("a"), Weight: 1, Picker: &model.PickerCall{Cluster: named("picker/ns/theirs/9002"), Body: model.BodyBuffered}}))
+	r.forward("ours", backends(pool("a", "a", model.BodyBuffered)))
+	r.start()
+	r.healthy("picker/ns/theirs/9002")
+	for _, host := range []string{"theirs", "ours"} {
+		if got, err := r.do(r.request("POST", host, "/"+host, []byte("{}"))); err != nil || got.status != 200 {
+			t.Fatalf("%s: %s %v", host, got, err)
+		}
+	}
+	r.envoy.Wait("our pick came back", func() bool { return len(f.find("/ours")) == 1 })
+	if got := f.find("/theirs"); len(got) > 0 {
+		t.Errorf("a lease that another picker names came back: %v", got)
+	}
+}

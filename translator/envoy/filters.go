@@ -92,17 +92,21 @@ func metadataOptions(sees, writes []string) *extprocv3.MetadataOptions {
 	}
 }
 
-// callMetadata are the options of one pool's calls; nil: those of the filter.
-func callMetadata(p *model.PickerCall) *extprocv3.MetadataOptions {
+// callMetadata are the options of one pool's calls of a picker; nil: those of the filter. Pickers of others neither see nor write what our
+// picker sends the access log: they would settle each other's requests.
+func callMetadata(p *model.PickerCall, ours bool) *extprocv3.MetadataOptions {
 	names, subset := namesOf(p), p.Subset != nil && p.Cluster.External()
-	if names == model.ProtocolNames() && !subset {
+	if ours && names == model.ProtocolNames() && !subset {
 		return nil
 	}
-	namespaces := slices.Clip(slices.Compact(append([]string{names.Namespace}, pickMetadata...)))
-	if subset {
-		return metadataOptions(append(namespaces, names.Subset), namespaces)
+	writes := []string{names.Namespace}
+	if ours {
+		writes = slices.Compact(append(writes, pickMetadata...))
 	}
-	return metadataOptions(namespaces, namespaces)
+	if subset {
+		return metadataOptions(append(slices.Clip(writes), names.Subset), writes)
+	}
+	return metadataOptions(writes, writes)
 }
 
 func namesOf(p *model.PickerCall) model.PickerNames {

@@ -22,7 +22,7 @@ func HopListener(cfg Config, h model.Hop) (*resource.Resource, error) {
 	m.HttpProtocolOptions = &corev3.Http1ProtocolOptions{EnableTrailers: true} // grpc-status
 	m.CommonHttpProtocolOptions = &corev3.HttpProtocolOptions{MaxRequestsPerConnection: u32(hopRequests)}
 	m.SkipXffAppend = true
-	m.PreserveExternalRequestId = true
+	b.keepRequestID(m)
 	m.EarlyHeaderMutationExtensions = b.strip(hopHeaders)
 	m.ForwardClientCertDetails = hcmv3.HttpConnectionManager_ALWAYS_FORWARD_ONLY // the edge wrote it
 	l := &listenerv3.Listener{

@@ -8,6 +8,7 @@ import (
 	proxyprotocolv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/listener/proxy_protocol/v3"
 	inspectorv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/listener/tls_inspector/v3"
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
+	uuidv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/request_id/uuid/v3"
 	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
 	"google.golang.org/protobuf/proto"
 
@@ -130,6 +131,9 @@ func (b *builder) edge(cfg Config, p model.Port, c model.Chain) *hcmv3.HttpConne
 	}
 	// A report about a failed request can name it.
 	m.AlwaysSetRequestIdInResponse = true
+	if p.Edge.RequestIDs == v1alpha1.KeepRequestIDs {
+		b.keepRequestID(m)
+	}
 	// What a route matches is what a backend gets.
 	m.NormalizePath = boolean(true)
 	m.MergeSlashes = true
@@ -137,6 +141,13 @@ func (b *builder) edge(cfg Config, p model.Port, c model.Chain) *hcmv3.HttpConne
 	m.CommonHttpProtocolOptions = &corev3.HttpProtocolOptions{HeadersWithUnderscoresAction: underscores(p.Edge.Underscores)}
 	m.XffNumTrustedHops = p.Edge.TrustedHops
 	return m
+}
+
+// keepRequestID lets a request's x-request-id stand. Without the extension Envoy writes why it traces a request
+// into a digit of the id.
+func (b *builder) keepRequestID(m *hcmv3.HttpConnectionManager) {
+	m.PreserveExternalRequestId = true
+	m.RequestIdExtension = &hcmv3.RequestIDExtension{TypedConfig: b.any(&uuidv3.UuidRequestIdConfig{PackTraceReason: boolean(false)})}
 }
 
 func escapedSlashes(v v1alpha1.EscapedSlashes) hcmv3.HttpConnectionManager_PathWithEscapedSlashesAction {

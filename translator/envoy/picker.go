@@ -26,6 +26,7 @@ const (
 	metaSubset  = "x-penstock-subset"  // Subset.Selector
 	metaPools   = "x-penstock-pools"   // model.PoolID of each pool of the rule, comma-separated, where there are several
 	metaRetries = "x-penstock-retries" // how often the user wants a request to be tried again, at least
+	metaImport  = "x-penstock-import"  // "true" in calls to a picker of another cluster, beside metaPool
 )
 
 // maxPickerMessage is the largest message that an external picker may send, in bytes: a pick, an immediate response or a chunk of
@@ -65,6 +66,10 @@ func (b *builder) pickerOverride(p *model.PickerCall, retry *model.Retry, pools 
 			meta(metaLast, "true")
 		}
 	}
+	if cluster.External() && p.RemotePool != "" {
+		meta(metaPool, p.RemotePool)
+		meta(metaImport, "true")
+	}
 	name := filterPicker
 	if p.Spills && p.Subset == nil && p.Body != model.BodyDuplex && !calls.models { // there, an ignored immediate response would be a 503 all the same
 		name = filterSpillPicker
@@ -72,12 +77,16 @@ func (b *builder) pickerOverride(p *model.PickerCall, retry *model.Retry, pools 
 	if name == filterPicker && !cluster.External() && (calls.models || strings.Contains(pools, ",")) {
 		meta(metaPools, pools)
 	}
+	mode := processingMode(body, p.Served)
+	if cluster.External() && p.RemotePool != "" {
+		mode.ResponseTrailerMode = extprocv3.ProcessingMode_SEND // has the call last until the response ends: so long, the request counts there
+	}
 	config := map[string]*anypb.Any{name: b.any(&extprocv3.ExtProcPerRoute{
 		Override: &extprocv3.ExtProcPerRoute_Overrides{Overrides: &extprocv3.ExtProcOverrides{
 			GrpcService:      service,
 			FailureModeAllow: boolean(true),
-			ProcessingMode:   processingMode(body, p.Served),
-			MetadataOptions:  callMetadata(p),
+			ProcessingMode:   mode,
+			MetadataOptions:  callMetadata(p, !cluster.External()),
 		}},
 	})}
 	if p.Subset != nil && p.Cluster.External() && !calls.models {

@@ -19,6 +19,13 @@ const unresolved = "unresolved"
 
 // route is one route of the model: one of Envoy's, or several, of which the first that matches counts.
 func (b *builder) route(vh *model.VirtualHost, r *model.Route) []*routev3.Route {
+	if limit := maxGateways(r.Action.Forward); limit > 0 {
+		return append(b.ringRoutes(vh, r, limit), b.allRoutes(vh, r)...)
+	}
+	return b.allRoutes(vh, r)
+}
+
+func (b *builder) allRoutes(vh *model.VirtualHost, r *model.Route) []*routev3.Route {
 	switch f := r.Action.Forward; {
 	case f != nil && faithful(f):
 		return b.sessionRoutes(vh, r)

@@ -24,6 +24,9 @@ func (b *builder) weightedClusters(f *model.Forward, calls pickerCalls) []*route
 			ResponseHeadersToAdd:    additions(w.ResponseHeaders),
 			ResponseHeadersToRemove: w.ResponseHeaders.Remove,
 		}
+		if w.MaxGateways > 0 {
+			b.via(s)
+		}
 		if host := cmp.Or(w.RewriteHost, f.RewriteHost); host != "" {
 			s.HostRewriteSpecifier = &routev3.WeightedCluster_ClusterWeight_HostRewriteLiteral{HostRewriteLiteral: host}
 		}

@@ -131,11 +131,11 @@ func (b *ruleBuilder) resolve(ref report.Ref, port *gatewayv1.PortNumber) Resolu
 	switch {
 	case pool && b.streams():
 		return unresolved(gatewayv1.RouteReasonInvalidKind, "%s picks endpoints for requests, and a %s has connections only: use a Service", ref, b.out.Route.Kind)
-	case !pool && b.streams() && (ref.Group != "" || ref.Kind != "Service"):
-		return unresolved(gatewayv1.RouteReasonInvalidKind, "backends of kind %s (%q) are not supported: use a Service", ref.Kind, ref.Group)
-	case !pool && (ref.Group != "" || ref.Kind != "Service"):
-		return unresolved(gatewayv1.RouteReasonInvalidKind, "backends of kind %s (%q) are not supported: use a Service, an InferencePool (%s) or an InferencePoolImport (%s)",
-			ref.Kind, ref.Group, store.InferencePools.Group(), store.InferencePoolImports.Group())
+	case !pool && b.streams() && !isService(ref):
+		return unresolved(gatewayv1.RouteReasonInvalidKind, "backends of kind %s (%q) are not supported: use a Service or a ServiceImport (%s)", ref.Kind, ref.Group, store.ServiceImports.Group())
+	case !pool && !isService(ref):
+		return unresolved(gatewayv1.RouteReasonInvalidKind, "backends of kind %s (%q) are not supported: use a Service, an InferencePool (%s), an InferencePoolImport (%s) or a ServiceImport (%s)",
+			ref.Kind, ref.Group, store.InferencePools.Group(), store.InferencePoolImports.Group(), store.ServiceImports.Group())
 	case !Granted(b.r, b.out.Route, ref):
 		return unresolved(gatewayv1.RouteReasonRefNotPermitted, "no ReferenceGrant in namespace %s lets %ss of namespace %s use %s", ref.Namespace, b.out.Route.Kind, b.out.Route.Namespace, ref)
 	case pool:
@@ -151,18 +151,27 @@ func (b *ruleBuilder) resolve(ref report.Ref, port *gatewayv1.PortNumber) Resolu
 		}
 		return res
 	case port == nil:
-		return unresolved(gatewayv1.RouteReasonUnsupportedValue, "a backendRef to a Service needs a port: %s", ref)
+		return unresolved(gatewayv1.RouteReasonUnsupportedValue, "a backendRef to a Service or ServiceImport needs a port: %s", ref)
 	}
 	return service(b.r, ref, *port, b.out.Route.Kind)
 }
 
-// service resolves one port of a Service for a kind of route.
+// portCluster is the cluster of one port of a Service or ServiceImport.
+func portCluster(ref report.Ref, kind model.ClusterKind, port int32) model.ClusterID {
+	id := model.ServiceCluster(ref.Namespace, ref.Name, port).WithKind(kind)
+	if services.IsServiceImport(ref) {
+		id = id.As(model.ImportedVariant)
+	}
+	return id
+}
+
+// service resolves one port of a Service or ServiceImport for a kind of route.
 func service(r store.Reader, ref report.Ref, port int32, kind string) Resolution {
-	svc, ok := store.Services.Get(r, ref.Key())
+	svc, ok := services.Find(r, ref)
 	if !ok {
 		return unresolved(gatewayv1.RouteReasonBackendNotFound, "%s does not exist", ref)
 	}
-	p := services.Port(svc, port)
+	p := services.Port(svc.Service, port)
 	if p == nil {
 		return unresolved(gatewayv1.RouteReasonBackendNotFound, "%s has no port %d", ref, port)
 	}
@@ -174,20 +183,20 @@ func service(r store.Reader, ref report.Ref, port int32, kind string) Resolution
 		}
 		return unresolved(gatewayv1.RouteReasonUnsupportedProtocol, "port %d of %s speaks %s, %s", port, ref, services.ProtocolText(p), why)
 	}
-	outside, off := "", false
+	outside, off := svc.Outside(r), false
 	if svc.Spec.Type == corev1.ServiceTypeExternalName {
-		host, allowed := services.External(r, svc, services.Lookup)
+		host, allowed := services.External(r, svc.Service, services.Lookup)
 		outside, off = host.Outside, !allowed
 	}
 	if off {
 		return unresolved(gatewayv1.RouteReasonUnsupportedValue, "%s is of type ExternalName, which is not allowed here: %s", ref, ExternalNameFix)
 	}
-	cluster := model.ServiceCluster(ref.Namespace, ref.Name, port)
+	cluster := portCluster(ref, model.ServiceKind, port)
 	switch {
 	case protocol == model.TCP:
-		cluster = model.TCPCluster(ref.Namespace, ref.Name, port)
+		cluster = cluster.WithKind(model.TCPKind)
 	case kind == "GRPCRoute":
-		cluster = model.GRPCCluster(ref.Namespace, ref.Name, port)
+		cluster = cluster.WithKind(model.GRPCKind)
 	}
 	res := Resolution{Targets: []Target{{Cluster: cluster, Share: 1, Protocol: protocol}}, Clusters: []model.ClusterID{cluster}}
 	if outside != "" { // the addresses that are allowed serve

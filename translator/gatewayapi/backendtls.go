@@ -38,13 +38,13 @@ func BackendPolicy(r store.Reader, id model.ClusterID) *BackendTLS {
 		return nil
 	}
 	section := id.Member
-	if target.Kind == store.Services.Kind() {
-		svc, ok := store.Services.Get(r, target.Key())
+	if isService(target) {
+		svc, ok := services.Find(r, target)
 		if !ok {
 			return nil
 		}
 		section = ""
-		if p := services.Port(svc, id.Port); p != nil {
+		if p := services.Port(svc.Service, id.Port); p != nil {
 			section = p.Name
 		}
 	}
@@ -82,7 +82,7 @@ func PolicyKeys(r store.Reader, id model.ClusterID) (keys []string) {
 
 // policyTarget is the object that a policy for a cluster names; false for a cluster that can have none.
 func policyTarget(id model.ClusterID) (report.Ref, bool) {
-	target := report.Ref{Kind: store.Services.Kind(), Namespace: id.Namespace, Name: id.Name}
+	target := services.RefOf(id)
 	switch id.Kind {
 	case model.PassthroughKind: // TLS already
 		return target, false
@@ -150,6 +150,11 @@ func oldest(r store.Reader, target report.Ref, section string) (best *gatewayv1.
 		}
 	}
 	return best
+}
+
+// isService reports whether a target has ports: it is a Service or a ServiceImport.
+func isService(t report.Ref) bool {
+	return t.Group == "" && t.Kind == store.Services.Kind() || services.IsServiceImport(t)
 }
 
 func isImport(t report.Ref) bool {

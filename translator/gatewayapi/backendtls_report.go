@@ -9,6 +9,7 @@ import (
 	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/translator/model"
+	"github.com/penstock-project/penstock/translator/services"
 )
 
 // PolicyTargets looks up what policies are about: decided pools and imports by key, and the routes that need a cluster.
@@ -80,11 +81,11 @@ func targeted(r store.Reader, p *gatewayv1.BackendTLSPolicy, target report.Ref, 
 	}
 	switch {
 	case !policyTargets(target):
-		return missing("targets of kind %s (%q) are not supported: use a Service, an InferencePool or an InferencePoolImport", target.Kind, target.Group)
+		return missing("targets of kind %s (%q) are not supported: use a Service, a ServiceImport, an InferencePool or an InferencePoolImport", target.Kind, target.Group)
 	case sections == nil:
 		return missing("%s does not exist", target)
 	case section != "" && !slices.Contains(sections, section):
-		return missing("%s has no section %s: a Service has its ports' names, an InferencePoolImport its exporting clusters, and CLUSTER.picker for the picker of one", target, section)
+		return missing("%s has no section %s: a Service or ServiceImport has the names of its ports, an InferencePoolImport its exporting clusters, and CLUSTER.picker for the picker of one", target, section)
 	}
 	if w := winner(r, target, section); store.ID(w) != store.ID(p) {
 		return falseCondition(gatewayv1.PolicyConditionAccepted, gatewayv1.PolicyReasonConflicted, fmt.Sprintf("BackendTLSPolicy %s is about the same target and is older, or first by name", store.ID(w)))
@@ -93,21 +94,18 @@ func targeted(r store.Reader, p *gatewayv1.BackendTLSPolicy, target report.Ref, 
 }
 
 func policyTargets(t report.Ref) bool {
-	switch t.Kind {
-	case "Service":
-		return t.Group == ""
-	case store.InferencePools.Kind():
+	if t.Kind == store.InferencePools.Kind() {
 		return t.Group == store.InferencePools.Group()
 	}
-	return isImport(t)
+	return isService(t) || isImport(t)
 }
 
 // sections are what a policy's target is divided into; nil if there is no such target.
 func sections(r store.Reader, target report.Ref, targets PolicyTargets) []string {
 	out := []string{}
 	switch target.Kind {
-	case store.Services.Kind():
-		svc, ok := store.Services.Get(r, target.Key())
+	case store.Services.Kind(), store.ServiceImports.Kind():
+		svc, ok := services.Find(r, target)
 		if !ok {
 			return nil
 		}
@@ -124,6 +122,9 @@ func sections(r store.Reader, target report.Ref, targets PolicyTargets) []string
 			return nil
 		}
 		for _, m := range imp.Members {
+			if m.Local { // the pool's own policy
+				continue
+			}
 			out = append(out, m.Name)
 			if m.Cluster.Kind == model.ImportKind {
 				out = append(out, pickerSection(m.Name))
@@ -150,12 +151,12 @@ func policyGateways(r store.Reader, p *gatewayv1.BackendTLSPolicy, targets Polic
 // policyStreams are the routes whose connections reach what a policy is about as TLS already, which no policy changes.
 func policyStreams(r store.Reader, p *gatewayv1.BackendTLSPolicy, targets PolicyTargets) (out []report.Ref) {
 	for _, target := range p.Spec.TargetRefs {
-		svc, ok := store.Services.Get(r, p.Namespace+"/"+string(target.Name))
-		if !ok || string(target.Kind) != store.Services.Kind() {
+		svc, ok := services.Find(r, report.Ref{Group: string(target.Group), Kind: string(target.Kind), Namespace: p.Namespace, Name: string(target.Name)})
+		if !ok {
 			continue
 		}
 		for _, port := range svc.Spec.Ports {
-			for _, route := range targets.Attached(r, model.TCPCluster(svc.Namespace, svc.Name, port.Port).WithKind(model.PassthroughKind)) {
+			for _, route := range targets.Attached(r, portCluster(svc.Ref, model.PassthroughKind, port.Port)) {
 				out = append(out, route.Route)
 			}
 		}
@@ -168,12 +169,16 @@ func policyStreams(r store.Reader, p *gatewayv1.BackendTLSPolicy, targets Policy
 // exporting clusters.
 func policyClusters(r store.Reader, target report.Ref, section string, targets PolicyTargets) (out []model.ClusterID) {
 	switch namespace, name := target.Namespace, target.Name; target.Kind {
-	case store.Services.Kind():
-		if svc, ok := store.Services.Get(r, target.Key()); ok {
+	case store.Services.Kind(), store.ServiceImports.Kind():
+		if svc, ok := services.Find(r, target); ok {
 			for _, p := range svc.Spec.Ports {
-				picker := model.PickerCluster(namespace, name, p.Port)
-				out = append(out, model.ServiceCluster(namespace, name, p.Port), model.GRPCCluster(namespace, name, p.Port),
-					model.TCPCluster(namespace, name, p.Port), picker, picker.As(model.HealthVariant))
+				for _, kind := range []model.ClusterKind{model.ServiceKind, model.GRPCKind, model.TCPKind} {
+					out = append(out, portCluster(target, kind, p.Port))
+				}
+				if !services.IsServiceImport(target) {
+					picker := model.PickerCluster(namespace, name, p.Port)
+					out = append(out, picker, picker.As(model.HealthVariant))
+				}
 			}
 		}
 	case store.InferencePools.Kind():
@@ -182,6 +187,9 @@ func policyClusters(r store.Reader, target report.Ref, section string, targets P
 	case store.InferencePoolImports.Kind():
 		if imp, ok := targets.Import(r, target.Key()); ok {
 			for _, m := range imp.Members {
+				if m.Local {
+					continue
+				}
 				if section == "" || section == m.Name || section == pickerSection(m.Name) { // routes lead to both or to none
 					out = append(out, m.Cluster, m.Cluster.As(model.LastVariant))
 				}

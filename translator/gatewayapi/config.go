@@ -67,4 +67,6 @@ type Target struct {
 	Protocol model.Protocol
 	Hops     bool // see model.WeightedBackend
 	External bool // see model.WeightedBackend
+	// MaxGateways is model.WeightedBackend's.
+	MaxGateways uint32
 }

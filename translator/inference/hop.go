@@ -35,13 +35,13 @@ func Hop(r store.Reader, id model.HopID) (*model.Hop, bool) {
 		}
 		hop.Owners = append(hop.Owners, imp.Ref)
 		for _, m := range imp.Members {
-			if m.Problem != "" || m.Share == 0 {
+			if m.Problem != "" || m.Share == 0 || m.Local { // a spill leads to other clusters: the pool of the same name may be the one that spills
 				continue
 			}
 			if m.Pool != nil {
 				hop.Backends = append(hop.Backends, lastBackend(m.Pool, m.Share))
 			} else {
-				hop.Backends = append(hop.Backends, model.WeightedBackend{Cluster: m.Cluster, Backend: store.TargetKey(imp.Ref.Kind, imp.Ref.Namespace, imp.Ref.Name), Weight: m.Share})
+				hop.Backends = append(hop.Backends, model.WeightedBackend{Cluster: m.Cluster, Backend: store.TargetKey(imp.Ref.Kind, imp.Ref.Namespace, imp.Ref.Name), Weight: m.Share, MaxGateways: m.MaxGateways})
 			}
 		}
 	}

@@ -98,10 +98,9 @@ func memberPolicy(r store.Reader, imp report.Ref, member string, whole *v1alpha1
 	return whole, nil
 }
 
-// notReady is the reason of a cluster's condition Ready, if that is False. Unknown is not False: an exporter that falls silent
-// withdraws nothing.
-func notReady(c inferenceapi.ImportedCluster) string {
-	if ready := meta.FindStatusCondition(c.Conditions, "Ready"); ready != nil && ready.Status == metav1.ConditionFalse {
+// notReady is the reason of the condition Ready, if that is False. Unknown is not False: an exporter that falls silent withdraws nothing.
+func notReady(conditions []metav1.Condition) string {
+	if ready := meta.FindStatusCondition(conditions, "Ready"); ready != nil && ready.Status == metav1.ConditionFalse {
 		return cmp.Or(ready.Reason, "NotReady")
 	}
 	return ""
@@ -113,7 +112,7 @@ func importMember(r store.Reader, imp *model.Import, policy *v1alpha1.PoolPolicy
 		Cluster: model.ImportCluster(imp.Ref.Namespace, imp.Ref.Name, c.Name),
 		Share:   uint32(or(c.Weight, 1)),
 	}
-	if m.NotReady = notReady(c); m.NotReady != "" {
+	if m.NotReady = notReady(c.Conditions); m.NotReady != "" {
 		m.Share = 0
 		imp.Findings = append(imp.Findings, report.Finding{
 			Severity: report.Info, Owner: imp.Ref, Field: field + ".conditions",
@@ -128,16 +127,42 @@ func importMember(r store.Reader, imp *model.Import, policy *v1alpha1.PoolPolicy
 		problem(".name", "the name has control characters", "write the name of the exporting cluster")
 		return m
 	}
+	if o, ok := store.Offers.Get(r, imp.Ref.Namespace+"/"+store.OfferName(imp.Ref.Name, c.Name)); ok && o.Local {
+		m.Cluster, m.Local = model.PoolCluster(imp.Ref.Namespace, imp.Ref.Name), true
+		if _, ok := store.InferencePools.Get(r, imp.Ref.Key()); !ok {
+			problem("", "there is no InferencePool "+imp.Ref.Key()+" here", "")
+		}
+		return m
+	}
 	allowed, pods := allowedFor(r, imp.Ref.Namespace, imp.Ref.Name, c.Name)
+	allowed, bad := allowed.narrowed(policy, fieldAddresses)
+	pods, badPods := pods.narrowed(policy, fieldPodCIDRs)
+	imp.Findings = append(append(imp.Findings, bad...), badPods...)
 	if c.RoutingMode == inferenceapi.ParentMode {
-		m.Cluster = model.ParentCluster(imp.Ref.Namespace, imp.Ref.Name, c.Name)
+		m.Cluster, m.MaxGateways = model.ParentCluster(imp.Ref.Namespace, imp.Ref.Name, c.Name), defaultMaxGateways
+		if policy != nil && policy.Spec.Remote.MaxGateways != nil {
+			m.MaxGateways = uint32(max(1, *policy.Spec.Remote.MaxGateways))
+		}
+		waiting := ""
 		for i, parent := range c.Parents {
+			if why := notReady(parent.Conditions); why != "" {
+				waiting = why
+				imp.Findings = append(imp.Findings, report.Finding{
+					Severity: report.Info, Owner: imp.Ref, Field: fmt.Sprintf("%s.parents[%d].conditions", field, i),
+					Problem: fmt.Sprintf("cluster %s: gateway %s/%s takes no new requests: its condition Ready is False, reason %s", c.Name, parent.Namespace, parent.Name, why),
+				})
+				continue
+			}
 			addrs, outside := dialable(r, allowed, parent.Service, fmt.Sprintf("%s.parents[%d].service", field, i), func(appProtocol string) bool { return appProtocol != "https" })
 			m.Parents = append(m.Parents, addrs...)
 			imp.Findings = append(imp.Findings, notAllowed(imp.Ref, c.Name, outside)...)
 		}
 		m.Parents = distinct(m.Parents)
-		if len(m.Parents) == 0 {
+		switch {
+		case len(m.Parents) > 0:
+		case waiting != "":
+			m.NotReady, m.Share = cmp.Or(m.NotReady, waiting), 0
+		default:
 			problem(".parents", "no parent gateway has a known address", "give parents[].service addresses (IP addresses, or host names that resolve) and ports")
 		}
 		imp.Findings = append(imp.Findings, exposed(r, imp.Ref, m.Cluster, m.Parents, "its gateways", field+".parents", "set appProtocol: https on the service's port")...)
@@ -160,13 +185,22 @@ func importMember(r store.Reader, imp *model.Import, policy *v1alpha1.PoolPolicy
 		return m
 	}
 	m.Pool = remotePool(imp, policy, c, m.Cluster)
+	if name := c.EndpointPicker.Pool; name != "" {
+		if id, ok := model.ParsePoolID(name); !ok || id.Member != "" || strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r > '~' }) {
+			problem(".endpointPicker.pool", fmt.Sprintf("%.100q is not the name of a pool", name), "write NAMESPACE/NAME, or remove it")
+			return m
+		}
+		m.Pool.Picker.RemotePool = name
+	}
 	if tls != nil {
 		m.Pool.Owners = append(m.Pool.Owners, tls.Policy)
 	}
+	pods.exporter, badPods = exporterRanges(imp.Ref, c, field)
+	m.Pool.Findings = append(m.Pool.Findings, badPods...)
 	if len(c.Endpoints) > 0 {
 		declaredEndpoints(r, m.Pool, imp, c, pods, field)
 	} else {
-		relayed(m.Pool, imp, policy, c, pods, pickers, field)
+		relayed(m.Pool, imp, c, pods, pickers, field)
 	}
 	m.Pool.Findings = append(m.Pool.Findings, exposed(r, imp.Ref, at, pickers, "its picker", field+".endpointPicker.service", "leave appProtocol: kubernetes.io/h2c out of the service's port")...)
 	m.Pool.Findings = append(m.Pool.Findings, exposed(r, imp.Ref, m.Cluster, []model.RemoteAddress{{Cleartext: true}}, "its model servers", field, "")...)
@@ -262,25 +296,9 @@ func declaredEndpoints(r store.Reader, p *model.Pool, imp *model.Import, c infer
 
 // relayed: the pods are not known here. Our picker asks the remote one, checks what it names, and has it added to the
 // cluster before it answers.
-func relayed(p *model.Pool, imp *model.Import, policy *v1alpha1.PoolPolicy, c inferenceapi.ImportedCluster, allowed ranges, pickers []model.RemoteAddress, field string) {
-	exporter, bad := parseRanges(c.PodCIDRs)
-	for _, cidr := range bad {
-		p.Findings = append(p.Findings, report.Finding{Severity: report.Error, Owner: imp.Ref, Field: field + ".podCIDRs", Problem: fmt.Sprintf("%q is not an address range", cidr), Fix: "write it as 10.0.0.0/8"})
-	}
-	var importer []netip.Prefix
-	if policy != nil {
-		importer, bad = parseRanges(policy.Spec.Remote.PodCIDRs)
-		for _, cidr := range bad {
-			p.Findings = append(p.Findings, report.Finding{Severity: report.Error, Owner: store.PoolPolicies.Ref(policy), Field: "spec.remote.podCIDRs", Problem: fmt.Sprintf("%q is not an address range", cidr), Fix: "write it as 10.0.0.0/8"})
-		}
-	}
-	p.Picker = model.PickerCall{Cluster: model.OurPicker, Names: p.Picker.Names, Pool: p.Name, Body: model.BodyBuffered, Served: true}
-	p.Relay = &model.Relay{Pickers: pickers, Import: imp.Ref.Key(), Member: c.Name, Field: field}
-	for _, list := range [][]netip.Prefix{importer, exporter, allowed.prefixes} {
-		if len(list) > 0 {
-			p.Relay.Within = append(p.Relay.Within, list)
-		}
-	}
+func relayed(p *model.Pool, imp *model.Import, c inferenceapi.ImportedCluster, allowed ranges, pickers []model.RemoteAddress, field string) {
+	p.Picker = model.PickerCall{Cluster: model.OurPicker, Names: p.Picker.Names, Pool: p.Name, RemotePool: p.Picker.RemotePool, Body: model.BodyBuffered, Served: true}
+	p.Relay = &model.Relay{Pickers: pickers, Import: imp.Ref.Key(), Member: c.Name, Field: field, Within: allowed.lists()}
 	if len(p.Relay.Within) == 0 {
 		p.Findings = append(p.Findings, report.Finding{
 			Severity: report.Warning, Owner: imp.Ref, Field: field + ".podCIDRs",
@@ -288,46 +306,6 @@ func relayed(p *model.Pool, imp *model.Import, policy *v1alpha1.PoolPolicy, c in
 			Fix:     "give podCIDRs here, or remote.podCIDRs in a PoolPolicy for this import",
 		})
 	}
-}
-
-// ranges are what the ClusterSet lets one of its members have addresses in; without prefixes, what the operator allows.
-type ranges struct {
-	member   string
-	prefixes []netip.Prefix
-}
-
-// allowedFor returns the ranges of an exporting cluster of an import: those of its pickers and gateways, and those of its pods. A cluster
-// that is no member has none of its own.
-func allowedFor(r store.Reader, namespace, name, cluster string) (servers, pods ranges) {
-	o, ok := store.Offers.Get(r, namespace+"/"+store.OfferName(name, cluster))
-	if !ok {
-		return ranges{}, ranges{}
-	}
-	at, _ := parseRanges(o.Allowed) // validation has checked them
-	of, _ := parseRanges(o.Pods)
-	return ranges{cluster, at}, ranges{cluster, of}
-}
-
-// outside returns why an address may not become an endpoint, as a phrase that follows it; "" if it may.
-func (a ranges) outside(ip netip.Addr) string {
-	if len(a.prefixes) == 0 || slices.ContainsFunc(a.prefixes, func(p netip.Prefix) bool { return p.Contains(ip.Unmap()) }) {
-		return ""
-	}
-	return fmt.Sprintf("is outside the ranges that the ClusterSet allows member %s", a.member)
-}
-
-// parseRanges parses CIDRs, sorted; bad are those that are none.
-func parseRanges(cidrs []string) (list []netip.Prefix, bad []string) {
-	for _, cidr := range cidrs {
-		p, err := addresses.ParseRange(cidr)
-		if err != nil {
-			bad = append(bad, cidr)
-			continue
-		}
-		list = append(list, p)
-	}
-	slices.SortFunc(list, netip.Prefix.Compare)
-	return slices.Compact(list), bad
 }
 
 // outside is a field with an address that may not become an endpoint.
@@ -390,7 +368,10 @@ func Dialable(r store.Reader, imp *inferenceapi.InferencePoolImport, c *inferenc
 	if c.EndpointPicker == nil {
 		return nil
 	}
+	whole, _ := policyFor(r, "InferencePoolImport", imp.Namespace, imp.Name)
+	policy, _ := memberPolicy(r, store.InferencePoolImports.Ref(imp), c.Name, whole)
 	allowed, _ := allowedFor(r, imp.Namespace, imp.Name, c.Name)
+	allowed, _ = allowed.narrowed(policy, fieldAddresses)
 	out, _ := dialablePickers(r, allowed, c.EndpointPicker.Service, "")
 	return out
 }

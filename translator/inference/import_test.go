@@ -412,3 +412,81 @@ func TestBackendTLSPolicy_ReachesThePickerOfAnImport(t *testing.T) {
 		t.Errorf("without a CA to trust the picker is asked: %q", m.Problem)
 	}
 }
+
+func TestInferencePoolImport_ParentThatIsNotReadyTakesNoNewRequest(t *testing.T) {
+	const draining = `conditions: [{type: Ready, status: "False", reason: Draining, message: m, lastTransitionTime: "2026-01-01T00:00:00Z"}], `
+	two := strings.Replace(llmImport, `parents: [{service`, `parents: [{name: old, namespace: web, `+draining+`service: [{addresses: [192.0.2.81], ports: [{number: 80}]}]}, {service`, 1)
+	_, imp := imported(t, two+westHost)
+	if m := imp.Members[1]; len(m.Parents) != 1 || m.Parents[0].Addr.String() != "192.0.2.80:80" || m.Share != 3 {
+		t.Errorf("%+v", m)
+	}
+	if text := texts(imp.Findings); !strings.Contains(text, "status.clusters[0].parents[0].conditions: cluster west-2: gateway web/old takes no new requests") {
+		t.Errorf("findings: %s", text)
+	}
+	v, imp := imported(t, strings.Replace(llmImport, `parents: [{`, `parents: [{`+draining, 1)+westHost)
+	if m := imp.Members[1]; m.Problem != "" || m.NotReady != "Draining" {
+		t.Errorf("%+v", m)
+	}
+	if _, shares, _ := resolve(v, "llm"); !slices.Equal(shares, []uint32{1, 0}) {
+		t.Errorf("shares %v; its cluster must stay for the requests in flight", shares)
+	}
+	_, imp = imported(t, strings.Replace(llmImport, `parents: [{`, `parents: [{`+strings.Replace(draining, `"False"`, "Unknown", 1), 1)+westHost)
+	if m := imp.Members[1]; len(m.Parents) != 1 || m.Share != 3 {
+		t.Errorf("a gateway whose state is not known: %+v", m)
+	}
+}
+
+func TestInferencePoolImport_EachPickerServiceDecidesAboutTLSByItsOwnPort(t *testing.T) {
+	_, imp := imported(t, strings.Replace(llmImport, `{service: [{addresses: [192.0.2.1], ports: [{number: 9002}]}]}`,
+		`{service: [{addresses: [192.0.2.1], ports: [{number: 9002}]}, {addresses: [192.0.2.2], ports: [{number: 9002, appProtocol: kubernetes.io/h2c}]}, {addresses: [192.0.2.3], ports: [{number: 9002, appProtocol: http2}]}]}`, 1)+westHost)
+	got := fmt.Sprint(imp.Members[0].Pool.Relay.Pickers)
+	if want := "[{192.0.2.1:9002 false} {192.0.2.2:9002 true} {192.0.2.3:9002 false}]"; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+}
+
+func TestPoolPolicy_RemoteRangesNarrowWhatMayBeDialled(t *testing.T) {
+	policy := func(remote string) string {
+		return westHost + `
+---
+kind: PoolPolicy
+metadata: {name: narrow}
+spec: {targetRef: {kind: InferencePoolImport, name: llm}, remote: ` + remote + `}
+`
+	}
+	two := strings.Replace(llmImport, `{service: [{addresses: [192.0.2.1], ports`, `{service: [{addresses: [192.0.2.1, 192.0.3.1], ports`, 1)
+	_, imp := imported(t, two+policy("{addresses: [192.0.3.0/24, 198.51.100.0/24]}"))
+	if p := imp.Members[0].Pool; len(p.Relay.Pickers) != 1 || p.Relay.Pickers[0].Addr.String() != "192.0.3.1:9002" {
+		t.Errorf("pickers %v", p.Relay.Pickers)
+	}
+	if m := imp.Members[1]; len(m.Parents) != 0 || m.Problem == "" { // a name that resolves to 192.0.2.80
+		t.Errorf("gateways %v", m.Parents)
+	}
+	if text := texts(imp.Findings); strings.Count(text, "is outside spec.remote.addresses of PoolPolicy default/narrow") != 2 {
+		t.Errorf("findings: %s", text)
+	}
+	declared := strings.Replace(llmImport, "podCIDRs: [10.1.0.0/16]", "podCIDRs: [10.1.0.0/16, 10.2.0.0/16]\n    endpoints: [{address: 10.1.0.5}, {address: 10.2.0.5}, {address: 10.3.0.5}]", 1)
+	_, imp = imported(t, declared+policy("{podCIDRs: [10.2.0.0/15]}"))
+	if got := fmt.Sprint(imp.Members[0].Pool.Remote); got != "[10.2.0.5:8000]" { // neither what the policy nor what the exporter leaves out
+		t.Errorf("declared pods %s", got)
+	}
+	if text := texts(imp.Findings); !strings.Contains(text, "address 10.1.0.5 is outside spec.remote.podCIDRs of PoolPolicy default/narrow") || !strings.Contains(text, "address 10.3.0.5 is outside podCIDRs of the exporting cluster") {
+		t.Errorf("findings: %s", text)
+	}
+	if obj, ok := gatewayapi.Imported(world(t, two+policy("{addresses: [192.0.3.0/24]}")), "default/llm"); !ok || len(inference.Dialable(world(t, two+policy("{addresses: [192.0.3.0/24]}")), obj, &obj.Status.Clusters[1])) != 1 {
+		t.Error("Envoy calls a picker outside the ranges")
+	}
+}
+
+// What a remote picker changes in a request must not reach the pool that it spills to.
+func TestInferencePoolImport_RelayedPoolThatSpillsIsBehindAHop(t *testing.T) {
+	_, imp := imported(t, llmImport+westHost+`
+---
+kind: PoolPolicy
+metadata: {name: spills}
+spec: {targetRef: {kind: InferencePoolImport, name: llm-east}, spill: [{kind: InferencePoolImport, name: llm-west-2}]}
+`)
+	if p := imp.Members[0].Pool; p.Relay == nil || len(p.Spill) != 1 || !p.ViaHops() || p.Cluster.Variant != model.HopsVariant {
+		t.Errorf("%+v", p)
+	}
+}

@@ -2,6 +2,7 @@ package inference
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/penstock-project/penstock/discovery/status/report"
@@ -39,8 +40,18 @@ func ineffective(p *model.Pool, policy *v1alpha1.PoolPolicy) (out []report.Findi
 	if spec.Prefix != nil && *spec.Prefix && !p.External && !p.Settings.Prefix {
 		out = append(out, unused(policy, []string{"spec.picker.prefix"}, "strategy "+p.Settings.Strategy+" reads no prompts", "remove it, or use strategy load"))
 	}
+	var remote []string
 	if len(policy.Spec.Remote.PodCIDRs) > 0 {
-		out = append(out, unused(policy, []string{"spec.remote.podCIDRs"}, "it is for InferencePoolImports, and "+p.Ref.String()+" is in this cluster", "remove it"))
+		remote = append(remote, fieldPodCIDRs)
+	}
+	if len(policy.Spec.Remote.Addresses) > 0 {
+		remote = append(remote, fieldAddresses)
+	}
+	if policy.Spec.Remote.MaxGateways != nil {
+		remote = append(remote, fieldMaxGateways)
+	}
+	if len(remote) > 0 {
+		out = append(out, unused(policy, remote, "it is for InferencePoolImports, and "+p.Ref.String()+" is in this cluster", "remove it"))
 	}
 	return drop(out)
 }
@@ -88,16 +99,16 @@ func ineffectiveOn(ref report.Ref, members []model.ImportMember, policy *v1alpha
 			Problem: fmt.Sprintf("the policy has no effect: each exporting cluster of %s has a PoolPolicy of its own", ref), Fix: "remove it, or one of theirs"}}
 	}
 	out = append(out, unused(policy, pickerFields(&policy.Spec.Picker), "the picker of the exporting cluster decides for "+ref.String(), "remove it, and configure the picker there"))
-	relays, pickers := false, false
-	for _, m := range members {
-		pickers = pickers || m.Pool != nil
-		relays = relays || m.Pool != nil && m.Pool.Relay != nil
-	}
+	pickers := slices.ContainsFunc(members, func(m model.ImportMember) bool { return m.Pool != nil })
 	if policy.Spec.ExternalPicker != nil && !pickers {
 		out = append(out, unused(policy, []string{"spec.externalPicker"}, fmt.Sprintf("no exporting cluster of %s has a picker that is asked: their gateways are", ref), "remove it"))
 	}
-	if len(policy.Spec.Remote.PodCIDRs) > 0 && !relays {
-		out = append(out, unused(policy, []string{"spec.remote.podCIDRs"}, fmt.Sprintf("no exporting cluster of %s has a picker that may name addresses: their pods are declared, or their gateways are asked", ref), "remove it"))
+	parents := slices.ContainsFunc(members, func(m model.ImportMember) bool { return m.MaxGateways > 0 })
+	if policy.Spec.Remote.MaxGateways != nil && !parents {
+		out = append(out, unused(policy, []string{fieldMaxGateways}, fmt.Sprintf("no exporting cluster of %s is reached through gateways", ref), "remove it"))
+	}
+	if len(policy.Spec.Remote.PodCIDRs) > 0 && !pickers {
+		out = append(out, unused(policy, []string{"spec.remote.podCIDRs"}, fmt.Sprintf("no exporting cluster of %s has pods that are asked: their gateways are", ref), "remove it"))
 	}
 	return drop(out)
 }

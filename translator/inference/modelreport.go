@@ -130,6 +130,9 @@ func (rep *modelReport) pool(r store.Reader, tables Tables, name, problem, field
 	}
 	p, ok := tables.Pool(r, rep.Owner.Namespace+"/"+name)
 	switch {
+	case !ok && elsewhere(r, rep.Owner.Namespace, name):
+		rep.Conditions = nil
+		return nil
 	case !ok:
 		notAccepted(rep, "PoolNotFound", "spec.poolRef.name", fmt.Sprintf("there is no InferencePool %s/%s", rep.Owner.Namespace, name), "name an InferencePool of the same namespace")
 		return nil
@@ -139,6 +142,13 @@ func (rep *modelReport) pool(r store.Reader, tables Tables, name, problem, field
 		return nil
 	}
 	return p
+}
+
+// elsewhere reports whether there is an InferencePool that is not picked from here: a stand-alone picker has one pool, and what belongs to
+// others is for their pickers.
+func elsewhere(r store.Reader, namespace, name string) bool {
+	_, there := store.InferencePools.Get(r, namespace+"/"+name)
+	return there
 }
 
 func notAccepted(rep *modelReport, reason, field, problem, fix string) {

@@ -57,3 +57,29 @@ func TestOffer_AddressesOutsideItsMembersRangesAreNotDialled(t *testing.T) {
 		t.Errorf("a member without ranges: parents %v", east.Parents)
 	}
 }
+
+// With `imports: All`, this cluster's own entry is its pool.
+func TestOffer_OwnEntryIsTheLocalPool(t *testing.T) {
+	own := `
+---
+kind: Offer
+metadata: {name: llm.here}
+Import: llm
+Local: true
+Cluster: {name: here, routingMode: EndpointMode, weight: 3}
+`
+	pool := `
+---
+kind: InferencePool
+apiVersion: inference.networking.k8s.io/v1
+metadata: {name: llm}
+spec: {selector: {matchLabels: {app: llm}}, targetPorts: [{number: 8000}]}
+`
+	clusters, shares, reason := resolve(world(t, strings.TrimPrefix(offers+own+pool, "\n---")), "llm")
+	if !slices.ContainsFunc(clusters, func(c string) bool { return strings.HasPrefix(c, "pool/default/llm") }) || !slices.Equal(shares, []uint32{1, 3, 1}) || reason != "" {
+		t.Errorf("%q %v %s", clusters, shares, reason)
+	}
+	if clusters, shares, _ := resolve(world(t, strings.TrimPrefix(offers+own, "\n---")), "llm"); slices.ContainsFunc(clusters, func(c string) bool { return strings.HasPrefix(c, "pool/") }) {
+		t.Errorf("without the pool: %q %v", clusters, shares)
+	}
+}

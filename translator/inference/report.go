@@ -78,6 +78,9 @@ func PolicyReport(r store.Reader, tables Tables, key string) (report.Report, boo
 	if target.Name == "" { // routes name it
 		found = true
 	}
+	if !found && target.Kind != "InferencePoolImport" && elsewhere(r, policy.Namespace, target.Name) {
+		return report.Report{}, false
+	}
 	rep.Findings = of(owner, all)
 	if f, invalid := subsetFinding(policy); invalid {
 		rep.Findings = append(rep.Findings, f)

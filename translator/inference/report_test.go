@@ -69,7 +69,7 @@ spec: {servers: [{address: 192.0.2.2}]}
 }
 
 func TestPoolPolicy_FieldsWithoutEffectAreReported(t *testing.T) {
-	const everything = "picker: {strategy: random, criticality: Critical, shedAfter: 1s, chwbl: {}, session: {}, failureMode: FailClose, full: {queue: 5}, metrics: {path: /m}, fallbacks: 3, body: Buffered}, remote: {podCIDRs: [10.0.0.0/8]}"
+	const everything = "picker: {strategy: random, criticality: Critical, shedAfter: 1s, chwbl: {}, session: {}, failureMode: FailClose, full: {queue: 5}, metrics: {path: /m}, fallbacks: 3, body: Buffered}, remote: {podCIDRs: [10.0.0.0/8], maxGateways: 2}"
 	v := world(t, chatPool+"---"+bigPool+`  endpointPickerRef: {name: epp, port: {number: 9002}}
 ---
 kind: Service
@@ -99,7 +99,7 @@ spec: {targetRef: {kind: InferencePoolImport, name: llm-east}, `+everything+`}
 ---
 kind: PoolPolicy
 metadata: {name: parent}
-spec: {targetRef: {kind: InferencePoolImport, name: llm-west-2}, picker: {strategy: load, fallbacks: 2}, remote: {podCIDRs: [10.0.0.0/8]}}
+spec: {targetRef: {kind: InferencePoolImport, name: llm-west-2}, picker: {strategy: load, fallbacks: 2}, remote: {podCIDRs: [10.0.0.0/8], maxGateways: 2}}
 ---
 kind: PoolPolicy
 metadata: {name: whole}
@@ -107,10 +107,10 @@ spec: {targetRef: {kind: InferencePoolImport, name: llm}}
 `)
 	const all = "spec.picker.strategy, spec.picker.criticality, spec.picker.shedAfter, spec.picker.chwbl, spec.picker.session, spec.picker.failureMode, spec.picker.full, spec.picker.metrics, spec.picker.fallbacks, spec.picker.body have no effect: "
 	for name, want := range map[string][]string{
-		"external": {all + "InferencePool default/big has an external picker", "spec.remote.podCIDRs: it has no effect: it is for InferencePoolImports"},
+		"external": {all + "InferencePool default/big has an external picker", "spec.remote.podCIDRs, spec.remote.maxGateways have no effect: it is for InferencePoolImports"},
 		"own":      {"spec.picker.criticality: it has no effect: strategy random does not read it", "spec.picker.chwbl: it has no effect: strategy random does not read it", "spec.picker.metrics: it has no effect: neither strategy random"},
 		"unshed":   {"spec.picker.shedAfter: it has no effect: requests of criticality Critical are not shed"},
-		"relayed":  {all + "the picker of the exporting cluster decides for InferencePoolImport default/llm"},
+		"relayed":  {all + "the picker of the exporting cluster decides for InferencePoolImport default/llm", "spec.remote.maxGateways: it has no effect: no exporting cluster of InferencePoolImport default/llm is reached through gateways"},
 		"parent":   {"spec.remote.podCIDRs: it has no effect: no exporting cluster"},
 		"whole":    {"spec: the policy has no effect: each exporting cluster of InferencePoolImport default/llm has a PoolPolicy of its own"},
 	} {

@@ -47,8 +47,13 @@ func (b Backends) Resolve(r store.Reader, ref report.Ref, _ int32) gatewayapi.Re
 		case m.Pool != nil:
 			addPool(&res, m.Pool, m.Share)
 			useSpillNames(r, m.Pool)
+		case m.Local:
+			if p, ok := b.Tables.Pool(r, imp.Ref.Key()); ok {
+				addPool(&res, p, m.Share)
+				useSpillNames(r, p)
+			}
 		default:
-			res.Targets = append(res.Targets, gatewayapi.Target{Cluster: m.Cluster, Share: m.Share, Protocol: model.HTTP1})
+			res.Targets = append(res.Targets, gatewayapi.Target{Cluster: m.Cluster, Share: m.Share, Protocol: model.HTTP1, MaxGateways: m.MaxGateways})
 			res.Clusters = append(res.Clusters, m.Cluster)
 		}
 	}

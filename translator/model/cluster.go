@@ -124,7 +124,7 @@ type Pool struct {
 // hops, the first of them to itself. What a picker changes in a request behind its pool's own hop is undone with the hop: the next
 // pool's picker receives what the client sent.
 func (p *Pool) ViaHops() bool {
-	return len(p.Spill) > 0 && (p.External || p.Protocol != HTTP1 || p.Settings.ChangesBodies())
+	return len(p.Spill) > 0 && (p.External || p.Relay != nil || p.Protocol != HTTP1 || p.Settings.ChangesBodies())
 }
 
 // ChangesBodies reports whether picks change the bodies of requests, so that a spill must undo it.
@@ -157,6 +157,8 @@ type ExternalPicker struct {
 	// Chain and Key are the client certificate, in PEM, of the first of the Gateways whose routes lead to the picker that has one
 	// (spec.tls.backend); nil without one.
 	Chain, Key []byte
+	// HealthPort is where each address serves gRPC health in cleartext, of an exporting cluster's picker; 0: nowhere that is known.
+	HealthPort uint16
 }
 
 // RemoteAddress is where a picker or a gateway is reached, in the way that its own port requires.
@@ -181,7 +183,10 @@ type ImportMember struct {
 	Share   uint32          // weight within the import
 	Pool    *Pool           // EndpointMode
 	Parents []RemoteAddress // ParentMode
-	Problem string          // why the member cannot be used; "" if it can
+	// MaxGateways is that of ParentMode: how many gateways a request may have passed through.
+	MaxGateways uint32
+	Local       bool   // this cluster: the InferencePool of the import's name
+	Problem     string // why the member cannot be used; "" if it can
 	// NotReady is the reason of the member's condition Ready, if that is False: it takes no new request, and its Share is 0.
 	NotReady string
 }

@@ -68,10 +68,12 @@ const (
 	// asked. Envoy cuts every call in flight through a cluster that changes, and whether the picker serves health is
 	// known only after its first answer: so it is another cluster.
 	HealthVariant
+	// ImportedVariant is the cluster of a port of a ServiceImport, with the kind that it would have for a Service.
+	ImportedVariant
 )
 
 // variants are the variants in names; Plain has none.
-var variants = [...]string{"", "last", "hops", "health"}
+var variants = [...]string{"", "last", "hops", "health", "imported"}
 
 // OurPicker is the cluster of Penstock's own picker; it also takes access logs.
 var OurPicker = ClusterID{Name: "penstock-picker"}

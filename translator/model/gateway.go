@@ -22,6 +22,19 @@ type Gateway struct {
 	Findings    []report.Finding
 }
 
+// ParentGateway is a Gateway as other clusters send requests to it.
+type ParentGateway struct {
+	Ref       report.Ref
+	Addresses []string     // that it binds
+	Ports     []ParentPort // HTTPS first
+}
+
+// ParentPort is a port of a Gateway that takes requests.
+type ParentPort struct {
+	Number uint16
+	HTTPS  bool
+}
+
 // ListenerSet is the decisions about a ListenerSet, except for its listeners, which are the Gateway's.
 type ListenerSet struct {
 	Ref        report.Ref
@@ -82,6 +95,7 @@ type Edge struct {
 	RequestTimeout time.Duration // 0: none
 	EscapedSlashes v1alpha1.EscapedSlashes
 	Underscores    v1alpha1.HeadersWithUnderscores
+	RequestIDs     v1alpha1.RequestIDs
 	TrustedHops    uint32
 	ProxyProtocol  v1alpha1.ProxyProtocol
 	Uploads        int64 // bytes of large request bodies that one Envoy may hold in all

@@ -110,6 +110,8 @@ type WeightedBackend struct {
 	Hops    bool        // the cluster has FallbackHops: 429 and 503 move a request on to the next hop; Picker is nil
 	// External: a picker that is not ours is asked, also behind the first of Hops.
 	External bool
+	// MaxGateways is, for a cluster of gateways (ParentMode), how many a request may have passed through; else 0.
+	MaxGateways uint32
 
 	RequestHeaders  HeaderChanges
 	ResponseHeaders HeaderChanges
@@ -165,7 +167,9 @@ type PickerCall struct {
 	// Pool is the pool's name at our picker. Of a pool with an external picker too: ours relays the requests whose bodies no
 	// picker gets (see envoy's bodyless), because one that waits for bodies would never answer headers alone.
 	Pool PoolID
-	Body BodyMode
+	// RemotePool is the pool's name at a picker of another cluster that serves several; "" if that one is not asked by name.
+	RemotePool string
+	Body       BodyMode
 	// Served sends the response's headers to the picker, with the endpoint that served (endpoint picker protocol): to external
 	// ones, also behind ours, and to ours if its strategy answers them.
 	Served     bool

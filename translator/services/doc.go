@@ -2,6 +2,7 @@
 // EndpointSlices, Pods and ModelServers by label, and host names by the answers that discovery/hostname stored.
 //
 //	service.go         Services: which port, which protocol, which endpoints
+//	serviceimport.go   ServiceImports, as Services
 //	endpointslice.go   EndpointSlices: ready endpoints, and terminating ones that still serve
 //	selection.go       Pods and ModelServers that a selector matches
 //	host.go            IP addresses of host names

@@ -69,6 +69,7 @@ func TestChart_AnyValuesRenderValidObjects(t *testing.T) {
 			"replicas": 1, "kvEvents": map[string]any{"port": 5557, "from": []any{map[string]any{"namespaceSelector": map[string]any{}}}},
 			"record": map[string]any{"volume": map[string]any{"persistentVolumeClaim": map[string]any{"claimName": "traces"}}, "bytes": 4e9},
 		},
+		"a set":       {"clusterSet": map[string]any{"enabled": true, "address": "east.example.com:18443", "createNamespaces": true}},
 		"no class":    {"gatewayClass": ""},
 		"no policies": {"admissionPolicy": "never", "networkPolicy": map[string]any{"enabled": false}},
 		"more clients": {"networkPolicy": map[string]any{
@@ -83,7 +84,7 @@ func TestChart_AnyValuesRenderValidObjects(t *testing.T) {
 			if with := name != "no policies"; (kinds["ValidatingAdmissionPolicy"] == 1) != with || (kinds["NetworkPolicy"] == 1) != with {
 				t.Errorf("kinds: %v", kinds)
 			}
-			if kinds["Deployment"] != 1 || kinds["Service"] != 1 || kinds["ClusterRole"] != 1 || kinds["Role"] != 1 || (name == "all") != (kinds["EnvoyFleet"] == 1) {
+			if kinds["Deployment"] != 1 || (kinds["Service"] != 1) != (name == "a set") || kinds["ClusterRole"] != 1 || kinds["Role"] != 1 || (name == "all") != (kinds["EnvoyFleet"] == 1) {
 				t.Errorf("kinds: %v", kinds)
 			}
 		})
@@ -100,7 +101,7 @@ func TestChart_WatchNamespacesNeedsNoPermissionElsewhere(t *testing.T) {
 			t.Errorf("namespaces: %+v", rule)
 		}
 		for _, resource := range rule.Resources {
-			if !slices.Contains([]string{"customresourcedefinitions", "gatewayclasses", "gatewayclasses/status", "namespaces", "tokenreviews"}, resource) {
+			if !slices.Contains([]string{"clustersets", "clustersets/status", "customresourcedefinitions", "gatewayclasses", "gatewayclasses/status", "namespaces", "tokenreviews"}, resource) {
 				t.Errorf("the ClusterRole allows %v %s", rule.Verbs, resource)
 			}
 		}
@@ -271,16 +272,8 @@ func render(t *testing.T, values map[string]any) (out []document) {
 // renderChart does so for any chart, as a release in a namespace.
 func renderChart(t *testing.T, dir, release, namespace string, values map[string]any) (out []document) {
 	t.Helper()
-	raw, err := yaml.Marshal(values)
-	if err != nil {
-		t.Fatal(err)
-	}
-	file := filepath.Join(t.TempDir(), "values.yaml")
-	if err := os.WriteFile(file, raw, 0o644); err != nil {
-		t.Fatal(err)
-	}
 	const source = "# Source: "
-	text := "\n" + helm(t, "template", release, dir, "--namespace", namespace, "--values", file)
+	text := "\n" + helm(t, "template", release, dir, "--namespace", namespace, "--values", written(t, values))
 	for _, part := range strings.Split(text, "\n---\n"+source)[1:] {
 		name, object, _ := strings.Cut(part, "\n")
 		out = append(out, document{name, strings.TrimSpace(object)})
@@ -289,6 +282,20 @@ func renderChart(t *testing.T, dir, release, namespace string, values map[string
 		t.Fatalf("nothing was rendered: %s", text)
 	}
 	return out
+}
+
+// written is a file with some values.
+func written(t *testing.T, values map[string]any) (file string) {
+	t.Helper()
+	raw, err := yaml.Marshal(values)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file = filepath.Join(t.TempDir(), "values.yaml")
+	if err := os.WriteFile(file, raw, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return file
 }
 
 // helm runs Helm with a separate home, and returns its output.

@@ -21,6 +21,7 @@ import (
 // Process is a child with a name and a log file.
 type Process struct {
 	Name  string
+	log   string
 	cmd   *exec.Cmd
 	ended chan struct{}
 }
@@ -31,7 +32,7 @@ func Start(name, logPath, binary string, env []string, args ...string) (*Process
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
-	p := &Process{Name: name, cmd: exec.Command(binary, args...), ended: make(chan struct{})}
+	p := &Process{Name: name, log: logPath, cmd: exec.Command(binary, args...), ended: make(chan struct{})}
 	p.cmd.Stdout, p.cmd.Stderr = logFile, logFile
 	p.cmd.Env = append(os.Environ(), env...)
 	p.cmd.SysProcAttr = attributes()
@@ -62,11 +63,12 @@ func (p *Process) Signal(s syscall.Signal) { _ = p.cmd.Process.Signal(s) }
 // Ended is closed when the process has ended.
 func (p *Process) Ended() <-chan struct{} { return p.ended }
 
-// Running returns an error with the exit status once the process has ended.
+// Running returns an error with the exit status and the end of the log once the process has ended.
 func (p *Process) Running() error {
 	select {
 	case <-p.ended:
-		return fmt.Errorf("%s has ended: %s", p.Name, p.cmd.ProcessState)
+		text, _ := os.ReadFile(p.log)
+		return fmt.Errorf("%s has ended: %s: …%s", p.Name, p.cmd.ProcessState, text[max(0, len(text)-500):])
 	default:
 		return nil
 	}

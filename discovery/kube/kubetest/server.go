@@ -307,6 +307,7 @@ var kinds = map[string]string{
 	"secrets": "Secret", "configmaps": "ConfigMap", "inferencepools": "InferencePool", "inferencemodels": "InferenceModel",
 	"inferencemodelrewrites": "InferenceModelRewrite", "inferenceobjectives": "InferenceObjective",
 	"inferencepoolimports": "InferencePoolImport", "modelservers": "ModelServers", "poolpolicies": "PoolPolicy", "envoyfleets": "EnvoyFleet",
+	"clustersets": "ClusterSet", "poolexports": "PoolExport",
 }
 
 // one serves requests for one object.

@@ -8,7 +8,25 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/penstock-project/penstock/discovery/status/report"
+	"github.com/penstock-project/penstock/discovery/store"
 )
+
+// Addresses returns where a Gateway is reached, as its status has it, or will.
+func (w *Writer) Addresses(r store.Reader, ref report.Ref) (out []string) {
+	gw, ok := store.Gateways.Get(r, ref.Key())
+	if !ok {
+		return nil
+	}
+	var current []gatewayv1.GatewayStatusAddress
+	if live, ok := w.cfg.Source.Live(ref); ok {
+		current = live.Status.(*gatewayv1.GatewayStatus).Addresses
+	}
+	reported, _ := w.cfg.Board.Get(ref)
+	for _, a := range gatewayAddresses(gw, reported, store.Services.By(r, store.ByGateway, ref.Key()), current) {
+		out = append(out, a.Value)
+	}
+	return out
+}
 
 // gatewayAddresses computes where a Gateway is reached, from its report, the Services in front of its proxies, and the addresses in
 // its current status.

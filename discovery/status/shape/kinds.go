@@ -43,6 +43,9 @@ func ByKind() map[string]*Shape {
 		store.ModelServers.Kind(): Conditions(
 			func(m *v1alpha1.ModelServers) *v1alpha1.ModelServersStatus { return &m.Status },
 			func(s *v1alpha1.ModelServersStatus) *[]metav1.Condition { return &s.Conditions }),
+		store.ClusterSets.Kind(): Conditions( // members are the records of multicluster, which another field manager writes
+			func(c *v1alpha1.ClusterSet) *v1alpha1.ClusterSetStatus { return &c.Status },
+			func(s *v1alpha1.ClusterSetStatus) *[]metav1.Condition { return &s.Conditions }),
 		store.PoolPolicies.Kind(): Conditions(
 			func(p *v1alpha1.PoolPolicy) *v1alpha1.PoolPolicyStatus { return &p.Status },
 			func(s *v1alpha1.PoolPolicyStatus) *[]metav1.Condition { return &s.Conditions }),

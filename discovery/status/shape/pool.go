@@ -10,9 +10,14 @@ import (
 	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
+	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
 
-// InferencePool is the shape of a pool's status: an entry for each Gateway.
+// MultiCluster is our controllerName in what the multi-cluster controller writes: the parent of a pool that is its import in other clusters,
+// and the clusters of an import.
+const MultiCluster = v1alpha1.Group + "/multicluster-controller"
+
+// InferencePool is the shape of a pool's status: an entry for each Gateway, and one for the pool's import in other clusters.
 func InferencePool() *Shape {
 	return &Shape{
 		Take: func(obj store.Object) any { return take(&obj.(*inferencev1.InferencePool).Status) },
@@ -49,7 +54,7 @@ func placeholder(entry inferencev1.ParentStatus) bool {
 // is a Gateway in the report.
 func (in Input) ours(entry inferencev1.ParentStatus) bool {
 	if entry.ControllerName != "" {
-		return string(entry.ControllerName) == in.Controller
+		return string(entry.ControllerName) == in.Controller || string(entry.ControllerName) == MultiCluster
 	}
 	return slices.ContainsFunc(in.Report.Parents, func(p report.Parent) bool { return p.Ref == in.poolParent(entry) })
 }
@@ -74,27 +79,31 @@ func (in Input) poolParents(old []inferencev1.ParentStatus) (out []inferencev1.P
 		if i := slices.IndexFunc(old, func(o inferencev1.ParentStatus) bool { return in.poolParent(o) == p.Ref }); i >= 0 {
 			before = old[i].Conditions
 		}
-		group := inferencev1.Group(p.Ref.Group)
+		group, controller := inferencev1.Group(p.Ref.Group), in.Controller
+		if p.Ref.Kind == store.InferencePoolImports.Kind() {
+			controller = MultiCluster
+		}
 		out = append(out, inferencev1.ParentStatus{
 			ParentRef: inferencev1.ParentReference{
 				Group: &group, Kind: inferencev1.Kind(p.Ref.Kind), Namespace: inferencev1.Namespace(p.Ref.Namespace), Name: inferencev1.ObjectName(p.Ref.Name),
 			},
-			ControllerName: inferencev1.ControllerName(in.Controller),
+			ControllerName: inferencev1.ControllerName(controller),
 			Conditions:     in.conditions(before, p.Conditions),
 		})
 	}
 	return out
 }
 
-// InferencePoolImport is the shape of an import's status: our entry among the controllers, with a parent for each Gateway, as
-// long as there is one (ImportController.Name). Everything else belongs to other controllers: the one that imports the pool
-// writes status.clusters, which translation reads, and status.conditions.
+// InferencePoolImport is the shape of an import's status: the gateway controller's entry among the controllers, with a parent for each
+// Gateway, as long as there is one (ImportController.Name). Everything else belongs to multi-cluster controllers, which write
+// status.clusters and status.conditions. Translation reads those clusters, except the ones that our own multi-cluster controller wrote: they
+// mirror what the members export, which translation reads from Offers, and outlast it while no process leads.
 func InferencePoolImport() *Shape {
 	return &Shape{
 		Take: func(obj store.Object) any {
 			imp := obj.(*inferenceapi.InferencePoolImport)
 			out := imp.Status
-			imp.Status = inferenceapi.InferencePoolImportStatus{Clusters: out.Clusters}
+			imp.Status = inferenceapi.InferencePoolImportStatus{Clusters: unmirrored(&out)}
 			return &out
 		},
 		Make: func(in Input) any {
@@ -125,4 +134,16 @@ func InferencePoolImport() *Shape {
 			return &out
 		},
 	}
+}
+
+// unmirrored returns the clusters that another controller, or a user, wrote. Our multi-cluster controller lists its own.
+func unmirrored(s *inferenceapi.InferencePoolImportStatus) []inferenceapi.ImportedCluster {
+	i := slices.IndexFunc(s.Controllers, func(c upstream.ImportController) bool { return c.Name == MultiCluster })
+	if i < 0 {
+		return s.Clusters
+	}
+	mine := s.Controllers[i].ExportingClusters
+	return slices.DeleteFunc(slices.Clone(s.Clusters), func(c inferenceapi.ImportedCluster) bool {
+		return slices.ContainsFunc(mine, func(e upstream.ExportingCluster) bool { return string(e.Name) == c.Name })
+	})
 }

@@ -91,6 +91,37 @@ func TestInferencePool_HasAnEntryPerGatewayAndKeepsOthers(t *testing.T) {
 	}
 }
 
+// Else the board's other controller would claim the entry, and a controller of either name would remove that of the other.
+func TestInferencePool_ExportedIsTheMultiClusterControllers(t *testing.T) {
+	rep := report.Report{Parents: []report.Parent{
+		{Ref: report.ParentRef{Group: "gateway.networking.k8s.io", Kind: "Gateway", Namespace: "default", Name: "gw"}, Conditions: programmedReport.Conditions[:1]},
+		{Ref: report.ParentRef{Group: inferenceapi.Group, Kind: "InferencePoolImport", Namespace: "default", Name: "p"},
+			Conditions: []report.Condition{{Type: "Exported", Status: report.True, Reason: "Exported"}}},
+	}}
+	in := input(&inferencev1.InferencePoolStatus{}, rep)
+	in.Object = &inferencev1.InferencePool{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "p"}}
+	out := InferencePool().Make(in).(*inferencev1.InferencePoolStatus)
+	if len(out.Parents) != 2 || out.Parents[0].ControllerName != us || out.Parents[1].ControllerName != MultiCluster || out.Parents[1].Conditions[0].Type != "Exported" {
+		t.Fatalf("parents %+v", out.Parents)
+	}
+	in.Old, in.Report.Parents = out, rep.Parents[:1]
+	if out = InferencePool().Make(in).(*inferencev1.InferencePoolStatus); len(out.Parents) != 1 || out.Parents[0].ControllerName != us {
+		t.Errorf("without the annotation: %+v", out.Parents)
+	}
+}
+
+// Else requests would go to a member that has withdrawn its export while no process updates the mirror.
+func TestInferencePoolImport_TranslationDoesNotReadTheMirror(t *testing.T) {
+	imp := &inferenceapi.InferencePoolImport{Status: inferenceapi.InferencePoolImportStatus{
+		Clusters:    []inferenceapi.ImportedCluster{{Name: "east"}, {Name: "gitops"}},
+		Controllers: []upstream.ImportController{{Name: MultiCluster, ExportingClusters: []upstream.ExportingCluster{{Name: "east"}}}},
+	}}
+	status := InferencePoolImport().Take(imp).(*inferenceapi.InferencePoolImportStatus)
+	if len(imp.Status.Clusters) != 1 || imp.Status.Clusters[0].Name != "gitops" || len(status.Clusters) != 2 {
+		t.Errorf("translation reads %+v of %+v", imp.Status.Clusters, status.Clusters)
+	}
+}
+
 func TestInferencePoolImport_StatusOfOtherControllersIsKept(t *testing.T) {
 	theirs := upstream.ImportController{Name: "example.com/multi-cluster", ExportingClusters: []upstream.ExportingCluster{{Name: "east"}}}
 	conditions := []metav1.Condition{{Type: "Accepted", Status: "False", Reason: "Theirs"}}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"reflect"
 	"runtime"
 	"strconv"
 	"sync"
@@ -114,13 +115,38 @@ func (p *Processor) serve(w http.ResponseWriter, r *http.Request, body []byte) {
 	external.WriteJSON(w, http.StatusOK, a)
 }
 
+var errNoRequest = errors.New("the body must be a JSON object with request_body, the client's request, and headers")
+
+// unreadable names the member of a call's body that is of another type than it must be.
+func unreadable(err error) error {
+	wrong := (*json.UnmarshalTypeError)(nil)
+	switch {
+	case !errors.As(err, &wrong):
+		return fmt.Errorf("the body is not JSON: %w", err)
+	case wrong.Field == "":
+		return errNoRequest
+	}
+	want := "an object"
+	switch wrong.Type.Kind() {
+	case reflect.Slice:
+		want = "a list"
+	case reflect.String:
+		want = "a text"
+	default:
+	}
+	return fmt.Errorf("%s must be %s, and a value in it is of type %s", wrong.Field, want, wrong.Value)
+}
+
 // process answers a request. An error other than *invalid means that the caller is gone.
 func (p *Processor) process(ctx context.Context, body []byte, traceParent string) (*answer, error) {
 	var q struct {
 		Body *fields `json:"request_body"`
 	}
-	if err := json.Unmarshal(body, &q); err != nil || q.Body == nil {
-		return nil, &invalid{http.StatusBadRequest, errors.New("the body must be a JSON object with request_body, the client's request, and headers")}
+	if err := json.Unmarshal(body, &q); err != nil {
+		return nil, &invalid{http.StatusBadRequest, unreadable(err)}
+	}
+	if q.Body == nil {
+		return nil, &invalid{http.StatusBadRequest, errNoRequest}
 	}
 	text, tokens, err := q.Body.text()
 	if err != nil {

@@ -183,6 +183,18 @@ func TestProcess_InvalidRequestsNameWhatIsWrong(t *testing.T) {
 	if _, err := p.process(t.Context(), []byte(`{"request_body":{"messages":[{"content":"a"},{"content":7}]}}`), ""); err == nil || !strings.Contains(err.Error(), "request_body.messages[1].content") {
 		t.Error(err)
 	}
+	for body, want := range map[string]string{
+		`{"request_body":{"messages":5}}`:            "request_body.messages must be a list, and a value in it is of type number",
+		`{"request_body":{"messages":["a"]}}`:        "request_body.messages must be an object",
+		`{"request_body":{"messages":[{"role":5}]}}`: "request_body.messages.role must be a text",
+		`{"request_body":"a"}`:                       "request_body must be an object, ",
+		`{"request_body":`:                           "the body is not JSON: ",
+		`{"headers":{}}`:                             "the body must be a JSON object with request_body",
+	} {
+		if _, err := p.process(t.Context(), []byte(body), ""); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", body, err, want)
+		}
+	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := p.process(ctx, []byte(`{"request_body":{"prompt":"a"}}`), ""); err == nil {

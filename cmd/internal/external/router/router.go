@@ -120,7 +120,7 @@ func (r *Router) serve(w http.ResponseWriter, _ *http.Request, body []byte) {
 	var q struct {
 		TokenIDs []uint32 `json:"token_ids"`
 	}
-	if err := json.Unmarshal(body, &q); err != nil {
+	if err := json.Unmarshal(body, &q); err != nil || q.TokenIDs == nil {
 		r.routed.WithLabelValues("invalid").Inc()
 		external.Fail(w, http.StatusBadRequest, "the body must be a JSON object with token_ids, a list of token IDs, such as {\"token_ids\": [1,15043]}")
 		return

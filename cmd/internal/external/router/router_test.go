@@ -89,7 +89,7 @@ func TestRouter_AnswersOnTheWire(t *testing.T) {
 			t.Errorf("%s: %d %s", body, status, text)
 		}
 	}
-	for _, body := range []string{``, `[]`, `{"token_ids": "1"}`, `{"token_ids": [-1]}`, `{"token_ids": [1.5]}`} {
+	for _, body := range []string{``, `[]`, `{}`, `null`, `{"token_ids": null}`, `{"token_ids": "1"}`, `{"token_ids": [-1]}`, `{"token_ids": [1.5]}`} {
 		if status, text := ask(body); status != http.StatusBadRequest {
 			t.Errorf("%s: %d %s", body, status, text)
 		}

@@ -14,12 +14,14 @@ import (
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
 
+	"github.com/penstock-project/penstock/cmd/penstock/internal/clusterset"
 	"github.com/penstock-project/penstock/cmd/penstock/internal/delivery"
 	"github.com/penstock-project/penstock/cmd/penstock/internal/peers"
 	"github.com/penstock-project/penstock/cmd/penstock/internal/pipeline"
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/multicluster/channel"
 	"github.com/penstock-project/penstock/multicluster/learned"
+	"github.com/penstock-project/penstock/multicluster/registry"
 	"github.com/penstock-project/penstock/picker"
 	"github.com/penstock-project/penstock/picker/accesslog"
 	"github.com/penstock-project/penstock/picker/probe"
@@ -36,6 +38,7 @@ type App struct {
 	core
 	cfg      Config
 	security security
+	set      *clusterset.Set // nil: this process is in no cluster set
 	registry *prometheus.Registry
 	changes  prometheus.Histogram
 	run      func(context.Context) error // of the role
@@ -64,6 +67,8 @@ type App struct {
 	picker   *picker.Picker
 	learner  *learned.Keeper
 	prober   *probe.Prober
+
+	standAlone *StandAlone // nil: another role
 }
 
 // wiring is what a role sets of the parts that all roles have.
@@ -77,7 +82,7 @@ type wiring struct {
 
 // newApp makes the parts of every role that serves.
 func newApp(cfg Config, c core, w wiring) (a *App, err error) {
-	a = &App{core: c, cfg: cfg, security: w.security, registry: prometheus.NewRegistry(), ports: everyPort{}, budget: admission.NewBudget(budget), drain: pickDrainTime}
+	a = &App{core: c, cfg: cfg, security: w.security, standAlone: w.standAlone, registry: prometheus.NewRegistry(), ports: everyPort{}, budget: admission.NewBudget(budget), drain: pickDrainTime}
 	if _, err := c.store.Apply(cfg.Processor.object()); err != nil {
 		return nil, err
 	}
@@ -108,7 +113,7 @@ func newApp(cfg Config, c core, w wiring) (a *App, err error) {
 	a.linger = delivery.NewLinger(a.cache, delivery.LingerTimeout, a.log)
 	a.channel = channel.New(channel.Config{Peers: cfg.Peers.Addresses, Credentials: a.security.dial, Now: clock(), Log: a.log, OnPanic: a.panics.of(partStream)})
 	a.proxies = peers.NewProxies(a.channel, w.proxies)
-	a.relays = peers.NewRelays(a.board, a.channel)
+	a.relays = peers.NewRelays(a.board, a.channel, a.pickerDown)
 	a.xds, err = server.New(server.Config{
 		Cache: a.cache, Authenticate: a.security.authenticate, Reports: peers.NewNACKs(a.board, a.channel), Log: a.log, Metrics: a.registry, Tracing: cfg.Tracer, Count: a.proxies.Count, OnPanic: a.panics.of(partStream), Now: elapsed(),
 		Publish: publish.Config{Drain: cfg.DrainTime, Linger: delivery.LingerTimeout, Lagging: w.lagging, Called: func(cluster string) bool {
@@ -140,7 +145,7 @@ func newApp(cfg Config, c core, w wiring) (a *App, err error) {
 	a.picker, err = picker.New(picker.Config{
 		Protocol: protocol,
 		Log:      a.log, Registerer: a.registry, Tracer: cfg.Tracer, Learner: a.learner, OnRelayFailure: a.relays.Trouble, Forward: a.entries.Add, Peers: a.loads, Publish: a.shared.Add, Read: a.pages.Add, Session: a.sessions.Add,
-		Gateway: identity.Gateway, Access: a.access, HeldBodies: cfg.HeldBodies, Recording: cfg.Recording, KVEvents: cfg.KVEvents,
+		Gateway: identity.Gateway, Access: a.access, Keyed: a.security.keyed, Exported: func(pool string) bool { return a.set == nil || a.set.Exported(pool) }, HeldBodies: cfg.HeldBodies, Recording: cfg.Recording, KVEvents: cfg.KVEvents,
 		OnPanic: a.panics.of(partScrape), Outside: cfg.Addresses.Outside, Never: cfg.Addresses.Never,
 	})
 	if err != nil {
@@ -160,8 +165,16 @@ func (a *App) pipeline(cfg pipeline.Config, own ...delivery.Part) *pipeline.Pipe
 	cfg.Names = a.wantNames
 	cfg.Observe, cfg.Tracer = a.changes.Observe, a.cfg.Tracer.Tracer("github.com/penstock-project/penstock")
 	relays := delivery.On(delivery.Shrink, func(_ context.Context, c *delivery.Change) { a.relays.Follow(c.Output.Pools, c.Output.PoolsGone) })
+	health := delivery.On(delivery.Probe, func(_ context.Context, c *delivery.Change) {
+		for _, id := range c.Output.PickersGone {
+			a.prober.SetHealth(id.String(), 0)
+		}
+		for _, e := range c.Output.Pickers {
+			a.prober.SetHealth(e.Cluster.String(), e.HealthPort)
+		}
+	})
 	cfg.Delivery = delivery.New(append(own,
-		delivery.Reports{Board: a.board, Log: a.log, OnPanic: a.panics.of(partTranslation)}, relays, a.pools, delivery.Probes{Prober: a.prober}, a.holds, a.progress)...)
+		delivery.Reports{Board: a.board, Log: a.log, OnPanic: a.panics.of(partTranslation)}, relays, a.pools, health, delivery.Probes{Prober: a.prober}, a.holds, a.progress)...)
 	return pipeline.New(cfg)
 }
 
@@ -207,7 +220,7 @@ func (a *App) serve(ctx context.Context, group *errgroup.Group, line *pipeline.P
 	}
 	group.Go(func() error {
 		options := slices.Concat(picker.ServerOptions(uint32(4*runtime.NumCPU()), a.security.keys), a.panics.calls(partPick), a.security.picks)
-		return serveGRPC(ctx, keyed(a.cfg.Picker, a.security.keyed, a.log), a.drain, options, a.picker.Register)
+		return serveGRPC(ctx, keyed(a.cfg.Picker, a.security.keyed && !a.security.openPicks, a.log), a.drain, options, a.picker.Register)
 	})
 }
 
@@ -268,7 +281,17 @@ func (a *App) storeDialect(name string, is probe.Answer) error {
 	if _, err := a.store.Apply(op); err != nil {
 		return fmt.Errorf("how %s answers: %w", name, err)
 	}
+	if id, ok := model.ParseClusterID(name); ok && id.Kind == model.ImportPickerKind {
+		a.pickerDown(model.PoolID{Namespace: id.Namespace, Name: id.Name, Member: id.Member}, "probe", is.Down)
+	}
 	return nil
+}
+
+// pickerDown notes why the picker of an exporting cluster cannot be reached; "": it can be.
+func (a *App) pickerDown(id model.PoolID, source, why string) {
+	if a.set != nil {
+		a.set.PickerDown(registry.Pool{Namespace: id.Namespace, Name: id.Name}, id.Member, source, why)
+	}
 }
 
 // quiet leaves out the error of a context that has ended: that is how everything ends.

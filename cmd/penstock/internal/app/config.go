@@ -1,6 +1,7 @@
 package app
 
 import (
+	"context"
 	"crypto/tls"
 	"log/slog"
 	"net"
@@ -85,6 +86,7 @@ type OfflineConfig struct {
 	PickerAddresses []netip.AddrPort
 	// AnyController takes every Gateway, whatever its class names: for files of another project.
 	AnyController bool
+	Processor     Processor // as in Config
 	Log           *slog.Logger
 }
 
@@ -128,6 +130,8 @@ type Peers struct {
 type Members struct {
 	// Listener serves what this cluster exports, over mTLS; nil: no other cluster subscribes to it. The App closes it.
 	Listener net.Listener
+	// Listen opens the listener on Kubernetes, where the process that leads has it alone.
+	Listen func(context.Context) (net.Listener, error)
 	// Address is where they reach it, as HOST:PORT.
 	Address string
 }

@@ -99,9 +99,7 @@ func (h *holder) security(s security) security {
 	s.authenticate = h.authenticate
 	s.ads = []grpc.ServerOption{grpc.Creds(credentials.NewTLS(h.Files.TLS(true)))}
 	s.picks = []grpc.ServerOption{grpc.Creds(credentials.NewTLS(h.Files.TLS(false)))}
-	if !h.OpenPicker {
-		s.guardPicks(h.pickKeys)
-	}
+	s.guardPicks(h.pickKeys, h.OpenPicker)
 	return s
 }
 

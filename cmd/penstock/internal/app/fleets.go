@@ -94,9 +94,7 @@ func (f *fleets) authorityChanged() {
 // the authority.
 func (f *fleets) security(p Peers) security {
 	s := security{authenticate: f.authenticate, ads: f.secure(), picks: f.secure()}
-	if !f.cfg.OpenPicker {
-		s.guardPicks(func() []string { return f.authority.Keys(pickKeys) })
-	}
+	s.guardPicks(func() []string { return f.authority.Keys(pickKeys) }, f.cfg.OpenPicker)
 	if p.TLS != nil {
 		s.peerTLS(*p.TLS)
 	} else {

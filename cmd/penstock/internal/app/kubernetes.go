@@ -37,6 +37,7 @@ type cluster struct {
 	writer     *kubestatus.Writer
 	leader     *leader.Elector
 	programmed *peers.Programmed
+	members    *membership
 	proxies    proxyRunner
 }
 
@@ -100,10 +101,13 @@ func NewKubernetes(cfg Config, k Kubernetes) (*App, error) {
 	if err := registerCluster(a.registry, c); err != nil {
 		return nil, err
 	}
+	if c.members, err = newMembership(a, c); err != nil {
+		return nil, err
+	}
 	fetch := pipeline.NewFetch(c.source, a.translation, cfg.Log)
 	observe := delivery.On(delivery.Observe, func(_ context.Context, ch *delivery.Change) { c.observe(a, ch) })
 	// Peers are known once our own Service is read.
-	line := a.pipeline(pipeline.Config{Fetch: fetch, First: []func(context.Context){a.settleNames, a.probeAnswers, a.syncPeers}}, observe)
+	line := a.pipeline(pipeline.Config{Fetch: fetch, First: []func(context.Context){c.members.set.Restore, a.settleNames, a.probeAnswers, a.syncPeers}}, observe, c.members.set, c.members.objects)
 	a.run = func(ctx context.Context) error { return c.run(ctx, a, line) }
 	return a, nil
 }
@@ -142,6 +146,7 @@ func (c *cluster) run(ctx context.Context, a *App, line *pipeline.Pipeline) erro
 			return quiet(ctx, err)
 		}
 		a.serve(ctx, group, line)
+		group.Go(func() error { return quiet(ctx, c.members.set.Run(ctx)) })
 		return nil
 	})
 	return group.Wait()
@@ -152,6 +157,7 @@ func (c *cluster) lead(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return c.writer.Lead(ctx) })
 	group.Go(func() error { return c.proxies.lead(ctx) })
+	group.Go(func() error { return c.members.lead(ctx) })
 	return group.Wait()
 }
 

@@ -21,6 +21,10 @@ func NewOffline(cfg OfflineConfig) (*Offline, error) {
 	core, files, err := newFileCore(cfg.Paths, cfg.StateDir, translator.Config{
 		Controller: Controller, AnyClass: true, AnyController: cfg.AnyController, Pickers: cfg.PickerAddresses,
 	}, FolderAddresses(), cfg.Log)
+	if err != nil {
+		return nil, err
+	}
+	_, err = core.store.Apply(cfg.Processor.object())
 	return &Offline{core, files}, err
 }
 

@@ -17,6 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/penstock-project/penstock/cmd/penstock/internal/clusterset"
 	"github.com/penstock-project/penstock/cmd/penstock/internal/debug"
 	"github.com/penstock-project/penstock/cmd/penstock/internal/pipeline"
 	"github.com/penstock-project/penstock/discovery/status"
@@ -126,6 +127,13 @@ func (a *App) allPages(open http.Handler) http.Handler {
 	mux.Handle("GET /status", status.Page(a.board, Controller))
 	mux.HandleFunc("GET /proxies", func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, a.xds.Proxies()) })
 	mux.HandleFunc("GET /explain", a.explain)
+	mux.HandleFunc("GET /clusters", func(w http.ResponseWriter, r *http.Request) {
+		if a.set == nil {
+			writeJSON(w, clusterset.Status{})
+			return
+		}
+		a.set.Page(w, r)
+	})
 	debug.Register(mux, debug.Config{Store: a.store, Cache: a.cache, XDS: a.xds, Rows: a.rows})
 	mux.HandleFunc("GET /debug/picks", a.picksPage)
 	mux.HandleFunc("GET /debug/pool", func(w http.ResponseWriter, r *http.Request) {
@@ -143,10 +151,14 @@ func (a *App) healthz(w http.ResponseWriter, _ *http.Request) {
 	fmt.Fprintln(w, "ok")
 }
 
-// readyz is 200 once the configuration is read and translated.
+// readyz is 200 once the configuration is read and translated. A picker that runs alone needs a pool to pick from, too.
 func (a *App) readyz(w http.ResponseWriter, _ *http.Request) {
 	if !a.progress.Begun() {
 		http.Error(w, "configuration is not translated yet", http.StatusServiceUnavailable)
+		return
+	}
+	if why := a.unready(); why != "" {
+		http.Error(w, why, http.StatusServiceUnavailable)
 		return
 	}
 	fmt.Fprintln(w, "ok")

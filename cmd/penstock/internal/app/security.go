@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc/tap"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/penstock-project/penstock/picker/extproc"
 	"github.com/penstock-project/penstock/translator/model"
 	"github.com/penstock-project/penstock/xds/admission"
 	"github.com/penstock-project/penstock/xds/identity"
@@ -22,7 +23,8 @@ type security struct {
 	authenticate      server.Authenticate // nil: a proxy's own claims are believed
 	ads, picks, peers []grpc.ServerOption
 	dial              credentials.TransportCredentials // nil: cleartext
-	keyed             bool                             // picks need a key
+	keyed             bool                             // the Gateways' calls of the picker have keys
+	openPicks         bool                             // and others need none
 	keys              tap.ServerInHandle               // admits calls with one; nil: all
 }
 
@@ -71,9 +73,14 @@ func countMessages(srv any, s grpc.ServerStream, _ *grpc.StreamServerInfo, next 
 }
 
 // guardPicks has calls of the picker carry the key of a Gateway, made with one of the root keys. Health checks carry none.
-func (s *security) guardPicks(roots func() []string) {
-	s.keyed = true
-	s.keys = identity.WithKey(func(token string) string { return model.PickKeyOwner(roots(), token) }, grpc_health_v1.Health_ServiceDesc.ServiceName)
+// An open picker admits calls without one, which are no Gateway's.
+func (s *security) guardPicks(roots func() []string, open bool) {
+	s.keyed, s.openPicks = true, open
+	exempt := []string{grpc_health_v1.Health_ServiceDesc.ServiceName}
+	if open {
+		exempt = append(exempt, extproc.ServiceName)
+	}
+	s.keys = identity.WithKey(func(token string) string { return model.PickKeyOwner(roots(), token) }, exempt...)
 }
 
 // keyed limits what a client of the picker may send without a key: health checks alone.

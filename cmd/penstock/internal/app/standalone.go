@@ -1,10 +1,14 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"net"
+	"slices"
+	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -88,14 +92,51 @@ func NewStandAlone(cfg Config, s StandAlone) (*App, error) {
 	if err != nil {
 		return nil, err
 	}
+	last := ""
 	found := delivery.On(delivery.Observe, func(context.Context, *delivery.Change) {
-		if len(a.picker.Pools()) == 0 {
-			cfg.Log.Warn("there is no InferencePool to pick from: health checks fail until there is one", "pool", s.Pool)
+		why := a.unready()
+		switch {
+		case why == last:
+		case why != "":
+			cfg.Log.Error("there is no pool to pick from, so health checks fail: " + why)
+		default:
+			cfg.Log.Info("there is a pool to pick from: health checks succeed")
 		}
+		last = why
 	})
 	line := a.pipeline(pipeline.Config{Fetch: source.fetch(a), First: []func(context.Context){a.settleNames, a.syncPeers}}, found)
 	a.run = func(ctx context.Context) error { return s.run(ctx, a, source, line) }
 	return a, nil
+}
+
+// maxListed bounds how many pools a message names.
+const maxListed = 8
+
+// unready returns why a stand-alone picker has no pool to pick from, and what to write; "" if it has one, and in other roles.
+func (a *App) unready() string {
+	if a.standAlone == nil || a.picker.HasDefault() {
+		return ""
+	}
+	var names []string
+	for _, pool := range store.InferencePools.All(a.store.View()) {
+		names = append(names, store.ID(pool))
+	}
+	slices.Sort(names)
+	list := strings.Join(names[:min(len(names), maxListed)], ", ")
+	if more := len(names) - maxListed; more > 0 {
+		list += fmt.Sprintf(" and %d more", more)
+	}
+	switch wanted := a.standAlone.Pool; {
+	case slices.Contains(names, wanted), wanted == "" && len(names) == 1:
+		return "InferencePool " + cmp.Or(wanted, list) + " cannot be picked from as configured: correct what the log names"
+	case wanted != "" && len(names) == 0:
+		return "there is no InferencePool " + wanted + "; create it, or name another one in --pool-name"
+	case wanted != "":
+		return "there is no InferencePool " + wanted + "; write one of " + list + " in --pool-name"
+	case len(names) == 0:
+		return "there is no InferencePool; write one"
+	}
+	return "there are several InferencePools; write the one to pick from in --pool-name: " + list
 }
 
 // run serves health at once, and picks when the objects are read. When ctx ends, it goes on for s.Drain.

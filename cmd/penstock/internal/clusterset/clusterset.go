@@ -3,12 +3,10 @@ package clusterset
 import (
 	"context"
 	"crypto/tls"
-	"fmt"
 	"log/slog"
 	"net"
 	"net/netip"
 	"net/url"
-	"slices"
 	"sync"
 	"time"
 
@@ -24,12 +22,23 @@ import (
 	"github.com/penstock-project/penstock/multicluster/federation"
 	"github.com/penstock-project/penstock/multicluster/imports"
 	"github.com/penstock-project/penstock/multicluster/registry"
+	"github.com/penstock-project/penstock/translator/model"
 	"github.com/penstock-project/penstock/xds/authority"
 )
 
 // Board takes reports. *status.Board implements it.
 type Board interface {
 	Replace(source string, reports ...report.Report)
+	Set(source string, reports ...report.Report)
+	Remove(source string, owners ...report.Ref)
+}
+
+// Records keep what members export, so that a restart while a member is away loses nothing.
+type Records interface {
+	// Load returns all that is kept, sorted. A damaged record is left out and named in the error, beside the others.
+	Load(ctx context.Context) ([]registry.Record, error)
+	// Save keeps some records, new or changed, and drops others.
+	Save(ctx context.Context, changed []registry.Record, gone []registry.RecordID) error
 }
 
 // Config is what a Set needs.
@@ -37,20 +46,48 @@ type Config struct {
 	Store    *store.Store
 	Board    Board
 	StateDir string
-	// Listener serves members; nil: this cluster imports, and no other subscribes to what it exports. The Set closes it.
-	Listener net.Listener
-	// Address is where members reach Listener, as HOST:PORT.
+	// Identity returns who this cluster is to others: uid is another one in a cluster that takes its name later, epoch grows with each
+	// process that begins to publish. It is called when this process begins to.
+	Identity func(ctx context.Context) (uid string, epoch uint64, err error)
+	// Authority keeps the CA whose certificates members see.
+	Authority authority.Secrets
+	// Records keep what members export; nil: nothing is kept.
+	Records Records
+	// Leading reports whether this process publishes, keeps records and serves members; nil: always. One that does not lead subscribes to
+	// members and imports all the same. LeadingChanged follows each change.
+	Leading func() bool
+	// Listen opens the port that serves members, each time this process begins to publish; nil: this cluster imports, and no other subscribes
+	// to what it exports. The Set closes the listener.
+	Listen func(ctx context.Context) (net.Listener, error)
+	// Address is where members reach that port, as HOST:PORT.
 	Address string
+	// Imported is called with the pools whose imports may have changed, from several goroutines: Set.Import has their status. nil: the conditions
+	// are shown on the board.
+	Imported func(pools []registry.Pool)
 	// Pickers are where other clusters reach this process's picker; none: they do not. Cleartext: it speaks gRPC without TLS.
 	Pickers   []netip.AddrPort
 	Cleartext bool
+	// PickersOf are Pickers as the store has them; nil: Pickers are. They are read again when Services or EndpointSlices of PickerService,
+	// "namespace/name", change.
+	PickersOf     func(r store.Reader) []netip.AddrPort
+	PickerService string
+	// Services is called with the Services, "namespace/name", whose EndpointSlices are read: those in front of pickers. nil: all are in the store.
+	Services func(keys []string)
+	// Namespace reports whether a namespace exists here, or may be made; nil: all do. It is asked again when a Namespace changes.
+	Namespace func(name string) bool
+	// Exports is called with what this cluster exports, after each decision; nil: not at all.
+	Exports func([]export.Export)
+	// GatewayAddresses are those at which other clusters reach a Gateway; nil: those that it binds.
+	GatewayAddresses func(r store.Reader, gateway report.Ref) []string
 	// ServerOptions are added to those of the server for members.
 	ServerOptions []grpc.ServerOption
 	// Drain is how long requests of a withdrawn export may go on.
-	Drain   time.Duration
-	Now     func() time.Time // the clock that certificates are compared with; time.Now if nil
-	Log     *slog.Logger
-	OnPanic func(peer string, value any, stack []byte)
+	Drain time.Duration
+	// InFlight is how many requests of other clusters this process's picker counts; nil: not known.
+	InFlight func() int64
+	Now      func() time.Time // the clock that certificates are compared with; time.Now if nil
+	Log      *slog.Logger
+	OnPanic  func(peer string, value any, stack []byte)
 }
 
 // Set is this cluster's part in its cluster set. Run runs it.
@@ -58,50 +95,66 @@ type Set struct {
 	cfg      Config
 	registry *registry.Registry
 	importer *imports.Importer
+	admin    *admin
 	begun    chan struct{} // closed with the first ClusterSet
+	decided  chan struct{} // closed once it is decided what this cluster exports: publishing before would withdraw it
 	wake     chan struct{} // has one element when a deadline may have changed
+	leading  chan struct{} // has one element when Config.Leading may have changed
+	led      chan struct{} // has one element when this process has begun to publish
 
 	// Of the goroutine that delivers changes.
 	pools     map[registry.Pool]export.Pool
-	annotated map[string]bool // keys of pools with an annotation about exports
+	parents   map[registry.Pool][]model.ParentGateway
+	taken     map[string][]string // by the import's key: clusters whose entries are of others
+	services  []string            // whose EndpointSlices are read
+	annotated map[string]bool     // keys of pools with an annotation about exports
 	decisions map[string]export.Decision
 
 	mu         sync.Mutex
 	spec       *v1alpha1.ClusterSet // the one in use; nil: none
+	others     []report.Report      // on the ClusterSets that are not
 	name       string               // of this cluster, since the first ClusterSet
-	domain     string
 	federation *federation.Federation
 	authority  *authority.Authority
 	rejected   map[string]string // problems of members
+	unserved   string            // why this process does not publish, though it should
+	damaged    string            // what of the records could not be read
+	mistaken   mistaken
+	exported   map[string]time.Time // by the pool's key: zero, or until when a withdrawn pool may be picked from
 }
 
 // New makes a Set that does nothing until there is a ClusterSet.
 func New(c Config) *Set {
 	s := &Set{
-		cfg: c, registry: registry.New(registry.Config{Drain: c.Drain}), begun: make(chan struct{}), wake: make(chan struct{}, 1),
-		pools: map[registry.Pool]export.Pool{}, annotated: map[string]bool{}, decisions: map[string]export.Decision{}, rejected: map[string]string{},
+		cfg: c, registry: registry.New(registry.Config{Drain: c.Drain}), begun: make(chan struct{}), decided: make(chan struct{}), wake: make(chan struct{}, 1), leading: make(chan struct{}, 1), led: make(chan struct{}, 1),
+		pools: map[registry.Pool]export.Pool{}, parents: map[registry.Pool][]model.ParentGateway{}, taken: map[string][]string{}, annotated: map[string]bool{}, decisions: map[string]export.Decision{}, rejected: map[string]string{}, exported: map[string]time.Time{},
 	}
-	s.importer = imports.New(imports.Config{Registry: s.registry, Store: c.Store})
+	s.admin = newAdmin()
+	s.importer = imports.New(imports.Config{Registry: s.registry, Store: c.Store, Namespace: c.Namespace})
 	return s
 }
 
-// begin makes the parts that need to know who this cluster is. mu is held.
-func (s *Set) begin(name, domain string) error {
-	id, err := nextIdentity(IdentityFile(s.cfg.StateDir))
-	if err != nil {
-		return fmt.Errorf("the identity of this cluster: %w", err)
-	}
-	s.name, s.domain = name, domain
+// begin makes the parts that need to know the name of this cluster. mu is held.
+func (s *Set) begin(name string) {
+	s.name = name
 	s.authority = authority.New(authority.Config{
-		Secrets: authority.File{Path: AuthorityFile(s.cfg.StateDir), Replace: statefile.Replace}, Names: []string{"penstock"},
-		ID: &url.URL{Scheme: "spiffe", Host: domain, Path: federation.ProcessPath}, Changed: s.writeMember, Now: s.cfg.Now, Log: s.cfg.Log,
+		Secrets: s.cfg.Authority, Names: []string{"penstock"},
+		ID: &url.URL{Scheme: "spiffe", Host: name, Path: federation.ProcessPath}, Changed: s.renewed, Overlap: overlap,
+		Now: s.cfg.Now, Log: s.cfg.Log,
 	})
 	s.federation = federation.New(federation.Config{
-		UID: id.UID, Epoch: id.Epoch, Certificate: func() (*tls.Certificate, error) { return s.authority.GetCertificate(nil) },
-		Apply: s.apply, Connected: s.disconnected, Placed: s.placed, Now: s.cfg.Now, Log: s.cfg.Log, OnPanic: s.cfg.OnPanic,
+		Certificate: func() (*tls.Certificate, error) { return s.authority.GetCertificate(nil) },
+		Bundle:      s.authority.Bundle, Apply: s.apply, Connected: s.disconnected, Placed: s.placed, Problem: s.problem, Denied: s.denied, Now: s.cfg.Now, Log: s.cfg.Log, OnPanic: s.cfg.OnPanic,
 	})
-	close(s.begun)
-	return nil
+}
+
+// overlap is how long the next authority is published before it signs. A member that is away for longer gets it with the ClusterSet.
+const overlap = 60 * 24 * time.Hour
+
+// renewed publishes the bundle.
+func (s *Set) renewed() {
+	s.writeMember()
+	s.federation.Renewed()
 }
 
 // writeMember writes what other clusters need to make this one a member.
@@ -118,10 +171,6 @@ func (s *Set) writeMember() {
 
 // Run exchanges with the members until ctx ends.
 func (s *Set) Run(ctx context.Context) error {
-	if s.cfg.Listener != nil {
-		stop := context.AfterFunc(ctx, func() { _ = s.cfg.Listener.Close() })
-		defer stop()
-	}
 	select {
 	case <-ctx.Done():
 		return ctx.Err()
@@ -134,16 +183,7 @@ func (s *Set) Run(ctx context.Context) error {
 	}
 	group.Go(func() error { return s.federation.Run(ctx) })
 	group.Go(func() error { return s.expire(ctx) })
-	if s.cfg.Listener != nil {
-		server := grpc.NewServer(slices.Concat(s.cfg.ServerOptions, s.federation.ServerOptions())...)
-		s.federation.Register(server)
-		group.Go(func() error {
-			defer context.AfterFunc(ctx, server.Stop)()
-			if err := server.Serve(s.cfg.Listener); err != nil && ctx.Err() == nil {
-				return fmt.Errorf("serve members on %s: %w", s.cfg.Listener.Addr(), err)
-			}
-			return nil
-		})
-	}
+	group.Go(func() error { return s.lead(ctx) })
+	group.Go(func() error { return s.keep(ctx) })
 	return group.Wait()
 }

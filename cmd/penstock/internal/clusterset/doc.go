@@ -3,12 +3,23 @@
 //
 //	clusterset.go   Set: its parts, and Run            follow.go     what a change of the store changes
 //	identity.go     who this cluster is                received.go   what members publish
+//	lead.go         publishing, and serving members    exported.go   which pools other clusters may pick from
+//	parents.go      Gateways as other clusters reach them
+//	admin.go        Status, for clusters list          join.go       checks of a new member
+//	metrics.go      the same for Prometheus            mistakes.go   findings about members that stay in use
+//	keep.go         what members export, over a restart   records.go   the records as files
 //
 // It is a part of delivery, at the stage that reads what is committed: an export never names an endpoint that is not in this cluster's own
 // configuration yet.
 //
 // Invariants: without a ClusterSet nothing runs, and no port is served. The first ClusterSet decides who this cluster is, until the process
-// ends: a change of its name, or trust domain, is reported and takes effect at the next start. Members are served over mTLS alone.
+// ends: a change of its name is reported and takes effect at the next start. Members are served over mTLS alone. What could not be read,
+// or kept, ends nothing but itself, and is a finding on the ClusterSet or one line of the log.
+//
+// # What profiles taught
+//
+// Most updates of members are renewals. So an update has the ClusterSet reported on only if it changes what that shows (shown in received.go), and the
+// members' certificates are decoded once a minute (mistaken). A record is encoded when it changes, not whenever the file with it is written.
 //
 // Tests: go test ./cmd/penstock/internal/clusterset; with two processes: cmd/penstock/clusters_test.go
 package clusterset

@@ -1,7 +1,6 @@
 package clusterset
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -18,6 +17,7 @@ import (
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 	"github.com/penstock-project/penstock/multicluster/export"
 	"github.com/penstock-project/penstock/multicluster/federation"
+	"github.com/penstock-project/penstock/multicluster/imports"
 	"github.com/penstock-project/penstock/multicluster/registry"
 	"github.com/penstock-project/penstock/translator/model"
 )
@@ -28,38 +28,84 @@ func (s *Set) Steps() []delivery.Step {
 }
 
 // follow takes a change of the store over.
-func (s *Set) follow(_ context.Context, c *delivery.Change) {
+func (s *Set) follow(ctx context.Context, c *delivery.Change) {
 	dirty := map[string]bool{}
 	again := false // decide on all pools
 	for _, o := range c.Objects {
 		switch o.Table {
 		case store.ClusterSets.Kind():
-			s.adopt(c.View)
+			s.adopt(ctx, c.View)
 			again = true
 		case store.InferencePools.Kind():
-			s.note(c.View, o.ID)
+			s.noteAnnotations(c.View, o.ID)
 			dirty[o.ID] = true
 		case store.Services.Kind():
 			again = true
+		case store.Namespaces.Kind():
+			s.assemble(s.exportedTo(o.ID))
+		case store.InferencePoolImports.Kind():
+			s.assemble(s.retaken(c.View, o.ID))
+		case store.EndpointSlices.Kind(): // the replicas of a picker
+			for _, k := range o.Keys {
+				if k.Index == store.ByService {
+					again = again || k.Key == s.cfg.PickerService
+					s.askedAt(k.Key, dirty)
+				}
+			}
 		}
 	}
 	for _, p := range c.Output.Pools {
 		if id := p.Pool.Name; id.Member == "" {
 			key := registry.Pool{Namespace: id.Namespace, Name: id.Name}
-			s.pools[key] = export.Pool{Endpoints: endpoints(p.Members)}
+			s.pools[key] = export.Pool{Endpoints: endpoints(p.Members), FailOpen: p.Pool.FailOpen}
 			dirty[key.Namespace+"/"+key.Name] = true
 		}
 	}
+	for _, p := range c.Output.Parents {
+		namespace, name, _ := strings.Cut(p.Pool, "/")
+		key := registry.Pool{Namespace: namespace, Name: name}
+		s.parents[key] = p.Gateways
+		dirty[p.Pool] = true
+	}
 	for _, id := range c.Output.PoolsGone {
 		if id.Member == "" {
-			delete(s.pools, registry.Pool{Namespace: id.Namespace, Name: id.Name})
+			key := registry.Pool{Namespace: id.Namespace, Name: id.Name}
+			delete(s.pools, key)
+			delete(s.parents, key)
 		}
 	}
 	s.decide(c.View, dirty, again)
+	s.mu.Lock()
+	decided := s.federation != nil && s.spec != nil
+	s.mu.Unlock()
+	select {
+	case <-s.decided:
+	default:
+		if decided {
+			close(s.decided)
+		}
+	}
 }
 
-// note notes whether a pool has an annotation about exports.
-func (s *Set) note(r store.Reader, key string) {
+// retaken is the pool of an import in which other clusters' entries are now of others, or are no more, if a member exports it.
+func (s *Set) retaken(r store.Reader, key string) []registry.Pool {
+	p := poolOf(key)
+	taken := imports.Taken(r, p)
+	if slices.Equal(taken, s.taken[key]) {
+		return nil
+	}
+	s.taken[key] = taken
+	if len(taken) == 0 {
+		delete(s.taken, key)
+	}
+	if len(s.registry.Exports(nil, p)) == 0 {
+		return nil
+	}
+	return []registry.Pool{p}
+}
+
+// noteAnnotations notes whether a pool has an annotation about exports.
+func (s *Set) noteAnnotations(r store.Reader, key string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	pool, ok := store.InferencePools.Get(r, key)
@@ -68,6 +114,19 @@ func (s *Set) note(r store.Reader, key string) {
 		return
 	}
 	delete(s.annotated, key)
+}
+
+// askedAt adds the exported pools whose picker is a Service, and those of its namespace that may wait for an address.
+func (s *Set) askedAt(service string, dirty map[string]bool) {
+	namespace, name, _ := strings.Cut(service, "/")
+	for key, d := range s.decisions {
+		if d.Pool.Namespace != namespace {
+			continue
+		}
+		if e := d.Export; e == nil && d.Asked || e != nil && e.Entry.EndpointPicker != nil && e.Entry.EndpointPicker.Name == name {
+			dirty[key] = true
+		}
+	}
 }
 
 func asks(pool *inferencev1.InferencePool) bool {
@@ -79,6 +138,29 @@ func asks(pool *inferencev1.InferencePool) bool {
 	return false
 }
 
+// readServices has the EndpointSlices of the Services in front of pickers read.
+func (s *Set) readServices(r store.Reader) {
+	if s.cfg.Services == nil {
+		return
+	}
+	var keys []string
+	if s.cfg.PickerService != "" {
+		keys = append(keys, s.cfg.PickerService)
+	}
+	s.mu.Lock()
+	annotated := slices.Sorted(maps.Keys(s.annotated))
+	s.mu.Unlock()
+	for _, key := range annotated {
+		if pool, ok := store.InferencePools.Get(r, key); ok && pool.Spec.EndpointPickerRef != nil {
+			keys = append(keys, pool.Namespace+"/"+string(pool.Spec.EndpointPickerRef.Name))
+		}
+	}
+	if !slices.Equal(keys, s.services) {
+		s.services = keys
+		s.cfg.Services(keys)
+	}
+}
+
 // decide decides on the exports of the pools that have changed, and publishes all.
 func (s *Set) decide(r store.Reader, dirty map[string]bool, again bool) {
 	s.mu.Lock()
@@ -88,6 +170,11 @@ func (s *Set) decide(r store.Reader, dirty map[string]bool, again bool) {
 	if spec == nil || f == nil {
 		return
 	}
+	s.readServices(r)
+	if s.cfg.PickersOf != nil {
+		cfg.Pickers = s.cfg.PickersOf(r)
+	}
+	cfg.PodCIDRs = spec.Spec.PodCIDRs
 	changed := again
 	for _, m := range spec.Spec.Members {
 		cfg.Members = append(cfg.Members, m.Name)
@@ -110,37 +197,43 @@ func (s *Set) decide(r store.Reader, dirty map[string]bool, again bool) {
 			continue
 		}
 		namespace, name, _ := strings.Cut(key, "/")
-		if d, ok := export.Decide(r, cfg, key, s.pools[registry.Pool{Namespace: namespace, Name: name}]); ok {
+		id := registry.Pool{Namespace: namespace, Name: name}
+		has := s.pools[id]
+		has.Gateways = s.gateways(r, s.parents[id])
+		if d, ok := export.Decide(r, cfg, key, has); ok {
 			s.decisions[key] = d
 		}
 	}
+	s.noteExported()
 	var list []export.Export
+	local := map[registry.Pool]*int32{}
 	for _, key := range slices.Sorted(maps.Keys(s.decisions)) {
 		if e := s.decisions[key].Export; e != nil {
 			list = append(list, *e)
+			if spec.Spec.Imports == v1alpha1.ImportAll {
+				local[e.Pool] = e.Entry.Weight
+			}
 		}
 	}
 	s.mu.Unlock()
-	if err := f.SetExports(list, false); err != nil {
+	s.assemble(s.importer.SetLocal(cfg.Cluster, local))
+	if s.cfg.Exports != nil {
+		s.cfg.Exports(list)
+	}
+	if err := f.SetExports(list, spec.Spec.Draining); err != nil {
 		s.cfg.Log.Error("a pool cannot be exported", "error", err)
 	}
 	s.report()
 }
 
-// adopt takes the ClusterSet over: the oldest, or the first by name.
-func (s *Set) adopt(r store.Reader) {
-	var spec *v1alpha1.ClusterSet
-	for _, c := range store.ClusterSets.All(r) {
-		if spec == nil || c.CreationTimestamp.Before(&spec.CreationTimestamp) {
-			spec = c
-		}
-	}
+// adopt takes the ClusterSet over: the oldest, or the first by name. With the first one come the records that were kept.
+func (s *Set) adopt(ctx context.Context, r store.Reader) {
+	spec := selected(r)
 	s.mu.Lock()
-	s.spec = spec
-	if spec != nil && s.federation == nil {
-		if err := s.begin(spec.Spec.Cluster, domainOf(spec.Spec.Cluster, "")); err != nil {
-			s.cfg.Log.Error("this cluster takes no part in its cluster set", "error", err)
-		}
+	s.spec, s.others = spec, others(r, spec)
+	first := spec != nil && s.federation == nil
+	if first {
+		s.begin(spec.Spec.Cluster)
 	}
 	f := s.federation
 	s.mu.Unlock()
@@ -154,22 +247,28 @@ func (s *Set) adopt(r store.Reader) {
 			if m.Peer == nil || m.Name == s.name {
 				continue
 			}
-			members = append(members, federation.Member{Name: m.Name, Address: m.Peer.Address, TrustDomain: domainOf(m.Name, m.Peer.TrustDomain), Bundle: []byte(m.Peer.Bundle)})
+			members = append(members, federation.Member{Name: m.Name, Address: m.Peer.Address, Bundle: []byte(m.Peer.Bundle)})
 			sources[m.Name], allow[m.Name] = "peer", m.Allow
 		}
 	}
 	changed := s.registry.SetMembers(sources)
-	f.SetMembers(members)
-	if _, err := s.importer.SetAllow(allow); err != nil {
-		s.cfg.Log.Error("exports of members cannot be imported", "error", err)
+	if spec == nil {
+		changed = append(changed, s.importer.SetLocal("", nil)...)
 	}
-	s.assemble(changed)
+	if first {
+		changed = append(changed, s.registry.Restore(s.load(ctx))...)
+		close(s.begun) // Run may connect: what members publish is newer
+	}
+	for i, m := range members {
+		if is, ok := s.registry.Member(m.Name); ok {
+			members[i].Published = is.Bundle
+		}
+	}
+	f.SetMembers(members)
+	s.assemble(append(changed, s.importer.SetAllow(allow)...))
 	s.report()
 	s.wakeUp()
 }
-
-// domainOf is the trust domain of a cluster.
-func domainOf(cluster, domain string) string { return cmp.Or(domain, cluster) }
 
 func endpoints(members []model.Member) (out []netip.AddrPort) {
 	for _, m := range members {
@@ -197,21 +296,43 @@ func (s *Set) report() {
 			add := func(severity report.Severity, problem, fix string) {
 				rep.Findings = append(rep.Findings, report.Finding{Severity: severity, Owner: rep.Owner, Field: field, Problem: "member " + m.Name + ": " + problem, Fix: fix})
 			}
+			if m.Name != s.name && m.Peer == nil {
+				add(report.Error, "it has no peer, and is not used", "add peer with the address and bundle that `penstock clusters show` prints there")
+				continue
+			}
 			if m.Name == s.name {
 				add(report.Error, "it is this cluster itself", "remove it, or correct spec.cluster")
 				continue
 			}
 			if problem := s.rejected[m.Name]; problem != "" {
-				add(report.Error, "an update of it had no effect: "+problem, "")
+				add(report.Error, problem, "")
 			}
-			if is, ok := s.registry.Member(m.Name); ok && is.State != registry.Ready {
+			if c := s.registry.Count(m.Name); c.Unread > 0 {
+				add(report.Error, s.unread(m.Name, c.Unread), "correct them there, or run the same version of Penstock")
+			}
+			switch is, ok := s.registry.Member(m.Name); {
+			case !ok || is.State == registry.Ready:
+			case is.State == registry.Draining:
+				add(report.Warning, "it is Draining: it takes no new request", "")
+			default:
 				add(report.Warning, "it is "+string(is.State)+"; its exports stay as they are", "")
 			}
+		}
+		rep.Findings = append(rep.Findings, s.mistakes()...)
+		if s.unserved != "" {
+			rep.Findings = append(rep.Findings, report.Finding{Severity: report.Error, Owner: rep.Owner, Field: "spec.cluster", Problem: "this cluster publishes nothing to the members: " + s.unserved})
+		}
+		if s.damaged != "" && len(s.registry.InState(registry.Ready)) < len(s.registry.Members(nil)) {
+			rep.Findings = append(rep.Findings, report.Finding{
+				Severity: report.Warning, Owner: rep.Owner, Field: "spec.members", Problem: "not all that members exported before this process began is known: " + s.damaged,
+				Fix: "connect the members that are not Ready, or restore the file and start penstock again",
+			})
 		}
 		if s.name != "" && spec.Spec.Cluster != s.name {
 			rep.Findings = append(rep.Findings, report.Finding{Severity: report.Warning, Owner: rep.Owner, Field: "spec.cluster", Problem: fmt.Sprintf("the name of this cluster is %s until the process ends", s.name), Fix: "start penstock again"})
 		}
-		reports = append(reports, rep)
+		rep.Conditions[0].Message = summary(rep.Findings)
+		reports = append(append(reports, rep), s.others...)
 	}
 	decisions := slices.SortedFunc(maps.Values(s.decisions), func(a, b export.Decision) int { return a.Pool.Compare(b.Pool) })
 	s.mu.Unlock()
@@ -227,4 +348,5 @@ func (s *Set) report() {
 		reports = append(reports, rep)
 	}
 	s.cfg.Board.Replace(source, reports...)
+	s.admin.notify()
 }

@@ -1,6 +1,7 @@
 package clusterset
 
 import (
+	"context"
 	"crypto/rand"
 	"encoding/json"
 	"errors"
@@ -10,6 +11,7 @@ import (
 	"path/filepath"
 
 	"github.com/penstock-project/penstock/discovery/statefile"
+	"github.com/penstock-project/penstock/xds/authority"
 )
 
 // identity is who this cluster is to others, for a process without Kubernetes.
@@ -25,6 +27,19 @@ type identity struct {
 func IdentityFile(state string) string  { return filepath.Join(state, "cluster", "identity.json") }
 func AuthorityFile(state string) string { return filepath.Join(state, "cluster", "authority.json") }
 func MemberFile(state string) string    { return filepath.Join(state, "cluster", "member.yaml") }
+
+// FileIdentity is Config.Identity for a process without Kubernetes: in the state folder.
+func FileIdentity(state string) func(context.Context) (string, uint64, error) {
+	return func(context.Context) (string, uint64, error) {
+		id, err := nextIdentity(IdentityFile(state))
+		return id.UID, id.Epoch, err
+	}
+}
+
+// FileAuthority is Config.Authority for a process without Kubernetes: in the state folder.
+func FileAuthority(state string) authority.Secrets {
+	return authority.File{Path: AuthorityFile(state), Replace: statefile.Replace}
+}
 
 // nextIdentity reads the identity and begins a new epoch.
 func nextIdentity(path string) (id identity, err error) {

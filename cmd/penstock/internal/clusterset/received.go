@@ -2,31 +2,89 @@ package clusterset
 
 import (
 	"context"
+	"fmt"
+	"slices"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/penstock-project/penstock/discovery/status"
+	"github.com/penstock-project/penstock/discovery/status/report"
+	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/manifests/inferenceapi"
+	"github.com/penstock-project/penstock/multicluster/imports"
 	"github.com/penstock-project/penstock/multicluster/registry"
 )
 
 // apply takes what a member has published into the registry and the store.
-func (s *Set) apply(updates ...registry.Update) {
+func (s *Set) apply(updates ...registry.Update) bool {
+	before := s.shown(updates)
 	changed, rejected := s.registry.Apply(updates...)
+	s.admin.received(updates, rejected)
 	s.mu.Lock()
 	for _, u := range updates {
 		delete(s.rejected, u.Member)
 	}
 	for _, r := range rejected {
-		s.rejected[r.Member] = r.Problem
+		s.rejected[r.Member] = noEffect + r.Problem
 		s.cfg.Log.Warn("an update of a member had no effect", "member", r.Member, "problem", r.Problem)
 	}
 	s.mu.Unlock()
 	s.assemble(changed)
-	s.report()
+	if slices.Equal(s.shown(updates), before) && !s.reportDue() {
+		s.admin.notify()
+	} else {
+		s.report()
+	}
 	s.wakeUp()
+	return !slices.ContainsFunc(rejected, func(r registry.Rejection) bool { return r.Whole })
+}
+
+// shown is what of a member is reported on the ClusterSet.
+type shown struct {
+	state   registry.State
+	problem string // Set.rejected
+	unread  int
+	first   string // Set.unread
+}
+
+// shown returns what is reported of the members of some updates. Most updates, renewals above all, change none of it.
+func (s *Set) shown(updates []registry.Update) []shown {
+	out := make([]shown, len(updates))
+	for i, u := range updates {
+		is, _ := s.registry.Member(u.Member)
+		out[i] = shown{state: is.State, unread: s.registry.Count(u.Member).Unread}
+		if out[i].unread > 0 {
+			out[i].first = s.unread(u.Member, out[i].unread)
+		}
+		s.mu.Lock()
+		out[i].problem = s.rejected[u.Member]
+		s.mu.Unlock()
+	}
+	return out
 }
 
 func (s *Set) disconnected(member string, is bool) {
 	s.assemble(s.registry.Connected(member, is))
 	s.report()
+}
+
+// problem notes what of a member's update had no effect, until its next update.
+func (s *Set) problem(member, problem string) {
+	s.mu.Lock()
+	s.rejected[member] = noEffect + problem
+	s.mu.Unlock()
+	s.report()
+}
+
+// unread describes the exports of a member whose newest version could not be taken.
+func (s *Set) unread(member string, n int) string {
+	for _, e := range s.registry.ExportsOf(member) {
+		if e.Unread != "" {
+			return fmt.Sprintf("%d of its exports are not up to date here, the first one is %s/%s: %s", n, e.Pool.Namespace, e.Pool.Name, e.Unread)
+		}
+	}
+	return ""
 }
 
 // placed notes where exports of this cluster stand at a member.
@@ -40,13 +98,54 @@ func (s *Set) assemble(pools []registry.Pool) {
 	if len(pools) == 0 {
 		return
 	}
-	list, err := s.importer.Assemble(pools)
+	pools, list, err := s.importer.Assemble(pools)
+	s.admin.assembled(pools, list)
 	if err == nil {
 		err = s.federation.SetPlaced(pools, list)
 	}
 	if err != nil {
 		s.cfg.Log.Error("exports of members cannot be imported", "error", err)
 	}
+	if s.cfg.Imported != nil {
+		s.cfg.Imported(pools)
+		return
+	}
+	for _, p := range pools {
+		s.show(p)
+	}
+}
+
+// Import is the status of an import, as far as it is the cluster set's; generation is that of the object. imported is false for an import
+// that needs no object.
+func (s *Set) Import(p registry.Pool, generation int64) (is inferenceapi.InferencePoolImportStatus, imported bool) {
+	return s.importer.Status(p, generation)
+}
+
+// show reports on the import of a pool: clusters that are not Ready, and why. What can be used of it, translation reports.
+func (s *Set) show(p registry.Pool) {
+	owner := report.Ref{Group: store.InferencePoolImports.Group(), Kind: store.InferencePoolImports.Kind(), Namespace: p.Namespace, Name: p.Name}
+	is, _ := s.importer.Status(p, 0)
+	rep := report.Report{Owner: owner}
+	for _, c := range is.Conditions {
+		if c.Type == imports.ConditionReady && len(is.Clusters) > 0 && c.Status != metav1.ConditionTrue {
+			rep.Conditions = append(rep.Conditions, report.Condition{Type: c.Type, Status: string(c.Status), Reason: c.Reason, Message: c.Message})
+		}
+	}
+	for i, cluster := range is.Clusters {
+		for _, c := range cluster.Conditions {
+			if c.Type == imports.ConditionReady && c.Status != metav1.ConditionTrue {
+				rep.Findings = append(rep.Findings, report.Finding{
+					Severity: report.Warning, Owner: owner, Field: fmt.Sprintf("status.clusters[%d].conditions", i),
+					Problem: fmt.Sprintf("cluster %s: its condition Ready is %s, reason %s: %s", cluster.Name, c.Status, c.Reason, c.Message),
+				})
+			}
+		}
+	}
+	if len(rep.Conditions)+len(rep.Findings) == 0 {
+		s.cfg.Board.Remove(status.Imports, owner)
+		return
+	}
+	s.cfg.Board.Set(status.Imports, rep)
 }
 
 func (s *Set) wakeUp() {
@@ -75,4 +174,17 @@ func (s *Set) expire(ctx context.Context) error {
 			timer.Stop()
 		}
 	}
+}
+
+// exportedTo are the pools of a namespace that a member exports.
+func (s *Set) exportedTo(namespace string) (pools []registry.Pool) {
+	for _, m := range s.registry.Members(nil) {
+		for _, e := range s.registry.ExportsOf(m.Name) {
+			if e.Pool.Namespace == namespace {
+				pools = append(pools, e.Pool)
+			}
+		}
+	}
+	slices.SortFunc(pools, registry.Pool.Compare)
+	return slices.Compact(pools)
 }

@@ -103,6 +103,7 @@ func (c Config) watch(w http.ResponseWriter, r *http.Request, kind string) {
 		if err != nil {
 			return // the client has gone
 		}
+		_ = flusher.SetWriteDeadline(time.Now().Add(watchWrite)) // a recorder in a test has none
 		for _, rev := range revisions {
 			for _, change := range rev.Changes {
 				if change.Table != kind {
@@ -117,7 +118,6 @@ func (c Config) watch(w http.ResponseWriter, r *http.Request, kind string) {
 				}
 			}
 		}
-		_ = flusher.SetWriteDeadline(time.Now().Add(watchWrite)) // a recorder in a test has none
 		if flusher.Flush() != nil {
 			return
 		}

@@ -67,7 +67,7 @@ func pickerPool(pp translator.PickerPool) picker.Pool {
 		out.Body = picker.BodyBuffered
 	}
 	if at := pp.External; at != nil {
-		out.Relay = &picker.Relay{Listed: pp.Pool.Relay == nil}
+		out.Relay = &picker.Relay{Listed: pp.Pool.Relay == nil, Pool: pp.Pool.Picker.RemotePool}
 		out.Relay.Pickers, out.Relay.TLS = dialed(at)
 		if names := pp.Pool.Picker.Names; names != nil {
 			out.Relay.Names = extproc.Names(*names)

@@ -179,12 +179,18 @@ func (s *Pools) chooseDefault() {
 			want = ""
 		}
 	}
-	for name, pool := range s.current {
-		if pool.Default != (name == want) {
-			pool.Default = name == want
-			s.current[name] = pool
+	mark := func(pool picker.Pool, is bool) {
+		if pool.Default != is {
+			pool.Default = is
+			s.current[pool.Name] = pool
 			s.set(pool)
 		}
+	}
+	if pool, ok := s.current[want]; ok { // first: meanwhile there is never none
+		mark(pool, true)
+	}
+	for name, pool := range s.current {
+		mark(pool, name == want)
 	}
 }
 

@@ -13,16 +13,20 @@ import (
 )
 
 // config holds the YAML of both clusters. ${NAME} stands for a port: "here" and "east" for the gateways', "east-picker" for
-// the other cluster's picker's, and any other name for a model server's.
+// the other cluster's picker's, and any other name for a model server's. Below set/ is the YAML of the demo of cluster sets.
 //
-//go:embed config
+//go:embed config set
 var config embed.FS
 
 var placeholder = regexp.MustCompile(`\$\{([a-z0-9-]+)\}`)
 
 // render reads a file below config/ and fills in its ports.
 func render(name string, ports map[string]int) (string, error) {
-	text, err := fs.ReadFile(config, path.Join("config", name))
+	from := path.Join("config", name)
+	if strings.HasPrefix(name, "set/") {
+		from = name
+	}
+	text, err := fs.ReadFile(config, from)
 	if err != nil {
 		return "", err
 	}

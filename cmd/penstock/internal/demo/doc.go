@@ -7,6 +7,7 @@
 //
 // One file an idea: demo.go (the order of the steps), stage.go (what runs), process.go (one cluster), config.go (the YAML),
 // client.go (requests), picks.go (recorded picks), steps.go, spill.go, caches.go and processor.go (the steps), page.go (the output).
+// clusterset.go is the demo of cluster sets: three clusters, and six steps of its own; its YAML is below set/.
 //
 // Invariants: every address is on loopback and every port a free one, so that demos can run side by side; when Run returns,
 // no process and no file of it is left; no step reports a result that it has not observed.

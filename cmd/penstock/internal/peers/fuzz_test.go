@@ -130,7 +130,7 @@ func newFuzzWorld(f *testing.F) *fuzzWorld {
 	w.names = NewNames(c)
 	NewLoads(c).Publish(counter)
 	NewNACKs(w.board, c)
-	NewRelays(w.board, c)
+	NewRelays(w.board, c, nil)
 	NewPicks(c, func() Caches { return counter })
 	NewPages(c, func() PageReader { return counter.loads })
 	NewSessions(c, func() SessionKeeper { return counter })

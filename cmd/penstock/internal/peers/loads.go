@@ -23,6 +23,11 @@ const (
 	loadsInterval = 10 * time.Millisecond
 	// ownerKey is the key of the item that names a process's picker.
 	ownerKey = "owner"
+	// claimKey is the key of the number of a process's last claim, and answerKey with an owner's name that of the owner's last claim
+	// which a process has counted.
+	claimKey, answerKey = "claim", "answer "
+	// answerTimeout is how long a peer that answers no claims is waited for.
+	answerTimeout = 750 * time.Millisecond
 )
 
 // LoadCounter counts requests in flight. *picker.Picker implements it.
@@ -42,17 +47,23 @@ type Loads struct {
 	others  atomic.Int64 // peers with a picker
 
 	mu sync.Mutex // held from the reading of counts to their publication, so that none replaces a newer one
+
+	claims   sync.Mutex
+	claim    uint64               // the last one
+	owed     map[string]time.Time // since when a peer has not answered, while an answer is due
+	answered chan struct{}        // closed, and another one made, when answers or peers change
 }
 
-// load is the value of an item: the share of a process at an address, or the name of its picker.
+// load is the value of an item: the share of a process at an address, the name of its picker, or the number of a claim.
 type load struct {
 	owner string
 	share endpoint.Share
+	claim uint64
 }
 
 // NewLoads makes it. Call Publish before the channel runs.
 func NewLoads(c *channel.Channel) *Loads {
-	l := &Loads{topic: c.Topic("loads")}
+	l := &Loads{topic: c.Topic("loads"), owed: map[string]time.Time{}, answered: make(chan struct{})}
 	l.peers = channel.NewMirror(l.topic, channel.MirrorConfig[load]{Decode: decodeLoad, Retention: loadsRetention, Changed: l.changed})
 	// Without subscribers nothing is published, and what has changed stays to be.
 	l.topic.Snapshot(func() []channel.Item {
@@ -91,22 +102,100 @@ func (l *Loads) First() bool {
 	return true
 }
 
-// Settle implements picker.Peers.
+// Settle implements picker.Peers. It publishes a claim behind the counts of this process, and waits for the answers of all peers. A peer
+// publishes its own counts before its answer, so afterwards this process knows all that they counted before they knew its own. Of
+// processes that take the last slots at once, the last one to count then finds out, however many there are. Acknowledgements would not
+// do: they overtake what the peer publishes, and of three processes that know two each, none finds out.
 func (l *Loads) Settle(ctx context.Context) {
 	l.publish()
-	_ = l.topic.Acknowledged(ctx) // its only error is that ctx is over
+	claim := l.publishClaim()
+	for {
+		l.claims.Lock()
+		answered := l.answered
+		l.claims.Unlock()
+		left := l.unanswered(claim, time.Now())
+		if left <= 0 {
+			return
+		}
+		timeout := time.NewTimer(left)
+		select {
+		case <-ctx.Done():
+		case <-answered:
+		case <-timeout.C:
+		}
+		timeout.Stop()
+		if ctx.Err() != nil {
+			return
+		}
+	}
 }
 
-// changed adds up what peers publish of each address. It publishes the counts of this process before the peers' counts are
-// acknowledged: of two processes that take the last slot at once, at least one then finds out.
+// publishClaim publishes the next claim.
+func (l *Loads) publishClaim() uint64 {
+	l.claims.Lock()
+	defer l.claims.Unlock()
+	l.claim++
+	for peer := range l.peers.ByKey(ownerKey) {
+		if _, ok := l.owed[peer]; !ok {
+			l.owed[peer] = time.Now()
+		}
+	}
+	l.topic.Publish(channel.Item{Key: claimKey, Value: encodeClaim(l.claim)})
+	return l.claim
+}
+
+// unanswered is how long peers that have not answered a claim are waited for; 0: there are none.
+func (l *Loads) unanswered(claim uint64, now time.Time) (left time.Duration) {
+	l.claims.Lock()
+	defer l.claims.Unlock()
+	for peer := range l.peers.ByKey(ownerKey) {
+		if answer, _ := l.peers.Get(peer, answerKey+l.counter.Owner()); answer.claim < claim {
+			since, ok := l.owed[peer]
+			if !ok { // it has come since
+				since = now
+				l.owed[peer] = since
+			}
+			left = max(left, answerTimeout-now.Sub(since))
+		}
+	}
+	return left
+}
+
+// settle answers the claims of peers, and notes their answers.
+func (l *Loads) settle(changes []channel.Change[load]) {
+	l.claims.Lock()
+	defer l.claims.Unlock()
+	for _, c := range changes {
+		switch {
+		case c.Key == claimKey && !c.Gone:
+			if of, ok := l.peers.Get(c.Peer, ownerKey); ok {
+				l.topic.Publish(channel.Item{Key: answerKey + of.owner, Value: encodeClaim(c.Value.claim)})
+			}
+		case c.Key == ownerKey && c.Gone:
+			l.topic.Retract(answerKey + c.Value.owner)
+			delete(l.owed, c.Peer)
+		case c.Key == answerKey+l.counter.Owner() && c.Value.claim >= l.claim:
+			delete(l.owed, c.Peer)
+		case c.Key == answerKey+l.counter.Owner():
+			l.owed[c.Peer] = time.Now()
+		default:
+			continue
+		}
+		close(l.answered)
+		l.answered = make(chan struct{})
+	}
+}
+
+// changed adds up what peers publish of each address. Then it publishes the counts of this process, and after them its answers to claims.
 func (l *Loads) changed(changes []channel.Change[load]) {
+	defer l.settle(changes)
 	defer l.publish()
 	l.others.Store(int64(len(l.peers.ByKey(ownerKey))))
 	now := time.Now()
 	for _, c := range changes {
 		addr, err := netip.ParseAddrPort(c.Key)
 		if err != nil {
-			continue // the owner
+			continue // the owner, a claim, or an answer
 		}
 		var all endpoint.Elsewhere
 		for _, of := range l.peers.ByKey(c.Key) {
@@ -185,9 +274,16 @@ const (
 	maxTime     = math.MaxInt64 / int64(time.Millisecond) / 2
 )
 
-// decodeLoad reads what encodeShare writes, or its first number alone. Anything else is the name of a picker.
+// encodeClaim writes the number of a claim.
+func encodeClaim(n uint64) []byte { return strconv.AppendUint([]byte("#"), n, 10) }
+
+// decodeLoad reads what encodeShare writes, or its first number alone, and what encodeClaim writes. Anything else is the name of a picker.
 func decodeLoad(value []byte) (out load, err error) {
 	text := string(value)
+	if n, ok := strings.CutPrefix(text, "#"); ok {
+		out.claim, err = strconv.ParseUint(n, 10, 64)
+		return out, err
+	}
 	numbers := strings.Fields(text)
 	if len(numbers) != 1 && len(numbers) != 6 {
 		return load{owner: text}, nil

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc"
 
@@ -52,12 +53,12 @@ func startPools(t *testing.T, n int, pool picker.Pool) (pickers []*picker.Picker
 // startPicker starts a process with a picker that serves its peers at a listener.
 func startPicker(t *testing.T, l net.Listener, addresses []string, pool picker.Pool) (p *picker.Picker, of *Loads, end func()) {
 	t.Helper()
-	c := channel.New(channel.Config{Peers: addresses})
+	c := channel.New(channel.Config{Peers: addresses, AckTimeout: time.Minute}) // and Settle is long, too: a slow machine is no frozen peer
 	of = NewLoads(c)
 	shared := NewPicks(c, func() Caches { return p })
 	pages := NewPages(c, func() PageReader { return p.Loads() })
 	sessions := NewSessions(c, func() SessionKeeper { return p })
-	p, err := picker.New(picker.Config{Peers: of, Publish: shared.Add, Read: pages.Add, Session: sessions.Add})
+	p, err := picker.New(picker.Config{Peers: of, Settle: 2 * time.Second, Publish: shared.Add, Read: pages.Add, Session: sessions.Add})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -22,29 +22,50 @@ import (
 type Relays struct {
 	board *status.Board
 	topic *channel.Topic
+	down  func(pool model.PoolID, source, why string)
 
 	mu       sync.Mutex
 	pools    map[string]*model.Pool // relayed ones
 	troubles map[string]picker.RelayFailure
 }
 
-// NewRelays makes it.
-func NewRelays(b *status.Board, c *channel.Channel) *Relays {
-	r := &Relays{board: b, topic: c.Topic("relays"), pools: map[string]*model.Pool{}, troubles: map[string]picker.RelayFailure{}}
-	channel.NewMirror(r.topic, channel.MirrorConfig[report.Report]{
-		Decode: func(value []byte) (out report.Report, err error) { return out, json.Unmarshal(value, &out) },
-		Changed: func(changes []channel.Change[report.Report]) {
+// published is what other processes receive of a pool whose picks fail.
+type published struct {
+	report.Report
+	// NoAnswer is why the remote picker cannot be asked; "" if that is not why the picks fail.
+	NoAnswer string `json:"noAnswer,omitempty"`
+}
+
+// NewRelays makes it. down receives why the remote picker of a pool cannot be asked, here (the source "relay") and at each other process;
+// "": it can be, as far as the source knows. It must not call the Relays.
+func NewRelays(b *status.Board, c *channel.Channel, down func(pool model.PoolID, source, why string)) *Relays {
+	r := &Relays{board: b, down: down, topic: c.Topic("relays"), pools: map[string]*model.Pool{}, troubles: map[string]picker.RelayFailure{}}
+	channel.NewMirror(r.topic, channel.MirrorConfig[published]{
+		Decode: func(value []byte) (out published, err error) { return out, json.Unmarshal(value, &out) },
+		Changed: func(changes []channel.Change[published]) {
 			for _, ch := range changes {
-				source := relaySource(ch.Key) + " at " + ch.Peer
+				source, down := relaySource(ch.Key)+" at "+ch.Peer, byRelay+" at "+ch.Peer
 				if ch.Gone {
 					b.Replace(source)
+					r.noteDown(ch.Key, down, "")
 				} else {
-					b.Replace(source, ch.Value)
+					b.Replace(source, ch.Value.Report)
+					r.noteDown(ch.Key, down, ch.Value.NoAnswer)
 				}
 			}
 		},
 	})
 	return r
+}
+
+// byRelay is the source of what relayed picks have found out.
+const byRelay = "relay"
+
+// noteDown passes on why the remote picker of a pool cannot be asked.
+func (r *Relays) noteDown(pool, source, why string) {
+	if id, ok := model.ParsePoolID(pool); ok && r.down != nil {
+		r.down(id, source, why)
+	}
 }
 
 // Follow updates which pools are relayed. Call it before the picker has them.
@@ -79,6 +100,7 @@ func (r *Relays) drop(name string) {
 func (r *Relays) resolve(name string) {
 	delete(r.troubles, name)
 	r.board.Replace(relaySource(name))
+	r.noteDown(name, byRelay, "")
 	r.topic.Retract(name)
 }
 
@@ -108,7 +130,8 @@ func (r *Relays) report(pool *model.Pool, t picker.RelayFailure) {
 	f.Severity, f.Owner = report.Error, pool.Ref
 	rep := report.Report{Owner: pool.Ref, Findings: []report.Finding{f}}
 	r.board.Replace(relaySource(pool.Name.String()), rep)
-	if raw, err := json.Marshal(rep); err == nil { // plain values
+	r.noteDown(pool.Name.String(), byRelay, t.NoAnswer)
+	if raw, err := json.Marshal(published{rep, t.NoAnswer}); err == nil { // plain values
 		r.topic.Publish(channel.Item{Key: pool.Name.String(), Value: raw})
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/netip"
 	"strings"
+	"sync"
 	"testing"
 
 	"google.golang.org/grpc"
@@ -24,14 +25,41 @@ import (
 type relayed struct {
 	*Relays
 	stop context.CancelFunc
+
+	mu   sync.Mutex
+	down map[string]string // by source
+}
+
+func (r *relayed) noteDown(pool model.PoolID, source, why string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.down[pool.Member+" "+source] = why; why == "" {
+		delete(r.down, pool.Member+" "+source)
+	}
+}
+
+// isDown waits until the picker is down at as many sources, for a reason.
+func (r *relayed) isDown(t *testing.T, sources int, why string) {
+	t.Helper()
+	poll.Until(t, fmt.Sprintf("the picker is down at %d sources", sources), func() bool {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		for source, is := range r.down {
+			if !strings.HasPrefix(source, "east relay") || is != why {
+				t.Errorf("%s: %s", source, is)
+			}
+		}
+		return len(r.down) == sources
+	})
 }
 
 var farImport = report.Ref{Kind: "InferencePoolImport", Namespace: "default", Name: "far"}
 
-func startRelayed(t *testing.T, l net.Listener, peers ...string) relayed {
+func startRelayed(t *testing.T, l net.Listener, peers ...string) *relayed {
 	t.Helper()
 	c := channel.New(channel.Config{Peers: peers, Log: slog.New(slog.DiscardHandler)})
-	r := relayed{Relays: NewRelays(status.NewBoard(nil), c)}
+	r := &relayed{down: map[string]string{}}
+	r.Relays = NewRelays(status.NewBoard(nil), c, r.noteDown)
 	r.Follow([]translator.PickerPool{{Pool: &model.Pool{
 		Name: model.PoolID{Namespace: "default", Name: "far", Member: "east"}, Ref: farImport, Relay: &model.Relay{Pickers: []model.RemoteAddress{{Addr: netip.MustParseAddrPort("10.0.0.9:9002"), Cleartext: true}}, Member: "east"},
 	}}}, nil)
@@ -54,7 +82,7 @@ func startRelayed(t *testing.T, l net.Listener, peers ...string) relayed {
 }
 
 // reports waits until the findings of the import contain a text; "": until there are none.
-func (r relayed) reports(t *testing.T, want string) {
+func (r *relayed) reports(t *testing.T, want string) {
 	t.Helper()
 	poll.Until(t, fmt.Sprintf("the findings contain %q", want), func() bool {
 		about, _ := r.board.Get(farImport)
@@ -78,8 +106,12 @@ func TestInferencePoolImport_RelayFailureReachesAllProcesses(t *testing.T) {
 	pool := id.String()
 	asked.Trouble(pool, picker.RelayFailure{NoAnswer: "connection refused"})
 	leads.reports(t, "connection refused")
+	asked.isDown(t, 1, "connection refused")
+	leads.isDown(t, 1, "connection refused")
 	asked.Trouble(pool, picker.RelayFailure{OutOfRange: "192.0.2.1:80"})
 	leads.reports(t, "192.0.2.1:80")
+	asked.isDown(t, 0, "")
+	leads.isDown(t, 0, "")
 	asked.Trouble(pool, picker.RelayFailure{})
 	leads.reports(t, "")
 	asked.Trouble(pool, picker.RelayFailure{NoAnswer: "connection refused"})
@@ -89,6 +121,8 @@ func TestInferencePoolImport_RelayFailureReachesAllProcesses(t *testing.T) {
 	asked.Follow([]translator.PickerPool{{Pool: &model.Pool{Name: id, Ref: farImport, Relay: &model.Relay{}}}}, nil)
 	asked.Trouble(pool, picker.RelayFailure{NoAnswer: "connection refused"})
 	leads.reports(t, "connection refused")
+	leads.isDown(t, 1, "connection refused")
 	asked.stop()
 	leads.reports(t, "")
+	leads.isDown(t, 0, "")
 }

@@ -105,7 +105,7 @@ func inspect(ctx context.Context, path string) (Binary, error) {
 	if path, err = filepath.Abs(path); err != nil {
 		return Binary{}, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
 	out, err := exec.CommandContext(ctx, path, "--version").Output()
 	if err != nil {

@@ -12,12 +12,32 @@
 - apiGroups: [gateway.networking.k8s.io]
   resources: [gatewayclasses/status]
   verbs: [patch]
+- apiGroups: [penstock.dev]
+  resources: [clustersets]
+  verbs: [list, watch]
+- apiGroups: [penstock.dev]
+  resources: [clustersets/status]
+  verbs: [patch]
 - apiGroups: [""]
   resources: [namespaces]
   {{- with .Values.watchNamespaces }}
   resourceNames: {{ include "penstock.namespaces" $ | fromJsonArray | toJson }}
   {{- end }}
   verbs: [list, watch]
+{{- if .Values.clusterSet.enabled }}
+{{- if .Values.watchNamespaces }}
+# The UID of this namespace is the cluster's.
+- apiGroups: [""]
+  resources: [namespaces]
+  resourceNames: [kube-system]
+  verbs: [list]
+{{- end }}
+{{- if .Values.clusterSet.createNamespaces }}
+- apiGroups: [""]
+  resources: [namespaces]
+  verbs: [create]
+{{- end }}
+{{- end }}
 # Tokens with which proxies authenticate.
 - apiGroups: [authentication.k8s.io]
   resources: [tokenreviews]
@@ -31,6 +51,9 @@
 - apiGroups: [gateway.networking.k8s.io]
   resources: [gateways/status, listenersets/status, httproutes/status, grpcroutes/status, tlsroutes/status, tcproutes/status, backendtlspolicies/status]
   verbs: [patch]
+- apiGroups: [multicluster.x-k8s.io]
+  resources: [serviceimports]
+  verbs: [list, watch]
 - apiGroups: [inference.networking.k8s.io]
   resources: [inferencepools]
   verbs: [list, watch]
@@ -55,6 +78,14 @@
 - apiGroups: [penstock.dev]
   resources: [modelservers/status, poolpolicies/status]
   verbs: [patch]
+{{- if .Values.clusterSet.enabled }}
+- apiGroups: [inference.networking.x-k8s.io]
+  resources: [inferencepoolimports]
+  verbs: [create, delete]
+- apiGroups: [penstock.dev]
+  resources: [poolexports]
+  verbs: [list, create, patch, delete]
+{{- end }}
 - apiGroups: [""]
   resources: [pods]
   verbs: [list, watch]

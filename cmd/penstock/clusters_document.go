@@ -1,0 +1,167 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"go.yaml.in/yaml/v3"
+	kyaml "sigs.k8s.io/yaml"
+
+	"github.com/penstock-project/penstock/cmd/penstock/internal/clusterset"
+	"github.com/penstock-project/penstock/discovery/file"
+	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/manifests/v1alpha1"
+)
+
+// document is the ClusterSet of a folder, for commands that edit it.
+type document struct {
+	*file.Written
+	set v1alpha1.ClusterSet
+}
+
+// openClusterSet reads the ClusterSet that counts: the first one by name.
+func (s *files) openClusterSet() (*document, error) {
+	if len(s.paths) == 0 {
+		return nil, errNoFiles
+	}
+	found, err := file.FindWritten(s.paths, v1alpha1.Group, store.ClusterSets.Kind())
+	if err != nil {
+		return nil, err
+	}
+	if len(found) == 0 {
+		return nil, fmt.Errorf(`there is no ClusterSet in %s: write one, with a name for this cluster:
+
+apiVersion: penstock.dev/v1alpha1
+kind: ClusterSet
+metadata: {name: gpus}
+spec: {cluster: NAME}`, s.paths[0])
+	}
+	d := &document{Written: found[0]}
+	raw, err := yaml.Marshal(d.Node)
+	if err == nil {
+		err = kyaml.UnmarshalStrict(raw, &d.set)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s:%d: ClusterSet %s cannot be read: %w; penstock status shows what to correct", d.Path, d.Line, d.Name, err)
+	}
+	return d, nil
+}
+
+// spec is the mapping below the object's field spec.
+func (d *document) spec() (*yaml.Node, error) {
+	spec := file.Field(d.Node, "spec")
+	if spec == nil || spec.Kind != yaml.MappingNode {
+		return nil, fmt.Errorf("%s:%d: ClusterSet %s: spec: it is missing; write spec.cluster, the name of this cluster", d.Path, d.Line, d.Name)
+	}
+	return spec, nil
+}
+
+// setMembers writes the members of set to the document. What a user wrote of members that stay as they are stays too.
+func (d *document) setMembers() error {
+	spec, err := d.spec()
+	if err != nil {
+		return err
+	}
+	old := file.Field(spec, "members")
+	if len(d.set.Spec.Members) == 0 {
+		file.SetField(spec, "members", nil)
+		return nil
+	}
+	list := &yaml.Node{Kind: yaml.SequenceNode}
+	if old != nil && old.Kind == yaml.SequenceNode {
+		list = old
+	}
+	written := map[string]*yaml.Node{}
+	for _, n := range list.Content {
+		if name := file.Field(n, "name"); name != nil {
+			written[name.Value] = n
+		}
+	}
+	list.Content = nil
+	for _, m := range d.set.Spec.Members {
+		n := written[m.Name]
+		fresh, err := node(map[string]any{"name": m.Name, "peer": m.Peer})
+		if err != nil {
+			return err
+		}
+		if n == nil {
+			n = fresh
+		} else {
+			file.SetField(n, "peer", file.Field(fresh, "peer"))
+		}
+		list.Content = append(list.Content, n)
+	}
+	if filepath.Ext(d.Path) != ".json" { // a bundle has lines
+		spec.Style &^= yaml.FlowStyle
+		list.Style &^= yaml.FlowStyle
+	}
+	file.SetField(spec, "members", list)
+	return nil
+}
+
+// setDraining writes spec.draining.
+func (d *document) setDraining(is bool) error {
+	spec, err := d.spec()
+	if err != nil {
+		return err
+	}
+	d.set.Spec.Draining = is
+	if !is {
+		file.SetField(spec, "draining", nil)
+		return nil
+	}
+	file.SetField(spec, "draining", &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!bool", Value: "true"})
+	return nil
+}
+
+// node is a value as YAML.
+func node(v any) (*yaml.Node, error) {
+	raw, err := kyaml.Marshal(v)
+	if err != nil {
+		return nil, err
+	}
+	var doc yaml.Node
+	if err := yaml.Unmarshal(raw, &doc); err != nil {
+		return nil, err
+	}
+	return doc.Content[0], nil
+}
+
+// ownMember is what `penstock clusters show` prints here; "" if this cluster has no certificate yet.
+func (s *files) ownMember() (string, error) {
+	dir, err := s.stateDir()
+	if err != nil {
+		return "", err
+	}
+	text, err := os.ReadFile(clusterset.MemberFile(dir))
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	return string(text), err
+}
+
+// clusterStatus queries a process for the state of its cluster set.
+func (a *target) clusterStatus(ctx context.Context) (is clusterset.Status, err error) {
+	at, err := a.running()
+	if err != nil {
+		return is, err
+	}
+	err = at.get(ctx, "/clusters", &is)
+	return is, err
+}
+
+// running returns the process that is queried.
+func (a *target) running() (running, error) {
+	if a.http != "" {
+		return runningAt(a.http), nil
+	}
+	if err := a.exist(); err != nil {
+		return running{}, err
+	}
+	dir, err := a.stateDir()
+	return runningFor(dir), err
+}

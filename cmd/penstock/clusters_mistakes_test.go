@@ -1,0 +1,77 @@
+package main
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/penstock-project/penstock/cmd/penstock/internal/sim"
+)
+
+// What is wrong in a ClusterSet, in an annotation or at a member is a finding with object, field and fix, and the other member serves on.
+func TestClusterSet_MistakesAreFindingsAndOthersServe(t *testing.T) {
+	t.Parallel()
+	port := freePort(t)
+	here := up(t, map[string]string{
+		"gateway.yaml": gatewayYAML("gw", port), "set.yaml": clusterSetYAML("here"),
+		"route.yaml": routeYAML("far", "/", "{group: inference.networking.x-k8s.io, kind: InferencePoolImport, name: chat}"),
+	}, "--members-listen", "127.0.0.1:"+fmt.Sprint(freePort(t)))
+	east := exportingSite(t, "east")
+	westFiles := chatFiles(freePort(t), modelServer(t, sim.Config{Name: "west-1", Model: "llama"}))
+	westFiles["set.yaml"] = clusterSetYAML("west")
+	west := up(t, westFiles, "--members-listen", "127.0.0.1:"+fmt.Sprint(freePort(t)))
+	here.join(east)
+	good := east.show()
+	serves := func() {
+		t.Helper()
+		answers(t, local(port), http.StatusOK)
+	}
+	serves()
+	// finds saves a ClusterSet, and waits for a finding.
+	finds := func(what, set string, want ...string) {
+		t.Helper()
+		here.write("set.yaml", set)
+		eventually(t, what, func() error {
+			text := here.penstock("status")
+			for _, w := range want {
+				if !strings.Contains(text, w) {
+					return fmt.Errorf("no %q in:\n%s", w, text)
+				}
+			}
+			return nil
+		})
+		serves()
+	}
+	westAt := strings.Fields(west.show()[strings.Index(west.show(), "address:"):])[1]
+	finds("an expired certificate", clusterSetYAML("here", good, memberYAML(t, "west", westAt, caBundle(t, -time.Hour))),
+		"ClusterSet gpus spec.members[1].peer.bundle: member west: its certificates expired on", "run `penstock clusters show` there, and `penstock clusters join` here")
+	finds("the certificate of another cluster", clusterSetYAML("here", good, memberYAML(t, "west", westAt, caBundle(t, time.Hour))),
+		"ClusterSet gpus spec.members[1]: member west: the certificate at "+westAt+" is not valid for it", "run `penstock clusters show` there, and join it again here")
+	finds("another member at the address", clusterSetYAML("here", good, memberYAML(t, "north", westAt, caBundle(t, time.Hour))),
+		"ClusterSet gpus spec.members[1]: member north: the certificate at "+westAt+" is not valid for it")
+	ranges := strings.NewReplacer("  cluster: here\n", "  cluster: here\n  podCIDRs: [10.0.0.0/8]\n", "allow: {}", "allow: {podCIDRs: [127.0.0.0/8, 10.1.0.0/16]}")
+	finds("overlapping ranges", ranges.Replace(clusterSetYAML("here", good)),
+		"ClusterSet gpus spec.members[0].allow.podCIDRs[1]: 10.1.0.0/16 of member east overlaps 10.0.0.0/8 of this cluster (spec.podCIDRs[0])", "export-mode: ParentMode")
+	finds("two members of one name", clusterSetYAML("here", good, memberYAML(t, "east", "192.0.2.1:1", caBundle(t, time.Hour))), "ClusterSet gpus spec.members[1]", "uplicate")
+	finds("a name that is no DNS label", clusterSetYAML("here", good, memberYAML(t, "West_1", westAt, caBundle(t, time.Hour))), "ClusterSet gpus spec.members[1].name")
+	finds("one address for two", clusterSetYAML("here", memberYAML(t, "aaa", strings.Fields(good[strings.Index(good, "address:"):])[1], caBundle(t, time.Hour)), good),
+		"ClusterSet gpus spec.members[1].peer.address: member east:", "is the address of member aaa too")
+	here.write("set.yaml", clusterSetYAML("here", good))
+	for what, c := range map[string]struct{ annotations, want string }{
+		"an unknown value":     {`inference.networking.x-k8s.io/export: Everywhere`, `metadata.annotations[inference.networking.x-k8s.io/export]: "Everywhere" is not supported`},
+		"a mode alone":         {`inference.networking.x-k8s.io/export-mode: ParentMode`, `metadata.annotations[inference.networking.x-k8s.io/export-mode]: it has no effect without inference.networking.x-k8s.io/export`},
+		"an unknown mode":      {`inference.networking.x-k8s.io/export: ClusterSet, inference.networking.x-k8s.io/export-mode: Magic`, `metadata.annotations[inference.networking.x-k8s.io/export-mode]: "Magic" is not supported`},
+		"a weight of no limit": {`inference.networking.x-k8s.io/export: ClusterSet, penstock.dev/export-weight: "-1"`, `metadata.annotations[penstock.dev/export-weight]: "-1" is no weight`},
+	} {
+		west.write("pool.yaml", exportedPool(c.annotations))
+		eventually(t, what, func() error {
+			if text := west.penstock("status"); !strings.Contains(text, c.want) {
+				return fmt.Errorf("no %q in:\n%s", c.want, text)
+			}
+			return nil
+		})
+	}
+	serves()
+}

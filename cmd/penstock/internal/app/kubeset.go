@@ -1,0 +1,127 @@
+package app
+
+import (
+	"context"
+	"net/netip"
+	"slices"
+	"sync/atomic"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/penstock-project/penstock/cmd/penstock/internal/clusterset"
+	"github.com/penstock-project/penstock/discovery/kube"
+	"github.com/penstock-project/penstock/discovery/status/report"
+	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/manifests/inferenceapi"
+	"github.com/penstock-project/penstock/xds/fleet/apply"
+)
+
+// membersSecret is the Secret, beside the Lease, with the authority of the certificates that other clusters see.
+const membersSecret = "penstock-members-ca"
+
+// membership is this cluster's part in its cluster set, on Kubernetes.
+type membership struct {
+	set     *clusterset.Set
+	objects *clusterset.Kubernetes
+	leading atomic.Bool
+}
+
+// newMembership makes a membership, which does nothing until there is a ClusterSet.
+func newMembership(a *App, c *cluster) (*membership, error) {
+	m := &membership{}
+	var err error
+	m.objects, err = clusterset.NewKubernetes(clusterset.KubernetesConfig{
+		REST: c.cfg.REST, Namespace: c.cfg.Namespace, Lease: leaseName, Namespaces: c.cfg.Namespaces, Store: a.store, Board: a.board, Log: a.log,
+		Live: func(ref report.Ref) *inferenceapi.InferencePoolImportStatus {
+			live, ok := c.source.Live(ref)
+			if !ok {
+				return nil
+			}
+			return live.Status.(*inferenceapi.InferencePoolImportStatus)
+		},
+	})
+	if err != nil {
+		return nil, err
+	}
+	secrets, err := apply.New(apply.Config{REST: c.cfg.REST, Namespaces: c.cfg.Namespaces, Changed: func(apply.Ref) {}})
+	if err != nil {
+		return nil, err
+	}
+	cfg := clusterset.Config{
+		Store: a.store, Board: a.board, StateDir: a.cfg.StateDir, Address: a.cfg.Members.Address, Listen: a.cfg.Members.Listen,
+		Identity: m.objects.Identity, Authority: apply.Secret{Cluster: secrets, Namespace: c.cfg.Namespace, Name: membersSecret}, Records: m.objects,
+		Leading: m.leading.Load, Namespace: func(name string) bool { return c.importsTo(a.store.View(), name) }, Exports: m.objects.SetExports, Imported: m.objects.Imported,
+		Services: func(keys []string) {
+			var demands []kube.Demand
+			for _, key := range keys {
+				demands = append(demands, kube.Demand{Table: store.EndpointSlices.Kind(), Index: store.ByService, Key: key})
+			}
+			c.source.Keep(demands)
+		},
+		GatewayAddresses: func(r store.Reader, gateway report.Ref) []string { return c.writer.Addresses(r, gateway) },
+		ServerOptions:    a.panics.calls(partStream), Drain: a.cfg.DrainTime, Now: clock(), Log: a.log, OnPanic: a.panics.of(partStream),
+	}
+	open, cleartext := a.cfg.Credentials == nil || a.cfg.Credentials.OpenPicker, a.cfg.Credentials == nil
+	if c.cfg.Fleet != nil {
+		open, cleartext = c.cfg.Fleet.OpenPicker, false
+	}
+	if open { // else a pick takes the key of a Gateway here
+		cfg.Cleartext, cfg.PickerService = cleartext, c.cfg.Service
+		if c.cfg.Service == "" {
+			cfg.Pickers = a.cfg.translation().Pickers
+		} else {
+			cfg.PickersOf = func(r store.Reader) []netip.AddrPort { return pickersIn(r, c.cfg.Service) }
+		}
+	}
+	cfg.InFlight = func() int64 { return a.picker.Imported() }
+	m.set = clusterset.New(cfg)
+	m.objects.Follow(m.set.Import)
+	a.set = m.set
+	return m, a.registry.Register(m.set)
+}
+
+// importsTo reports whether a namespace exists, or may be made.
+func (c *cluster) importsTo(r store.Reader, name string) bool {
+	if len(c.cfg.Namespaces) > 0 && !slices.Contains(c.cfg.Namespaces, name) {
+		return false
+	}
+	if ns, ok := store.Namespaces.Get(r, name); ok {
+		return ns.Status.Phase != corev1.NamespaceTerminating
+	}
+	return clusterset.CreatesNamespaces(r)
+}
+
+// pickersIn are the pickers of all ready processes behind our Service.
+func pickersIn(r store.Reader, service string) (out []netip.AddrPort) {
+	for _, slice := range store.EndpointSlices.By(r, store.ByService, service) {
+		for _, p := range slice.Ports {
+			if p.Name == nil || *p.Name != PickerPort || p.Port == nil {
+				continue
+			}
+			for _, e := range slice.Endpoints {
+				if e.Conditions.Ready != nil && !*e.Conditions.Ready {
+					continue
+				}
+				for _, text := range e.Addresses {
+					if a, err := netip.ParseAddr(text); err == nil {
+						out = append(out, netip.AddrPortFrom(a, uint16(*p.Port)))
+					}
+				}
+			}
+		}
+	}
+	slices.SortFunc(out, netip.AddrPort.Compare)
+	return slices.Compact(out)
+}
+
+// lead publishes, and writes the objects of the cluster set, until ctx ends.
+func (m *membership) lead(ctx context.Context) error {
+	m.leading.Store(true)
+	m.set.LeadingChanged()
+	end := context.AfterFunc(ctx, func() {
+		m.leading.Store(false)
+		m.set.LeadingChanged()
+	})
+	defer end()
+	return m.objects.Lead(ctx)
+}

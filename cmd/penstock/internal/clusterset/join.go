@@ -1,0 +1,164 @@
+package clusterset
+
+import (
+	"bytes"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+	"sigs.k8s.io/yaml"
+
+	"github.com/penstock-project/penstock/manifests/v1alpha1"
+)
+
+// maxJoin bounds what ReadMembers reads, in bytes: 256 members with bundles of 4 KB.
+const maxJoin = 1 << 20
+
+// maxMembers is that of ClusterSet's schema.
+const maxMembers = 256
+
+// ReadMembers reads members as `penstock clusters show` prints them. from names the text in errors, each of which has the object, the
+// field, what is wrong, and what to do.
+func ReadMembers(from string, text []byte, now time.Time) ([]v1alpha1.ClusterSetMember, error) {
+	const fix = "write what `penstock clusters show` prints at the other cluster"
+	if len(text) > maxJoin {
+		return nil, fmt.Errorf("%s has more than %d bytes: %s", from, maxJoin, fix)
+	}
+	var list []v1alpha1.ClusterSetMember
+	if err := yaml.UnmarshalStrict(text, &list); err != nil {
+		return nil, fmt.Errorf("%s is no list of members: %.300s; %s", from, err.Error(), fix)
+	}
+	if len(list) == 0 {
+		return nil, fmt.Errorf("%s has no member: %s", from, fix)
+	}
+	var problems []error
+	for i := range list {
+		for _, p := range memberProblems(&list[i], now) {
+			problems = append(problems, fmt.Errorf("%s: member %.100q: [%d].%w", from, list[i].Name, i, p))
+		}
+		if slices.ContainsFunc(list[:i], func(m v1alpha1.ClusterSetMember) bool { return m.Name == list[i].Name }) {
+			problems = append(problems, fmt.Errorf("%s: member %q: [%d].name: another member has it too; give each cluster a name of its own (spec.cluster of its ClusterSet)", from, list[i].Name, i))
+		}
+	}
+	return list, errors.Join(problems...)
+}
+
+func memberProblems(m *v1alpha1.ClusterSetMember, now time.Time) (problems []error) {
+	if bad := validation.IsDNS1123Label(m.Name); len(bad) > 0 {
+		problems = append(problems, fmt.Errorf("name: %.100q is no DNS label; correct spec.cluster of the ClusterSet there: lower-case letters, digits and '-', 63 at most", m.Name))
+	}
+	if m.Peer == nil {
+		return append(problems, errors.New("peer: it is missing; write what `penstock clusters show` prints there"))
+	}
+	if host, port, err := net.SplitHostPort(m.Peer.Address); err != nil || host == "" || port == "" || port == "0" {
+		problems = append(problems, fmt.Errorf("peer.address: %.100q is no address that can be reached; start penstock there with --members-listen, or --members-address, HOST:PORT", m.Peer.Address))
+	} else if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {
+		problems = append(problems, fmt.Errorf("peer.address: %s is every address of that machine, and can't be reached from here; start penstock there with --members-address HOST:PORT", m.Peer.Address))
+	}
+	if err := CheckBundle(m.Peer.Bundle, now); err != nil {
+		problems = append(problems, fmt.Errorf("peer.bundle: %w; run `penstock clusters show` there again", err))
+	}
+	return problems
+}
+
+// CheckBundle returns why no certificate of a bundle can vouch for a member now; nil if one can.
+func CheckBundle(bundle string, now time.Time) error {
+	certs, err := certificates(bundle)
+	if err != nil {
+		return err
+	}
+	var late, early time.Time
+	for _, c := range certs {
+		switch {
+		case !c.IsCA:
+			return fmt.Errorf("the certificate of %.100q is that of no authority", c.Subject.CommonName)
+		case now.After(c.NotAfter):
+			late = c.NotAfter
+		case now.Before(c.NotBefore):
+			early = c.NotBefore
+		default:
+			return nil
+		}
+	}
+	if early.IsZero() {
+		return fmt.Errorf("its certificates expired on %s", late.UTC().Format(time.DateOnly))
+	}
+	return fmt.Errorf("its certificates are not valid before %s: a clock is wrong", early.UTC().Format(time.RFC3339))
+}
+
+// certificates returns those of a bundle, one at least.
+func certificates(bundle string) (out []*x509.Certificate, err error) {
+	for rest := []byte(bundle); ; {
+		var block *pem.Block
+		if block, rest = pem.Decode(rest); block == nil {
+			break
+		}
+		if block.Type != "CERTIFICATE" {
+			return nil, fmt.Errorf("it has a %.40s, which belongs nowhere but there", block.Type)
+		}
+		cert, err := x509.ParseCertificate(block.Bytes)
+		if err != nil {
+			return nil, fmt.Errorf("a certificate is damaged: %w", err)
+		}
+		out = append(out, cert)
+	}
+	if len(out) == 0 {
+		return nil, errors.New("it has no PEM certificate")
+	}
+	return out, nil
+}
+
+// shared reports whether two bundles have a certificate in common. One that cannot be read has none.
+func shared(a, b string) bool {
+	x, _ := certificates(a)
+	y, _ := certificates(b)
+	return slices.ContainsFunc(x, func(c *x509.Certificate) bool {
+		return slices.ContainsFunc(y, func(o *x509.Certificate) bool { return bytes.Equal(c.Raw, o.Raw) })
+	})
+}
+
+// Join adds a member to a ClusterSet, or renews its address and bundle: what the ClusterSet allows it stays. own is this cluster as a
+// member; nil if it has no certificate yet. replace lets another cluster take a member's name over.
+func Join(set *v1alpha1.ClusterSet, m v1alpha1.ClusterSetMember, own *v1alpha1.ClusterSetMember, replace bool) (what string, err error) {
+	owner := "ClusterSet " + set.Name
+	if m.Name == set.Spec.Cluster {
+		return "", fmt.Errorf("%s: spec.cluster: %s is the name of this cluster too; give each cluster a name of its own", owner, m.Name)
+	}
+	if own != nil && own.Peer != nil && shared(own.Peer.Bundle, m.Peer.Bundle) {
+		return "", fmt.Errorf("%s: member %s: peer.bundle: its certificate is that of this cluster; run `penstock clusters show` at %s, not here, and copy no state folder", owner, m.Name, m.Name)
+	}
+	at := -1
+	for i, other := range set.Spec.Members {
+		switch {
+		case other.Name == m.Name:
+			at = i
+		case other.Peer == nil:
+		case other.Peer.Address == m.Peer.Address:
+			return "", fmt.Errorf("%s: member %s: peer.address: %s is that of member %s too; correct --members-address at one of them, or remove the member that is gone", owner, m.Name, m.Peer.Address, other.Name)
+		case shared(other.Peer.Bundle, m.Peer.Bundle):
+			return "", fmt.Errorf("%s: member %s: peer.bundle: its certificate is that of member %s too; run `penstock clusters show` at %s again, or remove %s if the cluster was renamed", owner, m.Name, other.Name, m.Name, other.Name)
+		}
+	}
+	if at < 0 {
+		if len(set.Spec.Members) >= maxMembers {
+			return "", fmt.Errorf("%s: spec.members: it has %d, which is the maximum; remove one", owner, maxMembers)
+		}
+		set.Spec.Members = append(set.Spec.Members, m)
+		return "added", nil
+	}
+	is := &set.Spec.Members[at]
+	switch {
+	case is.Peer != nil && is.Peer.Address == m.Peer.Address && strings.TrimSpace(is.Peer.Bundle) == strings.TrimSpace(m.Peer.Bundle):
+		return "", nil
+	case is.Peer != nil && !shared(is.Peer.Bundle, m.Peer.Bundle) && CheckBundle(is.Peer.Bundle, time.Now()) == nil && !replace:
+		return "", fmt.Errorf("%s: member %s: peer.bundle: the member has other certificates, so another cluster may have taken its name; give one of them another spec.cluster, or add --replace if the cluster was made anew", owner, m.Name)
+	}
+	is.Peer = m.Peer
+	return "renewed", nil
+}

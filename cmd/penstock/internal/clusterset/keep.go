@@ -1,0 +1,120 @@
+package clusterset
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/penstock-project/penstock/discovery/statefile"
+	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/multicluster/registry"
+)
+
+const (
+	// loadTimeout bounds how long records are waited for before anything is translated, and saveTimeout and stopTimeout one write of them.
+	loadTimeout = 5 * time.Second
+	saveTimeout = 30 * time.Second
+	stopTimeout = 2 * time.Second // when this process ends
+	// saveInterval is the time between two writes: what changes meanwhile is written at once.
+	saveInterval = time.Second
+)
+
+// Restore takes over what members exported before this process began, so that the first translation has it. It is called once the store has
+// its objects, before they are translated. Without a ClusterSet, the first one does the same.
+func (s *Set) Restore(ctx context.Context) {
+	view := s.cfg.Store.View()
+	if len(store.ClusterSets.All(view)) > 0 {
+		s.adopt(ctx, view)
+	}
+}
+
+// load reads what was kept, as far as it can be read.
+func (s *Set) load(ctx context.Context) []registry.Record {
+	if s.cfg.Records == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, loadTimeout)
+	defer cancel()
+	records, err := s.cfg.Records.Load(ctx)
+	if err != nil {
+		s.cfg.Log.Error("not all that members exported before this process began could be read", "error", err)
+		s.mu.Lock()
+		s.damaged = err.Error()
+		s.mu.Unlock()
+	}
+	return records
+}
+
+// keep saves what members export while this process leads, until ctx ends, and then once more.
+func (s *Set) keep(ctx context.Context) error {
+	if s.cfg.Records == nil {
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	led := false
+	var outcome statefile.Outcome
+	for {
+		select {
+		case <-ctx.Done():
+			if led {
+				_ = s.save(context.WithoutCancel(ctx), stopTimeout, &outcome)
+			}
+			return ctx.Err()
+		case <-s.registry.Unsaved():
+		case <-s.led:
+			led = false
+		}
+		wait := saveInterval
+		switch {
+		case !s.leads():
+			led = false
+			s.registry.TakeUnsaved() // the leader saves it
+		default:
+			if !led {
+				s.markKept(ctx)
+				led = true
+			}
+			if s.save(ctx, saveTimeout, &outcome) != nil {
+				wait = retry
+			}
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(wait):
+		}
+	}
+}
+
+// markKept has everything saved, and dropped that is kept and is none any more: another process may have saved last.
+func (s *Set) markKept(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, loadTimeout)
+	defer cancel()
+	kept, err := s.cfg.Records.Load(ctx)
+	if err != nil {
+		s.cfg.Log.Debug("not all records could be read before they are saved", "error", err)
+	}
+	var ids []registry.RecordID
+	for _, r := range slices.Concat(kept, s.registry.Records()) {
+		ids = append(ids, r.RecordID)
+	}
+	s.registry.MarkUnsaved(ids...)
+}
+
+// save saves what has changed.
+func (s *Set) save(ctx context.Context, within time.Duration, outcome *statefile.Outcome) error {
+	changed, gone := s.registry.TakeUnsaved()
+	if len(changed)+len(gone) == 0 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	err := s.cfg.Records.Save(ctx, changed, gone)
+	outcome.Log(s.cfg.Log, "cluster/records", "exports of members that are away then", err)
+	if err != nil {
+		for _, r := range changed {
+			gone = append(gone, r.RecordID)
+		}
+		s.registry.MarkUnsaved(gone...)
+	}
+	return err
+}

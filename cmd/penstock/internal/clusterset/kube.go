@@ -1,0 +1,305 @@
+package clusterset
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/json"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/workqueue"
+
+	"github.com/penstock-project/penstock/discovery/status/report"
+	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/manifests/inferenceapi"
+	"github.com/penstock-project/penstock/manifests/v1alpha1"
+	"github.com/penstock-project/penstock/multicluster/export"
+	"github.com/penstock-project/penstock/multicluster/registry"
+)
+
+var (
+	namespaceKind  = schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
+	leaseKind      = schema.GroupVersionResource{Group: "coordination.k8s.io", Version: "v1", Resource: "leases"}
+	poolExportKind = schema.GroupVersionResource{Group: v1alpha1.Group, Version: v1alpha1.Version, Resource: "poolexports"}
+	clusterSetKind = schema.GroupVersionResource{Group: v1alpha1.Group, Version: v1alpha1.Version, Resource: "clustersets"}
+	importKind     = schema.GroupVersionResource{Group: inferenceapi.Group, Version: "v1alpha1", Resource: "inferencepoolimports"}
+)
+
+// fieldManager is the multi-cluster controller's name in managedFields: what it applies and does not apply again goes.
+const fieldManager = "penstock-multicluster"
+
+// KubernetesConfig is what a Kubernetes needs.
+type KubernetesConfig struct {
+	REST *rest.Config
+	// Namespace and Lease name the Lease whose transitions are the epochs.
+	Namespace, Lease string
+	// Namespaces are the only ones in which objects are read and written; none: all.
+	Namespaces []string
+	Store      *store.Store
+	Board      Board
+	// Live returns the newest status of an import that the API server has; nil if there is none.
+	Live func(ref report.Ref) *inferenceapi.InferencePoolImportStatus
+	Log  *slog.Logger
+}
+
+// Kubernetes keeps what a cluster set needs in the objects of a cluster, and writes its imports and exports there. It implements Records.
+type Kubernetes struct {
+	cfg    KubernetesConfig
+	client dynamic.Interface
+	status func(registry.Pool, int64) (inferenceapi.InferencePoolImportStatus, bool)
+
+	mu       sync.Mutex
+	members  map[string]v1alpha1.ClusterSetMemberStatus     // in the ClusterSet's status
+	exports  map[registry.Pool]inferenceapi.ImportedCluster // of this cluster; nil: not decided yet
+	queue    workqueue.TypedRateLimitingInterface[task]     // nil: this process does not lead
+	problems map[registry.Pool]report.Report
+	written  map[registry.Pool]*inferenceapi.InferencePoolImportStatus
+	pruned   bool
+}
+
+// NewKubernetes makes a Kubernetes that writes nothing before Lead or Save.
+func NewKubernetes(c KubernetesConfig) (*Kubernetes, error) {
+	rc := rest.CopyConfig(c.REST)
+	rc.QPS = -1 // only objects that differ are written
+	client, err := dynamic.NewForConfig(rc)
+	if err != nil {
+		return nil, fmt.Errorf("kubernetes client: %w", err)
+	}
+	return &Kubernetes{
+		cfg: c, client: client, members: map[string]v1alpha1.ClusterSetMemberStatus{},
+		problems: map[registry.Pool]report.Report{}, written: map[registry.Pool]*inferenceapi.InferencePoolImportStatus{},
+	}, nil
+}
+
+// Identity is Config.Identity: the UID of namespace kube-system, which lasts as long as the cluster does, and the transitions of the Lease.
+// It must be called by the process that holds the Lease.
+func (k *Kubernetes) Identity(ctx context.Context) (uid string, epoch uint64, err error) {
+	list, err := k.client.Resource(namespaceKind).List(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + metav1.NamespaceSystem})
+	if err != nil {
+		return "", 0, fmt.Errorf("namespace %s: %w", metav1.NamespaceSystem, err)
+	}
+	if len(list.Items) != 1 {
+		return "", 0, fmt.Errorf("there is no namespace %s, whose UID is the cluster's", metav1.NamespaceSystem)
+	}
+	lease, err := k.client.Resource(leaseKind).Namespace(k.cfg.Namespace).Get(ctx, k.cfg.Lease, metav1.GetOptions{})
+	if err != nil {
+		return "", 0, fmt.Errorf("lease %s: %w", k.cfg.Lease, err)
+	}
+	transitions, _, err := unstructured.NestedInt64(lease.Object, "spec", "leaseTransitions")
+	if err != nil {
+		return "", 0, fmt.Errorf("lease %s: %w", k.cfg.Lease, err)
+	}
+	return string(list.Items[0].GetUID()), uint64(max(transitions, 0)) + 1, nil
+}
+
+// Load implements Records: members from the ClusterSet's status, their exports from the PoolExports.
+func (k *Kubernetes) Load(ctx context.Context) (out []registry.Record, err error) {
+	set := selected(k.cfg.Store.View())
+	if set == nil {
+		return nil, nil
+	}
+	u, err := k.client.Resource(clusterSetKind).Namespace("").List(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + set.Name})
+	if err != nil {
+		return nil, fmt.Errorf("ClusterSet %s: %w", set.Name, err)
+	}
+	uids := map[string]string{}
+	for i := range u.Items {
+		var c v1alpha1.ClusterSet
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Items[i].Object, &c); err != nil {
+			return nil, fmt.Errorf("ClusterSet %s: %w", set.Name, err)
+		}
+		k.mu.Lock()
+		clear(k.members)
+		for _, m := range c.Status.Members {
+			k.members[m.Name], uids[m.Name] = m, m.UID
+			out = append(out, memberRecord(m))
+		}
+		k.mu.Unlock()
+	}
+	list, err := k.list(ctx)
+	if err != nil {
+		return out, err
+	}
+	var damaged []error
+	for _, p := range list {
+		switch {
+		case p.Spec.Cluster == set.Spec.Cluster: // this cluster's own
+		case p.Status.Entry == nil || p.Status.Epoch < 0 || p.Status.Sequence < 0:
+			damaged = append(damaged, fmt.Errorf("PoolExport %s/%s has no status", p.Namespace, p.Name))
+		default:
+			out = append(out, registry.Record{
+				RecordID: registry.RecordID{Cluster: p.Spec.Cluster, Pool: registry.Pool{Namespace: p.Namespace, Name: p.Spec.Pool}},
+				UID:      p.Status.ClusterUID, Stamp: stampOf(p.Status.Epoch, p.Status.Sequence), Entry: *p.Status.Entry, Withdrawn: p.Status.Withdrawn,
+			})
+		}
+	}
+	return out, errors.Join(damaged...)
+}
+
+func stampOf(epoch, sequence int64) registry.Stamp {
+	return registry.Stamp{Epoch: uint64(max(epoch, 0)), Sequence: uint64(max(sequence, 0))}
+}
+
+// list reads the PoolExports; none if the kind is not installed.
+func (k *Kubernetes) list(ctx context.Context) (out []v1alpha1.PoolExport, err error) {
+	namespaces := k.cfg.Namespaces
+	if len(namespaces) == 0 {
+		namespaces = []string{metav1.NamespaceAll}
+	}
+	for _, ns := range namespaces {
+		u, err := k.client.Resource(poolExportKind).Namespace(ns).List(ctx, metav1.ListOptions{})
+		if apierrors.IsNotFound(err) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("PoolExports: %w", err)
+		}
+		for i := range u.Items {
+			var p v1alpha1.PoolExport
+			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Items[i].Object, &p); err != nil {
+				return nil, fmt.Errorf("PoolExport %s/%s: %w", u.Items[i].GetNamespace(), u.Items[i].GetName(), err)
+			}
+			out = append(out, p)
+		}
+	}
+	return out, nil
+}
+
+// Save implements Records. An export to a namespace that does not exist here is not imported, and not kept.
+func (k *Kubernetes) Save(ctx context.Context, changed []registry.Record, gone []registry.RecordID) error {
+	var failed []error
+	members := false
+	k.mu.Lock()
+	for _, r := range changed {
+		if r.Pool == (registry.Pool{}) {
+			k.members[r.Cluster], members = memberStatus(r), true
+		}
+	}
+	for _, id := range gone {
+		if id.Pool == (registry.Pool{}) {
+			delete(k.members, id.Cluster)
+			members = true
+		}
+	}
+	list := slices.SortedFunc(maps.Values(k.members), func(a, b v1alpha1.ClusterSetMemberStatus) int { return strings.Compare(a.Name, b.Name) })
+	k.mu.Unlock()
+	if set := selected(k.cfg.Store.View()); members && set != nil {
+		failed = append(failed, k.apply(ctx, clusterSetKind, "ClusterSet", "", set.Name, map[string]any{"status": v1alpha1.ClusterSetStatus{Members: list}}, "status"))
+	}
+	for _, r := range changed {
+		if r.Pool != (registry.Pool{}) {
+			entry := r.Entry.DeepCopy()
+			entry.Endpoints = nil
+			failed = append(failed, k.savePoolExport(ctx, r.Pool, r.Cluster, v1alpha1.PoolExportStatus{
+				ClusterUID: r.UID, Epoch: int64(r.Stamp.Epoch), Sequence: int64(r.Stamp.Sequence), Withdrawn: r.Withdrawn, Entry: entry,
+			}))
+		}
+	}
+	for _, id := range gone {
+		if id.Pool != (registry.Pool{}) {
+			failed = append(failed, k.dropPoolExport(ctx, id.Pool, id.Cluster))
+		}
+	}
+	return errors.Join(failed...)
+}
+
+func (k *Kubernetes) savePoolExport(ctx context.Context, p registry.Pool, cluster string, status v1alpha1.PoolExportStatus) error {
+	if !k.writable(p.Namespace) {
+		return nil
+	}
+	err := k.apply(ctx, poolExportKind, "PoolExport", p.Namespace, poolExportName(p.Name, cluster), map[string]any{
+		"spec": v1alpha1.PoolExportSpec{Cluster: cluster, Pool: p.Name}, "status": status,
+	})
+	if missing(err) {
+		return nil // the namespace
+	}
+	return err
+}
+
+func (k *Kubernetes) dropPoolExport(ctx context.Context, p registry.Pool, cluster string) error {
+	if !k.writable(p.Namespace) {
+		return nil
+	}
+	err := k.client.Resource(poolExportKind).Namespace(p.Namespace).Delete(ctx, poolExportName(p.Name, cluster), metav1.DeleteOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}
+
+func (k *Kubernetes) writable(namespace string) bool {
+	return len(k.cfg.Namespaces) == 0 || slices.Contains(k.cfg.Namespaces, namespace)
+}
+
+// missing reports whether an object could not be made because its namespace does not exist, or goes.
+func missing(err error) bool {
+	return apierrors.IsNotFound(err) && strings.Contains(err.Error(), "namespaces") || apierrors.HasStatusCause(err, "NamespaceTerminating")
+}
+
+// apply applies fields of an object, as all that this field manager has there, whatever other managers have.
+func (k *Kubernetes) apply(ctx context.Context, of schema.GroupVersionResource, kind, namespace, name string, fields any, sub ...string) error {
+	return k.applyAs(ctx, true, of, kind, namespace, name, fields, sub...)
+}
+
+// applyAs is apply, which fails with a conflict if another manager has a field and force is false.
+func (k *Kubernetes) applyAs(ctx context.Context, force bool, of schema.GroupVersionResource, kind, namespace, name string, fields any, sub ...string) error {
+	u := &unstructured.Unstructured{Object: map[string]any{}}
+	raw, err := json.Marshal(fields)
+	if err == nil {
+		err = json.Unmarshal(raw, &u.Object) // integers stay integers
+	}
+	if err == nil {
+		u.SetGroupVersionKind(of.GroupVersion().WithKind(kind))
+		u.SetNamespace(namespace)
+		u.SetName(name)
+		_, err = k.client.Resource(of).Namespace(namespace).Apply(ctx, name, u, metav1.ApplyOptions{FieldManager: fieldManager, Force: force}, sub...)
+	}
+	if err != nil {
+		return fmt.Errorf("%s %s: %w", kind, strings.TrimPrefix(namespace+"/"+name, "/"), err)
+	}
+	return nil
+}
+
+// longestName is how long the name of an object may be.
+const longestName = 253
+
+// poolExportName is POOL.CLUSTER. A pool whose name is too long for that has a hash in place of the name's end.
+func poolExportName(pool, cluster string) string {
+	if most := longestName - 1 - len(cluster); len(pool) > most {
+		sum := sha256.Sum256([]byte(pool))
+		pool = strings.TrimRight(pool[:most-17], "-.") + "-" + hex.EncodeToString(sum[:8])
+	}
+	return pool + "." + cluster
+}
+
+// SetExports notes what this cluster exports: its own PoolExports.
+func (k *Kubernetes) SetExports(list []export.Export) {
+	now := map[registry.Pool]inferenceapi.ImportedCluster{}
+	for _, e := range list {
+		entry := e.Entry.DeepCopy()
+		entry.Endpoints = nil
+		now[e.Pool] = *entry
+	}
+	k.mu.Lock()
+	first := k.exports == nil
+	k.exports = now
+	k.mu.Unlock()
+	if first {
+		k.enqueueAll(k.cfg.Store.View())
+		return
+	}
+	k.enqueue(task{exports: true})
+}

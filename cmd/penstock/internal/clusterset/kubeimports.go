@@ -1,0 +1,442 @@
+package clusterset
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/util/workqueue"
+	upstream "sigs.k8s.io/gateway-api-inference-extension/apix/v1alpha1"
+
+	"github.com/penstock-project/penstock/cmd/penstock/internal/delivery"
+	"github.com/penstock-project/penstock/discovery/status"
+	"github.com/penstock-project/penstock/discovery/status/report"
+	"github.com/penstock-project/penstock/discovery/status/shape"
+	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/manifests/inferenceapi"
+	"github.com/penstock-project/penstock/manifests/v1alpha1"
+	"github.com/penstock-project/penstock/multicluster/imports"
+	"github.com/penstock-project/penstock/multicluster/registry"
+)
+
+// task is an import to bring up to date, or this cluster's own PoolExports.
+type task struct {
+	pool    registry.Pool
+	exports bool
+}
+
+// madeLabel marks the imports that we have made: they go with the last export.
+const madeLabel = v1alpha1.Group + "/imported-by"
+
+// importWorkers bounds the writes in flight.
+const importWorkers = 4
+
+// The condition of an import, and of the ClusterSet about all imports, if the installed CRD lacks fields.
+const (
+	importAccepted          = "Accepted"
+	importReady             = "Ready"
+	noReadyClusterReason    = "NoReadyCluster"
+	staleReason             = "Stale"
+	conditionClustersPruned = "ClustersPruned"
+	crdOfAnotherReason      = "CRDOfAnotherProject"
+)
+
+// Steps implements delivery.Part: imports, namespaces and ClusterSets may have changed.
+func (k *Kubernetes) Steps() []delivery.Step {
+	return []delivery.Step{{Stage: delivery.Observe, Deliver: func(_ context.Context, c *delivery.Change) {
+		for _, o := range c.Objects {
+			switch o.Table {
+			case store.InferencePoolImports.Kind():
+				k.enqueue(task{pool: poolOf(o.ID)})
+			case store.Namespaces.Kind(): // imports follow by Imported
+				k.enqueue(task{exports: true})
+			case store.ClusterSets.Kind():
+				k.enqueueAll(c.View)
+			}
+		}
+	}}}
+}
+
+// Imported is Config.Imported: the imports of pools may have changed.
+func (k *Kubernetes) Imported(pools []registry.Pool) {
+	for _, p := range pools {
+		k.enqueue(task{pool: p})
+	}
+}
+
+// Follow sets what the status of imports is taken of: Set.Import. It is called before the process begins to lead.
+func (k *Kubernetes) Follow(status func(registry.Pool, int64) (inferenceapi.InferencePoolImportStatus, bool)) {
+	k.status = status
+}
+
+func poolOf(key string) registry.Pool {
+	namespace, name, _ := strings.Cut(key, "/")
+	return registry.Pool{Namespace: namespace, Name: name}
+}
+
+func (k *Kubernetes) enqueue(t task) {
+	k.mu.Lock()
+	q := k.queue
+	k.mu.Unlock()
+	if q != nil {
+		q.Add(t)
+	}
+}
+
+func (k *Kubernetes) enqueueAll(r store.Reader) {
+	for _, o := range store.Offers.All(r) {
+		k.enqueue(task{pool: registry.Pool{Namespace: o.Namespace, Name: o.Import}})
+	}
+	for _, i := range store.InferencePoolImports.All(r) {
+		k.enqueue(task{pool: registry.Pool{Namespace: i.Namespace, Name: i.Name}})
+	}
+	k.enqueue(task{exports: true})
+}
+
+// Lead keeps the imports and this cluster's PoolExports up to date until ctx ends. Without a ClusterSet it writes nothing.
+func (k *Kubernetes) Lead(ctx context.Context) error {
+	q := workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[task](100*time.Millisecond, 30*time.Second))
+	k.mu.Lock()
+	k.queue = q
+	k.mu.Unlock()
+	k.enqueueAll(k.cfg.Store.View())
+	group, ctx := errgroup.WithContext(ctx)
+	for range importWorkers {
+		group.Go(func() error {
+			for {
+				t, shutdown := q.Get()
+				if shutdown {
+					return ctx.Err()
+				}
+				k.work(ctx, q, t)
+			}
+		})
+	}
+	group.Go(func() error {
+		<-ctx.Done()
+		k.mu.Lock()
+		k.queue = nil
+		k.mu.Unlock()
+		q.ShutDown()
+		return nil
+	})
+	return group.Wait()
+}
+
+func (k *Kubernetes) work(ctx context.Context, q workqueue.TypedRateLimitingInterface[task], t task) {
+	defer q.Done(t)
+	var err error
+	if t.exports {
+		err = k.writeExports(ctx)
+	} else {
+		err = k.writeImport(ctx, t.pool)
+		k.note(t.pool, err)
+	}
+	if err == nil {
+		q.Forget(t)
+		return
+	}
+	if ctx.Err() == nil {
+		if q.NumRequeues(t) == 0 {
+			k.cfg.Log.Warn("an object of the cluster set cannot be written; trying again", "pool", t.pool.Namespace+"/"+t.pool.Name, "error", err)
+		}
+		q.AddRateLimited(t)
+	}
+}
+
+// note reports what is wrong with the import of a pool; nil: nothing is.
+func (k *Kubernetes) note(p registry.Pool, err error) {
+	k.mu.Lock()
+	_, had := k.problems[p]
+	delete(k.problems, p)
+	if err != nil {
+		owner := store.RefOf(store.InferencePoolImports, p.Namespace+"/"+p.Name)
+		k.problems[p] = report.Report{Owner: owner, Findings: []report.Finding{{
+			Severity: report.Warning, Owner: owner, Field: "status", Problem: fmt.Sprintf("its clusters cannot be written: %.1024v", err),
+		}}}
+	}
+	k.mu.Unlock()
+	if had || err != nil {
+		k.report()
+	}
+}
+
+// report reports on imports that cannot be written, and on the ClusterSet if none can be completely.
+func (k *Kubernetes) report() {
+	set := selected(k.cfg.Store.View())
+	k.mu.Lock()
+	reports := slices.Collect(maps.Values(k.problems))
+	if set != nil && k.pruned {
+		reports = append(reports, report.Report{Owner: store.ClusterSets.Ref(set), Conditions: []report.Condition{{
+			Type: conditionClustersPruned, Status: report.True, Reason: crdOfAnotherReason, Message: prunedMessage,
+		}}})
+	}
+	k.mu.Unlock()
+	k.cfg.Board.Replace(status.Instance(status.Members, "imports"), reports...)
+}
+
+const prunedMessage = "the installed CRD of InferencePoolImport has no status.clusters: imports list the names of their clusters alone. Requests are " +
+	"routed all the same. For the whole status, apply the CRD of Penstock's chart"
+
+// writeImport makes the import of a pool as the members offer it, or takes away what we wrote.
+func (k *Kubernetes) writeImport(ctx context.Context, p registry.Pool) error {
+	view := k.cfg.Store.View()
+	set := selected(view)
+	key := p.Namespace + "/" + p.Name
+	obj, exists := store.InferencePoolImports.Get(view, key)
+	k.mu.Lock()
+	decided, last := k.exports != nil, k.written[p]
+	k.mu.Unlock()
+	if !decided || !k.writable(p.Namespace) { // nothing is removed before this process has its ClusterSet and what is kept of members
+		return nil
+	}
+	generation := int64(1)
+	if exists {
+		generation = obj.Generation
+	}
+	is, imported := k.status(p, generation)
+	if !imported {
+		return k.withdrawImport(ctx, p, obj, exists)
+	}
+	if !exists {
+		if err := k.makeImport(ctx, p, set != nil && set.Spec.CreateNamespaces); err != nil {
+			return err
+		}
+	}
+	var live *inferenceapi.InferencePoolImportStatus
+	if exists {
+		live = k.cfg.Live(store.InferencePoolImports.Ref(obj))
+	}
+	if live == nil {
+		live = &inferenceapi.InferencePoolImportStatus{}
+	}
+	want := wantedStatus(&is, live, metav1.NewTime(time.Now().Truncate(time.Second)))
+	if mirrors(live, &want) && (last == nil || equality.Semantic.DeepEqual(*last, want)) { // live may be older than our last write
+		return nil
+	}
+	k.mu.Lock()
+	k.written[p] = &want
+	k.mu.Unlock()
+	return k.writeStatus(ctx, p, want)
+}
+
+// makeImport makes an import that does not exist, and its namespace if the ClusterSet has it made.
+func (k *Kubernetes) makeImport(ctx context.Context, p registry.Pool, namespaces bool) error {
+	labels := map[string]any{madeLabel: "penstock"}
+	u := &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"namespace": p.Namespace, "name": p.Name, "labels": labels}}}
+	u.SetGroupVersionKind(importKind.GroupVersion().WithKind(store.InferencePoolImports.Kind()))
+	create := func() error {
+		_, err := k.client.Resource(importKind).Namespace(p.Namespace).Create(ctx, u, metav1.CreateOptions{FieldManager: fieldManager})
+		if apierrors.IsAlreadyExists(err) {
+			return nil
+		}
+		return err
+	}
+	err := create()
+	if err != nil && missing(err) && namespaces {
+		ns := &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"name": p.Namespace, "labels": labels}}}
+		ns.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
+		if _, err := k.client.Resource(namespaceKind).Create(ctx, ns, metav1.CreateOptions{FieldManager: fieldManager}); err != nil && !apierrors.IsAlreadyExists(err) {
+			return fmt.Errorf("namespace %s: %w", p.Namespace, err)
+		}
+		err = create()
+	}
+	return err
+}
+
+// writeStatus applies our part of an import's status: as far as the installed CRD has it, and other managers do not.
+func (k *Kubernetes) writeStatus(ctx context.Context, p registry.Pool, want inferenceapi.InferencePoolImportStatus) error {
+	var conflict error
+	for range 2 {
+		err := k.applyAs(ctx, false, importKind, "InferencePoolImport", p.Namespace, p.Name, map[string]any{"status": want}, "status")
+		if undeclared(err) {
+			k.setPruned(true)
+			only := inferenceapi.InferencePoolImportStatus{Controllers: slices.Clone(want.Controllers)}
+			accepted := only.Controllers[0].Conditions[0]
+			only.Controllers[0].Conditions = []metav1.Condition{accepted, {
+				Type: conditionClustersPruned, Status: metav1.ConditionTrue, Reason: crdOfAnotherReason, Message: prunedMessage,
+				ObservedGeneration: accepted.ObservedGeneration, LastTransitionTime: accepted.LastTransitionTime,
+			}}
+			return k.apply(ctx, importKind, "InferencePoolImport", p.Namespace, p.Name, map[string]any{"status": only}, "status")
+		}
+		if !apierrors.IsConflict(err) {
+			if err == nil {
+				k.setPruned(false)
+			}
+			return errors.Join(err, conflict)
+		}
+		if conflict != nil {
+			return err
+		}
+		conflict = err
+		if want = without(want, err); len(want.Controllers[0].ExportingClusters) == 0 {
+			return conflict
+		}
+	}
+	return conflict
+}
+
+func (k *Kubernetes) setPruned(is bool) {
+	k.mu.Lock()
+	changed := k.pruned != is
+	k.pruned = is
+	k.mu.Unlock()
+	if changed {
+		k.report()
+	}
+}
+
+// undeclared reports whether the API server's schema lacks a field.
+func undeclared(err error) bool {
+	return err != nil && strings.Contains(err.Error(), "field not declared in schema")
+}
+
+// without leaves out what another manager has: clusters by name, and the conditions.
+func without(s inferenceapi.InferencePoolImportStatus, conflict error) inferenceapi.InferencePoolImportStatus {
+	var is apierrors.APIStatus
+	if !errors.As(conflict, &is) || is.Status().Details == nil {
+		return s
+	}
+	s.Controllers = slices.Clone(s.Controllers)
+	for _, cause := range is.Status().Details.Causes {
+		field := cause.Field
+		if strings.HasPrefix(field, ".status.conditions") || strings.HasPrefix(field, ".status.observedGeneration") {
+			s.Conditions, s.ObservedGeneration = nil, 0
+			continue
+		}
+		name, ok := strings.CutPrefix(field, `.status.clusters[name="`)
+		if name, _, _ = strings.Cut(name, `"`); ok {
+			s.Clusters = slices.DeleteFunc(slices.Clone(s.Clusters), func(c inferenceapi.ImportedCluster) bool { return c.Name == name })
+			s.Controllers[0].ExportingClusters = slices.DeleteFunc(slices.Clone(s.Controllers[0].ExportingClusters), func(c upstream.ExportingCluster) bool { return string(c.Name) == name })
+		}
+	}
+	return s
+}
+
+// withdrawImport deletes an import that we made and no other controller writes, and takes our part of another away.
+func (k *Kubernetes) withdrawImport(ctx context.Context, p registry.Pool, obj *inferenceapi.InferencePoolImport, exists bool) error {
+	k.mu.Lock()
+	delete(k.written, p)
+	k.mu.Unlock()
+	if !exists {
+		return nil
+	}
+	live := k.cfg.Live(store.InferencePoolImports.Ref(obj))
+	if live == nil {
+		return nil
+	}
+	ours := slices.ContainsFunc(live.Controllers, func(c upstream.ImportController) bool { return c.Name == shape.MultiCluster })
+	if obj.Labels[madeLabel] != "" && len(obj.Status.Clusters) == 0 { // its entries, less ours
+		uid := obj.UID
+		err := k.client.Resource(importKind).Namespace(p.Namespace).Delete(ctx, p.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}})
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		return err
+	}
+	if !ours {
+		return nil
+	}
+	return k.apply(ctx, importKind, "InferencePoolImport", p.Namespace, p.Name, map[string]any{}, "status")
+}
+
+// wantedStatus is our part of an import's status: its clusters without their endpoints, which never pass through an API server.
+func wantedStatus(is, live *inferenceapi.InferencePoolImportStatus, now metav1.Time) inferenceapi.InferencePoolImportStatus {
+	out := *is.DeepCopy()
+	entry := upstream.ImportController{Name: shape.MultiCluster}
+	for i := range out.Clusters {
+		c := &out.Clusters[i]
+		c.Endpoints = nil
+		var before []metav1.Condition
+		if i := slices.IndexFunc(live.Clusters, func(l inferenceapi.ImportedCluster) bool { return l.Name == c.Name }); i >= 0 {
+			before = live.Clusters[i].Conditions
+		}
+		settle(before, now, c.Conditions)
+		entry.ExportingClusters = append(entry.ExportingClusters, upstream.ExportingCluster{Name: upstream.ClusterName(c.Name)})
+	}
+	settle(live.Conditions, now, out.Conditions)
+	for _, c := range out.Conditions {
+		if c.Type == imports.ConditionAccepted {
+			entry.Conditions = []metav1.Condition{c}
+		}
+	}
+	out.Controllers = []upstream.ImportController{entry}
+	return out
+}
+
+// settle gives conditions the time of their last transition: that of the ones before, unless their status differs.
+func settle(before []metav1.Condition, now metav1.Time, list []metav1.Condition) {
+	for i := range list {
+		c := &list[i]
+		c.LastTransitionTime = now
+		if j := slices.IndexFunc(before, func(b metav1.Condition) bool { return b.Type == c.Type && b.Status == c.Status }); j >= 0 {
+			c.LastTransitionTime = before[j].LastTransitionTime
+		}
+	}
+}
+
+// mirrors reports whether a status has our part already.
+func mirrors(live, want *inferenceapi.InferencePoolImportStatus) bool {
+	i := slices.IndexFunc(live.Controllers, func(c upstream.ImportController) bool { return c.Name == shape.MultiCluster })
+	if i < 0 || !equality.Semantic.DeepEqual(live.Controllers[i].ExportingClusters, want.Controllers[0].ExportingClusters) {
+		return false
+	}
+	if pruned := slices.ContainsFunc(live.Controllers[i].Conditions, func(c metav1.Condition) bool { return c.Type == conditionClustersPruned }); pruned {
+		return true
+	}
+	for _, c := range want.Clusters {
+		if !slices.ContainsFunc(live.Clusters, func(l inferenceapi.ImportedCluster) bool { return equality.Semantic.DeepEqual(l, c) }) {
+			return false
+		}
+	}
+	for _, c := range want.Conditions {
+		if !slices.ContainsFunc(live.Conditions, func(l metav1.Condition) bool { return equality.Semantic.DeepEqual(l, c) }) {
+			return false
+		}
+	}
+	return live.ObservedGeneration == want.ObservedGeneration
+}
+
+// writeExports brings this cluster's own PoolExports up to date.
+func (k *Kubernetes) writeExports(ctx context.Context) error {
+	set := selected(k.cfg.Store.View())
+	k.mu.Lock()
+	want := maps.Clone(k.exports)
+	decided := k.exports != nil
+	k.mu.Unlock()
+	if set == nil || !decided { // nothing is removed before this process has decided what it exports
+		return nil
+	}
+	have, err := k.list(ctx)
+	if err != nil {
+		return err
+	}
+	var failed []error
+	for _, p := range have {
+		if p.Spec.Cluster != set.Spec.Cluster {
+			continue
+		}
+		pool := registry.Pool{Namespace: p.Namespace, Name: p.Spec.Pool}
+		entry, wanted := want[pool]
+		switch {
+		case !wanted:
+			failed = append(failed, k.dropPoolExport(ctx, pool, set.Spec.Cluster))
+		case p.Status.Entry != nil && equality.Semantic.DeepEqual(*p.Status.Entry, entry):
+			delete(want, pool)
+		}
+	}
+	for pool, entry := range want {
+		failed = append(failed, k.savePoolExport(ctx, pool, set.Spec.Cluster, v1alpha1.PoolExportStatus{Entry: &entry}))
+	}
+	return errors.Join(failed...)
+}

@@ -1,0 +1,109 @@
+package clusterset
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"time"
+
+	"google.golang.org/grpc"
+)
+
+// LeadingChanged notes that Config.Leading returns something else.
+func (s *Set) LeadingChanged() {
+	select {
+	case s.leading <- struct{}{}:
+	default:
+	}
+}
+
+// leads reports whether this process publishes.
+func (s *Set) leads() bool { return s.cfg.Leading == nil || s.cfg.Leading() }
+
+// retry is the time between attempts to begin to publish.
+const retry = 5 * time.Second
+
+// lead publishes while this process leads, until ctx ends.
+func (s *Set) lead(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-s.decided:
+	}
+	for {
+		var again <-chan time.Time
+		if s.leads() {
+			err := s.publish(ctx)
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			if err != nil {
+				s.note(err)
+				again = time.After(retry)
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-s.leading:
+		case <-again:
+		}
+	}
+}
+
+// note reports why this process does not publish; nil: it does.
+func (s *Set) note(err error) {
+	text := ""
+	if err != nil {
+		text = err.Error()
+	}
+	s.mu.Lock()
+	changed := s.unserved != text
+	s.unserved = text
+	s.mu.Unlock()
+	if changed {
+		if err != nil {
+			s.cfg.Log.Error("this cluster does not publish to its cluster set; trying again", "error", err)
+		}
+		s.report()
+	}
+}
+
+// publish publishes, and serves members, until this process leads no more or ctx ends.
+func (s *Set) publish(ctx context.Context) error {
+	uid, epoch, err := s.cfg.Identity(ctx)
+	if err != nil {
+		return fmt.Errorf("the identity of this cluster: %w", err)
+	}
+	var l net.Listener
+	if s.cfg.Listen != nil {
+		if l, err = s.cfg.Listen(ctx); err != nil {
+			return fmt.Errorf("serve members: %w", err)
+		}
+	}
+	s.federation.Publish(uid, epoch)
+	s.note(nil)
+	select {
+	case s.led <- struct{}{}:
+	default:
+	}
+	ended := make(chan error, 1)
+	if l != nil {
+		server := grpc.NewServer(slices.Concat(s.cfg.ServerOptions, s.federation.ServerOptions())...)
+		s.federation.Register(server)
+		defer server.Stop()
+		go func() { ended <- server.Serve(l) }() // ends with the server
+	}
+	for s.leads() {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-s.leading:
+		case err := <-ended:
+			return errors.Join(fmt.Errorf("serve members on %s", l.Addr()), err)
+		}
+	}
+	return nil
+}

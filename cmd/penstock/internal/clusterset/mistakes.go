@@ -1,0 +1,112 @@
+package clusterset
+
+import (
+	"fmt"
+	"net/netip"
+	"time"
+
+	"github.com/penstock-project/penstock/discovery/status/report"
+	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/manifests/v1alpha1"
+	"github.com/penstock-project/penstock/multicluster/export"
+)
+
+// noEffect begins the finding of an update that changed nothing.
+const noEffect = "an update of it had no effect: "
+
+// denied notes why the process at a member's address is not connected to.
+func (s *Set) denied(member, problem string) {
+	s.mu.Lock()
+	text := problem + "; run `penstock clusters show` there, and join it again here"
+	same := s.rejected[member] == text
+	s.rejected[member] = text
+	s.mu.Unlock()
+	if !same {
+		s.report()
+	}
+}
+
+func (s *Set) now() time.Time {
+	if s.cfg.Now != nil {
+		return s.cfg.Now()
+	}
+	return time.Now()
+}
+
+// mistaken are the mistakes of a ClusterSet at a time: to find them is to decode the certificates of all members.
+type mistaken struct {
+	set  *v1alpha1.ClusterSet
+	at   time.Time
+	list []report.Finding
+}
+
+// mistakesInterval is how old mistaken gets, and how long the report on a ClusterSet stays as it is at most: certificates expire.
+const mistakesInterval = time.Minute
+
+func (m *mistaken) fresh(set *v1alpha1.ClusterSet, now time.Time) bool {
+	return m.set == set && now.Sub(m.at).Abs() < mistakesInterval
+}
+
+// mistakes are those of the ClusterSet in use. mu is held.
+func (s *Set) mistakes() []report.Finding {
+	if now := s.now(); !s.mistaken.fresh(s.spec, now) {
+		s.mistaken = mistaken{s.spec, now, mistakes(s.spec, now)}
+	}
+	return s.mistaken.list
+}
+
+// reportDue reports whether mistakes may be others now.
+func (s *Set) reportDue() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.spec != nil && !s.mistaken.fresh(s.spec, s.now())
+}
+
+// ranged is a range of pods, and the field that has it.
+type ranged struct {
+	netip.Prefix
+	field, of string
+}
+
+// mistakes are the findings about a ClusterSet that its schema does not have: the other members are used all the same.
+func mistakes(set *v1alpha1.ClusterSet, now time.Time) (out []report.Finding) {
+	owner := store.ClusterSets.Ref(set)
+	add := func(severity report.Severity, field, problem, fix string) {
+		out = append(out, report.Finding{Severity: severity, Owner: owner, Field: field, Problem: problem, Fix: fix})
+	}
+	addresses := map[string]string{}
+	var all []ranged
+	note := func(cidrs []string, field, of string) {
+		for i, text := range cidrs {
+			prefix, err := netip.ParsePrefix(text)
+			if err != nil {
+				continue // a finding of who reads the object
+			}
+			is := ranged{prefix.Masked(), fmt.Sprintf("%s[%d]", field, i), of}
+			for _, other := range all {
+				if other.of != of && other.Overlaps(is.Prefix) {
+					add(report.Warning, is.field, fmt.Sprintf("%s of %s overlaps %s of %s (%s): a request may reach a pod of the wrong cluster", text, of, other.Prefix, other.of, other.field),
+						"give the clusters different pod ranges, or export with "+export.ModeAnnotation+": ParentMode")
+					break
+				}
+			}
+			all = append(all, is)
+		}
+	}
+	note(set.Spec.PodCIDRs, "spec.podCIDRs", "this cluster")
+	for i, m := range set.Spec.Members {
+		field := fmt.Sprintf("spec.members[%d]", i)
+		note(m.Allow.PodCIDRs, field+".allow.podCIDRs", "member "+m.Name)
+		if m.Peer == nil {
+			continue
+		}
+		if err := CheckBundle(m.Peer.Bundle, now); err != nil {
+			add(report.Error, field+".peer.bundle", fmt.Sprintf("member %s: %v", m.Name, err), "run `penstock clusters show` there, and `penstock clusters join` here")
+		}
+		if other, taken := addresses[m.Peer.Address]; taken {
+			add(report.Error, field+".peer.address", fmt.Sprintf("member %s: %s is the address of member %s too, and one of them is not reached", m.Name, m.Peer.Address, other), "write the address that `penstock clusters show` prints there")
+		}
+		addresses[m.Peer.Address] = m.Name
+	}
+	return out
+}

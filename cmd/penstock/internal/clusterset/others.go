@@ -1,0 +1,61 @@
+package clusterset
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/penstock-project/penstock/discovery/status/report"
+	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/manifests/v1alpha1"
+)
+
+// ConflictedReason is that of Accepted on a ClusterSet that does not count.
+const ConflictedReason = "Conflicted"
+
+// selected is the ClusterSet that counts: the oldest, or the first by name; nil: there is none.
+func selected(r store.Reader) (set *v1alpha1.ClusterSet) {
+	for _, c := range store.ClusterSets.All(r) {
+		if set == nil || c.CreationTimestamp.Before(&set.CreationTimestamp) {
+			set = c
+		}
+	}
+	return set
+}
+
+// CreatesNamespaces reports whether the ClusterSet has the namespaces of imports made.
+func CreatesNamespaces(r store.Reader) bool {
+	set := selected(r)
+	return set != nil && set.Spec.CreateNamespaces
+}
+
+// others reports on the ClusterSets that do not count.
+func others(r store.Reader, counts *v1alpha1.ClusterSet) (out []report.Report) {
+	for _, c := range store.ClusterSets.All(r) {
+		if c.Name != counts.Name {
+			out = append(out, report.Report{Owner: store.ClusterSets.Ref(c), Conditions: []report.Condition{{
+				Type: "Accepted", Status: report.False, Reason: ConflictedReason,
+				Message: fmt.Sprintf("a cluster has one ClusterSet, and %s counts: it is older, or first by name", counts.Name),
+			}}})
+		}
+	}
+	return out
+}
+
+// summarized is how many findings a summary has.
+const summarized = 8
+
+// summary is what findings add to a condition: on Kubernetes a status has no other place for them.
+func summary(findings []report.Finding) string {
+	var parts []string
+	for _, f := range findings[:min(len(findings), summarized)] {
+		text := f.Field + ": " + f.Problem
+		if f.Fix != "" {
+			text += "; " + f.Fix
+		}
+		parts = append(parts, text)
+	}
+	if more := len(findings) - summarized; more > 0 {
+		parts = append(parts, fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(parts, ". ")
+}

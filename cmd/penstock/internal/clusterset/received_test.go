@@ -1,0 +1,88 @@
+package clusterset
+
+import (
+	"crypto/tls"
+	"errors"
+	"log/slog"
+	"testing"
+
+	"github.com/penstock-project/penstock/discovery/status/report"
+	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/manifests/inferenceapi"
+	"github.com/penstock-project/penstock/manifests/v1alpha1"
+	"github.com/penstock-project/penstock/multicluster/federation"
+	"github.com/penstock-project/penstock/multicluster/registry"
+)
+
+// countingBoard counts the reports on the ClusterSet.
+type countingBoard struct{ replaced int }
+
+func (b *countingBoard) Replace(string, ...report.Report) { b.replaced++ }
+func (b *countingBoard) Set(string, ...report.Report)     {}
+func (b *countingBoard) Remove(string, ...report.Ref)     {}
+
+// Each of 100 members renews its lease every 5 s, and its pods come and go: neither changes what is reported on the ClusterSet.
+func TestSet_UpdateThatChangesNothingReportedIsNotReported(t *testing.T) {
+	board := &countingBoard{}
+	s := New(Config{Store: store.New(), Board: board, Log: slog.New(slog.DiscardHandler)})
+	s.spec = &v1alpha1.ClusterSet{Spec: v1alpha1.ClusterSetSpec{Members: []v1alpha1.ClusterSetMember{{Name: "east", Peer: &v1alpha1.ClusterSetPeer{}}}}}
+	s.federation = federation.New(federation.Config{Certificate: func() (*tls.Certificate, error) { return nil, errors.New("none") }})
+	s.registry.SetMembers(map[string]string{"east": "peer"})
+	s.importer.SetAllow(map[string]v1alpha1.ClusterSetAllow{"east": {}})
+	apply := func(sequence uint64, change func(u *registry.Update)) (reports int) {
+		u := registry.Update{Member: "east", UID: "uid", Stamp: registry.Stamp{Epoch: 1, Sequence: sequence}}
+		change(&u)
+		before := board.replaced
+		s.apply(u)
+		return board.replaced - before
+	}
+	export := func(address string) func(u *registry.Update) {
+		return func(u *registry.Update) {
+			u.Exports = []registry.Export{{Pool: registry.Pool{Namespace: "default", Name: "chat"}, Stamp: u.Stamp, Entry: inferenceapi.ImportedCluster{
+				RoutingMode: inferenceapi.EndpointMode, Endpoints: []inferenceapi.ImportedEndpoint{{Address: address}},
+			}}}
+		}
+	}
+	for _, step := range []struct {
+		what     string
+		sequence uint64
+		change   func(u *registry.Update)
+		want     int
+	}{
+		{"the first update", 1, export("10.0.0.1"), 1},
+		{"a renewal", 1, func(*registry.Update) {}, 0},
+		{"another endpoint", 2, export("10.0.0.2"), 0},
+		{"an older update", 1, func(*registry.Update) {}, 1},
+		{"an update that is current again", 2, func(*registry.Update) {}, 1},
+		{"an export that cannot be read", 3, func(u *registry.Update) {
+			u.Unread = map[registry.Pool]string{{Namespace: "default", Name: "code"}: "it is too large"}
+		}, 1},
+		{"a member that drains", 4, func(u *registry.Update) { u.Draining = true }, 1},
+	} {
+		if got := apply(step.sequence, step.change); got != step.want {
+			t.Errorf("%s is reported %d times, want %d", step.what, got, step.want)
+		}
+	}
+	if o, ok := store.Offers.Get(s.cfg.Store.View(), "default/"+store.OfferName("chat", "east")); !ok || o.Cluster.Endpoints[0].Address != "10.0.0.2" {
+		t.Errorf("the offer: %+v", o)
+	}
+}
+
+// A change of one export encodes its record, and not those of the other exports of its cluster.
+func TestRecords_OneChangeEncodesOneRecord(t *testing.T) {
+	f := FileRecords(t.TempDir()).(*fileRecords)
+	of := func(name, address string) registry.Record {
+		return registry.Record{RecordID: registry.RecordID{Cluster: "east", Pool: registry.Pool{Namespace: "ns", Name: name}}, UID: "uid", Entry: inferenceapi.ImportedCluster{Name: "east", Endpoints: []inferenceapi.ImportedEndpoint{{Address: address}}}}
+	}
+	line := func(name string) *byte { return &f.kept["east"][registry.Pool{Namespace: "ns", Name: name}][0] }
+	if err := f.Save(t.Context(), []registry.Record{of("a", "10.0.0.1"), of("b", "10.0.0.2")}, nil); err != nil {
+		t.Fatal(err)
+	}
+	a, b := line("a"), line("b")
+	if err := f.Save(t.Context(), []registry.Record{of("b", "10.0.0.3")}, nil); err != nil {
+		t.Fatal(err)
+	}
+	if line("a") != a || line("b") == b {
+		t.Error("a record is encoded again without a change, or a changed one is not")
+	}
+}

@@ -1,0 +1,188 @@
+package clusterset
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/penstock-project/penstock/discovery/statefile"
+	"github.com/penstock-project/penstock/manifests/inferenceapi"
+	"github.com/penstock-project/penstock/multicluster/registry"
+)
+
+const (
+	// maxRecordLine bounds one record of a file, in bytes, and maxRecordFile the records of a member.
+	maxRecordLine = 1 << 20
+	maxRecordFile = 64 << 20
+	recordSuffix  = ".jsonl"
+)
+
+// fileRecords is Records in a folder: a file a member, a line a record, the member's own first.
+type fileRecords struct {
+	folder string
+
+	mu   sync.Mutex
+	kept map[string]map[registry.Pool][]byte // by cluster: the lines that its file has
+}
+
+// FileRecords is Config.Records for a process without Kubernetes: in the state folder.
+func FileRecords(state string) Records {
+	return &fileRecords{folder: filepath.Join(state, "cluster", "records"), kept: map[string]map[registry.Pool][]byte{}}
+}
+
+// line is a record as a file has it.
+type line struct {
+	Namespace string                        `json:"namespace,omitempty"`
+	Name      string                        `json:"name,omitempty"`
+	UID       string                        `json:"uid"`
+	Epoch     uint64                        `json:"epoch"`
+	Sequence  uint64                        `json:"sequence"`
+	Entry     *inferenceapi.ImportedCluster `json:"entry,omitempty"`
+	Withdrawn bool                          `json:"withdrawn,omitempty"`
+	Draining  bool                          `json:"draining,omitempty"`
+	Bundle    string                        `json:"bundle,omitempty"`
+}
+
+// Load implements Records.
+func (f *fileRecords) Load(context.Context) (out []registry.Record, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	files, err := os.ReadDir(f.folder)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var problems []error
+	for _, file := range files {
+		cluster, ok := strings.CutSuffix(file.Name(), recordSuffix)
+		if !ok {
+			continue
+		}
+		list, err := readRecords(filepath.Join(f.folder, file.Name()), cluster)
+		if err != nil {
+			problems = append(problems, err)
+		}
+		f.kept[cluster] = map[registry.Pool][]byte{}
+		for i := range list {
+			if l, err := encodeRecord(&list[i]); err == nil { // it was encoded before
+				f.kept[cluster][list[i].Pool] = l
+			}
+		}
+		out = append(out, list...)
+	}
+	return out, errors.Join(problems...)
+}
+
+// readRecords reads a file as far as it is intact.
+func readRecords(path, cluster string) (out []registry.Record, err error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = file.Close() }()
+	if is, err := file.Stat(); err != nil || is.Size() > maxRecordFile {
+		return nil, errors.Join(fmt.Errorf("%s has more than %d MiB", path, maxRecordFile>>20), err)
+	}
+	var damaged []int
+	lines := bufio.NewScanner(file)
+	lines.Buffer(nil, maxRecordLine)
+	n := 0
+	for lines.Scan() {
+		n++
+		var l line
+		if err := json.Unmarshal(lines.Bytes(), &l); err != nil || l.UID == "" || (l.Name == "") != (l.Entry == nil) || (l.Name == "") != (l.Namespace == "") {
+			damaged = append(damaged, n)
+			continue
+		}
+		r := registry.Record{
+			RecordID: registry.RecordID{Cluster: cluster, Pool: registry.Pool{Namespace: l.Namespace, Name: l.Name}}, UID: l.UID,
+			Stamp: registry.Stamp{Epoch: l.Epoch, Sequence: l.Sequence}, Withdrawn: l.Withdrawn, Draining: l.Draining, Bundle: []byte(l.Bundle),
+		}
+		if l.Entry != nil {
+			r.Entry = *l.Entry
+		}
+		out = append(out, r)
+	}
+	if lines.Err() != nil {
+		damaged = append(damaged, n+1)
+	}
+	if len(damaged) > 0 {
+		return out, fmt.Errorf("%s is damaged in line %d, and in %d others", path, damaged[0], len(damaged)-1)
+	}
+	return out, nil
+}
+
+// Save implements Records. A member whose file cannot be written does not keep others from being written.
+func (f *fileRecords) Save(_ context.Context, changed []registry.Record, gone []registry.RecordID) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	dirty := map[string]bool{}
+	var problems []error
+	for i := range changed {
+		r := &changed[i]
+		if f.kept[r.Cluster] == nil {
+			f.kept[r.Cluster] = map[registry.Pool][]byte{}
+		}
+		dirty[r.Cluster] = true
+		l, err := encodeRecord(r)
+		if err != nil {
+			problems = append(problems, err)
+			continue
+		}
+		f.kept[r.Cluster][r.Pool] = l
+	}
+	for _, id := range gone {
+		delete(f.kept[id.Cluster], id.Pool)
+		dirty[id.Cluster] = true
+	}
+	for _, cluster := range slices.Sorted(maps.Keys(dirty)) {
+		if err := f.write(cluster); err != nil {
+			problems = append(problems, err)
+		}
+	}
+	return errors.Join(problems...)
+}
+
+// write writes the file of a member, or removes it. mu is held.
+func (f *fileRecords) write(cluster string) error {
+	path := filepath.Join(f.folder, cluster+recordSuffix)
+	if len(f.kept[cluster]) == 0 {
+		delete(f.kept, cluster)
+		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		return nil
+	}
+	var out bytes.Buffer
+	for _, p := range slices.SortedFunc(maps.Keys(f.kept[cluster]), registry.Pool.Compare) {
+		if l := f.kept[cluster][p]; len(l) <= maxRecordLine && out.Len()+len(l) <= maxRecordFile { // others are asked for again after a restart
+			out.Write(l)
+		}
+	}
+	return statefile.Replace(path, out.Bytes())
+}
+
+// encodeRecord is the line of a record.
+func encodeRecord(r *registry.Record) ([]byte, error) {
+	l := line{Namespace: r.Pool.Namespace, Name: r.Pool.Name, UID: r.UID, Epoch: r.Stamp.Epoch, Sequence: r.Stamp.Sequence, Withdrawn: r.Withdrawn, Draining: r.Draining, Bundle: string(r.Bundle)}
+	if r.Pool != (registry.Pool{}) {
+		l.Entry = &r.Entry
+	}
+	out, err := json.Marshal(l)
+	if err != nil {
+		return nil, fmt.Errorf("export %s/%s of %s: %w", r.Pool.Namespace, r.Pool.Name, r.Cluster, err)
+	}
+	return append(out, '\n'), nil
+}

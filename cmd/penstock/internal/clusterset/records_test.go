@@ -1,0 +1,81 @@
+package clusterset
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/penstock-project/penstock/manifests/inferenceapi"
+	"github.com/penstock-project/penstock/multicluster/registry"
+)
+
+func TestRecords_DamagedLineHarmsNoOther(t *testing.T) {
+	state := t.TempDir()
+	records := FileRecords(state)
+	if got, err := records.Load(t.Context()); err != nil || len(got) > 0 {
+		t.Errorf("without a folder: %v, %v", got, err)
+	}
+	of := func(cluster, name string) registry.Record {
+		r := registry.Record{RecordID: registry.RecordID{Cluster: cluster}, UID: "uid", Stamp: registry.Stamp{Epoch: 1, Sequence: 2}, Bundle: []byte("PEM")}
+		if name != "" {
+			r.Pool, r.Bundle = registry.Pool{Namespace: "ns", Name: name}, []byte{}
+			r.Entry = inferenceapi.ImportedCluster{Name: cluster, RoutingMode: inferenceapi.EndpointMode, Endpoints: []inferenceapi.ImportedEndpoint{{Address: "10.0.0.1"}}}
+		}
+		return r
+	}
+	all := []registry.Record{of("east", ""), of("east", "a"), of("east", "b"), of("west", ""), of("west", "a")}
+	if err := records.Save(t.Context(), all, nil); err != nil {
+		t.Fatal(err)
+	}
+	got, err := FileRecords(state).Load(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(all, got); diff != "" {
+		t.Error(diff)
+	}
+	path := filepath.Join(state, "cluster", "records", "east.jsonl")
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := bytes.SplitAfter(raw, []byte("\n"))
+	lines[1] = lines[1][:len(lines[1])/2] // runs into the next one
+	if err := os.WriteFile(path, bytes.Join(lines, nil), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	records = FileRecords(state)
+	got, err = records.Load(t.Context())
+	if err == nil || !strings.Contains(err.Error(), path+" is damaged in line 2") {
+		t.Errorf("%v", err)
+	}
+	if diff := cmp.Diff([]registry.Record{all[0], all[3], all[4]}, got); diff != "" {
+		t.Error(diff)
+	}
+	if err := records.Save(t.Context(), nil, []registry.RecordID{all[0].RecordID}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(path); !os.IsNotExist(err) {
+		t.Errorf("a member without records has a file: %v", err)
+	}
+}
+
+func FuzzRecords_LoadOrFail(f *testing.F) {
+	f.Add([]byte(`{"uid":"u","epoch":1,"sequence":2}` + "\n" + `{"namespace":"ns","name":"a","uid":"u","entry":{"name":"east","routingMode":"ParentMode"}}`))
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		path := filepath.Join(t.TempDir(), "east.jsonl")
+		if err := os.WriteFile(path, raw, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		got, _ := readRecords(path, "east")
+		for _, r := range got {
+			if r.UID == "" || (r.Pool.Name == "") != (r.Entry.Name == "" && r.Entry.RoutingMode == "") && r.Pool.Name == "" {
+				t.Errorf("%+v", r)
+			}
+		}
+	})
+}

@@ -1,0 +1,29 @@
+package file
+
+import (
+	mcsv1beta1 "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
+
+	"github.com/penstock-project/penstock/discovery/store"
+)
+
+// serviceImportKind: what is read of v1alpha1 has the same shape as in v1beta1.
+func serviceImportKind() *kind {
+	return &kind{
+		table:    store.ServiceImports,
+		versions: []version{{"multicluster.x-k8s.io/v1beta1", nil}, {"multicluster.x-k8s.io/v1alpha1", nil}},
+		crd:      mcsv1beta1.ServiceImportPluralName,
+		check:    checkServiceImport,
+	}
+}
+
+func checkServiceImport(o store.Object) []mistake {
+	s := o.(*mcsv1beta1.ServiceImport)
+	var c checks
+	for i, ip := range s.Spec.IPs {
+		c.ip(at("spec.ips", i), ip)
+	}
+	for i, p := range s.Spec.Ports {
+		c.port(at("spec.ports", i)+".port", p.Port)
+	}
+	return c.found
+}

@@ -1,0 +1,206 @@
+package file
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// Written is an object as it stands in a file, for commands that edit it as a person does. Change Node, then call Save.
+type Written struct {
+	Path string // of the file
+	Line int    // of the object, from 1
+	Name string // metadata.name
+	// Node is the object's mapping. Comments, and how values are written, belong to it.
+	Node *yaml.Node
+
+	file          string // as it was read
+	before, after string // the other documents of the file
+	doc           *yaml.Node
+}
+
+// FindWritten returns the objects of a kind in the files below some paths, sorted by name, then by file. Documents that are not YAML are
+// left out. An error is that a path or file cannot be read.
+func FindWritten(paths []string, group, kind string) (found []*Written, err error) {
+	if err := Exist(paths...); err != nil {
+		return nil, err
+	}
+	var files []string
+	for _, p := range paths {
+		info, err := os.Stat(p)
+		if err != nil {
+			return nil, err
+		}
+		if !info.IsDir() {
+			files = append(files, p)
+			continue
+		}
+		var problems []error
+		walk(p, 0, func(path string) { files = append(files, path) }, func(_ string, err error) { problems = append(problems, err) })
+		if err := errors.Join(problems...); err != nil {
+			return nil, err
+		}
+	}
+	slices.Sort(files)
+	for _, path := range slices.Compact(files) {
+		info, err := os.Stat(path)
+		if err != nil {
+			return nil, err
+		}
+		if !info.Mode().IsRegular() || info.Size() > maxFile {
+			continue
+		}
+		raw, err := os.ReadFile(path)
+		if err != nil {
+			return nil, err
+		}
+		if text, ok := decodeText(raw); ok && strings.Contains(text, kind) {
+			found = append(found, findIn(path, text, group, kind)...)
+		}
+	}
+	slices.SortStableFunc(found, func(a, b *Written) int { return cmp.Compare(a.Name, b.Name) })
+	return found, nil
+}
+
+func findIn(path, text, group, kind string) (found []*Written) {
+	rest := text
+	for _, d := range split(text) {
+		begin := len(text) - len(rest) + strings.Index(rest, d.text)
+		rest = text[begin+len(d.text):]
+		var doc yaml.Node
+		if yaml.Unmarshal([]byte(d.text), &doc) != nil || doc.Kind != yaml.DocumentNode || len(doc.Content) != 1 {
+			continue
+		}
+		objects := []*yaml.Node{doc.Content[0]}
+		if items := Field(doc.Content[0], "items"); items != nil && items.Kind == yaml.SequenceNode {
+			objects = append(objects, items.Content...)
+		}
+		for _, o := range objects {
+			version, of := Field(o, "apiVersion"), Field(o, "kind")
+			if version == nil || of == nil || of.Value != kind || !strings.HasPrefix(version.Value, group+"/") {
+				continue
+			}
+			w := &Written{Path: path, Line: d.line + o.Line - 1, Node: o, file: text, before: text[:begin], after: rest, doc: &doc}
+			if metadata := Field(o, "metadata"); metadata != nil {
+				if name := Field(metadata, "name"); name != nil {
+					w.Name = name.Value
+				}
+			}
+			found = append(found, w)
+		}
+	}
+	return found
+}
+
+// Field returns the value of a key of a mapping; nil if it has none.
+func Field(mapping *yaml.Node, key string) *yaml.Node {
+	if mapping == nil || mapping.Kind != yaml.MappingNode {
+		return nil
+	}
+	for i := 0; i+1 < len(mapping.Content); i += 2 {
+		if mapping.Content[i].Value == key {
+			return mapping.Content[i+1]
+		}
+	}
+	return nil
+}
+
+// SetField sets the value of a key of a mapping, the last one if it is new; a nil value removes the key.
+func SetField(mapping *yaml.Node, key string, value *yaml.Node) {
+	for i := 0; i+1 < len(mapping.Content); i += 2 {
+		if mapping.Content[i].Value != key {
+			continue
+		}
+		if value == nil {
+			mapping.Content = slices.Delete(mapping.Content, i, i+2)
+		} else {
+			mapping.Content[i+1] = value
+		}
+		return
+	}
+	if value == nil {
+		return
+	}
+	name := &yaml.Node{Kind: yaml.ScalarNode, Value: key}
+	if len(mapping.Content) > 0 {
+		name.Style = mapping.Content[0].Style // in JSON, keys have quotes
+	}
+	mapping.Content = append(mapping.Content, name, value)
+}
+
+// Save replaces the object in its file. The other documents of the file stay byte for byte. It fails if the file has changed since it
+// was read.
+func (w *Written) Save() error {
+	path, err := filepath.EvalSymlinks(w.Path) // a link stays one
+	if err != nil {
+		return err
+	}
+	now, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	if text, _ := decodeText(now); text != w.file {
+		return fmt.Errorf("%s has changed meanwhile: try again", w.Path)
+	}
+	var out bytes.Buffer
+	out.WriteString(w.before)
+	begin := strings.Index(w.file[len(w.before):], "\n") // of the document's first line
+	if first := w.file[len(w.before):]; begin >= 0 && marker(first[:begin+1]) {
+		out.WriteString(first[:begin+1])
+	}
+	e := yaml.NewEncoder(&out)
+	e.SetIndent(2)
+	if !indentsLists(w.doc) {
+		e.CompactSeqIndent()
+	}
+	if err := errors.Join(e.Encode(w.doc), e.Close()); err != nil {
+		return err
+	}
+	out.WriteString(w.after)
+	return replaceFile(path, out.Bytes())
+}
+
+// indentsLists reports whether the items of the first list below a key begin further right than the key.
+func indentsLists(n *yaml.Node) bool {
+	var first func(n *yaml.Node) (indented, found bool)
+	first = func(n *yaml.Node) (bool, bool) {
+		for i, c := range n.Content {
+			if n.Kind == yaml.MappingNode && i%2 == 1 && c.Kind == yaml.SequenceNode && c.Style&yaml.FlowStyle == 0 {
+				return c.Column > n.Content[i-1].Column, true
+			}
+			if is, ok := first(c); ok {
+				return is, true
+			}
+		}
+		return false, false
+	}
+	is, _ := first(n)
+	return is
+}
+
+// replaceFile replaces a file's content at once, and keeps its mode.
+func replaceFile(path string, raw []byte) error {
+	info, err := os.Stat(path)
+	if err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(filepath.Dir(path), ".penstock-*") // readers skip names that begin with a dot
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(raw)
+	if err = errors.Join(err, f.Chmod(info.Mode().Perm()), f.Close()); err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		_ = os.Remove(f.Name())
+	}
+	return err
+}

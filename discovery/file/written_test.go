@@ -1,0 +1,92 @@
+package file_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/penstock-project/penstock/discovery/file"
+)
+
+func TestWritten_EditKeepsCommentsAndOtherDocuments(t *testing.T) {
+	const before = `# Our gateway.
+apiVersion: v1
+kind: Secret
+metadata:   {name:  x}   # odd spaces
+---
+# The set.
+apiVersion: penstock.dev/v1alpha1
+kind: ClusterSet
+metadata: {name: gpus}
+spec:
+  cluster: here  # this one
+  podCIDRs: [10.0.0.0/8]
+  members:
+  - name: east
+---
+apiVersion: v1
+kind:    Service
+`
+	path := filepath.Join(t.TempDir(), "a.yaml")
+	if err := os.WriteFile(path, []byte(before), 0o640); err != nil {
+		t.Fatal(err)
+	}
+	found, err := file.FindWritten([]string{filepath.Dir(path)}, "penstock.dev", "ClusterSet")
+	if err != nil || len(found) != 1 || found[0].Name != "gpus" || found[0].Line != 7 {
+		t.Fatalf("%+v %v", found, err)
+	}
+	spec := file.Field(found[0].Node, "spec")
+	file.SetField(spec, "draining", &yaml.Node{Kind: yaml.ScalarNode, Value: "true"})
+	if err := found[0].Save(); err != nil {
+		t.Fatal(err)
+	}
+	after, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := strings.Replace(before, "  - name: east\n", "  - name: east\n  draining: true\n", 1); strings.ReplaceAll(string(after), "here # this", "here  # this") != want {
+		t.Errorf("after the edit:\n%s\nwant:\n%s", after, want)
+	}
+	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o640 {
+		t.Errorf("mode %v %v", info.Mode(), err)
+	}
+	if err := found[0].Save(); err == nil || !strings.Contains(err.Error(), "has changed meanwhile") {
+		t.Errorf("a file that has changed since it was read: %v", err)
+	}
+}
+
+func TestWritten_FindsItemsOfAListAndJSON(t *testing.T) {
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"a.json": `{"apiVersion": "penstock.dev/v1alpha1", "kind": "ClusterSet", "metadata": {"name": "z"}, "spec": {"cluster": "here"}}`,
+		"b.yaml": "apiVersion: v1\nkind: List\nitems:\n  - apiVersion: penstock.dev/v1alpha1\n    kind: ClusterSet\n    metadata: {name: a}\n",
+		"c.yaml": "kind: ClusterSet\n: no YAML: [\n",
+		".d.yml": "apiVersion: penstock.dev/v1alpha1\nkind: ClusterSet\nmetadata: {name: hidden}\n",
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	found, err := file.FindWritten([]string{dir, filepath.Join(dir, "a.json")}, "penstock.dev", "ClusterSet")
+	if err != nil || len(found) != 2 || found[0].Name != "a" || found[1].Name != "z" {
+		t.Fatalf("%+v %v", found, err)
+	}
+	file.SetField(file.Field(found[1].Node, "spec"), "draining", &yaml.Node{Kind: yaml.ScalarNode, Value: "true"})
+	file.SetField(found[0].Node, "spec", &yaml.Node{Kind: yaml.MappingNode})
+	for _, w := range found {
+		if err := w.Save(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, want := range map[string]string{
+		"a.json": `{"apiVersion": "penstock.dev/v1alpha1", "kind": "ClusterSet", "metadata": {"name": "z"}, "spec": {"cluster": "here", "draining": true}}` + "\n",
+		"b.yaml": "apiVersion: v1\nkind: List\nitems:\n  - apiVersion: penstock.dev/v1alpha1\n    kind: ClusterSet\n    metadata: {name: a}\n    spec: {}\n",
+	} {
+		if got, err := os.ReadFile(filepath.Join(dir, name)); err != nil || string(got) != want {
+			t.Errorf("%s: %s %v, want %s", name, got, err, want)
+		}
+	}
+}

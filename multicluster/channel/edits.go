@@ -1,0 +1,119 @@
+package channel
+
+import (
+	"slices"
+	"sort"
+	"time"
+)
+
+// edit notes that an item was published, expired, or was retracted.
+type edit struct {
+	seq uint64
+	key string
+}
+
+// keptEdits is how many edits are kept at least, whatever the number of items.
+const keptEdits = 256
+
+// note notes an edit at Topic.seq. Old ones are dropped in time: a subscriber that is further behind is sent what a walk over all items finds.
+// Channel.mu is held.
+func (t *Topic) note(key string) {
+	t.edits = append(t.edits, edit{t.seq, key})
+	if len(t.edits) > 2*len(t.items)+keptEdits {
+		half := len(t.edits) / 2
+		t.forgotten = t.edits[half-1].seq
+		t.edits = slices.Clone(t.edits[half:])
+	}
+}
+
+// since returns the edits after a publication; false if some of them are forgotten, or what is visible may have changed since. Channel.mu is held.
+func (t *Topic) since(seq uint64) (edits []edit, ok bool) {
+	if seq < t.forgotten || seq < t.judged {
+		return nil, false
+	}
+	return t.edits[sort.Search(len(t.edits), func(i int) bool { return t.edits[i].seq > seq }):], true
+}
+
+// Judge has Topic.Visible called again for all items: it may decide otherwise now.
+func (t *Topic) Judge() {
+	t.channel.mu.Lock()
+	defer t.channel.mu.Unlock()
+	t.seq++
+	t.judged = t.seq
+	for s := range t.channel.subscribers {
+		s.flush()
+	}
+}
+
+// flush has the subscribers sent what is new since a publication. One that may receive none of it is not woken. Channel.mu is held.
+func (t *Topic) flush(before uint64) {
+	edits, all := t.since(before)
+	passed := false
+	for s := range t.channel.subscribers {
+		sub := s.topics[t.name]
+		switch {
+		case sub == nil: // it gets a snapshot once it subscribes
+		case t.visible == nil, !all, !sub.begun, sub.sent != before, sub.acked != before, slices.ContainsFunc(edits, func(e edit) bool { return sub.known[e.key] || t.shows(s, e.key) }):
+			s.flush()
+		default:
+			sub.sent, sub.acked, passed = t.seq, t.seq, true
+		}
+	}
+	if passed {
+		t.notify()
+	}
+}
+
+// walk makes the response of a topic to a subscriber. Channel.mu is held while it exists.
+type walk struct {
+	topic *Topic
+	to    *subscriber
+	sub   *subscription
+	now   time.Time
+	out   *response
+}
+
+// put adds an item, unless the subscriber has it or it has expired.
+func (w *walk) put(key string, it published) {
+	if version, ok := w.sub.has[key]; it.expired(w.now) || ok && version == it.version {
+		return
+	}
+	w.out.Resources = append(w.out.Resources, it.encode(key, w.now))
+	w.sub.known[key] = true
+}
+
+// remove adds that an item is gone, if the subscriber has it.
+func (w *walk) remove(key string) {
+	if w.sub.known[key] {
+		w.out.RemovedResources = append(w.out.RemovedResources, key)
+		delete(w.sub.known, key)
+	}
+}
+
+// edited adds what the edits since the last response are about.
+func (w *walk) edited(edits []edit) {
+	for _, e := range edits {
+		switch it, ok := w.topic.items[e.key]; {
+		case ok && it.seq != e.seq: // a later edit is about it too
+		case ok && w.topic.shows(w.to, e.key):
+			w.put(e.key, it)
+		default:
+			w.remove(e.key)
+		}
+	}
+}
+
+// all adds what the subscriber does not have of all items.
+func (w *walk) all() {
+	for key, it := range w.topic.items {
+		sent := it.seq <= w.sub.sent && w.sub.begun && (w.topic.visible == nil || w.sub.known[key]) // one may have become visible since
+		if !sent && w.topic.shows(w.to, key) {
+			w.put(key, it)
+		}
+	}
+	for key := range w.sub.known {
+		if _, ok := w.topic.items[key]; !ok || !w.topic.shows(w.to, key) {
+			w.remove(key)
+		}
+	}
+}

@@ -1,0 +1,79 @@
+package channel
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// A publication costs what it publishes: the items that stay are not judged, and a subscriber that may not receive it is not woken.
+func TestTopic_APublicationCostsWhatItPublishes(t *testing.T) {
+	c := New(Config{})
+	topic := c.Topic("things")
+	judged, hidden := 0, ""
+	topic.Visible(func(subscriber, key string) bool {
+		judged++
+		return strings.HasPrefix(key, subscriber+"/") && key != hidden
+	})
+	subscribers := map[string]*subscriber{}
+	for _, name := range []string{"a", "b"} {
+		s := &subscriber{name: name, topics: map[string]*subscription{"things": {made: true, known: map[string]bool{}}}, wake: make(chan struct{}, 1)}
+		subscribers[name], c.subscribers[s] = s, struct{}{}
+	}
+	// next is what a subscriber is sent if it was woken, and acknowledges.
+	next := func(name string) (got string) {
+		s := subscribers[name]
+		select {
+		case <-s.wake:
+		default:
+			return "idle"
+		}
+		for _, r := range c.responses(s) {
+			var put []string
+			for _, is := range r.GetResources() {
+				put = append(put, is.GetName())
+			}
+			slices.Sort(put)
+			got += fmt.Sprintf("%d put %.40s, removed %v", len(put), strings.Join(put, " "), r.GetRemovedResources())
+			s.topics["things"].acked = s.topics["things"].sent
+		}
+		return got
+	}
+	expect := func(step, name, want string) {
+		t.Helper()
+		if got := next(name); got != want {
+			t.Errorf("%s: %s is sent %q, want %q", step, name, got, want)
+		}
+	}
+	var items []Item
+	for i := range 1000 {
+		items = append(items, Item{Key: fmt.Sprintf("a/%03d", i)})
+	}
+	topic.Publish(append(items, Item{Key: "b/0"})...)
+	expect("snapshot", "a", "1000 put a/000 a/001 a/002 a/003 a/004 a/005 a/00, removed []")
+	expect("snapshot", "b", "1 put b/0, removed []")
+	judged = 0
+	topic.Publish(Item{Key: "a/005"})
+	expect("one item", "a", "1 put a/005, removed []")
+	expect("one item", "b", "idle")
+	topic.Retract("a/007", "none")
+	expect("a retraction", "a", "0 put , removed [a/007]")
+	expect("a retraction", "b", "idle")
+	topic.Publish(Item{Key: "a/007"}, Item{Key: "a/008"})
+	topic.Retract("a/007")
+	expect("published and retracted", "a", "1 put a/008, removed []")
+	if judged > 20 {
+		t.Errorf("%d items were judged for 3 publications and 2 retractions", judged)
+	}
+	for range 5 { // more than are kept
+		topic.Publish(items...)
+	}
+	topic.Retract("a/009")
+	expect("far behind", "a", "999 put a/000 a/001 a/002 a/003 a/004 a/005 a/00, removed [a/009]")
+	hidden = "a/010"
+	topic.Publish(Item{Key: "a/011"})
+	expect("before it is judged", "a", "1 put a/011, removed []")
+	topic.Judge()
+	expect("judged", "a", "0 put , removed [a/010]")
+}

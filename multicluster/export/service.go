@@ -1,0 +1,106 @@
+package export
+
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+
+	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/manifests/inferenceapi"
+)
+
+// reached is how other clusters reach a port of a picker's Service. Where each of its pods is reached, each has an address, so that one that
+// does not answer is left out; others are the addresses of the Service's type. number returns what another of its ports is there.
+//
+//	LoadBalancer   its ingress           ExternalName   its name
+//	NodePort       nodes with its pods   ClusterIP      its pods, with or without a cluster IP
+func reached(r store.Reader, svc *corev1.Service, port *corev1.ServicePort) (at inferenceapi.ServiceImport, number func(*corev1.ServicePort) int32) {
+	at.Type = cmp.Or(svc.Spec.Type, corev1.ServiceTypeClusterIP)
+	number = func(p *corev1.ServicePort) int32 { return p.Port }
+	ready := replicas(r, svc)
+	switch {
+	case at.Type == corev1.ServiceTypeNodePort && port.NodePort > 0:
+		if nodes := ready.nodes(r, svc.Namespace); len(nodes) > 0 {
+			at.Addresses, number = nodes, func(p *corev1.ServicePort) int32 { return p.NodePort }
+		}
+	case at.Type == corev1.ServiceTypeClusterIP && ready.ports[port.Name] > 0:
+		at.Addresses, number = ready.addresses, func(p *corev1.ServicePort) int32 { return ready.ports[p.Name] }
+	}
+	if len(at.Addresses) == 0 {
+		at.Addresses = addresses(svc)
+	}
+	at.Addresses = at.Addresses[:min(len(at.Addresses), maxAddresses)]
+	at.Ports = []inferenceapi.Port{{Number: number(port), Name: port.Name}}
+	if port.AppProtocol != nil {
+		at.Ports[0].AppProtocol = *port.AppProtocol
+	}
+	return at, number
+}
+
+// pods are the ready pods of a Service.
+type pods struct {
+	addresses []string
+	names     []string         // of Pod objects
+	ports     map[string]int32 // by the name of the Service's port; absent if they differ
+}
+
+// replicas reads the EndpointSlices of a Service, sorted.
+func replicas(r store.Reader, svc *corev1.Service) pods {
+	out := pods{ports: map[string]int32{}}
+	var list []netip.Addr
+	differ := map[string]bool{}
+	for _, s := range store.EndpointSlices.By(r, store.ByService, store.ID(svc)) {
+		if s.AddressType == discoveryv1.AddressTypeFQDN {
+			continue
+		}
+		some := false
+		for _, e := range s.Endpoints {
+			if e.Conditions.Ready != nil && !*e.Conditions.Ready {
+				continue
+			}
+			for _, text := range e.Addresses {
+				if ip, err := netip.ParseAddr(text); err == nil {
+					list, some = append(list, ip.Unmap()), true
+				}
+			}
+			if t := e.TargetRef; t != nil && t.Kind == "Pod" {
+				out.names = append(out.names, t.Name)
+			}
+		}
+		for _, p := range s.Ports {
+			if !some || p.Port == nil {
+				continue
+			}
+			name := ""
+			if p.Name != nil {
+				name = *p.Name
+			}
+			differ[name] = differ[name] || out.ports[name] > 0 && out.ports[name] != *p.Port
+			out.ports[name] = *p.Port
+		}
+	}
+	for name, is := range differ {
+		if is {
+			delete(out.ports, name)
+		}
+	}
+	slices.SortFunc(list, netip.Addr.Compare)
+	for _, ip := range slices.Compact(list) {
+		out.addresses = append(out.addresses, ip.String())
+	}
+	return out
+}
+
+// nodes are the addresses of the nodes that the pods run on, as far as their objects are read here.
+func (p pods) nodes(r store.Reader, namespace string) (out []string) {
+	for _, name := range p.names {
+		if pod, ok := store.Pods.Get(r, namespace+"/"+name); ok && pod.Status.HostIP != "" && !slices.Contains(out, pod.Status.HostIP) {
+			out = append(out, pod.Status.HostIP)
+		}
+	}
+	slices.Sort(out)
+	return out
+}

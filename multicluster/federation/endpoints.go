@@ -1,0 +1,174 @@
+package federation
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/penstock-project/penstock/manifests/inferenceapi"
+	"github.com/penstock-project/penstock/multicluster/registry"
+)
+
+// A pool with more than maxInline endpoints has them in parts, each an item of its own with about perPart of them: a change of one endpoint
+// sends its part again and not the record. A pool has maxParts of them at most.
+const (
+	maxInline = 64
+	perPart   = 32
+	maxParts  = 1024
+	// maxAssembly bounds what the parts of a member take here, in bytes.
+	maxAssembly = 64 << 20
+)
+
+// part is the wire form of some of the endpoints of a pool. Its key is that of the record, "#" and its number.
+type part struct {
+	Epoch     uint64                          `json:"epoch"`
+	Sequence  uint64                          `json:"sequence"`
+	Endpoints []inferenceapi.ImportedEndpoint `json:"endpoints"`
+}
+
+func partKey(key string, n int) string { return key + "#" + strconv.Itoa(n) }
+
+// parsePart splits a key; n is -1 for that of a record.
+func parsePart(key string) (record string, n int) {
+	record, number, ok := strings.Cut(key, "#")
+	if n, err := strconv.Atoi(number); ok && err == nil && n >= 0 && n < maxParts {
+		return record, n
+	}
+	return key, -1
+}
+
+// partsFor is how many parts n endpoints have, a power of two; 0: they are in the record. It stays as it was before while parts are neither
+// empty nor large, because another number sends all again.
+func partsFor(n, before int) int {
+	if before > 0 && n > maxInline/2 && n > before*perPart/4 && n <= before*perPart*2 || before == 0 && n <= maxInline {
+		return before
+	}
+	if n <= maxInline {
+		return 0
+	}
+	parts := 1
+	for parts*perPart < n && parts < maxParts {
+		parts *= 2
+	}
+	return parts
+}
+
+// split divides endpoints among parts, by their addresses.
+func split(list []inferenceapi.ImportedEndpoint, parts int) []part {
+	out := make([]part, parts)
+	for _, e := range list {
+		h := fnv.New32a()
+		_, _ = h.Write([]byte(e.Address))
+		i := int(h.Sum32() % uint32(parts))
+		out[i].Endpoints = append(out[i].Endpoints, e)
+	}
+	return out
+}
+
+// assembly is a pool of a member whose endpoints come in parts.
+type assembly struct {
+	head  registry.Export // "": without a routing mode, it has not arrived
+	count int             // of parts
+	parts map[int]part
+	sizes map[int]int
+}
+
+// assemblies are those of a member.
+type assemblies struct {
+	of    map[registry.Pool]*assembly
+	bytes int
+}
+
+// receive takes an item over: a record, or a part. whole: e is the export; else export makes it of what has arrived. Without a pool, the key
+// is none.
+func (a *assemblies) receive(key string, value []byte) (e registry.Export, whole bool, err error) {
+	if record, n := parsePart(key); n >= 0 {
+		if e.Pool, err = parsePool(record); err != nil {
+			return e, false, err
+		}
+		return e, false, a.put(e.Pool, n, value)
+	}
+	e, parts, err := decodeRecord(key, value)
+	if err != nil || parts == 0 {
+		if err == nil {
+			a.drop(e.Pool, -1)
+		}
+		return e, err == nil, err
+	}
+	of := a.at(e.Pool)
+	of.head, of.count = e, parts
+	return e, false, nil
+}
+
+func (a *assemblies) at(p registry.Pool) *assembly {
+	if a.of[p] == nil {
+		a.of[p] = &assembly{parts: map[int]part{}, sizes: map[int]int{}}
+	}
+	return a.of[p]
+}
+
+func (a *assemblies) put(p registry.Pool, n int, value []byte) error {
+	if len(value) > maxRecord {
+		return fmt.Errorf("a part of its endpoints has %d bytes, more than %d", len(value), maxRecord)
+	}
+	var in part
+	if err := json.Unmarshal(value, &in); err != nil {
+		return fmt.Errorf("a part of its endpoints: %w", err)
+	}
+	if a.bytes+len(value) > maxAssembly {
+		return fmt.Errorf("the endpoints of its cluster take more than %d MiB", maxAssembly>>20)
+	}
+	of := a.at(p)
+	a.bytes += len(value) - of.sizes[n]
+	of.parts[n], of.sizes[n] = in, len(value)
+	return nil
+}
+
+// drop removes a part, or with -1 all of a pool.
+func (a *assemblies) drop(p registry.Pool, n int) {
+	of := a.of[p]
+	if of == nil {
+		return
+	}
+	for i, size := range of.sizes {
+		if n < 0 || i == n {
+			a.bytes -= size
+			delete(of.parts, i)
+			delete(of.sizes, i)
+		}
+	}
+	if n < 0 {
+		delete(a.of, p)
+	}
+}
+
+// errIncomplete is a record some of whose parts are missing.
+var errIncomplete = errors.New("some of its endpoints have not arrived")
+
+// export is the pool with the endpoints of all parts.
+func (a *assemblies) export(p registry.Pool) (registry.Export, error) {
+	of := a.of[p]
+	if of == nil || of.head.Entry.RoutingMode == "" {
+		a.drop(p, -1) // parts alone are of no use
+		return registry.Export{Pool: p}, errIncomplete
+	}
+	e := of.head
+	e.Entry.Endpoints = nil
+	for i := range of.count {
+		is, ok := of.parts[i]
+		if !ok {
+			return e, errIncomplete
+		}
+		if at := (registry.Stamp{Epoch: is.Epoch, Sequence: is.Sequence}); at.Compare(e.Stamp) > 0 {
+			e.Stamp = at
+		}
+		e.Entry.Endpoints, e.Size = append(e.Entry.Endpoints, is.Endpoints...), e.Size+of.sizes[i]
+	}
+	slices.SortFunc(e.Entry.Endpoints, func(a, b inferenceapi.ImportedEndpoint) int { return cmp.Compare(a.Address, b.Address) })
+	return e, nil
+}

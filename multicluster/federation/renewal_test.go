@@ -1,0 +1,122 @@
+package federation
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/penstock-project/penstock/multicluster/registry"
+	"github.com/penstock-project/penstock/xds/xdstest/poll"
+)
+
+func (l *lines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
+// again has a site connect again to another one, and requires that it receives an export from it then.
+func (s *site) again(from *site, address string) {
+	s.t.Helper()
+	at := from.listener.Addr().String()
+	s.channel.SetPeers()
+	poll.Until(s.t, "the connection is closed", func() bool { return !s.channel.Connected(at) })
+	from.exports(exported(address))
+	s.channel.SetPeers(at)
+	s.has(from.name + "=" + address)
+}
+
+// knows polls until a site has received the bundle that another one publishes.
+func (s *site) knows(of *site) {
+	s.t.Helper()
+	poll.NoError(s.t, "the bundle arrives", poll.Limit, func() error {
+		m, _ := s.registry.Member(of.name)
+		of.mu.Lock()
+		defer of.mu.Unlock()
+		if !strings.HasSuffix(string(m.Bundle), string(of.published)) {
+			return fmt.Errorf("%s has %q", s.name, m.Bundle)
+		}
+		return nil
+	})
+}
+
+// An authority renews twice, certificates with it, and the ClusterSets keep the first bundle: no connection fails in either direction.
+func TestFederation_AuthorityRenewsWithoutAFailedConnection(t *testing.T) {
+	a, b := newSite(t, "a", id("a")), newSite(t, "b", id("b"))
+	join(a, b)
+	b.exports(exported("10.9.0.1"))
+	a.has("b=10.9.0.1")
+	signing, n := a.authority, 0
+	for range 2 {
+		next := newAuthority(t)
+		for _, step := range []func(){
+			func() { a.presents(a.presented, slices.Concat(signing.bundle, next.bundle)) }, // it will sign
+			func() { a.presents(next.issue(t, id("a")), slices.Concat(signing.bundle, next.bundle)) },
+			func() { a.presents(a.presented, next.bundle) }, // the one before has expired
+		} {
+			step()
+			b.knows(a)
+			n++
+			b.again(a, fmt.Sprint("10.0.0.", n))
+			a.again(b, fmt.Sprint("10.9.1.", n))
+		}
+		signing = next
+	}
+	if text := a.logs.String() + b.logs.String(); strings.Contains(text, "certificate") || strings.Contains(text, "handshake") {
+		t.Errorf("a connection failed:\n%s", text)
+	}
+
+	// After a restart, what was published is still trusted; for a member that has only the ClusterSet's, it is not.
+	m, _ := b.registry.Member("a")
+	restarted, fresh := newTrust(nil, b.trust.now), newTrust(nil, b.trust.now)
+	restarted.set([]Member{{Name: "a", Bundle: a.bundle, Published: m.Bundle}})
+	fresh.set([]Member{{Name: "a", Bundle: a.bundle}})
+	replaced := newTrust(nil, b.trust.now)
+	replaced.set([]Member{{Name: "a", Bundle: newAuthority(t).bundle, Published: m.Bundle}})
+	for want, trust := range map[bool]*trust{true: restarted, false: fresh} {
+		if err := trust.check(t, signing.issue(t, id("a"))); (err == nil) != want {
+			t.Errorf("trusted: %v, want %v", err, want)
+		}
+	}
+	if replaced.check(t, signing.issue(t, id("a"))) == nil {
+		t.Error("an operator who replaces the bundle of a member still trusts what was published under the one before")
+	}
+}
+
+// A member publishes the authority of another one as its own.
+func TestFederation_PublishedBundleVouchesForItsMemberAlone(t *testing.T) {
+	a, b, c := newSite(t, "a", id("a")), newSite(t, "b", id("b")), newSite(t, "c", id("c"))
+	join(a, b, c)
+	evil := newAuthority(t)
+	a.presents(a.presented, slices.Concat(a.bundle, evil.bundle))
+	c.knows(a)
+	if err := c.trust.check(t, evil.issue(t, id("a"))); err != nil {
+		t.Errorf("its own ID: %v", err)
+	}
+	for _, other := range []string{id("b"), id("c"), id("d"), "spiffe://a/other"} {
+		if c.trust.check(t, evil.issue(t, other)) == nil {
+			t.Errorf("it vouches for %s", other)
+		}
+	}
+	a.presents(a.presented, bytes.Repeat([]byte("x"), maxBundle+1)) // is left out, with the rest of the state
+	a.exports(exported("10.0.0.7"))
+	poll.Until(t, "c reports it", func() bool { return strings.Contains(c.logs.String(), "its bundle is too long") })
+	a.presents(a.presented, a.bundle)
+	c.has("a=10.0.0.7")
+}
+
+func TestFederation_RemovedMemberReceivesNothingMore(t *testing.T) {
+	a, b := newSite(t, "a", id("a")), newSite(t, "b", id("b"))
+	join(a, b)
+	a.exports(exported("10.0.0.1"))
+	b.has("a=10.0.0.1")
+	a.registry.SetMembers(nil)
+	a.SetMembers(nil)
+	a.exports(exported("10.0.0.2"))
+	b.has("a=10.0.0.1, draining")
+	if m, _ := b.registry.Member("a"); m.Known.Compare(registry.Stamp{Epoch: 1, Sequence: 3}) >= 0 {
+		t.Errorf("b has a's state %v", m.Known)
+	}
+}

@@ -1,0 +1,147 @@
+package imports
+
+import (
+	"fmt"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/penstock-project/penstock/manifests/inferenceapi"
+	"github.com/penstock-project/penstock/multicluster/registry"
+)
+
+// The conditions of an import, and of its clusters.
+const (
+	ConditionAccepted     = "Accepted"
+	ConditionReady        = "Ready"
+	ConditionEPPReady     = "EPPReady"     // of a cluster in EndpointMode: its picker
+	ConditionParentsReady = "ParentsReady" // of a cluster in ParentMode: its gateways
+)
+
+// Reasons of these conditions. A cluster whose condition Ready is Unknown keeps its wiring and gets requests; one with False gets no new one.
+const (
+	AcceptedReason       = "Accepted"
+	ReadyReason          = "Ready"
+	NoReadyClusterReason = "NoReadyCluster" // of an import, False: no cluster gets requests
+	StaleReason          = "Stale"          // of an import, Unknown: clusters get requests, and none is known to be Ready
+	UnreachableReason    = "Unreachable"    // Unknown
+	PickerDownReason     = "PickerDown"     // Unknown
+	DrainingReason       = "Draining"       // False
+)
+
+// Source is one exporting cluster of an import.
+type Source struct {
+	// Entry is how it is reached, with its name.
+	Entry inferenceapi.ImportedCluster
+	// State of the member; "" if it is none any more.
+	State registry.State
+	// Draining: the member has withdrawn the export, or drains.
+	Draining bool
+	// NotAllowed is why the export is not imported; "": it is.
+	NotAllowed string
+	// PickerDown is how its picker fails; "": it is not known to.
+	PickerDown string
+
+	reason, message string // of the placement
+	most            int    // endpoints
+	gone            bool   // withdrawn
+	local           bool   // it is this cluster itself
+}
+
+// imported reports whether routes may lead there: a version of it is known, and allowed.
+func (s *Source) imported() bool {
+	return s.Entry.RoutingMode != "" && s.routed()
+}
+
+// routed reports whether what the placement has against the export, if anything, leaves its known version in use.
+func (s *Source) routed() bool {
+	return s.reason == "" || s.reason == NotSupportedReason || s.reason == ConflictReason
+}
+
+// ready is the condition Ready of the cluster.
+func (s *Source) ready() metav1.Condition {
+	out := metav1.Condition{Type: ConditionReady, Status: metav1.ConditionUnknown}
+	switch {
+	case s.NotAllowed != "":
+		out.Status, out.Reason, out.Message = metav1.ConditionFalse, NotAllowedReason, s.NotAllowed
+	case s.Draining, s.State == registry.Draining:
+		out.Status, out.Reason, out.Message = metav1.ConditionFalse, DrainingReason, "the cluster has withdrawn its export, or drains"
+	case s.State == registry.Stale:
+		out.Reason, out.Message = StaleReason, "the cluster is connected and silent"
+	case s.State == registry.Unreachable:
+		out.Reason, out.Message = UnreachableReason, "the cluster is not connected"
+	case s.PickerDown != "":
+		out.Reason, out.Message = PickerDownReason, s.PickerDown
+	default:
+		out.Status, out.Reason = metav1.ConditionTrue, ReadyReason
+	}
+	return out
+}
+
+// conditions are those of the cluster.
+func (s *Source) conditions(generation int64) []metav1.Condition {
+	ready := s.ready()
+	servers := ready
+	servers.Type = ConditionEPPReady
+	if s.Entry.RoutingMode == inferenceapi.ParentMode {
+		servers.Type = ConditionParentsReady
+	}
+	if s.PickerDown != "" && ready.Reason == PickerDownReason {
+		servers.Status = metav1.ConditionFalse
+	}
+	ready.ObservedGeneration, servers.ObservedGeneration = generation, generation
+	return []metav1.Condition{servers, ready}
+}
+
+// StatusOf is the status of an import of some clusters, less the entries of controllers. It is pure: conditions have no transition times.
+// A cluster that is not allowed has its name, mode and target ports, weight 0, and the reason. generation is that of the object.
+func StatusOf(sources []Source, generation int64) (out inferenceapi.InferencePoolImportStatus) {
+	out.ObservedGeneration = generation
+	var ready, unknown int
+	var not []string
+	for _, s := range sources {
+		if s.NotAllowed == "" && !s.routed() {
+			s.NotAllowed = s.message
+		}
+		if s.Entry.RoutingMode == "" {
+			continue // no version of it could be read
+		}
+		c := *s.Entry.DeepCopy()
+		if s.NotAllowed != "" {
+			none := int32(0)
+			c = inferenceapi.ImportedCluster{Name: c.Name, RoutingMode: c.RoutingMode, TargetPortNumber: c.TargetPortNumber, TargetPorts: c.TargetPorts, Weight: &none}
+		}
+		c.Conditions = s.conditions(generation)
+		switch is := c.Conditions[1]; is.Status {
+		case metav1.ConditionTrue:
+			ready++
+		case metav1.ConditionUnknown:
+			unknown++
+			not = append(not, c.Name+" is "+is.Reason)
+		default:
+			not = append(not, c.Name+" is "+is.Reason)
+		}
+		out.Clusters = append(out.Clusters, c)
+	}
+	is := metav1.Condition{Type: ConditionReady, ObservedGeneration: generation, Message: fmt.Sprintf("%d of %d exporting clusters are ready", ready, len(out.Clusters))}
+	if len(not) > 0 {
+		is.Message += ": " + strings.Join(not[:min(len(not), named)], ", ")
+		if more := len(not) - named; more > 0 {
+			is.Message += fmt.Sprintf(" and %d more", more)
+		}
+	}
+	switch {
+	case ready > 0:
+		is.Status, is.Reason = metav1.ConditionTrue, ReadyReason
+	case unknown > 0:
+		is.Status, is.Reason = metav1.ConditionUnknown, StaleReason
+	default:
+		is.Status, is.Reason = metav1.ConditionFalse, NoReadyClusterReason
+	}
+	accepted := metav1.Condition{Type: ConditionAccepted, Status: metav1.ConditionTrue, Reason: AcceptedReason, ObservedGeneration: generation}
+	out.Conditions = []metav1.Condition{accepted, is}
+	return out
+}
+
+// named is how many clusters a message names.
+const named = 8

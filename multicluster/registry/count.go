@@ -1,0 +1,98 @@
+package registry
+
+import (
+	"fmt"
+
+	"github.com/penstock-project/penstock/manifests/inferenceapi"
+)
+
+// Bounds of what is held of a member, whatever it is allowed: exports, withdrawn ones included, and the bytes of their wire form.
+const (
+	maxExports = 10_000
+	maxBytes   = 64 << 20
+)
+
+// Count is how much a member exports.
+type Count struct {
+	Cluster string
+	// Exports that are not withdrawn, and Endpoints of these.
+	Exports, Endpoints int
+	// Unread are exports whose newest version could not be taken.
+	Unread int
+
+	rows, bytes int // of all, withdrawn ones included
+}
+
+// add counts an export n times: 1 or -1.
+func (c *Count) add(e *Export, n int) {
+	c.rows, c.bytes = c.rows+n, c.bytes+n*e.Size
+	if e.Unread != "" {
+		c.Unread += n
+	}
+	if !e.withdrawn {
+		c.Exports, c.Endpoints = c.Exports+n, c.Endpoints+n*len(e.Entry.Endpoints)
+	}
+}
+
+// put stores an export, and counts it.
+func (t txn) put(e *Export) {
+	c := t.count(e.Cluster)
+	if old := first[Export](t, exportTable, exportKey(e.Cluster, e.Pool)); old != nil {
+		c.add(old, -1)
+	}
+	c.add(e, 1)
+	must(t.Insert(exportTable, e))
+	must(t.Insert(countTable, &c))
+}
+
+// drop removes an export.
+func (t txn) drop(e *Export) {
+	c := t.count(e.Cluster)
+	c.add(e, -1)
+	must(t.Delete(exportTable, e))
+	if c.rows == 0 {
+		must(t.Delete(countTable, &c))
+	} else {
+		must(t.Insert(countTable, &c))
+	}
+}
+
+func (t txn) count(cluster string) Count {
+	if c := first[Count](t, countTable, key(cluster)); c != nil {
+		return *c
+	}
+	return Count{Cluster: cluster}
+}
+
+// room is why there is no room for an export in place of what is held under its name; "" if there is.
+func (t txn) room(e, old *Export) string {
+	c := t.count(e.Cluster)
+	if old == nil && c.rows >= maxExports {
+		return fmt.Sprintf("its cluster exports more than %d pools", maxExports)
+	}
+	if old != nil {
+		c.bytes -= old.Size
+	}
+	if c.bytes+e.Size > maxBytes {
+		return fmt.Sprintf("the exports of its cluster take more than %d MiB", maxBytes>>20)
+	}
+	return ""
+}
+
+// unread notes why the newest version of an export could not be taken. What is known of it stays.
+func (t txn) unread(cluster string, p Pool, why string) {
+	next := Export{Cluster: cluster, Pool: p, Entry: inferenceapi.ImportedCluster{Name: cluster}}
+	old := first[Export](t, exportTable, exportKey(cluster, p))
+	if old != nil {
+		next = *old
+	} else if t.room(&next, nil) != "" {
+		return // it is counted, and named by the source
+	}
+	if next.Unread != why {
+		next.Unread = why
+		t.put(&next)
+	}
+}
+
+// Count returns how much a member exports.
+func (r *Registry) Count(cluster string) Count { return txn{r.db.Txn(false)}.count(cluster) }

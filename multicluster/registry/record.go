@@ -1,0 +1,168 @@
+package registry
+
+import (
+	"bytes"
+	"cmp"
+	"slices"
+
+	"github.com/penstock-project/penstock/manifests/inferenceapi"
+)
+
+// RecordID names what a Record is of: an export, or, without a pool, a member.
+type RecordID struct {
+	Cluster string
+	Pool    Pool
+}
+
+// Compare orders the ids of records by cluster, the member before its exports.
+func (id RecordID) Compare(o RecordID) int {
+	return cmp.Or(cmp.Compare(id.Cluster, o.Cluster), id.Pool.Compare(o.Pool))
+}
+
+// Record is what is kept of a member, or of one of its exports, over a restart of this process.
+type Record struct {
+	RecordID
+	// UID of the member's cluster.
+	UID string
+	// Stamp of the export; of a member, the one up to which all its exports are known.
+	Stamp Stamp
+	// Entry is how to reach the pool; empty in the record of a member.
+	Entry inferenceapi.ImportedCluster
+	// Withdrawn: the export drains.
+	Withdrawn bool
+	// Draining: the member drains.
+	Draining bool
+	// Bundle has the CA certificates that the member published last, in PEM; empty in the record of an export.
+	Bundle []byte
+}
+
+// Restore takes records over, of members of the set without an update so far, and returns the pools to assemble. Those members are
+// Unreachable until their first update. A record of another UID than its member's own record is left out.
+func (r *Registry) Restore(records []Record) []Pool {
+	records = slices.SortedFunc(slices.Values(records), func(a, b Record) int { return a.Compare(b.RecordID) })
+	return r.write(func(t txn) {
+		known := map[string]bool{} // whether a member has an update already
+		for i := range records {
+			rec := &records[i]
+			m := first[Member](t, memberTable, key(rec.Cluster))
+			if m == nil {
+				continue
+			}
+			if _, seen := known[m.Name]; !seen {
+				known[m.Name] = m.UID != ""
+			}
+			if known[m.Name] || m.UID != "" && m.UID != rec.UID {
+				continue
+			}
+			next := *m
+			next.UID = rec.UID
+			if rec.Stamp.Compare(next.Known) > 0 {
+				next.Known = rec.Stamp
+			}
+			if rec.Pool == (Pool{}) {
+				next.drained, next.Bundle = rec.Draining, rec.Bundle
+			} else {
+				e := &Export{Cluster: m.Name, Pool: rec.Pool, Stamp: rec.Stamp, Entry: rec.Entry, Draining: rec.Withdrawn || m.drained, withdrawn: rec.Withdrawn}
+				e.Entry.Name = m.Name
+				if e.withdrawn {
+					e.collect = r.now() + r.cfg.Drain
+				}
+				t.put(e)
+			}
+			must(t.Insert(memberTable, &next))
+		}
+	})
+}
+
+// Records returns all that is to be kept, sorted.
+func (r *Registry) Records() (out []Record) {
+	t := txn{r.db.Txn(false)}
+	for m := range walk[Member](t, nil, memberTable, byID, nil) {
+		if m.UID != "" {
+			out = append(out, m.record())
+		}
+	}
+	for e := range walk[Export](t, nil, exportTable, byID, nil) {
+		if rec, ok := e.record(t); ok {
+			out = append(out, rec)
+		}
+	}
+	slices.SortFunc(out, func(a, b Record) int { return a.Compare(b.RecordID) })
+	return out
+}
+
+func (m *Member) record() Record {
+	return Record{RecordID: RecordID{Cluster: m.Name}, UID: m.UID, Stamp: m.Known, Draining: m.drained, Bundle: m.Bundle}
+}
+
+// record is false for an export of a cluster that is no member any more, and for one that could never be read.
+func (e *Export) record(t txn) (Record, bool) {
+	m := first[Member](t, memberTable, key(e.Cluster))
+	if m == nil || e.Entry.RoutingMode == "" {
+		return Record{}, false
+	}
+	return Record{RecordID: RecordID{e.Cluster, e.Pool}, UID: m.UID, Stamp: e.Stamp, Entry: e.Entry, Withdrawn: e.withdrawn}, true
+}
+
+// Unsaved has one element when records have changed since the last TakeUnsaved.
+func (r *Registry) Unsaved() <-chan struct{} { return r.wake }
+
+// TakeUnsaved returns the records that have changed since the last call, and the ids of those that are not to be kept any more, sorted.
+func (r *Registry) TakeUnsaved() (changed []Record, gone []RecordID) {
+	r.mu.Lock()
+	ids := r.unsaved
+	r.unsaved = map[RecordID]struct{}{}
+	r.mu.Unlock()
+	t := txn{r.db.Txn(false)}
+	for id := range ids {
+		var rec Record
+		ok := false
+		if id.Pool == (Pool{}) {
+			if m := first[Member](t, memberTable, key(id.Cluster)); m != nil && m.UID != "" {
+				rec, ok = m.record(), true
+			}
+		} else if e := first[Export](t, exportTable, exportKey(id.Cluster, id.Pool)); e != nil {
+			rec, ok = e.record(t)
+		}
+		if ok {
+			changed = append(changed, rec)
+		} else {
+			gone = append(gone, id)
+		}
+	}
+	slices.SortFunc(changed, func(a, b Record) int { return a.Compare(b.RecordID) })
+	slices.SortFunc(gone, RecordID.Compare)
+	return changed, gone
+}
+
+// MarkUnsaved has TakeUnsaved return some records again: they could not be saved.
+func (r *Registry) MarkUnsaved(ids ...RecordID) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, id := range ids {
+		r.unsaved[id] = struct{}{}
+	}
+	if len(r.unsaved) > 0 {
+		select {
+		case r.wake <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// recorded is the id of the record that a change of a row changes; false if it changes none.
+func recorded(before, after any) (id RecordID, ok bool) {
+	switch row := cmp.Or(after, before).(type) {
+	case *Export:
+		return RecordID{row.Cluster, row.Pool}, true
+	case *Member:
+		if before != nil && after != nil {
+			b, a := before.(*Member), after.(*Member)
+			if b.UID == a.UID && b.Known == a.Known && b.drained == a.drained && bytes.Equal(b.Bundle, a.Bundle) {
+				return id, false
+			}
+		}
+		return RecordID{Cluster: row.Name}, row.UID != ""
+	}
+	return id, false
+}

@@ -1,0 +1,94 @@
+package registry
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/penstock-project/penstock/manifests/inferenceapi"
+)
+
+func TestRecord_RestartKeepsExportsAndTakesNothingOlder(t *testing.T) {
+	r := New(Config{})
+	r.SetMembers(map[string]string{"east": "peer", "west": "peer"})
+	if c, g := r.TakeUnsaved(); len(c)+len(g) > 0 {
+		t.Errorf("without an update: %v, %v", c, g)
+	}
+	entry := func(address string) inferenceapi.ImportedCluster {
+		return inferenceapi.ImportedCluster{RoutingMode: inferenceapi.EndpointMode, Endpoints: []inferenceapi.ImportedEndpoint{{Address: address}}}
+	}
+	a, b := Pool{"ns", "a"}, Pool{"ns", "b"}
+	apply := func(r *Registry, u Update) string {
+		t.Helper()
+		_, rejected := r.Apply(u)
+		if len(rejected) > 0 {
+			return rejected[0].Problem
+		}
+		return ""
+	}
+	at := func(epoch, sequence uint64) Stamp { return Stamp{epoch, sequence} }
+	if p := apply(r, Update{Member: "east", UID: "1", Stamp: at(2, 5), Snapshot: true, Bundle: []byte("PEM"), Exports: []Export{{Pool: a, Stamp: at(2, 4), Entry: entry("10.0.0.1")}, {Pool: b, Stamp: at(2, 5), Entry: entry("10.0.0.2")}}}); p != "" {
+		t.Fatal(p)
+	}
+	saved := map[RecordID]Record{}
+	save := func() (n int) {
+		changed, gone := r.TakeUnsaved()
+		for _, rec := range changed {
+			saved[rec.RecordID] = rec
+		}
+		for _, id := range gone {
+			delete(saved, id)
+		}
+		return len(changed)
+	}
+	if n := save(); n != 3 {
+		t.Errorf("%d records", n)
+	}
+	if p := apply(r, Update{Member: "east", UID: "1", Stamp: at(2, 6), Bundle: []byte("PEM"), Withdrawn: []Pool{b}}); p != "" {
+		t.Fatal(p)
+	}
+	if n := save(); n != 2 { // the member and b
+		t.Errorf("%d records", n)
+	}
+	apply(r, Update{Member: "east", UID: "1", Stamp: at(2, 6), Bundle: []byte("PEM")})
+	if n := save(); n != 0 {
+		t.Errorf("a renewal changes %d records", n)
+	}
+	var list []Record
+	for _, rec := range saved {
+		list = append(list, rec)
+	}
+	slices.SortFunc(list, func(a, b Record) int { return a.Compare(b.RecordID) })
+	if diff := cmp.Diff(r.Records(), list); diff != "" {
+		t.Error(diff)
+	}
+
+	next := New(Config{})
+	next.SetMembers(map[string]string{"east": "peer"})
+	another := list[1]
+	another.UID, another.Pool.Name = "0", "another"
+	other := list[0]
+	other.Cluster = "removed"
+	if got := next.Restore(append(slices.Clone(list), another, other)); !slices.Equal(got, []Pool{a, b}) {
+		t.Errorf("to assemble: %v", got)
+	}
+	if diff := cmp.Diff(list, next.Records()); diff != "" {
+		t.Error(diff)
+	}
+	if m, _ := next.Member("east"); m.State != Unreachable || m.Known != at(2, 6) {
+		t.Errorf("%+v", m)
+	}
+	if p := apply(next, Update{Member: "east", UID: "1", Stamp: at(2, 5), Snapshot: true, Exports: []Export{{Pool: b, Stamp: at(2, 5)}}}); p == "" {
+		t.Error("an older update had an effect")
+	}
+	if p := apply(next, Update{Member: "east", UID: "1", Stamp: at(2, 7), Snapshot: true, Exports: []Export{{Pool: a, Stamp: at(2, 4), Entry: entry("10.0.0.1")}}}); p != "" {
+		t.Error(p)
+	}
+	if e := next.ExportsOf("east"); len(e) != 2 || e[0].Draining || !e[1].Draining {
+		t.Errorf("%+v", e)
+	}
+	if got := next.Restore(list); len(got) > 0 {
+		t.Errorf("restored over an update: %v", got)
+	}
+}

@@ -1,0 +1,117 @@
+package picker
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	filterv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/ext_proc/v3"
+	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
+	"go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+
+	"github.com/penstock-project/penstock/picker/dial"
+)
+
+// What a processor answers reaches the server in every body mode in which the picker gets the body before the pick; in STREAMED only the
+// member for the picker is removed.
+func TestProcessor_EnvoySendsItsTokensInEveryMode(t *testing.T) {
+	modes := map[string]string{"buffered": buffered, "duplex": duplex, "streamed": streamed}
+	var routes []route
+	for name, mode := range modes {
+		routes = append(routes, route{Name: name, Cluster: "closed", Mode: mode, Allow: true})
+	}
+	g := startGateway(t, routes...)
+	s := startProcessor(t)
+	setPools(t, g.picker, Pool{Name: "ns/pool", Strategy: "random", Endpoints: g.endpoints(), Body: BodyBuffered, Processor: &s.Processor})
+	second := g.endpoints()[1].Addr.String()
+	for mode := range modes {
+		for _, size := range []int{0, 300, 200 << 10} {
+			s.set(fmt.Sprintf(`{"worker_address":%q,"token_key":"k1","token_value":"[1,2]"}`, second), http.StatusOK)
+			sent := fmt.Sprintf(`{"seed":9007199254740993,"route":true,"model":"m","token_ids":[7],"prompt":"<b>%s"}`, strings.Repeat("x", size))
+			response, text := g.post(t, "/"+mode+"/v1/completions", []byte(sent))
+			if response.StatusCode != http.StatusOK || mode != "streamed" && response.Header.Get("x-pod") != "pod-1" {
+				t.Errorf("%s, %d bytes: %s from %s: %.200s", mode, size, response.Status, response.Header.Get("x-pod"), text)
+			}
+			want := strings.Replace(sent, `"route":true,`, "", 1)
+			if mode != "streamed" {
+				want = `{"token_ids":[1,2],` + strings.Replace(want, `"token_ids":[7],`, "", 1)[1:]
+			}
+			pod := g.pods[0]
+			if response.Header.Get("x-pod") == "pod-1" {
+				pod = g.pods[1]
+			}
+			header, got := pod.received()
+			if string(got) != want || (header.Get("X-Req-Tokens-Key") == "k1") != (mode != "streamed") {
+				t.Errorf("%s, %d bytes, key %q: %.100s", mode, size, header.Get("X-Req-Tokens-Key"), got)
+			}
+			if length := header.Get("Content-Length"); length != "" && length != fmt.Sprint(len(got)) {
+				t.Errorf("%s: content-length %s of %d", mode, length, len(got))
+			}
+		}
+	}
+}
+
+// A processor may take longer than the 2 s that Envoy waits for a pick otherwise.
+func TestProcessor_DeadlineExtendsTheWaitOfEnvoy(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case <-r.Context().Done():
+		case <-time.After(20 * time.Millisecond):
+			fmt.Fprint(w, `{"token_key":"late"}`)
+		}
+	}))
+	t.Cleanup(server.Close)
+	p := runPicker(t, Config{})
+	_, address := servePicker(t, p)
+	of := &Processor{Host: "p:1", Timeout: 30 * time.Second, Addresses: []dial.Address{{AddrPort: netip.MustParseAddrPort(server.Listener.Addr().String()), Cleartext: true}}}
+	setPools(t, p, Pool{Name: "ns/pool", Default: true, Endpoints: specs("10.0.0.1:80"), Processor: of, Body: BodyBuffered})
+	stream, _ := call(t, dialPicker(t, address))
+	bufferedRequest(t, stream, `{"prompt":"a"}`)
+	r, err := stream.Recv()
+	if err != nil || r.GetOverrideMessageTimeout().AsDuration() != 35*time.Second {
+		t.Errorf("%v %v", r, err)
+	}
+	if r, err = stream.Recv(); err != nil || !strings.Contains(r.String(), "x-req-tokens-key") {
+		t.Errorf("%v %v", r, err)
+	}
+}
+
+// The call has a client span in the span of the pick, whose context the processor gets.
+func TestProcessor_CallHasASpan(t *testing.T) {
+	spans := tracetest.NewSpanRecorder()
+	p := runPicker(t, Config{Tracer: trace.NewTracerProvider(trace.WithSpanProcessor(spans))})
+	_, address := servePicker(t, p)
+	s := startProcessor(t)
+	s.set(`{"token_value":"[1,2,3]"}`, http.StatusOK)
+	setPools(t, p, Pool{Name: "ns/pool", Endpoints: specs("10.0.0.1:80"), Processor: &s.Processor, Body: BodyBuffered})
+	stream, cancel := call(t, dialPicker(t, address), "x-penstock-pool", "ns/pool", "traceparent", "00-0af7651916cd43dd8448eb211c80319c-00000000000000aa-01")
+	bufferedRequest(t, stream, `{"prompt":"a"}`)
+	if _, err := stream.Recv(); err != nil {
+		t.Fatal(err)
+	}
+	cancel()
+	ended := spans.Ended()
+	if len(ended) != 2 || ended[0].Name() != "POST /process" || ended[0].Parent().SpanID() != ended[1].SpanContext().SpanID() || !strings.Contains(fmt.Sprint(ended[0].Attributes()), "penstock.process.tokens") {
+		t.Fatalf("%v", ended)
+	}
+	if !strings.Contains(s.trace, ended[0].SpanContext().SpanID().String()) {
+		t.Errorf("the processor gets trace context %q", s.trace)
+	}
+}
+
+// bufferedRequest sends a request with a body in BUFFERED, whose headers are answered.
+func bufferedRequest(t *testing.T, stream extprocv3.ExternalProcessor_ProcessClient, body string) {
+	t.Helper()
+	headers := headerMessage(nil, ":path", "/v1/completions", ":method", "POST")
+	headers.GetRequestHeaders().EndOfStream = false
+	headers.ProtocolConfig = &extprocv3.ProtocolConfiguration{RequestBodyMode: filterv3.ProcessingMode_BUFFERED}
+	exchange(t, stream, headers)
+	if err := stream.Send(&extprocv3.ProcessingRequest{Request: &extprocv3.ProcessingRequest_RequestBody{RequestBody: &extprocv3.HttpBody{Body: []byte(body), EndOfStream: true}}}); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,169 @@
+package picker
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
+	"google.golang.org/grpc"
+
+	"github.com/penstock-project/penstock/picker/accesslog"
+	"github.com/penstock-project/penstock/xds/xdstest/poll"
+)
+
+// changingPicker is a picker of another cluster that changes requests, as the protocol has it.
+type changingPicker struct {
+	extprocv3.UnimplementedExternalProcessorServer
+	list    string
+	headers []string            // to set, name and value by turns
+	remove  []string            // headers
+	body    func(string) string // nil: it stays
+	open    atomic.Int32        // calls
+}
+
+func (p *changingPicker) Process(stream extprocv3.ExternalProcessor_ProcessServer) error {
+	p.open.Add(1)
+	defer p.open.Add(-1)
+	var body strings.Builder
+	for {
+		m, err := stream.Recv()
+		if err != nil {
+			return nil
+		}
+		body.Write(m.GetRequestBody().GetBody())
+		if !m.GetRequestHeaders().GetEndOfStream() && !m.GetRequestBody().GetEndOfStream() {
+			continue
+		}
+		set := []*corev3.HeaderValueOption{{Header: &corev3.HeaderValue{Key: "x-gateway-destination-endpoint", RawValue: []byte(p.list)}}}
+		for i := 0; i < len(p.headers); i += 2 {
+			set = append(set, &corev3.HeaderValueOption{AppendAction: corev3.HeaderValueOption_OVERWRITE_IF_EXISTS_OR_ADD, Header: &corev3.HeaderValue{Key: p.headers[i], RawValue: []byte(p.headers[i+1])}})
+		}
+		if err := stream.Send(&extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_RequestHeaders{RequestHeaders: &extprocv3.HeadersResponse{
+			Response: &extprocv3.CommonResponse{HeaderMutation: &extprocv3.HeaderMutation{SetHeaders: set, RemoveHeaders: p.remove}}}}}); err != nil {
+			return err
+		}
+		text := body.String()
+		if p.body != nil {
+			text = p.body(text)
+		}
+		for text != "" {
+			chunk := text[:min(len(text), 60_000)]
+			text = text[len(chunk):]
+			if err := stream.Send(&extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_RequestBody{RequestBody: &extprocv3.BodyResponse{
+				Response: &extprocv3.CommonResponse{BodyMutation: &extprocv3.BodyMutation{Mutation: &extprocv3.BodyMutation_StreamedResponse{
+					StreamedResponse: &extprocv3.StreamedBodyResponse{Body: []byte(chunk), EndOfStream: text == ""}}}}}}}); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+func (p *changingPicker) serve(t *testing.T) netip.AddrPort {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := grpc.NewServer()
+	extprocv3.RegisterExternalProcessorServer(server, p)
+	go func() { _ = server.Serve(listener) }()
+	t.Cleanup(server.Stop)
+	return netip.MustParseAddrPort(listener.Addr().String())
+}
+
+// What a remote picker changes arrives at the remote pod, but for what decides where and how Envoy sends the request.
+func TestRelay_ChangesOfTheRemotePickerArrive(t *testing.T) {
+	g := startGateway(t, route{Name: "buffered", Cluster: "closed", Mode: buffered, Allow: true, Pool: "import/c"})
+	remote := &changingPicker{list: g.pods[1].addr().String(), remove: []string{"x-secret", ":path", "host", "x-envoy-expected-rq-timeout-ms"},
+		headers: []string{"x-req-tokens-key", "k1", "x-prefiller-host-port", "10.1.0.9:8000", ":authority", "evil.example", ":path", "/evil", "host", "evil.example", "x-envoy-upstream-alt-stat-name", "evil",
+			"x-penstock-pool", "evil", "content-length", "3", "connection", "close", "transfer-encoding", "chunked", "x-split", "a\r\nx-evil: b"},
+		body: func(s string) string {
+			return strings.Replace(s, `"model":"public"`, `"token_ids":[1,2,3],"model":"internal"`, 1)
+		}}
+	setPools(t, g.picker, relayed(remote.serve(t)))
+	for _, pad := range []int{0, 3 << 20} {
+		body := `{"model":"public","pad":"` + strings.Repeat("p", pad) + `"}`
+		response := g.send(t, "POST", "/buffered/v1", body, "x-secret", "s", "x-kept", "k")
+		_ = response.Body.Close()
+		if response.StatusCode != 200 || response.Header.Get("x-pod") != "pod-1" {
+			t.Fatalf("%s %v", response.Status, response.Header)
+		}
+		header, got := g.pods[1].received() // net/http reads as many bytes as content-length has
+		if want := remote.body(body); string(got) != want {
+			t.Errorf("%d bytes arrived, want %d", len(got), len(want))
+		}
+		if header.Get("x-req-tokens-key") != "k1" || header.Get("x-prefiller-host-port") != "10.1.0.9:8000" || header.Get("x-secret") != "" || header.Get("x-kept") != "k" {
+			t.Errorf("headers: %v", header)
+		}
+		if strings.Contains(fmt.Sprint(header, response.Header), "evil") {
+			t.Errorf("%v %v", header, response.Header)
+		}
+		if path := <-g.pods[1].begun; path != "/buffered/v1" {
+			t.Errorf("the path is %s", path)
+		}
+	}
+}
+
+// A body that grows without bounds, or is gone, and headers without number do not reach a pod.
+func TestRelay_ChangesOfTheRemotePickerAreBounded(t *testing.T) {
+	g := startGateway(t, route{Name: "buffered", Cluster: "closed", Mode: buffered, Allow: true, Pool: "import/c"})
+	remote := &changingPicker{list: g.pods[1].addr().String()}
+	setPools(t, g.picker, relayed(remote.serve(t)))
+	for what, change := range map[string]func(){
+		"a body that grows by 5 MiB": func() { remote.body = func(s string) string { return s + strings.Repeat(" ", 5<<20) } },
+		"100 headers": func() {
+			for i := range 100 {
+				remote.headers = append(remote.headers, fmt.Sprintf("x-%d", i), "v")
+			}
+		},
+		"64 KiB of headers": func() { remote.headers = []string{"x-large", strings.Repeat("v", 64<<10)} },
+	} {
+		remote.body, remote.headers = nil, nil
+		if response, text := g.post(t, "/buffered/v1", []byte(`{}`)); response.StatusCode != 200 {
+			t.Fatalf("before: %s %s", response.Status, text)
+		}
+		change()
+		if response, text := g.post(t, "/buffered/v1", []byte(`{}`)); response.StatusCode != 503 {
+			t.Errorf("%s: %s %s", what, response.Status, text)
+		}
+	}
+}
+
+// The remote picker counts a request until its end: the call there lasts until the access log reports it.
+func TestRelay_RemotePickerCountsRequestUntilItsEnd(t *testing.T) {
+	p := runPicker(t, Config{})
+	_, address := servePicker(t, p)
+	remote := &changingPicker{list: "10.1.0.5:8000"}
+	setPools(t, p, relayed(remote.serve(t)))
+	stream, cancel := call(t, dialPicker(t, address), "x-penstock-pool", "import/c")
+	r := exchange(t, stream, headerMessage(nil))
+	of := r.GetDynamicMetadata().GetFields()["penstock"].GetStructValue().GetFields()
+	lease := of["lease"].GetStringValue()
+	if lease == "" || of["pool"].GetStringValue() != "import/c" {
+		t.Fatalf("the answer has no lease: %v", r)
+	}
+	cancel() // the gateway's call ends with the pick
+	end := time.Now().Add(leaseTimeout + time.Second)
+	for time.Now().Before(end) { // longer than a request without reports counts
+		p.Log(accesslog.Entry{Lease: lease, Pool: "import/c", Served: "10.1.0.5:8000", Open: true})
+		if remote.open.Load() != 1 {
+			t.Fatal("the remote picker's call has ended, and the request goes on")
+		}
+		<-time.After(200 * time.Millisecond)
+	}
+	p.Log(accesslog.Entry{Lease: lease, Pool: "import/c", Served: "10.1.0.5:8000", Status: 200})
+	poll.Until(t, "the remote picker's call ends with the request", func() bool { return remote.open.Load() == 0 })
+	poll.Until(t, "the request is not counted", func() bool { return p.leases.Len() == 0 && p.nowhere.InFlight() == 0 })
+
+	// A request whose Envoy is gone is reported no more.
+	stream, cancel = call(t, dialPicker(t, address), "x-penstock-pool", "import/c")
+	exchange(t, stream, headerMessage(nil))
+	cancel()
+	poll.Until(t, "the call of a request without reports ends", func() bool { return remote.open.Load() == 0 })
+}

@@ -1,0 +1,40 @@
+package request
+
+// Model servers in Python decode a body by its first bytes (json.loads): one in UTF-8 may begin with a byte order mark, and one in UTF-16 or
+// UTF-32 is an object to them, too. Scanner reads UTF-8 alone.
+
+// mark is the byte order mark in UTF-8.
+const mark = "\xef\xbb\xbf"
+
+// lead is the beginning of a body, as much of it as shows how it is encoded.
+type lead struct {
+	bytes [5]byte
+	n     int
+}
+
+func (l *lead) write(chunk []byte) {
+	if l.n < len(l.bytes) {
+		l.n += copy(l.bytes[l.n:], chunk)
+	}
+}
+
+// NotUTF8 reports whether a body is JSON in UTF-16 or UTF-32: a server may find members in it that Scanner does not.
+func (s *Scanner) NotUTF8() bool { return s.lead.notUTF8() }
+
+func (l *lead) notUTF8() bool {
+	b := l.bytes // zero beyond its end: one byte alone is no object in any encoding
+	switch {
+	case l.n < 2:
+		return false
+	case b[0] == 0xff && b[1] == 0xfe || b[0] == 0xfe && b[1] == 0xff: // a byte order mark
+		return true
+	case begins(b[0]) && b[1] == 0, b[0] == 0 && begins(b[1]): // UTF-16, or UTF-32 with the low byte first
+		return true
+	case l.n < 4 || b[0] != 0 || b[1] != 0:
+		return false
+	}
+	return b[2] == 0xfe && b[3] == 0xff || b[2] == 0 && begins(b[3]) && b[4] == 0
+}
+
+// begins reports whether an object may begin with a character.
+func begins(c byte) bool { return c == '{' || c == ' ' || c == '\t' || c == '\r' || c == '\n' }

@@ -1,0 +1,77 @@
+package translator_test
+
+import (
+	"fmt"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/manifests/inferenceapi"
+	"github.com/penstock-project/penstock/translator"
+	"github.com/penstock-project/penstock/translator/addresses"
+)
+
+// importOffer is what a member exports as a pool, with one endpoint.
+func importOffer(pool, cluster, endpoint string) store.Op {
+	o := &store.Offer{Import: pool, Cluster: inferenceapi.ImportedCluster{
+		Name: cluster, RoutingMode: inferenceapi.EndpointMode, TargetPortNumber: 8000, FailureMode: "FailClose", Endpoints: []inferenceapi.ImportedEndpoint{{Address: endpoint}},
+		EndpointPicker: &inferenceapi.EndpointPickerImport{Service: inferenceapi.ServiceImports{{Addresses: []string{"192.0.2.9"}, Ports: []inferenceapi.Port{{Number: 9002}}}}},
+	}}
+	o.Namespace, o.Name = "default", store.OfferName(pool, cluster)
+	return store.Offers.Put(o)
+}
+
+// importRoute is a route that leads to an import.
+func importRoute(name, pool string) *gatewayv1.HTTPRoute {
+	r := &gatewayv1.HTTPRoute{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}}
+	r.Spec.ParentRefs = []gatewayv1.ParentReference{{Name: "gw"}}
+	backend := gatewayv1.HTTPBackendRef{}
+	backend.Group, backend.Kind, backend.Name = ptr[gatewayv1.Group]("inference.networking.x-k8s.io"), ptr[gatewayv1.Kind]("InferencePoolImport"), gatewayv1.ObjectName(pool)
+	r.Spec.Rules = []gatewayv1.HTTPRouteRule{{BackendRefs: []gatewayv1.HTTPBackendRef{backend}}}
+	return r
+}
+
+// A cluster set may export ten thousand pools here: only those that a route leads to cost a pool of the picker.
+func TestImport_HasPickerPoolsOnceARouteLeadsThere(t *testing.T) {
+	s := store.New()
+	ops := []store.Op{store.AddressPolicies.Put(addresses.Unrestricted()), store.Gateways.Put(&gatewayv1.Gateway{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "gw"}, Spec: gatewayv1.GatewaySpec{
+		GatewayClassName: "penstock", Listeners: []gatewayv1.Listener{{Name: "http", Port: 80, Protocol: gatewayv1.HTTPProtocolType}},
+	}})}
+	for i := range 10 {
+		ops = append(ops, importOffer(fmt.Sprint("pool", i), "east", fmt.Sprintf("10.1.0.%d", i+1)), importOffer(fmt.Sprint("pool", i), "west", fmt.Sprintf("10.2.0.%d", i+1)))
+	}
+	tr := translator.New(config())
+	update := func(ops ...store.Op) translator.Output {
+		t.Helper()
+		rev, err := s.Apply(ops...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out := tr.Update(s.View(), rev.Changes)
+		if out.Err != nil {
+			t.Fatal(out.Err)
+		}
+		return out
+	}
+	if out := update(ops...); len(out.Pools) != 0 {
+		t.Errorf("%d pools of the picker without a route", len(out.Pools))
+	}
+	if out := update(importOffer("pool3", "east", "10.1.9.9")); len(out.Pools) != 0 {
+		t.Errorf("%d pools of the picker after a change of an import that no route names", len(out.Pools))
+	}
+	out := update(store.HTTPRoutes.Put(importRoute("r", "pool3")))
+	if len(out.Pools) != 2 || out.Pools[0].Pool.Name.Name != "pool3" || len(out.Pools[0].Members) != 1 || out.Pools[0].Members[0].Address.String() != "10.1.9.9:8000" {
+		t.Errorf("pools of the picker with a route to an import of two clusters: %+v", out.Pools)
+	}
+	if out := update(importOffer("pool3", "east", "10.1.9.8")); len(out.Pools) != 1 {
+		t.Errorf("%d pools of the picker change with one endpoint, want 1", len(out.Pools))
+	}
+	if out := update(store.HTTPRoutes.Put(importRoute("r", "pool4-west"))); len(out.Pools) != 1 || len(out.PoolsGone) != 2 {
+		t.Errorf("a route to one cluster of another import: %d pools, %d gone, want 1 and 2", len(out.Pools), len(out.PoolsGone))
+	}
+	if out := update(store.HTTPRoutes.Delete("default/r")); len(out.PoolsGone) != 1 {
+		t.Errorf("%d pools are gone with the route, want 1", len(out.PoolsGone))
+	}
+}

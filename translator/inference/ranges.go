@@ -1,0 +1,121 @@
+package inference
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/penstock-project/penstock/discovery/status/report"
+	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/manifests/inferenceapi"
+	"github.com/penstock-project/penstock/manifests/v1alpha1"
+	"github.com/penstock-project/penstock/translator/addresses"
+)
+
+// ranges are what one exporting cluster may have addresses in: what the ClusterSet allows the member, and what a PoolPolicy does. Without
+// prefixes, a list allows what the operator allows.
+type ranges struct {
+	member   string
+	prefixes []netip.Prefix
+	policy   *v1alpha1.PoolPolicy // of which field narrows them; nil: none does
+	field    string
+	narrow   []netip.Prefix
+	exporter []netip.Prefix // the exporter's own podCIDRs, which narrow them too
+}
+
+// allowedFor returns the ranges of an exporting cluster of an import: those of its pickers and gateways, and those of its pods. A cluster
+// that is no member has none of its own.
+func allowedFor(r store.Reader, namespace, name, cluster string) (servers, pods ranges) {
+	o, ok := store.Offers.Get(r, namespace+"/"+store.OfferName(name, cluster))
+	if !ok {
+		return ranges{}, ranges{}
+	}
+	at, _ := parseRanges(o.Allowed) // validation has checked them
+	of, _ := parseRanges(o.Pods)
+	return ranges{member: cluster, prefixes: at}, ranges{member: cluster, prefixes: of}
+}
+
+// narrowed is the ranges within those of a field of a policy.
+func (a ranges) narrowed(policy *v1alpha1.PoolPolicy, field string) (ranges, []report.Finding) {
+	if policy == nil {
+		return a, nil
+	}
+	list := policy.Spec.Remote.PodCIDRs
+	if field == fieldAddresses {
+		list = policy.Spec.Remote.Addresses
+	}
+	var bad []string
+	var findings []report.Finding
+	a.narrow, bad = parseRanges(list)
+	for _, cidr := range bad {
+		findings = append(findings, report.Finding{Severity: report.Error, Owner: store.PoolPolicies.Ref(policy), Field: field, Problem: fmt.Sprintf("%q is not an address range", cidr), Fix: "write it as 10.0.0.0/8"})
+	}
+	if len(list) > 0 {
+		a.policy, a.field = policy, field
+	}
+	return a, findings
+}
+
+// The fields of a PoolPolicy that narrow ranges.
+const (
+	fieldPodCIDRs  = "spec.remote.podCIDRs"
+	fieldAddresses = "spec.remote.addresses"
+)
+
+// fieldMaxGateways is the field of a PoolPolicy that ends rings of gateways, and defaultMaxGateways its default.
+const (
+	fieldMaxGateways   = "spec.remote.maxGateways"
+	defaultMaxGateways = 4
+)
+
+// exporterRanges are the podCIDRs of an exporting cluster.
+func exporterRanges(owner report.Ref, c inferenceapi.ImportedCluster, field string) (list []netip.Prefix, findings []report.Finding) {
+	list, bad := parseRanges(c.PodCIDRs)
+	for _, cidr := range bad {
+		findings = append(findings, report.Finding{Severity: report.Error, Owner: owner, Field: field + ".podCIDRs", Problem: fmt.Sprintf("%q is not an address range", cidr), Fix: "write it as 10.0.0.0/8"})
+	}
+	return list, findings
+}
+
+// lists are the ranges: an address must be in one of each list. If all of a policy's are invalid, none is.
+func (a ranges) lists() (out [][]netip.Prefix) {
+	if a.policy != nil {
+		out = append(out, a.narrow)
+	}
+	for _, list := range [][]netip.Prefix{a.exporter, a.prefixes} {
+		if len(list) > 0 {
+			out = append(out, list)
+		}
+	}
+	return out
+}
+
+// outside returns why an address may not become an endpoint, as a phrase that follows it; "" if it may.
+func (a ranges) outside(ip netip.Addr) string {
+	within := func(list []netip.Prefix) bool {
+		return slices.ContainsFunc(list, func(p netip.Prefix) bool { return p.Contains(ip.Unmap()) })
+	}
+	switch {
+	case len(a.prefixes) > 0 && !within(a.prefixes):
+		return fmt.Sprintf("is outside the ranges that the ClusterSet allows member %s", a.member)
+	case a.policy != nil && !within(a.narrow):
+		return fmt.Sprintf("is outside %s of %s", a.field, store.PoolPolicies.Ref(a.policy))
+	case len(a.exporter) > 0 && !within(a.exporter):
+		return "is outside podCIDRs of the exporting cluster"
+	}
+	return ""
+}
+
+// parseRanges parses CIDRs, sorted; bad are those that are none.
+func parseRanges(cidrs []string) (list []netip.Prefix, bad []string) {
+	for _, cidr := range cidrs {
+		p, err := addresses.ParseRange(cidr)
+		if err != nil {
+			bad = append(bad, cidr)
+			continue
+		}
+		list = append(list, p)
+	}
+	slices.SortFunc(list, netip.Prefix.Compare)
+	return slices.Compact(list), bad
+}

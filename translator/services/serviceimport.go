@@ -1,0 +1,93 @@
+package services
+
+import (
+	"net/netip"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/penstock-project/penstock/discovery/status/report"
+	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/translator/model"
+)
+
+// Backend is what routes name by a port: a Service, or a ServiceImport (GEP-1748), whose ports mean what a Service's mean.
+type Backend struct {
+	Ref report.Ref
+	// Service is the Service itself; of a ServiceImport, one with its ports.
+	*corev1.Service
+	imported []string // the addresses of a ServiceImport without EndpointSlices
+}
+
+// IsServiceImport reports whether a reference is to a ServiceImport.
+func IsServiceImport(ref report.Ref) bool {
+	return ref.Group == store.ServiceImports.Group() && ref.Kind == store.ServiceImports.Kind()
+}
+
+// Find finds the backend that a reference names; false if there is none, and for other kinds.
+func Find(r store.Reader, ref report.Ref) (*Backend, bool) {
+	switch {
+	case ref.Group == "" && ref.Kind == store.Services.Kind():
+		svc, ok := store.Services.Get(r, ref.Key())
+		if !ok {
+			return nil, false
+		}
+		return &Backend{Ref: ref, Service: svc}, true
+	case IsServiceImport(ref):
+		imp, ok := store.ServiceImports.Get(r, ref.Key())
+		if !ok {
+			return nil, false
+		}
+		svc := &corev1.Service{ObjectMeta: imp.ObjectMeta}
+		for _, p := range imp.Spec.Ports {
+			svc.Spec.Ports = append(svc.Spec.Ports, corev1.ServicePort{Name: p.Name, Port: p.Port, Protocol: p.Protocol, AppProtocol: p.AppProtocol})
+		}
+		return &Backend{Ref: ref, Service: svc, imported: imp.Spec.IPs}, true
+	}
+	return nil, false
+}
+
+// Of finds the backend of a cluster; false if it is gone.
+func Of(r store.Reader, id model.ClusterID) (*Backend, bool) { return Find(r, RefOf(id)) }
+
+// RefOf is the object of a cluster of a Service or ServiceImport.
+func RefOf(id model.ClusterID) report.Ref {
+	if id.Variant == model.ImportedVariant {
+		return store.RefOf(store.ServiceImports, id.Key())
+	}
+	return store.RefOf(store.Services, id.Key())
+}
+
+// Addresses lists the endpoints of one port, as the function Addresses does for Services. A ServiceImport's are those of its EndpointSlices, which a controller of the set makes; without any,
+// its own: a user may have written them, so they count within the ranges that the operator allows.
+func (b *Backend) Addresses(r store.Reader, number int32, slicesOnly bool) (out []netip.AddrPort, outside []string) {
+	if !IsServiceImport(b.Ref) {
+		return Addresses(r, b.Service, number, slicesOnly)
+	}
+	port := Port(b.Service, number)
+	if port == nil {
+		return nil, nil
+	}
+	if list := store.EndpointSlices.By(r, store.ByService, store.ServiceImportKey(b.Ref.Namespace, b.Ref.Name)); len(list) > 0 {
+		return endpoints(r, b.Service, list, port.Name)
+	}
+	for _, ip := range b.imported {
+		for _, a := range Lookup(r, ip).Addresses {
+			out = append(out, netip.AddrPortFrom(a, uint16(number)))
+		}
+	}
+	return out, nil
+}
+
+// Outside is why addresses of the backend itself may not become endpoints, as a sentence without a period; "" if all may.
+// Services have such addresses only where they name a host.
+func (b *Backend) Outside(r store.Reader) string {
+	if IsServiceImport(b.Ref) && len(store.EndpointSlices.By(r, store.ByService, store.ServiceImportKey(b.Ref.Namespace, b.Ref.Name))) > 0 {
+		return ""
+	}
+	for _, ip := range b.imported {
+		if why := Lookup(r, ip).Outside; why != "" {
+			return why
+		}
+	}
+	return ""
+}
