@@ -80,7 +80,8 @@ func (p *Prober) unreachable(ctx context.Context, conn *grpc.ClientConn) string 
 	return extproc.Reason(err)
 }
 
-// ready returns when conn is connected; false when ctx has ended. It calls down after each attempt that failed.
+// ready returns when conn is connected; false when ctx has ended. It calls down while attempts fail. gRPC's state then stays
+// TransientFailure whatever later attempts meet, so that only asking again finds their reason.
 func ready(ctx context.Context, conn *grpc.ClientConn, down func()) bool {
 	for {
 		state := conn.GetState()
@@ -92,7 +93,10 @@ func ready(ctx context.Context, conn *grpc.ClientConn, down func()) bool {
 		case connectivity.TransientFailure:
 			down()
 		}
-		if !conn.WaitForStateChange(ctx, state) {
+		wait, cancel := context.WithTimeout(ctx, reconnect.BaseDelay)
+		conn.WaitForStateChange(wait, state)
+		cancel()
+		if ctx.Err() != nil {
 			return false
 		}
 	}

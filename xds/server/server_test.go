@@ -357,8 +357,8 @@ func TestNACK_ConditionDoesNotFlapOnReconnect(t *testing.T) {
 	poll.Until(t, "both owners get a report", last("bad worse"))
 	before := len(b.all())
 	for range 5 {
-		f.Reconnect(c.Address)
 		n := len(b.all())
+		f.Reconnect(c.Address)
 		poll.Until(t, "another report", func() bool { return len(b.all()) > n })
 	}
 	for _, owners := range b.all()[before:] {
