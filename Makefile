@@ -40,12 +40,12 @@ build: go ## compile bin/penstock and bin/penstock-external
 	@[ -e bin/penstock ] || echo 'compiling Penstock: some minutes the first time' >&2
 	@CGO_ENABLED=0 go build -trimpath -buildvcs=auto -o bin/ ./cmd/penstock ./cmd/penstock-external
 
-test: go envoy sims helm ## all tests, end-to-end ones on the real Envoy included
+test: go envoy sims helm ## all tests, end-to-end ones on the real Envoy included (RERUN=1 runs a failed one once more, and names it)
 	@echo 'compiling Penstock and its tests: some minutes the first time' >&2
 	@export ENVOY="$(ENVOY_PATH)" CGO_ENABLED=0; failed=0; \
-	go test $(FLAVOR) ./... || failed=1; \
-	(cd conformance && go test $(FLAVOR) ./...) || failed=1; \
-	(cd conformance/tools/image && go test $(FLAVOR) ./...) || failed=1; \
+	conformance/tools/test.sh $(FLAVOR) ./... || failed=1; \
+	(cd conformance && tools/test.sh $(FLAVOR) ./...) || failed=1; \
+	(cd conformance/tools/image && ../test.sh $(FLAVOR) ./...) || failed=1; \
 	exit $$failed
 
 image: go $(TOOLS)/image ## build the OCI images in bin/image and bin/image-external, with an SBOM and without a container engine (IMAGE=name, EXTERNAL_IMAGE=name, ARCHES=amd64, PUSH=1)
@@ -63,7 +63,7 @@ audit: go $(AUDIT) ## check the sources of modules, licenses, and known vulnerab
 race: go envoy sims ## the tests of packages whose goroutines share state, under the race detector (needs a C compiler)
 	@command -v "$$(go env CC | cut -d' ' -f1)" >/dev/null || { echo 'the race detector needs a C compiler (Debian: apt install gcc; macOS: xcode-select --install)'; exit 1; }
 	@echo 'compiling Penstock and its tests with the race detector: five minutes the first time' >&2
-	@ENVOY="$(ENVOY_PATH)" go test $(FLAVOR) -race $$(go list ./... | grep -E '$(RACY)')
+	@ENVOY="$(ENVOY_PATH)" conformance/tools/test.sh $(FLAVOR) -race $$(go list ./... | grep -E '$(RACY)')
 
 fuzz: go envoy ## run every fuzz target for FUZZTIME=30s, one after the other (FUZZ=regexp selects, PARALLEL=2 workers)
 	@ENVOY="$(ENVOY_PATH)" CGO_ENABLED=0 FUZZ='$(FUZZ)' FUZZTIME='$(FUZZTIME)' PARALLEL='$(PARALLEL)' conformance/tools/fuzz.sh

@@ -1,0 +1,52 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestRerun_OnlyATestThatPassesAtSecondIsForgiven runs conformance/tools/test.sh, which make test and make race use, on modules of
+// one test each.
+func TestRerun_OnlyATestThatPassesAtSecondIsForgiven(t *testing.T) {
+	t.Parallel()
+	script, err := filepath.Abs("../../conformance/tools/test.sh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const once = `if _, err := os.Stat("failed"); err != nil { os.WriteFile("failed", nil, 0o600); t.Run("sub", func(t *testing.T) { t.Fatal() }) }`
+	for name, c := range map[string]struct {
+		rerun, body string
+		passes      bool
+		prints      string
+	}{
+		"it passes at second":            {"RERUN=1", once, true, "UNSTABLE"},
+		"it passes at second, not asked": {"RERUN=", once, false, "FAIL"},
+		"it fails twice":                 {"RERUN=1", `_ = os.Stat; t.Fatal()`, false, "FAIL"},
+		"it panics":                      {"RERUN=1", `_ = os.Stat; panic("here")`, false, "FAIL"},
+		"it does not compile":            {"RERUN=1", `unknown()`, false, "FAIL"},
+		"it passes":                      {"RERUN=1", `_ = os.Stat`, true, "ok"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			for file, text := range map[string]string{
+				"go.mod":     "module example\n\ngo 1.24\n",
+				"it_test.go": "package example\n\nimport (\n\t\"os\"\n\t\"testing\"\n)\n\nfunc TestIt(t *testing.T) { " + c.body + " }\n",
+			} {
+				if err := os.WriteFile(filepath.Join(dir, file), []byte(text), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			command := exec.Command(script, "-vet=off", "./...")
+			command.Dir = dir
+			command.Env = append(os.Environ(), c.rerun, "GOFLAGS=-mod=mod", "GOWORK=off")
+			out, err := command.CombinedOutput()
+			if (err == nil) != c.passes || !strings.Contains(string(out), c.prints) {
+				t.Errorf("passes: %v, want %v with %q; output:\n%s", err == nil, c.passes, c.prints, out)
+			}
+		})
+	}
+}
