@@ -1,0 +1,143 @@
+package selection
+
+import "time"
+
+const (
+	// maxUnreported is how many requests of a member's books are kept one by one. The oldest are taken to be counted.
+	maxUnreported = 1024
+	// settled is how long after its arrival a request must be counted; one that is not never arrived.
+	settled = time.Second
+)
+
+// books are the requests that this gateway sent to a member.
+type books struct {
+	// Those that no report counts, in the order in which they were sent.
+	queue  []sent // a ring, a power of two long
+	head   int
+	length int
+	// pending and tokens are those of the queue that the member did not decline, and their uncached tokens.
+	pending int
+	tokens  float64
+	number  uint64 // of the next one
+	// taken of them left the queue as counted, since the member had counted base of them. synced: base is known.
+	taken, base uint64
+	synced      bool
+
+	// Those that go on, for a member that does not report: Q, W and how many they are.
+	unserved, backlog float64
+	at                time.Time // of backlog
+	inFlight          int
+}
+
+// sent is a request in the queue.
+type sent struct {
+	at       time.Time
+	tokens   float64
+	declined bool
+}
+
+// unreported is what the requests that no report counts cost one server, in seconds.
+func (b *books) unreported(rate float64) float64 {
+	return b.tokens/rate + perRequest*float64(b.pending)
+}
+
+// wait is what the requests that go on cost each of the servers, in seconds.
+func (b *books) wait(now time.Time, rate, servers float64) float64 {
+	work := min(max(b.leaked(now, rate*servers), b.unserved/2), b.unserved)
+	return (work/rate + perRequest*float64(b.inFlight)) / servers
+}
+
+// leaked returns the tokens that the servers have not read yet, at a rate of all of them.
+func (b *books) leaked(now time.Time, rate float64) float64 {
+	if passed := now.Sub(b.at).Seconds(); passed > 0 {
+		b.backlog, b.at = max(0, b.backlog-rate*passed), now
+	}
+	return b.backlog
+}
+
+// begin adds a request, and returns its number.
+func (b *books) begin(now time.Time, tokens, rate float64) uint64 {
+	if b.at.IsZero() {
+		b.at = now
+	}
+	b.backlog = b.leaked(now, rate) + tokens
+	b.unserved += tokens
+	b.inFlight++
+	if b.length == maxUnreported {
+		b.pop()
+		b.taken++
+	}
+	if b.length == len(b.queue) {
+		b.grow()
+	}
+	b.queue[(b.head+b.length)&(len(b.queue)-1)] = sent{at: now, tokens: tokens}
+	b.length++
+	b.pending++
+	b.tokens += tokens
+	b.number++
+	return b.number - 1
+}
+
+func (b *books) grow() {
+	queue := make([]sent, max(2*len(b.queue), 16))
+	for i := range b.length {
+		queue[i] = b.queue[(b.head+i)&(len(b.queue)-1)]
+	}
+	b.queue, b.head = queue, 0
+}
+
+// firstByte ends the prefill of a request.
+func (b *books) firstByte(tokens float64) { b.unserved = max(0, b.unserved-tokens) }
+
+// decline removes a request that the member did not take.
+func (b *books) decline(number uint64, tokens float64) {
+	b.backlog = max(0, b.backlog-tokens)
+	i := number - (b.number - uint64(b.length))
+	if i >= uint64(b.length) {
+		return // it has left the queue
+	}
+	s := &b.queue[(b.head+int(i))&(len(b.queue)-1)]
+	s.declined = true
+	b.pending--
+	b.tokens -= s.tokens
+}
+
+// pop removes the oldest request of the queue.
+func (b *books) pop() {
+	s := &b.queue[b.head]
+	b.head, b.length = (b.head+1)&(len(b.queue)-1), b.length-1
+	if s.declined {
+		return
+	}
+	if b.pending--; b.pending == 0 {
+		b.tokens = 0 // sums of floats drift
+	} else {
+		b.tokens = max(0, b.tokens-s.tokens)
+	}
+}
+
+// restart forgets what the member had counted: it counts from another beginning.
+func (b *books) restart() { b.synced = false }
+
+// counted takes over how many requests the member has received, in a report that has those that were sent before a time.
+func (b *books) counted(before time.Time, n uint64) {
+	if !b.synced || n < b.base {
+		for b.length > 0 && b.queue[b.head].at.Before(before) {
+			b.pop()
+		}
+		b.base, b.taken, b.synced = n, 0, true
+		return
+	}
+	for b.length > 0 && (b.taken < n-b.base || b.queue[b.head].declined) {
+		if !b.queue[b.head].declined {
+			b.taken++
+		}
+		b.pop()
+	}
+	for limit := before.Add(-settled); b.length > 0 && b.queue[b.head].at.Before(limit); {
+		b.pop() // it never arrived
+	}
+	if b.length == 0 {
+		b.base, b.taken = n, 0
+	}
+}

@@ -1,0 +1,38 @@
+package selection
+
+import "time"
+
+// recovery is how long a member must have been up without interruption before it counts as up again. A member that flaps once a second
+// stays down; one that recovers is back within 5 s.
+const recovery = 3 * time.Second
+
+// Damper keeps Envoys from following a member that comes and goes: they follow within milliseconds. It is for one member. The zero value
+// is up.
+type Damper struct {
+	down  bool
+	since time.Time // of the last observation that it was down, if it is
+	rises bool      // it is observed as up since then
+}
+
+// Observe notes whether the member is up. A member that goes down is down at once.
+func (d *Damper) Observe(now time.Time, up bool) {
+	switch {
+	case !up:
+		d.down, d.since, d.rises = true, now, false
+	case d.down && !d.rises:
+		d.since, d.rises = now, true
+	}
+}
+
+// Up reports whether the member counts as up.
+func (d *Damper) Up(now time.Time) bool {
+	return !d.down || d.rises && now.Sub(d.since) >= recovery
+}
+
+// Next returns when Up changes without a further observation; false if it does not.
+func (d *Damper) Next(now time.Time) (at time.Time, ok bool) {
+	if !d.down || !d.rises || d.Up(now) {
+		return time.Time{}, false
+	}
+	return d.since.Add(recovery), true
+}

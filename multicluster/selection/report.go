@@ -1,0 +1,101 @@
+package selection
+
+import "time"
+
+// Limits of what is believed of a report.
+const (
+	maxLeast    = 3600.0 // seconds
+	minRate     = 1.0    // tokens a second
+	maxRate     = 1e7
+	maxServers  = 1 << 16
+	minInterval = 50 * time.Millisecond
+	maxInterval = time.Minute
+	// MaxReportBlocks is how many blocks of a report are read.
+	MaxReportBlocks = 4096
+)
+
+// Report is what a member publishes of its pool to one gateway.
+type Report struct {
+	// Least is the wait at its least loaded server, in seconds.
+	Least float64
+	// Servers that take requests. A member without any takes none.
+	Servers int
+	// Rate at which one of them reads prompts, in tokens a second; 0: not known.
+	Rate float64
+	// Counted is how many requests of this gateway the member has received, in all. Another Epoch counts from 0 again.
+	Counted, Epoch uint64
+	// Blocks of prompts that were sent to the member since its last report, by any gateway: the newest prompt first, and of each
+	// prompt its beginning first.
+	Blocks []uint64
+	// Capacity is how many blocks its servers cache together; 0: not known.
+	Capacity int
+	// Interval until the next report.
+	Interval time.Duration
+}
+
+// facts are what is believed of a report.
+type facts struct {
+	least, rate float64
+	servers     int
+	blocks      int
+	interval    time.Duration
+	epoch       uint64
+}
+
+// Report takes a report of a member over, which arrived now. That of an unknown member has no effect.
+func (l *LeastLoad) Report(now time.Time, name string, r Report) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	m := l.find(name)
+	if m == nil {
+		return
+	}
+	f := facts{least: bring(r.Least, 0, maxLeast), servers: min(max(r.Servers, 0), maxServers), blocks: max(r.Capacity, 0),
+		interval: min(max(r.Interval, minInterval), maxInterval), epoch: r.Epoch, rate: l.rate}
+	if r.Rate > 0 {
+		f.rate = bring(r.Rate, minRate, maxRate)
+	} else if m.reported {
+		f.rate = m.report.rate
+	}
+	if !m.reported || m.report.epoch != f.epoch {
+		m.books.restart()
+	}
+	m.books.counted(now.Add(-m.RoundTrip), r.Counted)
+	shares := m.report.blocks != f.blocks
+	m.reported, m.report, m.at = true, f, now
+	if shares {
+		l.shareBlocks()
+	}
+	m.blocks.add(r.Blocks[:min(len(r.Blocks), MaxReportBlocks)])
+	l.average()
+}
+
+// Standing is what is known of a member, for status and metrics.
+type Standing struct {
+	Member
+	// Report is the last one that counts; nil: none. Its Blocks are empty.
+	Report *Report
+	Age    time.Duration // of the report
+	Barred string        // as in Choice
+	// InFlight are the requests of this gateway there, Unreported those that the last report does not count.
+	InFlight, Unreported int
+	Blocks               int // of prompts that are known to have been sent there
+}
+
+// Standings returns all members, sorted by name.
+func (l *LeastLoad) Standings(now time.Time) []Standing {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	out := make([]Standing, len(l.members))
+	for i, m := range l.members {
+		out[i] = Standing{Member: m.Member, Barred: m.bar(now), InFlight: m.books.inFlight, Unreported: m.books.pending, Blocks: m.blocks.count}
+		if m.reported {
+			out[i].Age = now.Sub(m.at)
+		}
+		if m.fresh(now) {
+			out[i].Report = &Report{Least: m.report.least, Servers: m.report.servers, Rate: m.report.rate, Epoch: m.report.epoch,
+				Capacity: m.report.blocks, Interval: m.report.interval}
+		}
+	}
+	return out
+}

@@ -1,0 +1,24 @@
+package selection
+
+import "slices"
+
+// Place is where a member is.
+type Place struct {
+	Name         string // of the cluster in its set
+	Region, Zone string // "": not known
+}
+
+// Within bounds the members that requests may go to; the zero value bounds none. With both lists a member must be in both.
+type Within struct {
+	Clusters []string
+	Regions  []string
+}
+
+// Bounds reports whether w excludes anything.
+func (w *Within) Bounds() bool { return len(w.Clusters)+len(w.Regions) > 0 }
+
+// Allows reports whether requests may go to a member. One whose region is not known is in none.
+func (w *Within) Allows(p Place) bool {
+	return (len(w.Clusters) == 0 || slices.Contains(w.Clusters, p.Name)) &&
+		(len(w.Regions) == 0 || p.Region != "" && slices.Contains(w.Regions, p.Region))
+}
