@@ -56,7 +56,7 @@ func simulate(number, pools int) (*simulatedMember, error) {
 	m.bundle = bundle
 	m.federation = federation.New(federation.Config{
 		Certificate: func() (*tls.Certificate, error) { return cert, nil },
-		Apply:       func(...registry.Update) bool { return true }, Connected: func(string, bool) {}, Placed: func([]registry.Placement) {},
+		Apply:       func(...registry.Update) bool { return true }, Connected: func(string, bool) {}, Placed: func(registry.Reports) {},
 	})
 	m.federation.Publish("uid-of-"+m.name, 1)
 	for p := range pools {

@@ -9,6 +9,7 @@ import (
 	"github.com/hashicorp/go-memdb"
 
 	"github.com/penstock-project/penstock/discovery/status/report"
+	"github.com/penstock-project/penstock/discovery/store/rows"
 )
 
 // Locate returns where an object, or a field of it, is in a file: "file:line"; "" if that is not known.
@@ -38,10 +39,10 @@ func NewBoard(locate Locate) *Board { return &Board{locate: locate, db: newDB()}
 func (b *Board) write(change func(t txn, changed func(report.Ref))) {
 	t := txn{b.db.Txn(true)}
 	defer t.Commit()
-	followers := slices.Collect(walk[follower](t, followerTable, byID, nil))
+	followers := slices.Collect(rows.Walk[follower](t, nil, followerTable, rows.ByID, nil))
 	change(t, func(ref report.Ref) {
 		for _, f := range followers {
-			must(t.Insert(unseenTable, &unseen{f.id, ref}))
+			rows.Must(t.Insert(unseenTable, &unseen{f.id, ref}))
 		}
 	})
 }
@@ -70,14 +71,14 @@ func (b *Board) Replace(source string, reports ...report.Report) {
 				changed(r.Owner)
 			}
 		}
-		for _, e := range slices.Collect(walk[entry](t, reportTable, bySource, key(source))) {
+		for _, e := range slices.Collect(rows.Walk[entry](t, nil, reportTable, bySource, rows.Key(source))) {
 			if !stays[e.report.Owner] {
-				must(t.Delete(reportTable, e))
+				rows.Must(t.Delete(reportTable, e))
 				changed(e.report.Owner)
 			}
 		}
 		if source == Files && b.locate != nil {
-			must(t.Insert(placeTable, &places{})) // the files were read again: locate may return other lines for equal reports
+			rows.Must(t.Insert(placeTable, &places{})) // the files were read again: locate may return other lines for equal reports
 		}
 	})
 }
@@ -89,7 +90,7 @@ func (b *Board) Remove(source string, owners ...report.Ref) {
 	}
 	b.write(func(t txn, changed func(report.Ref)) {
 		for _, owner := range owners {
-			if n, err := t.DeleteAll(reportTable, byID, entryKey(owner, source)); err == nil && n > 0 {
+			if n, err := t.DeleteAll(reportTable, rows.ByID, entryKey(owner, source)); err == nil && n > 0 {
 				changed(owner)
 			}
 		}
@@ -102,7 +103,7 @@ func (b *Board) List(ws WatchSet) (out []report.Report) {
 	t := txn{b.db.Txn(false)}
 	t.watch(ws)
 	var parts []*entry // of one object
-	for e := range walk[entry](t, reportTable, byID, nil) {
+	for e := range rows.Walk[entry](t, nil, reportTable, rows.ByID, nil) {
 		if len(parts) > 0 && parts[0].report.Owner != e.report.Owner {
 			out = append(out, b.located(merge(parts)))
 			parts = parts[:0]
@@ -117,7 +118,7 @@ func (b *Board) List(ws WatchSet) (out []report.Report) {
 
 // Get returns the report about one object, merged from all sources; false if no source reports on it.
 func (b *Board) Get(ref report.Ref) (report.Report, bool) {
-	parts := slices.Collect(walk[entry](txn{b.db.Txn(false)}, reportTable, byID, appendRef(nil, ref)))
+	parts := slices.Collect(rows.Walk[entry](txn{b.db.Txn(false)}, nil, reportTable, rows.ByID, appendRef(nil, ref)))
 	if len(parts) == 0 {
 		return report.Report{Owner: ref}, false
 	}
@@ -127,7 +128,7 @@ func (b *Board) Get(ref report.Ref) (report.Report, bool) {
 // Findings counts the findings of all sources by severity.
 func (b *Board) Findings() map[report.Severity]int {
 	out := map[report.Severity]int{}
-	for e := range walk[entry](txn{b.db.Txn(false)}, reportTable, byID, nil) {
+	for e := range rows.Walk[entry](txn{b.db.Txn(false)}, nil, reportTable, rows.ByID, nil) {
 		for _, f := range e.report.Findings {
 			out[f.Severity]++
 		}

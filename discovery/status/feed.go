@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/penstock-project/penstock/discovery/status/report"
+	"github.com/penstock-project/penstock/discovery/store/rows"
 )
 
 // Feed streams the objects whose report changes to one reader, each once however often it changed. It never blocks the board. Only
@@ -18,7 +19,7 @@ type Feed struct {
 // Follow starts a feed, which begins with every object that is on the board.
 func (b *Board) Follow() *Feed {
 	f := &Feed{board: b, id: b.feeds.Add(1)}
-	b.write(func(t txn, _ func(report.Ref)) { must(t.Insert(followerTable, &follower{f.id})) })
+	b.write(func(t txn, _ func(report.Ref)) { rows.Must(t.Insert(followerTable, &follower{f.id})) })
 	return f
 }
 
@@ -39,16 +40,13 @@ func (f *Feed) Next(ctx context.Context) ([]report.Ref, error) {
 // take removes and returns the objects that were not seen yet. If there are none, ws fires once there are.
 func (f *Feed) take(ws WatchSet) (refs []report.Ref) {
 	f.board.write(func(t txn, _ func(report.Ref)) {
-		rows, err := t.Get(unseenTable, byID+byPrefix, idKey(f.id))
-		must(err)
-		ws.Add(rows.WatchCh())
-		for _, u := range slices.Collect(walk[unseen](t, unseenTable, byID, idKey(f.id))) {
+		for _, u := range slices.Collect(rows.Walk[unseen](t, ws, unseenTable, rows.ByID, idKey(f.id))) {
 			refs = append(refs, u.owner)
-			must(t.Delete(unseenTable, u))
+			rows.Must(t.Delete(unseenTable, u))
 		}
 		if !f.began {
 			f.began = true
-			for e := range walk[entry](t, reportTable, byID, nil) {
+			for e := range rows.Walk[entry](t, nil, reportTable, rows.ByID, nil) {
 				refs = append(refs, e.report.Owner)
 			}
 		}
@@ -60,8 +58,9 @@ func (f *Feed) take(ws WatchSet) (refs []report.Ref) {
 // Close ends the feed.
 func (f *Feed) Close() {
 	f.board.write(func(t txn, _ func(report.Ref)) {
-		must(t.Delete(followerTable, &follower{f.id}))
-		_, err := t.DeleteAll(unseenTable, byID+byPrefix, idKey(f.id))
-		must(err)
+		rows.Must(t.Delete(followerTable, &follower{f.id}))
+		for _, u := range slices.Collect(rows.Walk[unseen](t, nil, unseenTable, rows.ByID, idKey(f.id))) {
+			rows.Must(t.Delete(unseenTable, u))
+		}
 	})
 }

@@ -28,6 +28,9 @@ type Export struct {
 	Entry inferenceapi.ImportedCluster
 	// To are the members that it is for; nil: all.
 	To []string
+	// Incarnation is another one after the pool was not exported, or not to a member that it is for now: what members report of an earlier one
+	// does not count. cmd sets it.
+	Incarnation uint64
 }
 
 // Decision is what becomes of a pool's wish to be exported.

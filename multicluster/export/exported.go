@@ -24,6 +24,9 @@ const MemberUnreachableReason = "MemberUnreachable"
 // named is how many members a message names.
 const named = 8
 
+// Has reports whether a placement is about this export, and not about an earlier one of that pool.
+func (e *Export) Has(p registry.Placement) bool { return p.Any || p.Incarnation == e.Incarnation }
+
 // Exported is the condition of a pool whose export was asked for: True once every intended member has its import.
 func Exported(d Decision, members []string, placements []registry.Placement) report.Condition {
 	out := report.Condition{Type: conditionExported, Status: report.False, Reason: d.Reason, Message: d.Message}
@@ -38,7 +41,7 @@ func Exported(d Decision, members []string, placements []registry.Placement) rep
 			continue
 		}
 		reason := MemberUnreachableReason
-		if i := slices.IndexFunc(placements, func(p registry.Placement) bool { return p.Member == m }); i >= 0 {
+		if i := slices.IndexFunc(placements, func(p registry.Placement) bool { return p.Member == m && d.Export.Has(p) }); i >= 0 {
 			reason = placements[i].Reason
 		}
 		if reason == "" {

@@ -48,8 +48,8 @@ type Config struct {
 	Problem func(member, problem string)
 	// Denied receives why the process at a member's address is not connected to: it has no certificate of the member; optional.
 	Denied func(member, problem string)
-	// Placed receives where exports of this cluster stand at a member.
-	Placed func(list []registry.Placement)
+	// Placed receives what a member reports of the exports of this cluster that are for it, once SetExports was called.
+	Placed func(registry.Reports)
 	// Now is the clock that certificates are compared with; time.Now if nil.
 	Now     func() time.Time
 	Log     *slog.Logger
@@ -60,6 +60,7 @@ type Config struct {
 type Federation struct {
 	cfg     Config
 	trust   *trust
+	decided chan struct{} // closed with the first SetExports
 	channel *channel.Channel
 	exports *channel.Topic
 	imports *channel.Topic
@@ -114,7 +115,7 @@ func New(c Config) *Federation {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
-	f := &Federation{cfg: c, trust: newTrust(c.Certificate, c.Now), members: map[string]Member{}, records: map[string]record{}, received: map[string]cluster{}, missed: map[string]bool{}, parts: map[string]*assemblies{}, placedAt: map[registry.Pool]map[string]placed{}}
+	f := &Federation{cfg: c, trust: newTrust(c.Certificate, c.Now), members: map[string]Member{}, records: map[string]record{}, received: map[string]cluster{}, missed: map[string]bool{}, parts: map[string]*assemblies{}, placedAt: map[registry.Pool]map[string]placed{}, decided: make(chan struct{})}
 	f.channel = channel.New(channel.Config{CredentialsOf: f.credentials, Identify: f.trust.identify, Now: c.Now, Log: c.Log, OnPanic: c.OnPanic})
 	f.exports = f.channel.Topic(exportsTopic)
 	// What is for a cluster that is no member any more is retracted from it.
@@ -222,7 +223,7 @@ func (f *Federation) SetExports(list []export.Export, draining bool) error {
 		k := poolKey(e.Pool)
 		stays[k] = true
 		old := f.records[k]
-		r := record{Epoch: f.epoch, Sequence: f.sequence, Entry: e.Entry, Parts: partsFor(len(e.Entry.Endpoints), old.Parts), to: e.To}
+		r := record{Epoch: f.epoch, Sequence: f.sequence, Incarnation: e.Incarnation, Entry: e.Entry, Parts: partsFor(len(e.Entry.Endpoints), old.Parts), to: e.To}
 		if r.Parts > 0 {
 			r.parts, r.Entry.Endpoints = split(e.Entry.Endpoints, r.Parts), nil
 			for i := range r.parts {
@@ -250,6 +251,7 @@ func (f *Federation) SetExports(list []export.Export, draining bool) error {
 			delete(f.records, k)
 		}
 	}
+	defer f.decide()
 	if len(items) == 0 && len(gone) == 0 && draining == f.draining {
 		f.sequence--
 		return errors.Join(problems...)
@@ -264,6 +266,15 @@ func (f *Federation) SetExports(list []export.Export, draining bool) error {
 	return errors.Join(problems...)
 }
 
+// decide has what members report taken over. mu is held.
+func (f *Federation) decide() {
+	select {
+	case <-f.decided:
+	default:
+		close(f.decided)
+	}
+}
+
 // items are the record and its parts, as far as they differ from those of old. What does not differ keeps old's stamp.
 func (r *record) items(key string, old record) (out []channel.Item, err error) {
 	add := func(key string, value any) {
@@ -275,7 +286,7 @@ func (r *record) items(key string, old record) (out []channel.Item, err error) {
 		out = append(out, channel.Item{Key: key, Value: raw})
 	}
 	known := old.Entry.Name != "" || old.Entry.RoutingMode != ""
-	if known && old.Parts == r.Parts && sameMembers(old.to, r.to) && reflect.DeepEqual(old.Entry, r.Entry) {
+	if known && old.Parts == r.Parts && old.Incarnation == r.Incarnation && sameMembers(old.to, r.to) && reflect.DeepEqual(old.Entry, r.Entry) {
 		r.Epoch, r.Sequence = old.Epoch, old.Sequence
 	} else {
 		add(key, r)

@@ -132,7 +132,7 @@ func newSite(t *testing.T, name, id string) *site {
 		Log:       slog.New(slog.NewTextHandler(s.logs, nil)),
 		Apply:     func(u ...registry.Update) bool { _, no := s.registry.Apply(u...); return len(no) == 0 },
 		Connected: func(member string, is bool) { s.registry.Connected(member, is) },
-		Placed:    func(list []registry.Placement) { s.registry.Place(list...) },
+		Placed:    s.registry.Place,
 	})
 	s.Federation.exports.Subscribe(func(_ context.Context, u channel.Update) error {
 		for _, it := range u.Items {
@@ -249,6 +249,8 @@ func TestFederation_ExporterReceivesWhereItsExportsStand(t *testing.T) {
 			return nil
 		})
 	}
+	a.exports(exported("10.0.0.1"))
+	b.exports()
 	if err := b.SetPlaced([]registry.Pool{chat}, at("NotAllowed")); err != nil {
 		t.Fatal(err)
 	}
@@ -260,6 +262,59 @@ func TestFederation_ExporterReceivesWhereItsExportsStand(t *testing.T) {
 	if len(b.registry.Placements(nil, chat)) > 0 {
 		t.Error("b receives what is reported to a")
 	}
+}
+
+// A pool is exported, withdrawn and exported again. What its member reported of the first export does not count for the second one, nor does
+// what it reports of pools that are not exported to it.
+func TestFederation_PoolThatIsExportedAgainIsNotImportedBeforeItsMemberReportsIt(t *testing.T) {
+	a, b := newSite(t, "a", id("a")), newSite(t, "b", id("b"))
+	join(a, b)
+	other := registry.Pool{Namespace: "ns", Name: "other"}
+	place := func(pools []registry.Pool, incarnation uint64) {
+		t.Helper()
+		var list []registry.Placement
+		for _, p := range pools {
+			list = append(list, registry.Placement{Member: "a", Pool: p, Incarnation: incarnation})
+		}
+		if err := b.SetPlaced([]registry.Pool{chat, other}, list); err != nil {
+			t.Fatal(err)
+		}
+	}
+	condition := func(e export.Export) string {
+		is := export.Exported(export.Decision{Asked: true, Pool: chat, Export: &e}, []string{"b"}, a.registry.Placements(nil, chat))
+		return string(is.Status) + " " + is.Reason
+	}
+	until := func(what string, e export.Export, want string) {
+		t.Helper()
+		poll.NoError(t, what, poll.Limit, func() error {
+			if got := condition(e); got != want {
+				return fmt.Errorf("the condition is %s", got)
+			}
+			return nil
+		})
+	}
+	first := exported("10.0.0.1")
+	place([]registry.Pool{chat, other}, 0) // before a has decided what it exports
+	a.exports(first)
+	until("the first export", first, "True Exported")
+	if got := a.registry.Placements(nil, other); len(got) > 0 {
+		t.Errorf("b reports on a pool that is not exported: %v", got)
+	}
+	a.exports()
+	again := first
+	again.Incarnation = 7
+	a.exports(again)
+	if got := condition(again); got != "False MemberUnreachable" {
+		t.Errorf("exported again, before b reports: %s", got)
+	}
+	poll.Until(t, "b has the second export", func() bool {
+		list := b.registry.Exports(nil, chat)
+		return len(list) == 1 && list[0].Incarnation == 7
+	})
+	place([]registry.Pool{chat}, 7)
+	until("the second export", again, "True Exported")
+	place(nil, 0)
+	until("b has nothing of it any more", again, "False MemberUnreachable")
 }
 
 func TestFederation_SilentMemberWithdrawsNothing(t *testing.T) {

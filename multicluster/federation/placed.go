@@ -15,6 +15,12 @@ import (
 type placed struct {
 	Reason  string `json:"reason,omitempty"` // "": it is imported
 	Message string `json:"message,omitempty"`
+	// Incarnation is that of the record which it is about. nil: a release before it had one.
+	Incarnation *uint64 `json:"incarnation,omitempty"`
+}
+
+func (p placed) equal(o placed) bool {
+	return p.Reason == o.Reason && p.Message == o.Message && *p.Incarnation == *o.Incarnation
 }
 
 // Bounds of what a member reports, in bytes.
@@ -29,7 +35,7 @@ func (f *Federation) SetPlaced(pools []registry.Pool, list []registry.Placement)
 	defer f.mu.Unlock()
 	next := map[string]placed{}
 	for _, p := range list {
-		next[p.Member+"/"+poolKey(p.Pool)] = placed{p.Reason, p.Message}
+		next[p.Member+"/"+poolKey(p.Pool)] = placed{p.Reason, p.Message, &p.Incarnation}
 	}
 	var gone []string
 	for _, p := range pools {
@@ -44,7 +50,7 @@ func (f *Federation) SetPlaced(pools []registry.Pool, list []registry.Placement)
 	var items []channel.Item
 	for _, p := range list {
 		key := p.Member + "/" + poolKey(p.Pool)
-		if was, ok := f.placedAt[p.Pool][p.Member]; ok && was == next[key] {
+		if was, ok := f.placedAt[p.Pool][p.Member]; ok && was.equal(next[key]) {
 			continue // a change of its endpoints changes nothing here
 		}
 		if f.placedAt[p.Pool] == nil {
@@ -67,15 +73,21 @@ func (f *Federation) SetPlaced(pools []registry.Pool, list []registry.Placement)
 	return nil
 }
 
-// receiveImports passes what a member reports of this cluster's exports on.
-func (f *Federation) receiveImports(_ context.Context, in channel.Update) error {
+// receiveImports passes what a member reports of this cluster's exports on: of those that are for it, and no others. It waits until it is
+// decided which those are.
+func (f *Federation) receiveImports(ctx context.Context, in channel.Update) error {
 	f.mu.Lock()
 	m, ok := f.members[in.Peer]
 	f.mu.Unlock()
 	if !ok || in.Disconnected {
 		return nil // a silent member takes nothing back
 	}
-	var list []registry.Placement
+	select {
+	case <-f.decided:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	out := registry.Reports{Member: m.Name, Snapshot: in.Snapshot}
 	var problems []error
 	for _, it := range in.Items {
 		_, key, _ := strings.Cut(it.Key, "/")
@@ -84,15 +96,28 @@ func (f *Federation) receiveImports(_ context.Context, in channel.Update) error 
 			problems = append(problems, err)
 			continue
 		}
+		if !f.audience.has(m.Name, key) {
+			continue // the pool is not exported to it any more, or never was
+		}
 		var p placed
 		if err := json.Unmarshal(it.Value, &p); err != nil || len(p.Reason) > maxReason {
 			problems = append(problems, fmt.Errorf("the import of %s: %.100q is no state of one", key, it.Value))
 			continue
 		}
-		list = append(list, registry.Placement{Member: m.Name, Pool: pool, Reason: p.Reason, Message: p.Message[:min(len(p.Message), maxMessage)]})
+		is := registry.Placement{Pool: pool, Reason: p.Reason, Message: p.Message[:min(len(p.Message), maxMessage)], Any: p.Incarnation == nil}
+		if p.Incarnation != nil {
+			is.Incarnation = *p.Incarnation
+		}
+		out.Placed = append(out.Placed, is)
 	}
-	if len(list) > 0 {
-		f.cfg.Placed(list)
+	for _, k := range in.Retracted {
+		_, key, _ := strings.Cut(k, "/")
+		if pool, err := parsePool(key); err == nil {
+			out.Gone = append(out.Gone, pool)
+		}
+	}
+	if out.Snapshot || len(out.Placed)+len(out.Gone) > 0 {
+		f.cfg.Placed(out)
 	}
 	return errors.Join(problems...)
 }

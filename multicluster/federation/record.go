@@ -21,6 +21,8 @@ type record struct {
 	Epoch    uint64                       `json:"epoch"`
 	Sequence uint64                       `json:"sequence"`
 	Entry    inferenceapi.ImportedCluster `json:"entry"`
+	// Incarnation is export.Export's. A member returns it with where the export stands there.
+	Incarnation uint64 `json:"incarnation,omitempty"`
 	// Parts is how many parts the endpoints have; 0: Entry has them.
 	Parts int `json:"parts,omitempty"`
 
@@ -93,6 +95,6 @@ func decodeRecord(key string, value []byte) (e registry.Export, parts int, err e
 		return e, 0, fmt.Errorf("its routing mode is %.40q", r.Entry.RoutingMode)
 	}
 	e.Size = len(value)
-	e.Stamp, e.Entry = registry.Stamp{Epoch: r.Epoch, Sequence: r.Sequence}, r.Entry
+	e.Stamp, e.Entry, e.Incarnation = registry.Stamp{Epoch: r.Epoch, Sequence: r.Sequence}, r.Entry, r.Incarnation
 	return e, r.Parts, nil
 }

@@ -153,7 +153,8 @@ func sorted(pools []registry.Pool) []registry.Pool {
 }
 
 // Assemble brings the Offers of some pools up to date with the registry. It returns these pools, with others that have less or more room
-// since, and where their exports of other clusters stand here, for their exporters: Placement.Member is the exporting one.
+// since, and where their exports of other clusters stand here, for their exporters: Placement.Member is the exporting one. Of an export that is
+// withdrawn nothing is reported.
 func (i *Importer) Assemble(pools []registry.Pool) (assembled []registry.Pool, placed []registry.Placement, err error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -163,8 +164,8 @@ func (i *Importer) Assemble(pools []registry.Pool) (assembled []registry.Pool, p
 	for _, p := range pools {
 		wanted := map[string]bool{}
 		for _, s := range i.sources(view, p, shares) {
-			if !s.local {
-				placed = append(placed, registry.Placement{Member: s.Entry.Name, Pool: p, Reason: s.reason, Message: s.message})
+			if !s.local && !s.gone {
+				placed = append(placed, registry.Placement{Member: s.Entry.Name, Pool: p, Reason: s.reason, Message: s.message, Incarnation: s.incarnation})
 			}
 			if !s.imported() {
 				continue
@@ -251,7 +252,7 @@ func (i *Importer) share(member string, exports, endpoints int) map[registry.Poo
 // sources are the exporting clusters of an import, sorted by name. mu is held.
 func (i *Importer) sources(r store.Reader, p registry.Pool, shares map[string]map[registry.Pool]share) (out []Source) {
 	for _, e := range i.cfg.Registry.Exports(nil, p) {
-		s := Source{Entry: e.Entry, Draining: e.Draining, most: len(e.Entry.Endpoints), gone: e.Withdrawn()}
+		s := Source{Entry: e.Entry, Draining: e.Draining, most: len(e.Entry.Endpoints), gone: e.Withdrawn(), incarnation: e.Incarnation}
 		s.Entry.Name = e.Cluster
 		if e.Entry.RoutingMode == inferenceapi.EndpointMode {
 			s.PickerDown = i.pickerDown(picker{p, e.Cluster})

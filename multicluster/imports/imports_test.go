@@ -95,7 +95,9 @@ func TestImports_FollowWhatMembersExport(t *testing.T) {
 		if o, _ := store.Offers.Get(w.store.View(), "ns/chat.east"); o.Allowed[0] != "192.0.2.0/24" || o.Pods[0] != "10.0.0.0/8" || o.Cluster.Name != "east" || o.Import != "chat" {
 			t.Errorf("%+v", o)
 		}
-		w.export("east", 0)
+		if got := w.export("east", 0); got != "ns/chat of west: " { // nothing is reported of what is withdrawn
+			t.Errorf("placed: %s", got)
+		}
 		if got := w.offers(); got != "ns/chat.east 2 Ready=False Draining; ns/chat.west 1" {
 			t.Errorf("withdrawn: %s", got)
 		}

@@ -45,6 +45,7 @@ type Source struct {
 	reason, message string // of the placement
 	most            int    // endpoints
 	gone            bool   // withdrawn
+	incarnation     uint64 // of the export
 	local           bool   // it is this cluster itself
 }
 

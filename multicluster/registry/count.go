@@ -3,6 +3,7 @@ package registry
 import (
 	"fmt"
 
+	"github.com/penstock-project/penstock/discovery/store/rows"
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
 )
 
@@ -37,28 +38,28 @@ func (c *Count) add(e *Export, n int) {
 // put stores an export, and counts it.
 func (t txn) put(e *Export) {
 	c := t.count(e.Cluster)
-	if old := first[Export](t, exportTable, exportKey(e.Cluster, e.Pool)); old != nil {
+	if old := rows.First[Export](t, exportTable, exportKey(e.Cluster, e.Pool)); old != nil {
 		c.add(old, -1)
 	}
 	c.add(e, 1)
-	must(t.Insert(exportTable, e))
-	must(t.Insert(countTable, &c))
+	rows.Must(t.Insert(exportTable, e))
+	rows.Must(t.Insert(countTable, &c))
 }
 
 // drop removes an export.
 func (t txn) drop(e *Export) {
 	c := t.count(e.Cluster)
 	c.add(e, -1)
-	must(t.Delete(exportTable, e))
+	rows.Must(t.Delete(exportTable, e))
 	if c.rows == 0 {
-		must(t.Delete(countTable, &c))
+		rows.Must(t.Delete(countTable, &c))
 	} else {
-		must(t.Insert(countTable, &c))
+		rows.Must(t.Insert(countTable, &c))
 	}
 }
 
 func (t txn) count(cluster string) Count {
-	if c := first[Count](t, countTable, key(cluster)); c != nil {
+	if c := rows.First[Count](t, countTable, rows.Key(cluster)); c != nil {
 		return *c
 	}
 	return Count{Cluster: cluster}
@@ -82,7 +83,7 @@ func (t txn) room(e, old *Export) string {
 // unread notes why the newest version of an export could not be taken. What is known of it stays.
 func (t txn) unread(cluster string, p Pool, why string) {
 	next := Export{Cluster: cluster, Pool: p, Entry: inferenceapi.ImportedCluster{Name: cluster}}
-	old := first[Export](t, exportTable, exportKey(cluster, p))
+	old := rows.First[Export](t, exportTable, exportKey(cluster, p))
 	if old != nil {
 		next = *old
 	} else if t.room(&next, nil) != "" {

@@ -23,6 +23,9 @@
 // Restart: TakeUnsaved returns what has changed of the Records, which cmd keeps, and Restore takes them over, stamps and UIDs included. So
 // neither the exports of a member that is away are lost, nor does an update that is older than the records have an effect.
 //
+// Placements are what members report, and go with the report: when the member retracts it, or is none any more. One counts for the incarnation of
+// the export which it is about, so that a pool that is exported again is not imported before its members have reported so.
+//
 // Invariants: rows are immutable. An export that is not withdrawn belongs to a member. Only a snapshot, or an explicit withdrawal, removes: nothing is removed
 // before a source is in sync. Endpoints are a value of an export, never an index: a key of go-memdb costs 450 bytes.
 //

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/penstock-project/penstock/discovery/store/rows"
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
 )
 
@@ -23,6 +24,8 @@ type Export struct {
 	Stamp   Stamp
 	// Entry is how to reach the pool: the cluster's entry of the import. Its name is Cluster.
 	Entry inferenceapi.ImportedCluster
+	// Incarnation distinguishes the export from earlier ones of that pool, which the cluster has withdrawn.
+	Incarnation uint64
 	// Draining: the export is withdrawn, or its member drains. It takes no new request.
 	Draining bool
 	// Size is how many bytes the export has on the wire.
@@ -78,7 +81,7 @@ func (r *Registry) collectDrained(t txn) {
 // Exports returns what members export under a pool's name, sorted by cluster. ws, which may be nil, fires when Exports would return
 // something else.
 func (r *Registry) Exports(ws WatchSet, p Pool) (out []Export) {
-	for e := range walk[Export](txn{r.db.Txn(false)}, ws, exportTable, byPool, poolKey(p)) {
+	for e := range rows.Walk[Export](txn{r.db.Txn(false)}, ws, exportTable, byPool, poolKey(p)) {
 		out = append(out, *e)
 	}
 	slices.SortFunc(out, func(a, b Export) int { return cmp.Compare(a.Cluster, b.Cluster) })
@@ -87,7 +90,7 @@ func (r *Registry) Exports(ws WatchSet, p Pool) (out []Export) {
 
 // ExportsOf returns what a member exports, sorted by pool.
 func (r *Registry) ExportsOf(cluster string) (out []Export) {
-	for e := range walk[Export](txn{r.db.Txn(false)}, nil, exportTable, byID, key(cluster)) {
+	for e := range rows.Walk[Export](txn{r.db.Txn(false)}, nil, exportTable, rows.ByID, rows.Key(cluster)) {
 		out = append(out, *e)
 	}
 	return out
@@ -95,7 +98,7 @@ func (r *Registry) ExportsOf(cluster string) (out []Export) {
 
 // ExportsAt returns the exports whose picker or gateways have an address, sorted by cluster and pool.
 func (r *Registry) ExportsAt(address string) (out []Export) {
-	for e := range walk[Export](txn{r.db.Txn(false)}, nil, exportTable, byAddress, key(address)) {
+	for e := range rows.Walk[Export](txn{r.db.Txn(false)}, nil, exportTable, byAddress, rows.Key(address)) {
 		out = append(out, *e)
 	}
 	slices.SortFunc(out, func(a, b Export) int { return cmp.Or(cmp.Compare(a.Cluster, b.Cluster), a.Pool.Compare(b.Pool)) })

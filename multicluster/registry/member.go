@@ -5,6 +5,8 @@ import (
 	"cmp"
 	"slices"
 	"time"
+
+	"github.com/penstock-project/penstock/discovery/store/rows"
 )
 
 // State is what is known of a member's condition.
@@ -65,20 +67,20 @@ type lease struct {
 // is none any more drain.
 func (r *Registry) SetMembers(sources map[string]string) []Pool {
 	return r.write(func(t txn) {
-		for _, m := range slices.Collect(walk[Member](t, nil, memberTable, byID, nil)) {
+		for _, m := range slices.Collect(rows.Walk[Member](t, nil, memberTable, rows.ByID, nil)) {
 			if _, stays := sources[m.Name]; !stays {
 				r.remove(t, m)
 			}
 		}
 		for name, source := range sources {
-			m := first[Member](t, memberTable, key(name))
+			m := rows.First[Member](t, memberTable, rows.Key(name))
 			switch {
 			case m == nil:
-				must(t.Insert(memberTable, &Member{Name: name, Source: source, State: Unreachable}))
+				rows.Must(t.Insert(memberTable, &Member{Name: name, Source: source, State: Unreachable}))
 			case m.Source != source:
 				next := *m
 				next.Source = source
-				must(t.Insert(memberTable, &next))
+				rows.Must(t.Insert(memberTable, &next))
 			}
 		}
 	})
@@ -86,11 +88,12 @@ func (r *Registry) SetMembers(sources map[string]string) []Pool {
 
 // remove drops a member. Its exports stay while they drain.
 func (r *Registry) remove(t txn, m *Member) {
-	must(t.Delete(memberTable, m))
-	if l := first[lease](t, leaseTable, key(m.Name)); l != nil {
-		must(t.Delete(leaseTable, l))
+	rows.Must(t.Delete(memberTable, m))
+	if l := rows.First[lease](t, leaseTable, rows.Key(m.Name)); l != nil {
+		rows.Must(t.Delete(leaseTable, l))
 	}
-	for _, e := range slices.Collect(walk[Export](t, nil, exportTable, byID, key(m.Name))) {
+	t.unplace(m.Name, func(Pool) bool { return true })
+	for _, e := range slices.Collect(rows.Walk[Export](t, nil, exportTable, rows.ByID, rows.Key(m.Name))) {
 		r.withdraw(t, e, e.Stamp)
 	}
 }
@@ -98,7 +101,7 @@ func (r *Registry) remove(t txn, m *Member) {
 // Connected notes whether a member's source has a connection to it. A member that is connected again is Ready with its next update.
 func (r *Registry) Connected(name string, is bool) []Pool {
 	return r.write(func(t txn) {
-		m := first[Member](t, memberTable, key(name))
+		m := rows.First[Member](t, memberTable, rows.Key(name))
 		if m == nil || m.connected == is {
 			return
 		}
@@ -107,7 +110,7 @@ func (r *Registry) Connected(name string, is bool) []Pool {
 		if m.State == Stale || m.State == Unreachable {
 			next.State = silent(is)
 		}
-		must(t.Insert(memberTable, &next))
+		rows.Must(t.Insert(memberTable, &next))
 	})
 }
 
@@ -121,12 +124,12 @@ func silent(connected bool) State {
 
 // renew has a member's lease run from now on.
 func (r *Registry) renew(t txn, m *Member) {
-	must(t.Insert(leaseTable, &lease{m.Name, r.now() + r.cfg.Lease}))
+	rows.Must(t.Insert(leaseTable, &lease{m.Name, r.now() + r.cfg.Lease}))
 }
 
 // running reports whether a member's lease runs.
 func (r *Registry) running(t txn, m *Member) bool {
-	l := first[lease](t, leaseTable, key(m.Name))
+	l := rows.First[lease](t, leaseTable, rows.Key(m.Name))
 	return l != nil && l.deadline > r.now()
 }
 
@@ -134,18 +137,18 @@ func (r *Registry) running(t txn, m *Member) bool {
 func (r *Registry) expireLeases(t txn) {
 	now := r.now()
 	for _, l := range slices.Collect(until(t, leaseTable, byDeadline, func(l *lease) time.Duration { return l.deadline }, now)) {
-		must(t.Delete(leaseTable, l))
-		if m := first[Member](t, memberTable, key(l.cluster)); m != nil && m.State == Ready {
+		rows.Must(t.Delete(leaseTable, l))
+		if m := rows.First[Member](t, memberTable, rows.Key(l.cluster)); m != nil && m.State == Ready {
 			next := *m
 			next.State = silent(m.connected)
-			must(t.Insert(memberTable, &next))
+			rows.Must(t.Insert(memberTable, &next))
 		}
 	}
 }
 
 // Members returns all members, sorted by name. ws, which may be nil, fires when Members would return something else.
 func (r *Registry) Members(ws WatchSet) (out []Member) {
-	for m := range walk[Member](txn{r.db.Txn(false)}, ws, memberTable, byID, nil) {
+	for m := range rows.Walk[Member](txn{r.db.Txn(false)}, ws, memberTable, rows.ByID, nil) {
 		out = append(out, *m)
 	}
 	return out
@@ -153,7 +156,7 @@ func (r *Registry) Members(ws WatchSet) (out []Member) {
 
 // Member returns a member; false if there is none of that name.
 func (r *Registry) Member(name string) (Member, bool) {
-	if m := first[Member](txn{r.db.Txn(false)}, memberTable, key(name)); m != nil {
+	if m := rows.First[Member](txn{r.db.Txn(false)}, memberTable, rows.Key(name)); m != nil {
 		return *m, true
 	}
 	return Member{}, false
@@ -161,7 +164,7 @@ func (r *Registry) Member(name string) (Member, bool) {
 
 // InState returns the names of the members in a state, sorted.
 func (r *Registry) InState(s State) (names []string) {
-	for m := range walk[Member](txn{r.db.Txn(false)}, nil, memberTable, byState, key(string(s))) {
+	for m := range rows.Walk[Member](txn{r.db.Txn(false)}, nil, memberTable, byState, rows.Key(string(s))) {
 		names = append(names, m.Name)
 	}
 	slices.Sort(names)

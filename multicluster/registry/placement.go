@@ -1,29 +1,72 @@
 package registry
 
+import (
+	"slices"
+
+	"github.com/penstock-project/penstock/discovery/store/rows"
+)
+
 // Placement is where an export of this cluster has arrived: at one member.
 type Placement struct {
 	Member string
 	Pool   Pool
 	// Reason is why the member does not import it; "" if it does. Message describes it.
 	Reason, Message string
+	// Incarnation is that of the export which it is about, unless Any: the member's release does not report it.
+	Incarnation uint64
+	Any         bool
 }
 
-// Place stores what members report of this cluster's exports. One stays, also when its pool is withdrawn, until the member reports
-// otherwise.
-func (r *Registry) Place(list ...Placement) {
+// Reports are what a member reports of this cluster's exports.
+type Reports struct {
+	Member string
+	// Snapshot: Placed are all that the member reports.
+	Snapshot bool
+	Placed   []Placement
+	// Gone are the pools of which the member reports nothing any more.
+	Gone []Pool
+}
+
+// Place stores what a member reports of this cluster's exports. Of a cluster that is no member nothing is stored.
+func (r *Registry) Place(in Reports) {
 	r.write(func(t txn) {
-		for _, p := range list {
-			if old := first[Placement](t, placementTable, exportKey(p.Member, p.Pool)); old == nil || *old != p {
-				must(t.Insert(placementTable, &p))
+		if rows.First[Member](t, memberTable, rows.Key(in.Member)) == nil {
+			return
+		}
+		if in.Snapshot {
+			stays := make(map[Pool]bool, len(in.Placed))
+			for _, p := range in.Placed {
+				stays[p.Pool] = true
+			}
+			t.unplace(in.Member, func(p Pool) bool { return !stays[p] })
+		}
+		for _, p := range in.Gone {
+			if old := rows.First[Placement](t, placementTable, exportKey(in.Member, p)); old != nil {
+				rows.Must(t.Delete(placementTable, old))
+			}
+		}
+		for _, p := range in.Placed {
+			p.Member = in.Member
+			if old := rows.First[Placement](t, placementTable, exportKey(p.Member, p.Pool)); old == nil || *old != p {
+				rows.Must(t.Insert(placementTable, &p))
 			}
 		}
 	})
 }
 
+// unplace removes placements of a member.
+func (t txn) unplace(member string, of func(Pool) bool) {
+	for _, p := range slices.Collect(rows.Walk[Placement](t, nil, placementTable, rows.ByID, rows.Key(member))) {
+		if of(p.Pool) {
+			rows.Must(t.Delete(placementTable, p))
+		}
+	}
+}
+
 // Placements returns where an export of this cluster has arrived, sorted by member. ws, which may be nil, fires when Placements would
 // return something else.
 func (r *Registry) Placements(ws WatchSet, p Pool) (out []Placement) {
-	for pl := range walk[Placement](txn{r.db.Txn(false)}, ws, placementTable, byPool, poolKey(p)) {
+	for pl := range rows.Walk[Placement](txn{r.db.Txn(false)}, ws, placementTable, byPool, poolKey(p)) {
 		out = append(out, *pl)
 	}
 	return out
@@ -31,7 +74,7 @@ func (r *Registry) Placements(ws WatchSet, p Pool) (out []Placement) {
 
 // Failed returns the placements that have failed at a member, sorted by pool.
 func (r *Registry) Failed(member string) (out []Placement) {
-	for pl := range walk[Placement](txn{r.db.Txn(false)}, nil, placementTable, byFailed, key(member)) {
+	for pl := range rows.Walk[Placement](txn{r.db.Txn(false)}, nil, placementTable, byFailed, rows.Key(member)) {
 		out = append(out, *pl)
 	}
 	return out

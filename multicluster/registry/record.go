@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"slices"
 
+	"github.com/penstock-project/penstock/discovery/store/rows"
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
 )
 
@@ -44,7 +45,7 @@ func (r *Registry) Restore(records []Record) []Pool {
 		known := map[string]bool{} // whether a member has an update already
 		for i := range records {
 			rec := &records[i]
-			m := first[Member](t, memberTable, key(rec.Cluster))
+			m := rows.First[Member](t, memberTable, rows.Key(rec.Cluster))
 			if m == nil {
 				continue
 			}
@@ -69,7 +70,7 @@ func (r *Registry) Restore(records []Record) []Pool {
 				}
 				t.put(e)
 			}
-			must(t.Insert(memberTable, &next))
+			rows.Must(t.Insert(memberTable, &next))
 		}
 	})
 }
@@ -77,12 +78,12 @@ func (r *Registry) Restore(records []Record) []Pool {
 // Records returns all that is to be kept, sorted.
 func (r *Registry) Records() (out []Record) {
 	t := txn{r.db.Txn(false)}
-	for m := range walk[Member](t, nil, memberTable, byID, nil) {
+	for m := range rows.Walk[Member](t, nil, memberTable, rows.ByID, nil) {
 		if m.UID != "" {
 			out = append(out, m.record())
 		}
 	}
-	for e := range walk[Export](t, nil, exportTable, byID, nil) {
+	for e := range rows.Walk[Export](t, nil, exportTable, rows.ByID, nil) {
 		if rec, ok := e.record(t); ok {
 			out = append(out, rec)
 		}
@@ -97,7 +98,7 @@ func (m *Member) record() Record {
 
 // record is false for an export of a cluster that is no member any more, and for one that could never be read.
 func (e *Export) record(t txn) (Record, bool) {
-	m := first[Member](t, memberTable, key(e.Cluster))
+	m := rows.First[Member](t, memberTable, rows.Key(e.Cluster))
 	if m == nil || e.Entry.RoutingMode == "" {
 		return Record{}, false
 	}
@@ -118,10 +119,10 @@ func (r *Registry) TakeUnsaved() (changed []Record, gone []RecordID) {
 		var rec Record
 		ok := false
 		if id.Pool == (Pool{}) {
-			if m := first[Member](t, memberTable, key(id.Cluster)); m != nil && m.UID != "" {
+			if m := rows.First[Member](t, memberTable, rows.Key(id.Cluster)); m != nil && m.UID != "" {
 				rec, ok = m.record(), true
 			}
-		} else if e := first[Export](t, exportTable, exportKey(id.Cluster, id.Pool)); e != nil {
+		} else if e := rows.First[Export](t, exportTable, exportKey(id.Cluster, id.Pool)); e != nil {
 			rec, ok = e.record(t)
 		}
 		if ok {

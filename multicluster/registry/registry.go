@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/go-memdb"
+
+	"github.com/penstock-project/penstock/discovery/store/rows"
 )
 
 // WatchSet collects what a reader has read. WatchCtx returns once any of it has changed.
@@ -45,7 +47,7 @@ func New(c Config) *Registry {
 		c.Now = time.Now
 	}
 	db, err := memdb.NewMemDB(schema())
-	must(err) // the schema is a constant
+	rows.Must(err) // the schema is a constant
 	return &Registry{cfg: c, began: c.Now(), db: db, wake: make(chan struct{}, 1), unsaved: map[RecordID]struct{}{}}
 }
 
@@ -93,7 +95,7 @@ func (r *Registry) Apply(updates ...Update) (changed []Pool, rejected []Rejectio
 }
 
 func (r *Registry) apply(t txn, u *Update) (problem string, whole bool) {
-	m := first[Member](t, memberTable, key(u.Member))
+	m := rows.First[Member](t, memberTable, rows.Key(u.Member))
 	if m == nil {
 		return "it is no member of the cluster set", true
 	}
@@ -104,7 +106,7 @@ func (r *Registry) apply(t txn, u *Update) (problem string, whole bool) {
 		return fmt.Sprintf("cluster %s has its name, and its lease runs; this one is %s", m.UID, u.UID), true
 	default: // the cluster was made anew: nothing of the one before is known any more
 		next.Known = Stamp{}
-		for _, e := range slices.Collect(walk[Export](t, nil, exportTable, byID, key(m.Name))) {
+		for _, e := range slices.Collect(rows.Walk[Export](t, nil, exportTable, rows.ByID, rows.Key(m.Name))) {
 			if !e.withdrawn {
 				old := *e
 				old.Stamp = Stamp{}
@@ -135,7 +137,7 @@ func (r *Registry) apply(t txn, u *Update) (problem string, whole bool) {
 	}
 	withdrawn := slices.Clone(u.Withdrawn)
 	if u.Snapshot || m.drained != u.Draining {
-		for _, e := range slices.Collect(walk[Export](t, nil, exportTable, byID, key(m.Name))) {
+		for _, e := range slices.Collect(rows.Walk[Export](t, nil, exportTable, rows.ByID, rows.Key(m.Name))) {
 			_, unread := u.Unread[e.Pool]
 			switch {
 			case named[e.Pool], unread && !e.withdrawn && m.drained == u.Draining:
@@ -149,20 +151,20 @@ func (r *Registry) apply(t txn, u *Update) (problem string, whole bool) {
 		}
 	}
 	for _, p := range withdrawn {
-		if e := first[Export](t, exportTable, exportKey(m.Name, p)); e != nil && e.Stamp.Compare(u.Stamp) <= 0 {
+		if e := rows.First[Export](t, exportTable, exportKey(m.Name, p)); e != nil && e.Stamp.Compare(u.Stamp) <= 0 {
 			r.withdraw(t, e, u.Stamp)
 		}
 	}
 	next.Known, next.Bundle = u.Stamp, u.Bundle
 	if !next.equal(m) {
-		must(t.Insert(memberTable, &next))
+		rows.Must(t.Insert(memberTable, &next))
 	}
 	return problem, false
 }
 
 // export stores an export, unless it is older than what is known. It returns why there is no room for it.
 func (r *Registry) export(t txn, e *Export, known Stamp) (problem string) {
-	old := first[Export](t, exportTable, exportKey(e.Cluster, e.Pool))
+	old := rows.First[Export](t, exportTable, exportKey(e.Cluster, e.Pool))
 	switch {
 	case old == nil && e.Stamp.Compare(known) < 0, old != nil && e.Stamp.Compare(old.Stamp) < 0:
 		return ""
@@ -231,7 +233,7 @@ func (r *Registry) write(change func(t txn)) []Pool {
 				if before, ok := c.Before.(*Member); ok && c.After != nil && before.State == c.After.(*Member).State {
 					continue
 				}
-				for e := range walk[Export](read, nil, exportTable, byID, key(row.Name)) {
+				for e := range rows.Walk[Export](read, nil, exportTable, rows.ByID, rows.Key(row.Name)) {
 					pools[e.Pool] = true
 				}
 			}

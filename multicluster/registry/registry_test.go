@@ -174,7 +174,9 @@ func TestPlacement_NamesMembersWithoutTheImport(t *testing.T) {
 		t.Fatalf("placements: %v", list)
 	}
 	want := []registry.Placement{{Member: "east", Pool: chat}, {Member: "west", Pool: chat, Reason: "NamespaceNotFound", Message: "namespace ns does not exist there"}}
-	r.Place(want...)
+	for _, p := range want {
+		r.Place(registry.Reports{Member: p.Member, Placed: []registry.Placement{p}})
+	}
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
 	if err := ws.WatchCtx(ctx); err != nil {
@@ -186,6 +188,35 @@ func TestPlacement_NamesMembersWithoutTheImport(t *testing.T) {
 	if got := r.Failed("west"); len(got) != 1 || len(r.Failed("east")) != 0 {
 		t.Errorf("failed: %v", got)
 	}
+}
+
+func TestPlacement_GoesWithTheReport(t *testing.T) {
+	r := set()
+	at := func(member string, p registry.Pool) registry.Placement {
+		return registry.Placement{Member: member, Pool: p}
+	}
+	has := func(want string) {
+		t.Helper()
+		var got []string
+		for _, p := range []registry.Pool{chat, code} {
+			for _, pl := range r.Placements(nil, p) {
+				got = append(got, pl.Member+" "+p.Name)
+			}
+		}
+		if got := strings.Join(got, ", "); got != want {
+			t.Errorf("placements: %s; want %s", got, want)
+		}
+	}
+	for _, m := range []string{"east", "west", "south"} { // south is no member
+		r.Place(registry.Reports{Member: m, Snapshot: true, Placed: []registry.Placement{at(m, chat), at(m, code)}})
+	}
+	has("east chat, west chat, east code, west code")
+	r.Place(registry.Reports{Member: "east", Gone: []registry.Pool{chat, {Namespace: "ns", Name: "none"}}})
+	has("west chat, east code, west code")
+	r.Place(registry.Reports{Member: "west", Snapshot: true, Placed: []registry.Placement{at("west", chat)}})
+	has("west chat, east code")
+	r.SetMembers(map[string]string{"west": "peer"})
+	has("west chat")
 }
 
 // A cluster changes its exports at random. Two sources bring its updates, each late and each from its own snapshot on, in an order of

@@ -195,7 +195,7 @@ func (s *Set) exportsTo(member string, decisions []export.Decision) []PoolStatus
 		if d.Export != nil {
 			is.State = export.MemberUnreachableReason
 			for _, p := range s.registry.Placements(nil, d.Pool) {
-				if p.Member == member {
+				if p.Member == member && d.Export.Has(p) {
 					is.State, is.Message = stateOf(p)
 				}
 			}
@@ -213,7 +213,7 @@ func (s *Set) importsOf(member string) []PoolStatus {
 		if p, ok := s.admin.placement(member, e.Pool); ok {
 			is.State, is.Message = stateOf(p)
 		}
-		if e.Draining && is.State == Imported {
+		if e.Draining && (is.State == Imported || e.Withdrawn()) {
 			is.State = Draining
 		}
 		out = append(out, is)

@@ -1,6 +1,12 @@
 package clusterset
 
-import "time"
+import (
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/penstock-project/penstock/multicluster/export"
+)
 
 // Exported reports whether other clusters may pick from a pool, "namespace/name": it is exported, or was within the drain time. Without a
 // ClusterSet all pools may be: their imports are written by hand.
@@ -30,5 +36,22 @@ func (s *Set) noteExported() {
 		if d.Export != nil {
 			s.exported[key] = time.Time{}
 		}
+	}
+}
+
+// incarnate gives an export its incarnation: 0 if it is among the first that this process decides on, that of the one before if there is one for
+// all of its members, else another one.
+func (s *Set) incarnate(before, now *export.Export) {
+	if now == nil {
+		return
+	}
+	if before != nil && (before.To == nil || now.To != nil && !slices.ContainsFunc(now.To, func(m string) bool { return !slices.Contains(before.To, m) })) {
+		now.Incarnation = before.Incarnation
+		return
+	}
+	select {
+	case <-s.decided:
+		now.Incarnation = rand.Uint64() | 1
+	default:
 	}
 }

@@ -201,6 +201,7 @@ func (s *Set) decide(r store.Reader, dirty map[string]bool, again bool) {
 		has := s.pools[id]
 		has.Gateways = s.gateways(r, s.parents[id])
 		if d, ok := export.Decide(r, cfg, key, has); ok {
+			s.incarnate(s.decisions[key].Export, d.Export)
 			s.decisions[key] = d
 		}
 	}

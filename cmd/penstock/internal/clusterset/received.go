@@ -88,8 +88,8 @@ func (s *Set) unread(member string, n int) string {
 }
 
 // placed notes where exports of this cluster stand at a member.
-func (s *Set) placed(list []registry.Placement) {
-	s.registry.Place(list...)
+func (s *Set) placed(in registry.Reports) {
+	s.registry.Place(in)
 	s.report()
 }
 

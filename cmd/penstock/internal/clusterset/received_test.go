@@ -10,6 +10,7 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
+	"github.com/penstock-project/penstock/multicluster/export"
 	"github.com/penstock-project/penstock/multicluster/federation"
 	"github.com/penstock-project/penstock/multicluster/registry"
 )
@@ -84,5 +85,28 @@ func TestRecords_OneChangeEncodesOneRecord(t *testing.T) {
 	}
 	if line("a") != a || line("b") == b {
 		t.Error("a record is encoded again without a change, or a changed one is not")
+	}
+}
+
+// What members reported of an export counts for it alone, and not for a later one of that pool, nor for members that are added to it.
+func TestExported_ExportHasAnotherIncarnationAfterItWasWithdrawn(t *testing.T) {
+	s := New(Config{Store: store.New(), Board: &countingBoard{}, Log: slog.New(slog.DiscardHandler)})
+	give := func(before *export.Export, to ...string) *export.Export {
+		e := &export.Export{To: to}
+		s.incarnate(before, e)
+		return e
+	}
+	first := give(nil, "east")
+	if first.Incarnation != 0 {
+		t.Errorf("of the first decision: %d", first.Incarnation)
+	}
+	close(s.decided)
+	second := give(nil, "east", "west")
+	fewer, wider := give(second, "east"), give(second)
+	if second.Incarnation == 0 || fewer.Incarnation != second.Incarnation || wider.Incarnation == second.Incarnation {
+		t.Errorf("again %d, to fewer members %d, to all members %d", second.Incarnation, fewer.Incarnation, wider.Incarnation)
+	}
+	if same := give(wider, "east"); same.Incarnation != wider.Incarnation {
+		t.Errorf("all members before: %d, now one: %d", wider.Incarnation, same.Incarnation)
 	}
 }

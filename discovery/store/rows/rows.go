@@ -1,0 +1,90 @@
+package rows
+
+import (
+	"fmt"
+	"iter"
+	"strings"
+
+	"github.com/hashicorp/go-memdb"
+)
+
+// ByID is the index that every table has.
+const ByID = "id"
+
+// byPrefix is what go-memdb has added to the name of an index for a read by prefix.
+const byPrefix = "_prefix"
+
+// Index makes the key of a row; nil for one that is not in the index.
+type Index struct{ Key func(row any) []byte }
+
+// FromObject implements memdb.SingleIndexer.
+func (ix Index) FromObject(row any) (bool, []byte, error) {
+	k := ix.Key(row)
+	return k != nil, k, nil
+}
+
+// FromArgs implements memdb.Indexer.
+func (ix Index) FromArgs(args ...any) ([]byte, error) { return args[0].([]byte), nil }
+
+// PrefixFromArgs implements memdb.PrefixIndexer.
+func (ix Index) PrefixFromArgs(args ...any) ([]byte, error) { return args[0].([]byte), nil }
+
+// MultiIndex is Index for rows with several keys.
+type MultiIndex struct{ Keys func(row any) [][]byte }
+
+// FromObject implements memdb.MultiIndexer.
+func (ix MultiIndex) FromObject(row any) (bool, [][]byte, error) {
+	k := ix.Keys(row)
+	return len(k) > 0, k, nil
+}
+
+// FromArgs implements memdb.Indexer.
+func (ix MultiIndex) FromArgs(args ...any) ([]byte, error) { return args[0].([]byte), nil }
+
+// PrefixFromArgs implements memdb.PrefixIndexer.
+func (ix MultiIndex) PrefixFromArgs(args ...any) ([]byte, error) { return args[0].([]byte), nil }
+
+// Key makes a key of its parts.
+func Key(parts ...string) []byte { return []byte(strings.Join(parts, "\x00") + "\x00") }
+
+// Must panics if err is not nil.
+func Must(err error) {
+	if err != nil {
+		panic(fmt.Sprintf("a table in memory: %v", err))
+	}
+}
+
+// Reader is a transaction. *memdb.Txn implements it.
+type Reader interface {
+	First(table, index string, args ...any) (any, error)
+	Get(table, index string, args ...any) (memdb.ResultIterator, error)
+}
+
+// First returns the row of a table with a key; nil if there is none.
+func First[Row any](t Reader, table string, key []byte) *Row {
+	row, err := t.First(table, ByID, key)
+	Must(err)
+	if row == nil {
+		return nil
+	}
+	return row.(*Row)
+}
+
+// Walk iterates over the rows of a table whose key in an index begins with prefix, in the order of their keys. ws, which may be nil, fires
+// when the walk would meet other rows. The table must not be changed meanwhile.
+func Walk[Row any](t Reader, ws memdb.WatchSet, table, index string, prefix []byte) iter.Seq[*Row] {
+	return func(yield func(*Row) bool) {
+		list, err := t.Get(table, index+byPrefix, prefix)
+		Must(err)
+		ws.Add(list.WatchCh())
+		for row := list.Next(); row != nil && yield(row.(*Row)); row = list.Next() {
+		}
+	}
+}
+
+// Watch has ws fire when any row of a table changes.
+func Watch(t Reader, ws memdb.WatchSet, table string) {
+	list, err := t.Get(table, ByID+byPrefix, []byte(nil))
+	Must(err)
+	ws.Add(list.WatchCh())
+}
