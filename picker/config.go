@@ -216,7 +216,9 @@ type Pool struct {
 	Endpoints []endpoint.Spec
 	// Servers are the model servers of a pool with a Relay as far as they are known here, MaxServers at most. They are asked for their
 	// models only.
-	Servers  []netip.AddrPort
+	Servers []Server
+	// Gateways: nothing is picked for the pool. It is reached through gateways of another cluster, which are Servers.
+	Gateways bool
 	Metrics  endpoint.Metrics
 	KVEvents *KVEvents // nil: the pool's model servers publish none
 	// LoadPort is that of the PUB sockets at which the model servers publish their load, counted as KVEvents.Port is; 0: they do not. Pages
@@ -227,6 +229,13 @@ type Pool struct {
 	BodyLimit int
 	// Relay, if set, asks a remote picker instead of choosing here.
 	Relay *Relay
+}
+
+// Server is one of Pool.Servers.
+type Server struct {
+	Addr      netip.AddrPort
+	Labels    map[string]string
+	Cleartext bool // it is spoken to without TLS, whatever Metrics.TLS
 }
 
 // KVEvents is where the model servers of a pool publish what they have cached.

@@ -4,9 +4,12 @@ import (
 	"bytes"
 	"context"
 	"net/http"
+	"net/url"
 	"slices"
+	"strings"
 	"time"
 
+	"github.com/penstock-project/penstock/picker/endpoint"
 	"github.com/penstock-project/penstock/picker/extproc"
 	"github.com/penstock-project/penstock/picker/models"
 )
@@ -38,13 +41,27 @@ func (p *Picker) listModels(ctx context.Context, pool *pool, r *extproc.Request,
 	if !r.Bodyless || len(r.Pools) == 0 && len(r.Spill) > 0 || !asksForModels(r.Headers) {
 		return extproc.Answer{}, false
 	}
-	asked := []models.Pool{pool.servers()}
-	for _, name := range r.Pools[:min(len(r.Pools), maxRoutePools)] {
-		other := p.pool(name)
-		if other == nil || slices.ContainsFunc(asked, func(m models.Pool) bool { return m.Name == name }) || !p.allowed(r.Gateway, name) {
-			continue
+	var asked []models.Pool
+	add := func(of models.Pool) {
+		same := func(m models.Pool) bool {
+			return m.Name == of.Name && m.Subset == of.Subset && m.Host == of.Host && m.Path == of.Path
 		}
-		asked = append(asked, other.servers())
+		if len(of.Servers) > 0 && !slices.ContainsFunc(asked, same) {
+			asked = append(asked, of)
+		}
+	}
+	if !pool.Gateways {
+		add(pool.servers(r.Subset))
+	}
+	for _, entry := range r.Pools[:min(len(r.Pools), maxRoutePools)] {
+		name, how := rulePool(entry)
+		switch other := p.pool(name); {
+		case other == nil || !p.allowed(r.Gateway, name):
+		case other.Gateways:
+			add(other.gateways(r.Headers, how))
+		default:
+			add(other.servers(how.Get(poolSubset)))
+		}
 	}
 	list := p.models.List(ctx, asked)
 	if len(list) == 0 {
@@ -54,10 +71,62 @@ func (p *Picker) listModels(ctx context.Context, pool *pool, r *extproc.Request,
 	return extproc.Answer{Status: http.StatusOK, Body: models.Encode(list)}, true
 }
 
-// servers are those of a pool that can be asked for their models.
-func (pool *pool) servers() models.Pool {
+// What an entry of Request.Pools has behind the pool's name and a question mark, as a URL's query.
+const (
+	poolSubset = "subset" // the label selector of a share's subset
+	// How the route changes a request for gateways: the host, the whole path, or the beginning of the path and what replaces it.
+	poolHost, poolPath, poolPrefix, poolReplace = "host", "path", "prefix", "replace"
+)
+
+// rulePool reads an entry of Request.Pools.
+func rulePool(entry string) (name string, how url.Values) {
+	text, query, _ := strings.Cut(entry, "?")
+	name, err := url.PathUnescape(text)
+	how, wrong := url.ParseQuery(query)
+	if err != nil || wrong != nil {
+		return "", nil
+	}
+	return name, how
+}
+
+// Limits of what gateways are asked for, in bytes.
+const maxHost, maxPath = 255, 1024
+
+// gateways are those of a pool that can be asked for its models; none for a request that has passed through another gateway of Penstock
+// already. Two whose routes lead to each other would else ask each other.
+func (pool *pool) gateways(h *extproc.Message, how url.Values) models.Pool {
+	out := models.Pool{Name: pool.Name, TLS: pool.Metrics.TLS, Host: string(h.Header(":authority"))}
+	out.Path, _, _ = strings.Cut(string(h.Header(":path")), "?")
+	if host := how.Get(poolHost); host != "" {
+		out.Host = host
+	}
+	switch {
+	case how.Has(poolPath):
+		out.Path = how.Get(poolPath)
+	case how.Has(poolPrefix):
+		rest, ok := strings.CutPrefix(out.Path, how.Get(poolPrefix))
+		if !ok {
+			return models.Pool{}
+		}
+		out.Path = how.Get(poolReplace) + "/" + strings.TrimPrefix(rest, "/")
+	}
+	if out.Host == "" || len(out.Host) > maxHost || len(out.Path) > maxPath || !strings.HasPrefix(out.Path, "/") || bytes.Contains(h.Header("via"), []byte("penstock")) {
+		return models.Pool{}
+	}
+	for _, s := range pool.Servers {
+		out.Servers = append(out.Servers, models.Server{Addr: s.Addr, Cleartext: s.Cleartext})
+	}
+	return out
+}
+
+// servers are those of a pool that can be asked for their models, as far as a selector matches them; "" matches all.
+func (pool *pool) servers(subset string) models.Pool {
 	pool.snapshot.MarkUsed() // so that pages show which adapters are loaded
-	out := models.Pool{Name: pool.Name, TLS: pool.Metrics.TLS}
+	out := models.Pool{Name: pool.Name, Subset: subset, TLS: pool.Metrics.TLS}
+	selected := func(*endpoint.Endpoint) bool { return true }
+	if subset != "" {
+		selected = pool.selected(subset, nil)
+	}
 	if pool.rules != nil {
 		for name, rule := range pool.rules.of.Named {
 			if len(rule.Targets) > 0 {
@@ -67,14 +136,23 @@ func (pool *pool) servers() models.Pool {
 	}
 	for i := range pool.snapshot.Endpoints {
 		e := &pool.snapshot.Endpoints[i]
+		if !selected(e) {
+			continue
+		}
 		s := models.Server{Addr: e.Addr}
 		if a := e.State().Adapters; a != nil {
 			s.Adapters = slices.Concat(a.Running, a.Waiting)
 		}
 		out.Servers = append(out.Servers, s)
 	}
-	for _, addr := range pool.Servers {
-		out.Servers = append(out.Servers, models.Server{Addr: addr})
+	matches := func(map[string]string) bool { return true }
+	if subset != "" && len(pool.Servers) > 0 {
+		matches = selects(subset)
+	}
+	for _, s := range pool.Servers {
+		if matches(s.Labels) {
+			out.Servers = append(out.Servers, models.Server{Addr: s.Addr, Cleartext: s.Cleartext})
+		}
 	}
 	return out
 }

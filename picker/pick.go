@@ -100,6 +100,9 @@ func (p *Picker) Pick(ctx context.Context, r *extproc.Request) extproc.Answer {
 	if a, ok := p.listModels(ctx, pool, r, started); ok {
 		return a
 	}
+	if pool.Gateways {
+		return extproc.Answer{Pass: true}
+	}
 	span := p.span(ctx, r, started)
 	var a extproc.Answer
 	d := decision{span: span}

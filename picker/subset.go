@@ -37,15 +37,20 @@ func (pool *pool) selected(selector string, within func(*endpoint.Endpoint) bool
 }
 
 func (pool *pool) match(text string) map[netip.AddrPort]bool {
-	match := map[netip.AddrPort]bool{}
-	selector, err := labels.Parse(text[:min(len(text), maxSelector)])
-	if err != nil || len(text) > maxSelector {
-		return match
-	}
+	match, selected := map[netip.AddrPort]bool{}, selects(text)
 	for i := range pool.snapshot.Endpoints {
-		if e := &pool.snapshot.Endpoints[i]; selector.Matches(labels.Set(e.Labels)) {
+		if e := &pool.snapshot.Endpoints[i]; selected(e.Labels) {
 			match[e.Addr] = true
 		}
 	}
 	return match
+}
+
+// selects returns which labels a selector matches.
+func selects(text string) func(map[string]string) bool {
+	selector, err := labels.Parse(text[:min(len(text), maxSelector)])
+	if err != nil || len(text) > maxSelector {
+		selector = labels.Nothing()
+	}
+	return func(l map[string]string) bool { return selector.Matches(labels.Set(l)) }
 }

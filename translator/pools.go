@@ -1,6 +1,7 @@
 package translator
 
 import (
+	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/translator/gatewayapi"
 	"github.com/penstock-project/penstock/translator/graph"
@@ -15,6 +16,8 @@ type PickerPool struct {
 	// External is the pool's own picker, if that is not ours: our picker relays to it all requests (Pool.Relay), or those whose
 	// bodies no picker gets.
 	External *model.ExternalPicker
+	// Gateways are how the gateways of another cluster are reached, if the pool is reached through them alone: nothing is picked for it.
+	Gateways *model.ExternalPicker
 	// Scorers are the processes of Settings.Plugins.External, in their order; one that cannot be reached has no address.
 	Scorers []model.ExternalPicker
 	// Processor is the service of Settings.Processor; nil without one. One that cannot be reached has no address.
@@ -96,7 +99,8 @@ func (t *tables) awaitSpill(r *graph.Reader, p *model.Pool) {
 }
 
 // declareMembers declares what our picker needs of pools: of all that are here, because other gateways and clusters may ask it, and of those
-// exporting clusters of imports that attached routes lead to.
+// exporting clusters of imports that attached routes lead to, those that are reached through gateways included: our picker asks these for
+// their models.
 func (t *tables) declareMembers() {
 	t.members = graph.Declare(t.engine, graph.Table[model.PoolID, PickerPool]{
 		Name:    "members",
@@ -105,7 +109,7 @@ func (t *tables) declareMembers() {
 		Compute: func(r *graph.Reader, id model.PoolID) (PickerPool, bool) {
 			p, ok := t.pool(r, id)
 			if !ok {
-				return PickerPool{}, false
+				return t.gatewayPool(r, id)
 			}
 			out := PickerPool{Pool: p, Members: inference.Members(r, p), Models: inference.Models(r, id)}
 			out.TLS, out.CA = t.poolTLS(r, p)
@@ -134,6 +138,20 @@ func (t *tables) declareMembers() {
 			return out, true
 		},
 	})
+}
+
+// gatewayPool is one exporting cluster of an import that is reached through its gateways.
+func (t *tables) gatewayPool(r *graph.Reader, id model.PoolID) (PickerPool, bool) {
+	cluster := model.ParentCluster(id.Namespace, id.Name, id.Member)
+	imp, _, ok := t.importMember(r, cluster)
+	if !ok || id.Member == "" {
+		return PickerPool{}, false
+	}
+	at, ok := t.externalPicker(r, cluster, cluster)
+	if !ok {
+		return PickerPool{}, false
+	}
+	return PickerPool{Pool: &model.Pool{Name: id, Ref: imp.Ref, Cluster: cluster, Last: cluster, Owners: []report.Ref{imp.Ref}}, Gateways: &at}, true
 }
 
 // poolTLS returns how a pool's servers are spoken to.

@@ -174,8 +174,8 @@ func (t *tables) indexAttachedBackends() {
 			return nil
 		}
 		for _, id := range a.Clusters {
-			if id.Kind == model.ImportKind {
-				pools = append(pools, model.PoolID{Namespace: id.Namespace, Name: id.Name, Member: id.Member})
+			if id.Kind == model.ImportKind || id.Kind == model.ParentKind {
+				pools = append(pools, id.Pool())
 			}
 		}
 		return slices.Compact(pools)

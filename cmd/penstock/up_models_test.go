@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/penstock-project/penstock/cmd/penstock/internal/sim"
@@ -120,6 +121,88 @@ spec:
 	if got := listModels(t, http.MethodGet, local(port)+"/silent"); got.status != http.StatusNotFound || got.body != "no list here\n" {
 		t.Errorf("a pool whose servers have no list: want its server's own answer, got %d: %q", got.status, got.body)
 	}
+}
+
+// throughGateways is an import of clusters by gateways at some ports of this machine.
+func throughGateways(name string, ports ...int) string {
+	text := fmt.Sprintf("---\napiVersion: inference.networking.x-k8s.io/v1alpha1\nkind: InferencePoolImport\nmetadata: {name: %s}\nstatus:\n  clusters:\n", name)
+	for i, port := range ports {
+		text += fmt.Sprintf("  - {name: \"c%d, 50%% or less?\", routingMode: ParentMode, parents: [{service: {addresses: [127.0.0.1], ports: [{number: %d}]}}]}\n", i, port)
+	}
+	return text
+}
+
+// eventuallyLists waits until a gateway lists some models, and fails if any of its next answers is another one.
+func eventuallyLists(t *testing.T, url string, want ...string) {
+	t.Helper()
+	list := func() error {
+		got := listModels(t, http.MethodGet, url)
+		if got.status != http.StatusOK {
+			return fmt.Errorf("%d: %s", got.status, got.body)
+		}
+		if names := modelNames(t, got.body); !slices.Equal(names, want) {
+			return fmt.Errorf("%s lists %q, want %q", url, names, want)
+		}
+		return nil
+	}
+	eventually(t, url+" lists models", list)
+	for range 6 { // each of the rule's shares
+		if err := list(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// Clusters that are reached through their gateways are part of a rule's list, be they alone in it or not, and two whose routes lead to
+// each other list the models of both.
+func TestModels_ListHasThoseBehindOtherClustersGateways(t *testing.T) {
+	t.Parallel()
+	west, east, here := freePort(t), freePort(t), freePort(t)
+	far := func(name string) string {
+		return "{group: inference.networking.x-k8s.io, kind: InferencePoolImport, name: " + name + "}"
+	}
+	export := func(port int, model, path string) {
+		files := chatFiles(port, modelServer(t, sim.Config{Name: model, Model: model}))
+		files["back.yaml"] = routeYAML("back", path, toPool("chat")+", "+far("back")) + throughGateways("back", here)
+		up(t, files)
+	}
+	export(west, "qwen", "/ring")
+	export(east, "phi", "/other")
+	files := chatFiles(here, modelServer(t, sim.Config{Name: "here-1"}))
+	files["west.yaml"] = routeYAML("west", "/west", far("west")) + throughGateways("west", west)
+	files["both.yaml"] = routeYAML("both", "/both", far("both")) + throughGateways("both", west, east)
+	files["all.yaml"] = routeYAML("all", "/all", toPool("chat")+", "+far("both"))
+	files["ring.yaml"] = strings.Replace(routeYAML("ring", "/ring", toPool("chat")+", "+far("west")), "replacePrefixMatch: /}", "replacePrefixMatch: /ring/}", 1)
+	files["gone.yaml"] = routeYAML("gone", "/gone", toPool("chat")+", "+far("gone")) + throughGateways("gone", freePort(t))
+	up(t, files)
+	at := local(here)
+	eventuallyLists(t, at+"/west", "qwen")
+	eventuallyLists(t, at+"/both", "phi", "qwen")
+	eventuallyLists(t, at+"/all", "llama", "phi", "qwen")
+	eventuallyLists(t, at+"/ring", "llama", "qwen")
+	eventuallyLists(t, at+"/gone", "llama")
+	got := map[int]bool{}
+	for range 40 { // no other request is answered by the picker: one of the two clusters has the model
+		got[ask(t, at+"/both", strings.Replace(question, "llama", "qwen", 1)).status] = true
+	}
+	if len(got) != 2 || !got[http.StatusOK] || !got[http.StatusNotFound] {
+		t.Errorf("requests are answered %v", got)
+	}
+}
+
+// A backendRef's subset of a pool has the models of that subset's servers.
+func TestModels_ListOfASubsetHasThatOfItsServersAlone(t *testing.T) {
+	t.Parallel()
+	port := freePort(t)
+	files := chatFiles(port)
+	files["servers.yaml"] = zoneServers("chat", "east", modelServer(t, sim.Config{Name: "e", Model: "small"})) + zoneServers("chat", "west", modelServer(t, sim.Config{Name: "w", Model: "large"}))
+	files["policies.yaml"] = subsetPolicy("east") + subsetPolicy("west")
+	files["one.yaml"] = routeYAML("one", "/one", within("chat", "east", 1))
+	files["two.yaml"] = routeYAML("two", "/two", within("chat", "east", 1)+", "+within("chat", "west", 1))
+	up(t, files)
+	eventuallyLists(t, local(port)+"/one", "small")
+	eventuallyLists(t, local(port)+"/two", "large", "small")
+	eventuallyLists(t, local(port), "large", "small")
 }
 
 // silentServer is a model server without a list of models.

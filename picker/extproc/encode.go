@@ -52,6 +52,8 @@ type Answer struct {
 	// Unavailable ends the call with gRPC's UNAVAILABLE and Message instead of an answer. The gateway then asks another
 	// picker or, if it has none, proceeds as without a picker.
 	Unavailable bool
+	// Pass sends the request on as it is, with no pick, if the call has only its headers yet.
+	Pass bool
 	// Passthrough is an encoded ImmediateResponse of a remote picker. It is sent unchanged, in place of Status's response.
 	Passthrough []byte
 }

@@ -262,6 +262,9 @@ func (x *exchange) answer(phase protowire.Number, a *Answer) error {
 		x.dropBody()
 		return x.send(immediateReply(a))
 	}
+	if a.Pass && phase == replyRequestHeaders {
+		return x.send(passRequestHeaders)
+	}
 	x.route(a)
 	return x.send(pickReply(phase, a, x.changed(phase), x.names))
 }

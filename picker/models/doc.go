@@ -5,5 +5,9 @@
 // none for 30 s. Answers are kept for 10 minutes while their servers are in the pool. Of a server's answer, of a pool and of a list, only so
 // many models are kept, and names of a reasonable length. A server that has no /v1/models has no models.
 //
+// A pool may be asked for in parts: subsets, whose servers are some of its own, and what clients ask of another cluster's gateways, which
+// answer by the host and the path. At most 16 parts of a pool are known at a time, so that a client that tries many paths has few asked.
+// Calls of gateways have a Via, by which they are recognized: package picker asks no further gateway for a request that has one.
+//
 // Only package picker calls it. Tests: go test ./picker/models.
 package models

@@ -18,14 +18,14 @@ type Model struct {
 // Limits of names, in bytes, and of numbers of models.
 const (
 	maxName   = 256
-	maxAnswer = 256     // of one server
+	maxAnswer = 256     // of one server; a gateway may list as many as a list has
 	maxPool   = 4096    // of the answers that are kept of one pool
 	maxList   = 1000    // of a list
 	maxBytes  = 1 << 20 // of an answer
 )
 
-// parse reads a server's list. Entries without a usable ID are left out.
-func parse(body []byte) ([]Model, error) {
+// parse reads up to limit models of a server's list. Entries without a usable ID are left out.
+func parse(body []byte, limit int) ([]Model, error) {
 	var list struct {
 		Data []struct {
 			ID      string  `json:"id"`
@@ -39,7 +39,7 @@ func parse(body []byte) ([]Model, error) {
 	}
 	var out []Model
 	for _, m := range list.Data {
-		if !named(m.ID) || len(out) == maxAnswer {
+		if !named(m.ID) || len(out) == limit {
 			continue
 		}
 		found := Model{ID: m.ID, Object: "model"}

@@ -1,6 +1,7 @@
 package models
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -9,6 +10,7 @@ import (
 	"net/http"
 	"net/netip"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -24,6 +26,11 @@ const (
 	askTimeout = time.Second
 	// maxAsked servers are asked at a time for a list; maxCalls calls run at a time for all pools.
 	maxAsked, maxCalls = 8, 64
+	// maxParts bounds the parts of a pool whose answers are kept: its subsets, or what clients ask its gateways for. For a further one
+	// another is dropped whose servers have not been asked for refreshAfter; without such a one it has no models.
+	maxParts = 16
+	// via is how a gateway of another cluster recognizes a call, as it does a request that this one sends on (translator/envoy).
+	via = "1.1 penstock"
 )
 
 // Config of a Lister. Zero values mean the defaults given.
@@ -41,13 +48,20 @@ type Lister struct {
 	calls     chan struct{}
 
 	mu    sync.Mutex
-	pools map[string]*pool
+	pools map[string]map[part]*pool // by name
 }
 
-// Pool is a pool whose models are asked for.
+// part is one of the lists that a pool has.
+type part struct{ subset, host, path string }
+
+// Pool is a pool whose models are asked for, or a part of it.
 type Pool struct {
 	Name    string
 	Servers []Server
+	// Subset is what selects Servers among those of the pool; "" for all.
+	Subset string
+	// Host and Path are those of the request if Servers are the gateways of another cluster, which answer by their routes; else "".
+	Host, Path string
 	// Names are further models of the pool: names that requests may give, and that its picker replaces by those of its servers.
 	Names []string
 	// TLS is how the servers are spoken to; nil: in cleartext.
@@ -56,12 +70,14 @@ type Pool struct {
 
 // Server is a model server of a Pool.
 type Server struct {
-	Addr     netip.AddrPort
-	Adapters []string // that its metrics page shows
+	Addr      netip.AddrPort
+	Adapters  []string // that its metrics page shows
+	Cleartext bool     // it is spoken to without TLS, whatever Pool.TLS
 }
 
 // pool is what a Pool's servers have answered.
 type pool struct {
+	used    time.Time // by the last list; Lister.mu guards it
 	mu      sync.Mutex
 	next    time.Time     // when its servers may be asked again
 	asking  chan struct{} // closed when those that are being asked have answered; nil if none is
@@ -82,7 +98,7 @@ func New(c Config) *Lister {
 	if c.Never == nil {
 		c.Never = func(netip.Addr) string { return "" }
 	}
-	return &Lister{transport: c.Transport, never: c.Never, calls: make(chan struct{}, maxCalls), pools: map[string]*pool{}}
+	return &Lister{transport: c.Transport, never: c.Never, calls: make(chan struct{}, maxCalls), pools: map[string]map[part]*pool{}}
 }
 
 // transport keeps no connections: they are used twice a minute.
@@ -112,8 +128,11 @@ func (l *Lister) List(ctx context.Context, pools []Pool) []Model {
 }
 
 func (l *Lister) models(ctx context.Context, p *Pool) []Model {
-	known := l.pool(p.Name)
 	now := time.Now()
+	known := l.pool(p, now)
+	if known == nil {
+		return nil
+	}
 	known.mu.Lock()
 	wait, lead := known.asking, false
 	if wait == nil && !now.Before(known.next) {
@@ -134,15 +153,42 @@ func (l *Lister) models(ctx context.Context, p *Pool) []Model {
 	return known.merge(p)
 }
 
-func (l *Lister) pool(name string) *pool {
+// pool returns what is known of a pool; nil if it has too many parts already.
+func (l *Lister) pool(p *Pool, now time.Time) *pool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	known := l.pools[name]
-	if known == nil {
-		known = &pool{answers: map[netip.AddrPort]answer{}}
-		l.pools[name] = known
+	parts := l.pools[p.Name]
+	if parts == nil {
+		parts = map[part]*pool{}
+		l.pools[p.Name] = parts
 	}
+	is := part{p.Subset, p.Host, p.Path}
+	known := parts[is]
+	if known == nil {
+		if len(parts) >= maxParts && !dropUnused(parts, now) {
+			return nil
+		}
+		known = &pool{answers: map[netip.AddrPort]answer{}}
+		parts[is] = known
+	}
+	known.used = now
 	return known
+}
+
+// dropUnused drops the part that was used least recently, unless it was used within refreshAfter.
+func dropUnused(parts map[part]*pool, now time.Time) bool {
+	var oldest part
+	var at time.Time
+	for is, known := range parts {
+		if at.IsZero() || known.used.Before(at) {
+			oldest, at = is, known.used
+		}
+	}
+	if now.Sub(at) < refreshAfter {
+		return false
+	}
+	delete(parts, oldest)
+	return true
 }
 
 // refresh asks some servers of a pool, and then closes done.
@@ -156,17 +202,24 @@ func (l *Lister) refresh(ctx context.Context, known *pool, p *Pool, done chan st
 	// Of a client that goes away, the answers serve the next one.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), askTimeout)
 	defer cancel()
-	by := l.transport
-	scheme := "http"
-	if p.TLS != nil {
-		by, scheme = transport(p.TLS), "https"
+	var secure http.RoundTripper
+	if config := p.TLS; config != nil {
+		if config.ServerName == "" && p.Host != "" { // a gateway chooses its certificate by the host that is asked for
+			config = config.Clone()
+			config.ServerName, _, _ = strings.Cut(p.Host, ":")
+		}
+		secure = transport(config)
 	}
 	servers := known.due(p)
 	answers := make([]answer, len(servers))
 	var calls errgroup.Group
 	for i, s := range servers {
 		calls.Go(func() error {
-			models, err := l.ask(ctx, by, scheme, s)
+			by, scheme := secure, "https"
+			if by == nil || s.Cleartext {
+				by, scheme = l.transport, "http"
+			}
+			models, err := l.ask(ctx, by, scheme, s.Addr, p)
 			if err == nil {
 				answers[i] = answer{good: time.Now(), models: models}
 			}
@@ -178,19 +231,16 @@ func (l *Lister) refresh(ctx context.Context, known *pool, p *Pool, done chan st
 }
 
 // due returns the servers that are asked next: those that were asked least recently.
-func (known *pool) due(p *Pool) []netip.AddrPort {
+func (known *pool) due(p *Pool) []Server {
 	known.mu.Lock()
 	defer known.mu.Unlock()
-	servers := make([]netip.AddrPort, 0, len(p.Servers))
-	for _, s := range p.Servers {
-		servers = append(servers, s.Addr)
-	}
-	slices.SortStableFunc(servers, func(a, b netip.AddrPort) int { return known.answers[a].at.Compare(known.answers[b].at) })
+	servers := slices.Clone(p.Servers)
+	slices.SortStableFunc(servers, func(a, b Server) int { return known.answers[a.Addr].at.Compare(known.answers[b.Addr].at) })
 	return servers[:min(len(servers), maxAsked)]
 }
 
 // store keeps answers, and drops those that are too old or of servers that the pool does not have.
-func (known *pool) store(p *Pool, servers []netip.AddrPort, answers []answer) {
+func (known *pool) store(p *Pool, servers []Server, answers []answer) {
 	known.mu.Lock()
 	defer known.mu.Unlock()
 	now := time.Now()
@@ -198,12 +248,12 @@ func (known *pool) store(p *Pool, servers []netip.AddrPort, answers []answer) {
 	for i, s := range servers {
 		a := answers[i]
 		if a.good.IsZero() {
-			a = known.answers[s]
+			a = known.answers[s.Addr]
 		} else {
 			any = true
 		}
 		a.at = now
-		known.answers[s] = a
+		known.answers[s.Addr] = a
 	}
 	if known.next = now.Add(refreshAfter); !any {
 		known.next = now.Add(retryAfter)
@@ -264,8 +314,8 @@ func (known *pool) merge(p *Pool) (list []Model) {
 
 var errCalls = errors.New("too many calls for lists of models are open")
 
-// ask asks one server.
-func (l *Lister) ask(ctx context.Context, by http.RoundTripper, scheme string, server netip.AddrPort) ([]Model, error) {
+// ask asks one server of a pool.
+func (l *Lister) ask(ctx context.Context, by http.RoundTripper, scheme string, server netip.AddrPort, p *Pool) ([]Model, error) {
 	if kind := l.never(server.Addr()); kind != "" {
 		return nil, fmt.Errorf("%s: %s is never called", server, kind)
 	}
@@ -275,9 +325,13 @@ func (l *Lister) ask(ctx context.Context, by http.RoundTripper, scheme string, s
 	default:
 		return nil, errCalls
 	}
-	call, err := http.NewRequestWithContext(ctx, http.MethodGet, scheme+"://"+server.String()+"/v1/models", nil)
+	call, err := http.NewRequestWithContext(ctx, http.MethodGet, scheme+"://"+server.String()+cmp.Or(p.Path, "/v1/models"), nil)
 	if err != nil {
 		return nil, err
+	}
+	if p.Host != "" {
+		call.Host = p.Host
+		call.Header.Set("Via", via)
 	}
 	response, err := by.RoundTrip(call)
 	if err != nil {
@@ -294,5 +348,8 @@ func (l *Lister) ask(ctx context.Context, by http.RoundTripper, scheme string, s
 	if len(body) > maxBytes {
 		return nil, fmt.Errorf("the list has more than %d bytes", maxBytes)
 	}
-	return parse(body)
+	if p.Host != "" {
+		return parse(body, maxList)
+	}
+	return parse(body, maxAnswer)
 }

@@ -104,6 +104,53 @@ func TestModels_ServersAreAskedRarelyAndTheirAnswersKept(t *testing.T) {
 	})
 }
 
+// A client chooses what the gateways of another cluster are asked for: however many paths it tries, few are asked and kept.
+func TestModels_GatewaysAreAskedForFewPathsAtATime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var asked []string
+		a := roundTrip(func(r *http.Request) string {
+			asked = append(asked, r.Host+r.URL.Path+" "+r.Header.Get("Via"))
+			return `{"data": [{"id": "m` + r.URL.Path + `"}]}`
+		})
+		l := New(Config{Transport: a})
+		list := func(path string) []string {
+			return ids(l.List(t.Context(), []Pool{{Name: "p", Servers: servers(1), Host: "h.example", Path: path}}))
+		}
+		for i := range 100 {
+			if got := list(fmt.Sprintf("/%d/v1/models", i)); len(got) != 0 != (i < maxParts) {
+				t.Errorf("path %d: %q", i, got)
+			}
+		}
+		if len(asked) != maxParts || asked[0] != "h.example/0/v1/models 1.1 penstock" || len(l.pools["p"]) != maxParts {
+			t.Errorf("asked %q, kept %d", asked, len(l.pools["p"]))
+		}
+		time.Sleep(refreshAfter - 1)
+		for i := range maxParts - 1 {
+			list(fmt.Sprintf("/%d/v1/models", i))
+		}
+		time.Sleep(1)
+		if got := list("/new/v1/models"); !slices.Equal(got, []string{"m/new/v1/models<"}) || len(l.pools["p"]) != maxParts {
+			t.Errorf("a path in place of the one that is not used: %q", got)
+		}
+		if got := list("/newer/v1/models"); len(got) != 0 {
+			t.Errorf("a path when all are used: %q", got)
+		}
+		l.Forget("p")
+		if len(l.pools) != 0 {
+			t.Error("a pool that is gone is kept")
+		}
+	})
+}
+
+// roundTrip answers calls with lists, without a network.
+type roundTrip func(*http.Request) string
+
+func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) {
+	w := httptest.NewRecorder()
+	_, _ = w.WriteString(f(r))
+	return w.Result(), nil
+}
+
 func TestModels_SlowServerDelaysOneListByASecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := New(Config{Transport: &answerer{answer: func(host string) (int, string) {

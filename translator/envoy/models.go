@@ -1,6 +1,8 @@
 package envoy
 
 import (
+	"cmp"
+	"net/url"
 	"slices"
 	"strings"
 
@@ -12,14 +14,28 @@ import (
 
 // modelsRoute is the route of requests for the list of models, which our picker answers for all pools of the rule; nil where the main route
 // does as well. It is needed where some of these requests do not reach our picker, or where Envoy ignores its immediate responses because
-// the pool can spill. A share without a picker stays: a Service's models are not known.
+// the pool can spill. A share without a picker stays: a Service's models are not known. So does a rule that is nothing but one cluster's
+// gateways: they answer.
 func (b *builder) modelsRoute(r *model.Route, main *routev3.Route) *routev3.Route {
 	f := r.Action.Forward
-	if !slices.ContainsFunc(f.Backends, func(w model.WeightedBackend) bool {
-		return pooled(&w) && (w.Picker.Cluster.External() || w.Picker.Spills)
-	}) {
-		return nil
+	calls, pools := modelsCalls, ruleBackends(f)
+	calls.pools = b.listedPools(r)
+	if !strings.Contains(calls.pools, ",") || !slices.ContainsFunc(pools, throughGateways) {
+		calls.pools = ""
+		if !slices.ContainsFunc(f.Backends, func(w model.WeightedBackend) bool {
+			return pooled(&w) && (w.Picker.Cluster.External() || w.Picker.Spills)
+		}) {
+			return nil
+		}
 	}
+	one, action, forward := *r, *r.Action, *f
+	forward.Backends = slices.Clone(f.Backends)
+	for i := range forward.Backends {
+		if w := &forward.Backends[i]; calls.pools != "" && throughGateways(*w) {
+			w.Picker = &model.PickerCall{Cluster: model.OurPicker, Pool: w.Cluster.Pool()}
+		}
+	}
+	action.Forward, one.Action = &forward, &action
 	route := &routev3.Route{Name: r.Name + "#models", Match: routeMatch(r.Match)}
 	matches := func(name, pattern string) *routev3.HeaderMatcher {
 		return header(name, &matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_SafeRegex{SafeRegex: regex(pattern)}})
@@ -28,29 +44,87 @@ func (b *builder) modelsRoute(r *model.Route, main *routev3.Route) *routev3.Rout
 	changeHeaders(route, r.Action)
 	route.RequestBodyBufferLimit = main.RequestBodyBufferLimit
 	route.TypedPerFilterConfig = main.TypedPerFilterConfig
-	route.Action = b.routeAction(r, modelsCalls)
+	route.Action = b.routeAction(&one, calls)
 	return route
 }
 
-// rulePools lists the pools of a rule that our picker may know, in their order.
-func rulePools(f *model.Forward) string {
-	backends := f.Rule
-	if backends == nil {
-		backends = f.Backends
+// ruleBackends are all backends of a rule.
+func ruleBackends(f *model.Forward) []model.WeightedBackend {
+	if f.Rule != nil {
+		return f.Rule
 	}
+	return f.Backends
+}
+
+// rulePools lists the pools of a rule that our picker may pick from, in their order.
+func rulePools(f *model.Forward) string {
 	var pools []string
-	for _, w := range backends {
-		if !pooled(&w) {
-			continue
-		}
-		if name := w.Picker.Pool.String(); !slices.Contains(pools, name) {
-			pools = append(pools, name)
+	for _, w := range ruleBackends(f) {
+		if pooled(&w) {
+			pools = addPool(pools, &w, url.Values{})
 		}
 	}
 	return strings.Join(pools, ",")
 }
 
+// listedPools lists all whose models it lists, those included that are reached through gateways.
+func (b *builder) listedPools(r *model.Route) string {
+	f := r.Action.Forward
+	var pools []string
+	for _, w := range ruleBackends(f) {
+		switch {
+		case pooled(&w):
+			pools = addPool(pools, &w, url.Values{})
+		case throughGateways(w):
+			how := url.Values{}
+			if host := cmp.Or(w.RewriteHost, f.RewriteHost); host != "" {
+				how.Set("host", host)
+			}
+			path := f.RewritePath
+			if w.Own != nil && w.Own.RewritePath != (model.PathChange{}) {
+				path = w.Own.RewritePath
+			}
+			switch {
+			case path.Full != nil:
+				how.Set("path", *path.Full)
+			case path.Prefix != nil:
+				how.Set("prefix", elements(r.Match.Path))
+				how.Set("replace", elements(*path.Prefix))
+			}
+			pools = addPool(pools, &w, how)
+		}
+	}
+	return strings.Join(pools, ",")
+}
+
+// listed escapes what separates the pools of a list, and a pool from how requests for it differ, in the name of an exporting cluster.
+var listed = strings.NewReplacer("%", "%25", ",", "%2C", "?", "%3F")
+
+// addPool adds a backend's pool to a list for our picker (metaPools), with its subset, and how requests for it differ.
+func addPool(pools []string, w *model.WeightedBackend, how url.Values) []string {
+	id := w.Cluster.Pool()
+	if w.Picker != nil {
+		id = w.Picker.Pool
+		if s := w.Picker.Subset; s != nil {
+			how.Set("subset", s.Selector)
+		}
+	}
+	name := listed.Replace(id.String())
+	if len(how) > 0 {
+		name += "?" + how.Encode()
+	}
+	if !slices.Contains(pools, name) {
+		pools = append(pools, name)
+	}
+	return pools
+}
+
 // pooled reports whether requests for a backend may reach our picker.
 func pooled(w *model.WeightedBackend) bool {
 	return w.Picker != nil && w.Weight > 0 && !w.Picker.Pool.IsZero()
+}
+
+// throughGateways reports whether requests for a backend go to the gateways of another cluster.
+func throughGateways(w model.WeightedBackend) bool {
+	return w.Weight > 0 && w.Cluster.Kind == model.ParentKind
 }

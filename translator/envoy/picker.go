@@ -24,7 +24,7 @@ const (
 	metaSpill   = "x-penstock-spill"   // model.HopID.Address of each place to spill, comma-separated
 	metaLast    = "x-penstock-last"    // "true" on a hop, which spills no further
 	metaSubset  = "x-penstock-subset"  // Subset.Selector
-	metaPools   = "x-penstock-pools"   // model.PoolID of each pool of the rule, comma-separated, where there are several
+	metaPools   = "x-penstock-pools"   // model.PoolID of each pool of the rule, comma-separated, where there are several (addPool)
 	metaRetries = "x-penstock-retries" // how often the user wants a request to be tried again, at least
 	metaImport  = "x-penstock-import"  // "true" in calls to a picker of another cluster, beside metaPool
 )
@@ -48,8 +48,8 @@ func (b *builder) pickerOverride(p *model.PickerCall, retry *model.Retry, pools 
 	if cluster.External() {
 		service.GetEnvoyGrpc().MaxReceiveMessageLength = u32(maxPickerMessage)
 	}
-	meta := func(k, v string) {
-		service.InitialMetadata = append(service.InitialMetadata, &corev3.HeaderValue{Key: k, Value: v})
+	meta := func(k, v string) { // Envoy reads the value as a format
+		service.InitialMetadata = append(service.InitialMetadata, &corev3.HeaderValue{Key: k, Value: strings.ReplaceAll(v, "%", "%%")})
 	}
 	if !cluster.External() && !p.Pool.IsZero() {
 		meta(metaPool, p.Pool.String())
@@ -73,6 +73,9 @@ func (b *builder) pickerOverride(p *model.PickerCall, retry *model.Retry, pools 
 	name := filterPicker
 	if p.Spills && p.Subset == nil && p.Body != model.BodyDuplex && !calls.models { // there, an ignored immediate response would be a 503 all the same
 		name = filterSpillPicker
+	}
+	if calls.pools != "" {
+		pools = calls.pools
 	}
 	if name == filterPicker && !cluster.External() && (calls.models || strings.Contains(pools, ",")) {
 		meta(metaPools, pools)
@@ -144,7 +147,8 @@ func processingMode(body model.BodyMode, served bool) *extprocv3.ProcessingMode 
 // pickerCalls is how the pickers of one of Envoy's routes are called.
 type pickerCalls struct {
 	mode   func(*model.PickerCall) model.BodyMode
-	models bool // the route's requests are for the list of models
+	models bool   // the route's requests are for the list of models
+	pools  string // metaPools of such a route; "": those of the rule that our picker may pick from
 }
 
 var (

@@ -54,7 +54,7 @@ func (b Backends) Resolve(r store.Reader, ref report.Ref, _ int32) gatewayapi.Re
 			}
 		default:
 			res.Targets = append(res.Targets, gatewayapi.Target{Cluster: m.Cluster, Share: m.Share, Protocol: model.HTTP1, MaxGateways: m.MaxGateways})
-			res.Clusters = append(res.Clusters, m.Cluster)
+			res.Clusters = append(res.Clusters, m.Cluster, model.OurPicker) // which is asked for the models of the rule
 		}
 	}
 	// An import whose clusters all have weight 0 counts as a backendRef of weight 0. One whose only clusters with a weight cannot

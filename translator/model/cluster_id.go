@@ -121,6 +121,17 @@ func ImportPickerCluster(namespace, name, member string) ClusterID {
 	return ClusterID{Kind: ImportPickerKind, Namespace: namespace, Name: name, Member: member}
 }
 
+// Pool is the pool whose endpoints, or gateways, the cluster has; zero if it has those of none.
+func (id ClusterID) Pool() PoolID {
+	switch id.Kind {
+	case PoolKind:
+		return PoolID{Namespace: id.Namespace, Name: id.Name}
+	case ImportKind, ParentKind:
+		return PoolID{Namespace: id.Namespace, Name: id.Name, Member: id.Member}
+	}
+	return PoolID{}
+}
+
 // As is a variant of the cluster, in place of the one that it is.
 func (id ClusterID) As(v ClusterVariant) ClusterID {
 	id.Variant = v

@@ -70,20 +70,14 @@ func (a *Access) leave(c *Change, now time.Time) {
 	}
 }
 
-// pickedIn is the pool whose endpoints a cluster has; false for any other resource.
+// pickedIn is the pool whose endpoints, or gateways, a cluster has; false for any other resource.
 func pickedIn(ref resource.Ref) (model.PoolID, bool) {
 	if ref.Type != resource.Cluster {
 		return model.PoolID{}, false
 	}
 	id, ok := model.ParseClusterID(ref.Name)
-	if !ok || id.Kind != model.PoolKind && id.Kind != model.ImportKind {
-		return model.PoolID{}, false
-	}
-	pool := model.PoolID{Namespace: id.Namespace, Name: id.Name}
-	if id.Kind == model.ImportKind {
-		pool.Member = id.Member
-	}
-	return pool, true
+	pool := id.Pool()
+	return pool, ok && !pool.IsZero()
 }
 
 func (a *Access) notify() {
@@ -106,10 +100,16 @@ func (a *Access) Allowed(gateway, pool string) (allowed bool, changed <-chan str
 	if id.Member != "" {
 		cluster = model.ImportCluster(id.Namespace, id.Name, id.Member)
 	}
+	has := func(c model.ClusterID) bool {
+		return a.cfg.Cache.Resource(gateway, resource.Ref{Type: resource.Cluster, Name: c.String()}) != nil
+	}
 	for _, v := range []model.ClusterVariant{model.Plain, model.LastVariant, model.HopsVariant} {
-		if a.cfg.Cache.Resource(gateway, resource.Ref{Type: resource.Cluster, Name: cluster.As(v).String()}) != nil {
+		if has(cluster.As(v)) {
 			return true, changed
 		}
+	}
+	if id.Member != "" && has(model.ParentCluster(id.Namespace, id.Name, id.Member)) {
+		return true, changed
 	}
 	return time.Now().Before(until), changed
 }

@@ -44,8 +44,8 @@ func TestPickerKey_OpensPoolsThatRoutesUseOrHaveUsedWithinTheDrainTime(t *testin
 		default:
 			t.Error("a call that waits is not notified")
 		}
-		expect("with routes", true, "ns/gw", "ns/plain", "ns/last", "ns/pool@east")
-		expect("with routes", false, "ns/gw", "ns/service", "ns/pool@west", "ns/pool", "ns/other", "", "nonsense", "ns/plain@")
+		expect("with routes", true, "ns/gw", "ns/plain", "ns/last", "ns/pool@east", "ns/pool@west")
+		expect("with routes", false, "ns/gw", "ns/service", "ns/pool@north", "ns/pool", "ns/other", "", "nonsense", "ns/plain@")
 		expect("without routes", false, "ns/other", "ns/plain")
 		deliver(translator.Delta{Gateway: "ns/gw", Removes: []resource.Ref{{Type: resource.Cluster, Name: plain.String()}, {Type: resource.Cluster, Name: imported.String()}}})
 		time.Sleep(59 * time.Second)

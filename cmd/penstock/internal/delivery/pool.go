@@ -42,6 +42,9 @@ func pickerPool(pp translator.PickerPool) picker.Pool {
 		Metrics:       endpoint.Metrics{Engine: endpoint.Engine(s.Engine), Path: s.MetricsPath, Port: uint16(s.MetricsPort), Queue: s.QueueName, Running: s.RunningName, KVCache: s.KVCacheName, MaxPage: int64(s.MaxMetricsPage)},
 	}
 	out.LoadPort = uint16(s.LoadStatPort)
+	if at := pp.Gateways; at != nil {
+		return gatewayPool(out.Name, at)
+	}
 	out.Metrics.TLS, out.Metrics.TLSKey = serverTLS(pp)
 	if e := s.KVEvents; e.Dial || e.Listen {
 		out.KVEvents = &picker.KVEvents{Port: uint16(e.Port), ReplayPort: uint16(e.ReplayPort), Topic: e.Topic, Render: e.Render}
@@ -76,12 +79,28 @@ func pickerPool(pp translator.PickerPool) picker.Pool {
 			out.Relay.Ports, out.Relay.Within = pp.Pool.Ports, r.Within
 		}
 		for _, m := range pp.Members[:min(len(pp.Members), picker.MaxServers)] {
-			out.Servers = append(out.Servers, m.Address)
+			out.Servers = append(out.Servers, picker.Server{Addr: m.Address, Labels: m.Labels})
 		}
 		return out // the other picker knows its endpoints
 	}
 	for _, m := range pp.Members {
 		out.Endpoints = append(out.Endpoints, endpoint.Spec{Addr: m.Address, Pod: m.Pod, Labels: m.Labels, Draining: m.Draining})
+	}
+	return out
+}
+
+// gatewayPool converts one that is reached through gateways of another cluster.
+func gatewayPool(name string, at *model.ExternalPicker) picker.Pool {
+	out := picker.Pool{Name: name, Gateways: true}
+	addresses, secure := dialed(at)
+	out.Metrics.Off = true
+	if config, err := secure.Config(); err == nil { // else the client certificate is invalid, and those with TLS are not called
+		out.Metrics.TLS = config
+	}
+	for _, a := range addresses[:min(len(addresses), picker.MaxServers)] {
+		if a.Cleartext || out.Metrics.TLS != nil {
+			out.Servers = append(out.Servers, picker.Server{Addr: a.AddrPort, Cleartext: a.Cleartext})
+		}
 	}
 	return out
 }

@@ -103,7 +103,9 @@ func (s *Pools) before(out translator.Output) map[string]naming {
 			s.leave(name)
 			continue
 		}
-		s.plain[name] = pp.Pool
+		if s.plain[name] = pp.Pool; pp.Gateways != nil {
+			delete(s.plain, name) // nothing is picked for it
+		}
 		delete(s.gone, name)
 		next := pickerPool(pp)
 		changed[name] = names(next, s.current[name])
