@@ -54,7 +54,7 @@ var (
 	bodiesDesc = prometheus.NewDesc("penstock_picker_held_body_bytes",
 		"Bytes of request bodies that are held for picks.", nil, nil)
 	unreadDesc = prometheus.NewDesc("penstock_picker_unread_bodies_total",
-		"Requests whose body was not read because of --picker-held-bodies, by outcome: picked (by load alone), or rejected (503, because an external picker needs the body).", []string{"outcome"}, nil)
+		"Requests whose body was not read because of --picker-held-bodies, by outcome: picked (by load alone), or rejected (503, because it must be read).", []string{"outcome"}, nil)
 	rendersDesc = prometheus.NewDesc("penstock_picker_renders_total",
 		"Prompts whose token IDs were needed (picker.kvEvents.render), by outcome: cached, rendered, failed (an error, or late), or skipped (the servers have failed too often, or too many calls are open).", []string{"outcome"}, nil)
 	reportsDesc = prometheus.NewDesc("penstock_picker_kv_event_endpoints",

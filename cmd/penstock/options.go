@@ -119,7 +119,7 @@ func (s *service) flags(cmd *cobra.Command, xds, picker, logLevel string) {
 	f.StringVar(&s.membersAddress, "members-address", "", "address at which they reach it, as HOST:PORT (default: that of --members-listen)")
 	f.StringVar(&s.defaultPool, "default-pool", "", "pool for picks of gateways that name none, as NAMESPACE/NAME (default: the only pool)")
 	s.heldBodies.Quantity = *resource.NewQuantity(extproc.DefaultBodies, resource.BinarySI)
-	f.Var(&s.heldBodies, "picker-held-bodies", "largest sum of the request bodies that the picker holds at one time, as a quantity; beyond it, endpoints are picked by load alone, and 503 answers what an external picker must read, or whose model is replaced")
+	f.Var(&s.heldBodies, "picker-held-bodies", "largest sum of the request bodies that the picker holds at one time, as a quantity; beyond it, endpoints are picked by load alone, and 503 answers what an external picker must read, whose model is replaced, or of a pool with a processor")
 	f.StringVar(&s.kvEvents, "picker-kv-events", "", "address at which model servers connect to publish their KV events over ZeroMQ, as HOST:PORT, for pools whose PoolPolicy has picker.kvEvents.mode Listen; others than the model servers' IP addresses are rejected (default: none)")
 	f.StringVar(&s.record, "record", "", "file to which the picker writes each request whose prompt it reads, without the prompt, as a JSON line that penstock replay reads; what the file had becomes FILE.1 (default: none)")
 	s.recordBytes.Quantity = *resource.NewQuantity(1<<30, resource.BinarySI)

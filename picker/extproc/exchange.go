@@ -185,7 +185,8 @@ func (x *exchange) requestHeaders(m *Message) error {
 	case ModeBuffered, ModeBufferedPartial:
 		if !x.bodies.room(declared(m)) {
 			// gRPC receives a message as a whole before it is counted: a body that finds no room must not be sent.
-			if problem := x.overloaded(); problem != nil {
+			// Nor could a member for the picker be removed from one that Envoy does not send here.
+			if problem := x.overloaded(x.policy.Process && x.request.Reported()); problem != nil {
 				return x.answer(replyRequestHeaders, problem)
 			}
 			if x.done = x.request.Reported(); !x.done { // the gateway sends the body all the same
@@ -306,9 +307,10 @@ func (x *exchange) requestBody(m *Message) error {
 	return x.pickAndReturnBody(m.EndOfStream)
 }
 
-// overloaded counts a body that is not read because too many are held. It returns the answer of a request that cannot do without.
-func (x *exchange) overloaded() *Answer {
-	if x.policy.Whole || x.policy.Target != nil || x.policy.OwnWorkers {
+// overloaded counts a body that is not read because too many are held. It returns the answer of a request that cannot do without: where
+// needed is set, or the pool's policy needs the body.
+func (x *exchange) overloaded(needed bool) *Answer {
+	if needed || x.policy.Whole || x.policy.Target != nil || x.policy.OwnWorkers {
 		x.bodies.rejected.Add(1)
 		return &Answer{Status: 503, Reason: ReasonOverloaded, Message: "this picker holds as many bodies as it may, and must hold this one: try again"}
 	}
@@ -350,7 +352,7 @@ func (x *exchange) read(m *Message, streamed bool) (whole bool, problem *Answer)
 		charge += int64(x.spread.Holds(m.Body.Len()))
 	}
 	if !x.bodies.take(charge, &x.held) {
-		if problem := x.overloaded(); problem != nil {
+		if problem := x.overloaded(false); problem != nil {
 			return false, problem
 		}
 		return false, x.readNothing(m, streamed)

@@ -258,7 +258,7 @@ func (x *exchange) passUnread() {
 
 // readNothing has a request go on without its body, of which too much is held. It returns an answer if that is no way to go on.
 func (x *exchange) readNothing(m *Message, streamed bool) (problem *Answer) {
-	switch problem = x.overloaded(); {
+	switch problem = x.overloaded(false); {
 	case problem != nil:
 	case streamed:
 		x.request.Body = m.TakeBody(x.request.Body) // to be sent back with the pick

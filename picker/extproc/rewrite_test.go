@@ -330,6 +330,11 @@ func TestTokenIDs_UnreadBodyHasNoRoute(t *testing.T) {
 			t.Errorf("answered %v", first)
 		}
 	}
+	k = open(t, start(t, p), MetadataKeyPool, "ns/pool") // an Envoy that Penstock configures would send no body after the pick
+	k.send(headersWith(headersOf(modeBuffered, false), "content-length", "70"))
+	if i := k.receive().GetImmediateResponse(); i.GetStatus().GetCode() != 503 || !strings.Contains(string(i.GetBody()), `"code":"picker_overloaded"`) {
+		t.Errorf("%v", i)
+	}
 	poll.Until(t, "nothing is held", func() bool { return held.Held() == 0 })
 	k = open(t, start(t, p))
 	k.send(headersOf(modeDuplex, false))

@@ -177,7 +177,11 @@ func (s *Pools) chooseDefault() {
 				want = name
 			}
 		}
-		if local != 1 {
+		switch local {
+		case 0: // a removed one is picked from for the drain time, by name or not
+			want = s.leavingDefault()
+		case 1:
+		default:
 			want = ""
 		}
 	}
@@ -194,6 +198,16 @@ func (s *Pools) chooseDefault() {
 	for name, pool := range s.current {
 		mark(pool, name == want)
 	}
+}
+
+// leavingDefault is the default pool if it was removed within the drain time; else "". s.mu is held.
+func (s *Pools) leavingDefault() string {
+	for name := range s.gone {
+		if s.current[name].Default {
+			return name
+		}
+	}
+	return ""
 }
 
 // after is called once a change is committed.

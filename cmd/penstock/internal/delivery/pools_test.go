@@ -105,6 +105,13 @@ func (r *poolRig) names() (endpoints []string, full int32) {
 	return endpoints, r.picked["ns/a"].Full.InFlight
 }
 
+// byDefault reports whether a pool is that of gateways that name none.
+func (r *poolRig) byDefault(name string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.picked[name].Default
+}
+
 // atOnce checks what the picker has before Envoy has acknowledged anything.
 func (r *poolRig) atOnce(what string, inFlight int32, want ...string) {
 	r.t.Helper()
@@ -191,10 +198,20 @@ func TestInferencePool_RemovedOneIsPickedFromForTheDrainTime(t *testing.T) {
 			r.change(0, false, e1)
 			leave(r)
 			r.atOnce("routes of before still ask", 0, e1)
+			if !r.byDefault("ns/a") {
+				t.Error("gateways that name no pool have none at once")
+			}
 			r = newPoolRig(t, time.Millisecond)
 			r.change(0, false, e1)
 			leave(r)
 			r.expect("the time is over", 0)
 		})
+	}
+	r := newPoolRig(t, time.Hour)
+	r.change(0, false, e1)
+	r.pools.before(translator.Output{PoolsGone: []model.PoolID{poolA}})
+	r.pools.before(translator.Output{Pools: []translator.PickerPool{{Pool: &model.Pool{Name: model.PoolID{Namespace: "ns", Name: "b"}}}}})
+	if r.byDefault("ns/a") || !r.byDefault("ns/b") {
+		t.Error("the pool that replaces the removed one is not the default one")
 	}
 }
