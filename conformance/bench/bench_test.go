@@ -40,6 +40,7 @@ var promised = map[string]figure{
 	"process_down":         {unit: "ratio", limit: 1.2},
 	"mc_export_to_request": {unit: "ratio", limit: 10}, "mc_pod_gone": {unit: "ratio", limit: 3}, "mc_sync": {unit: "ratio", limit: 3},
 	"mc_change_cpu": {unit: "ratio", limit: 2}, "mc_memory": {unit: "MiB", limit: 250},
+	"sel_p90": {unit: "ratio", limit: 1.05}, "sel_leave": {unit: "ratio", limit: 1.05}, "sel_stale": {unit: "ratio", limit: 1.15}, "sel_dead": {unit: "ratio", limit: 1.15},
 	"flow_off": {unit: "ns", limit: 5}, "flow_idle": {unit: "ratio", limit: 1.08}, "flow_fair": {unit: "ratio", limit: 1.1},
 	"flow_critical": {unit: "ratio", limit: 1.3},
 	"sim_chat":      {unit: "ratio", limit: 0.25}, "sim_best": {unit: "ratio", limit: 1.03}, "sim_best_p50": {unit: "ratio", limit: 1.15},

@@ -72,6 +72,14 @@ var figures = map[string]figure{
 	"mc_change_cpu.at_1":         {"ms", none, ""},
 	"mc_change_cpu.idle":         {"% of a core", none, "What the importer uses without changes, with all clusters."},
 	"mc_change_cpu.time":         {"ms", none, "From the change to the importer's store, with all clusters."},
+	"sel_p90":                    {"ratio", 1.05, "Gateways of 3 clusters with 8 servers each choose among the clusters (LeastLoad): TTFT p90 with the network over that of one picker with exact knowledge of all servers, by simulation, on the same drawings; the geometric mean of 7 workloads at 70 % load. Standard error has all figures."},
+	"sel_p90.at_50":              {"ratio", none, "The same at 50 % load."},
+	"sel_p90.at_90":              {"ratio", 1.10, "The same at 90 % load."},
+	"sel_p90.worst":              {"ratio", 1.10, "The worst workload at 50 and 70 % load."},
+	"sel_leave":                  {"ratio", 1.05, "The share of requests served outside of the cluster that they entered, over that of the same reference, at 70 % load."},
+	"sel_stale":                  {"ratio", 1.15, "sel_p90 when one of the clusters reports every 5 s, the others every 200 ms."},
+	"sel_stale.share":            {"share", 0.08, "The largest share of a second's requests that goes to one cluster, less that of the reference; the mean of the seconds."},
+	"sel_dead":                   {"ratio", 1.15, "A cluster dies at 50 % load: TTFT p90 of the next 10 s, over that of the reference."},
 	"mc_memory":                  {"MiB", 250, "Resident memory of the importer with all clusters, above that without."},
 	"mc_memory.none":             {"MiB", none, ""},
 
@@ -202,6 +210,7 @@ var figures = map[string]figure{
 }
 
 func haveClusters(c config) bool      { return c.clusters && c.penstock != "" }
+func haveSets(c config) bool          { return c.clusters }
 func haveClustersEnvoy(c config) bool { return c.clusters && c.penstock != "" && c.envoy != "" }
 func haveKube(c config) bool          { return c.penstock != "" && c.labs }
 func havePicker(c config) bool        { return c.picker }
@@ -232,6 +241,9 @@ var measurements = []measurement{
 	{names: []string{"mc_sync", "mc_change_cpu", "mc_memory"}, what: "100 simulated clusters with 100 pools each", needs: haveClusters, run: measureSync},
 	{names: []string{"mc_export_to_request"}, what: "an annotation to a request through another cluster's Envoy", needs: haveClustersEnvoy, run: measureExport},
 	{names: []string{"mc_pod_gone"}, what: "a model server that leaves, seen from another cluster", needs: haveClustersEnvoy, run: measurePodGone},
+	{names: []string{"sel_p90", "sel_leave"}, what: "gateways that choose among clusters, by simulation", needs: haveSets, run: measureSelection},
+	{names: []string{"sel_stale"}, what: "a cluster that reports every 5 s, by simulation", needs: haveSets, run: measureStale},
+	{names: []string{"sel_dead"}, what: "a cluster that dies, by simulation", needs: haveSets, run: measureDead},
 	{names: []string{"pick_none", "pick_1k", "pick_10k", "pick_100k", "pick_400k", "pick_vs_json"}, what: "CPU of picks through a real Envoy, beside echoes: two minutes", needs: havePickerEnvoy, run: measurePicks},
 	{names: []string{"dropin_failed"}, what: "a rollout of penstock picker in the place of llm-d's EPP", needs: havePickerEnvoy, run: measureDropin},
 	{names: []string{"pick_p99"}, what: "the time of Envoy's calls", needs: havePickerEnvoy, run: measurePickTime},

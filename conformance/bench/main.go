@@ -27,9 +27,10 @@ func main() {
 	labs := flag.Bool("labs", false, "start labs for figures on Kubernetes; without it they are omitted")
 	clusters := flag.Bool("multicluster", false, "measure cluster sets; without it their figures are omitted")
 	picker := flag.Bool("picker", false, "measure picks; without it their figures are omitted")
+	shape := flag.String("shape", "3x8", "clusters and servers of each for the figures sel_*; 3x8-slow has a last cluster that is half as fast")
 	profile := flag.String("profile", "", "folder for a CPU and a heap profile of each figure; empty: none")
 	flag.Parse()
-	if err := measure(ctx, *run, config{penstock: *penstock, envoy: *envoy, envoyGateway: *gateway, labs: *labs, picker: *picker, clusters: *clusters, profiles: *profile}); err != nil {
+	if err := measure(ctx, *run, config{penstock: *penstock, envoy: *envoy, envoyGateway: *gateway, labs: *labs, picker: *picker, clusters: *clusters, profiles: *profile, shape: *shape}); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
@@ -37,8 +38,8 @@ func main() {
 
 // config has the programs that figures may need.
 type config struct {
-	penstock, envoy, envoyGateway, profiles string
-	labs, picker, clusters                  bool
+	penstock, envoy, envoyGateway, profiles, shape string
+	labs, picker, clusters                         bool
 }
 
 // measure runs the selected measurements, one after the other. A failure does not stop the others.

@@ -7,13 +7,13 @@ import "time"
 type books struct {
 	servers  int // that take requests
 	capacity int // blocks that a server has cached, as far as is known
-	rate     float64
 	accounts []account
 }
 
 // account is a server's.
 type account struct {
 	inFlight int
+	rate     float64 // tokens a second
 	unserved float64 // uncached tokens sent there whose first byte has not been seen: Q
 	backlog  float64 // the same, less rate a second: W
 	at       time.Duration
@@ -21,8 +21,9 @@ type account struct {
 }
 
 func newBooks(p Pool, capacity int) *books {
-	b := &books{servers: p.Servers, capacity: capacity, rate: p.Config.PrefillRate, accounts: make([]account, p.Room)}
+	b := &books{servers: p.Servers, capacity: capacity, accounts: make([]account, p.Room)}
 	for i := range b.accounts {
+		b.accounts[i].rate = p.Config.PrefillRate
 		b.accounts[i].cached = newRecency(len(p.Workload.tree.hashes))
 	}
 	return b
@@ -46,8 +47,8 @@ func (b *books) uncached(server int, r *Request) int {
 }
 
 // leaked returns the backlog of a server.
-func (a *account) leaked(now time.Duration, rate float64) float64 {
-	a.backlog = max(0, a.backlog-rate*(now-a.at).Seconds())
+func (a *account) leaked(now time.Duration) float64 {
+	a.backlog = max(0, a.backlog-a.rate*(now-a.at).Seconds())
 	a.at = now
 	return a.backlog
 }
@@ -55,12 +56,12 @@ func (a *account) leaked(now time.Duration, rate float64) float64 {
 // work returns the tokens that are ahead of a new request at a server.
 func (b *books) work(server int, now time.Duration) float64 {
 	a := &b.accounts[server]
-	return min(max(a.leaked(now, b.rate), a.unserved/2), a.unserved)
+	return min(max(a.leaked(now), a.unserved/2), a.unserved)
 }
 
 // wait predicts when a server has read the prompt of a new request.
 func (b *books) wait(server int, now time.Duration, uncached int) time.Duration {
-	return time.Duration((b.work(server, now) + float64(uncached)) / b.rate * float64(time.Second))
+	return time.Duration((b.work(server, now) + float64(uncached)) / b.accounts[server].rate * float64(time.Second))
 }
 
 // choice describes a server for a request.
@@ -82,7 +83,7 @@ func (b *books) Learn(now time.Duration, f Fact) {
 	case Picked:
 		a.inFlight++
 		a.unserved += float64(f.Pick.Uncached)
-		a.backlog = a.leaked(now, b.rate) + float64(f.Pick.Uncached)
+		a.backlog = a.leaked(now) + float64(f.Pick.Uncached)
 		b.remember(a, f.Pick.Request)
 	case FirstByte:
 		a.unserved -= float64(f.Pick.Uncached)

@@ -16,7 +16,7 @@ func TestSLO_PredictedLatencyIsNearTheRealOne(t *testing.T) {
 	full := map[string]float64{"chat": 32.4, "rag": 8.82, "lora": 14.1, "bursts": 7.16, "agents": 22.1}
 	for _, source := range Generated(6000) {
 		w := source.Draw(0.8*full[source.Name], 1)
-		r := newRun(Scenario{Workload: w, Strategy: load[0], Seed: 1})
+		r := newRun(Scenario{Workload: w, Strategy: load[0], Seed: 1}, new(clock))
 		r.arrive(0)
 		for r.clock.next() {
 		}

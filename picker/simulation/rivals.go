@@ -155,9 +155,12 @@ type reference struct {
 }
 
 func (f *reference) Choose(now time.Duration, r *Request) Choice {
-	server := argmin(f.servers, f.pool.Random, func(s int) float64 {
-		tokens := f.work(s, now) + referenceWeight*float64(f.uncached(s, r))
-		return tokens/f.rate + referenceRequest*float64(f.accounts[s].inFlight)
-	})
-	return f.choice(server, now, r)
+	return f.choice(argmin(f.servers, f.pool.Random, func(s int) float64 { return f.cost(s, now, r) }), now, r)
+}
+
+// cost is that of a server for a request, in seconds.
+func (b *books) cost(server int, now time.Duration, r *Request) float64 {
+	a := &b.accounts[server]
+	tokens := b.work(server, now) + referenceWeight*float64(b.uncached(server, r))
+	return tokens/a.rate + referenceRequest*float64(a.inFlight)
 }

@@ -52,7 +52,7 @@ type Outcome struct {
 
 // Run plays a scenario until all requests have ended, and returns an outcome for each.
 func Run(s Scenario) []Outcome {
-	r := newRun(s)
+	r := newRun(s, new(clock))
 	r.arrive(0)
 	for r.clock.next() {
 	}
@@ -61,7 +61,7 @@ func Run(s Scenario) []Outcome {
 
 type run struct {
 	Scenario
-	clock    clock
+	clock    *clock
 	servers  []*server
 	inFlight []int // by server
 	policies []Policy
@@ -70,15 +70,26 @@ type run struct {
 	picks    []*Pick
 	pickers  []int // by request
 	ended    int   // requests, those that were shed included
+
+	watch func(i int, k Kind) // receives first bytes and ends when they happen; nil: not
+	goes  func() bool         // whether there are requests to come; nil: while not all of the workload have ended
 }
 
-func newRun(s Scenario) *run {
+// more reports whether pages are to be read again.
+func (r *run) more() bool {
+	if r.goes != nil {
+		return r.goes()
+	}
+	return r.ended < len(r.outcomes)
+}
+
+func newRun(s Scenario, clk *clock) *run {
 	s.Servers, s.Pickers = or(s.Servers, 8), or(s.Pickers, 1)
 	s.Server, s.Pages.Every = s.Server.withDefaults(), or(s.Pages.Every, 50*time.Millisecond)
 	n := len(s.Workload.Requests)
-	r := &run{Scenario: s, inFlight: make([]int, s.Servers), outcomes: make([]Outcome, n), picks: make([]*Pick, n), pickers: make([]int, n)}
+	r := &run{Scenario: s, clock: clk, inFlight: make([]int, s.Servers), outcomes: make([]Outcome, n), picks: make([]*Pick, n), pickers: make([]int, n)}
 	for range s.Servers {
-		r.servers = append(r.servers, newServer(s.Server, &r.clock, len(s.Workload.tree.hashes), r.firstByte, r.end))
+		r.servers = append(r.servers, newServer(s.Server, clk, len(s.Workload.tree.hashes), r.firstByte, r.end))
 	}
 	start := s.Servers
 	if s.JoinAt > 0 {
@@ -126,7 +137,7 @@ func (r *run) scrape(server int) {
 	}
 	done := func() {
 		r.all(f)
-		if r.ended < len(r.outcomes) {
+		if r.more() {
 			r.clock.at(r.clock.now+r.Pages.Every, func() { r.scrape(server) })
 		}
 	}
@@ -210,6 +221,9 @@ func (r *run) learn(i int, at time.Duration, kind Kind) {
 
 // firstByte is called by a server.
 func (r *run) firstByte(q *sequence) {
+	if r.watch != nil {
+		r.watch(q.number, FirstByte)
+	}
 	if r.Strategy.Immediate {
 		r.learn(q.number, r.clock.now, FirstByte)
 	}
@@ -227,6 +241,9 @@ func (r *run) end(q *sequence) {
 		}
 	}
 	r.learn(q.number, at, Ended)
+	if r.watch != nil {
+		r.watch(q.number, Ended)
+	}
 }
 
 // report is an entry of the access log for a request that goes on. It renews itself until it has reported the first byte.

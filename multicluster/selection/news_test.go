@@ -1,0 +1,49 @@
+package selection
+
+import (
+	"slices"
+	"testing"
+)
+
+func TestSelection_ReportHasNewBlocksNewestPromptFirst(t *testing.T) {
+	n := NewNews(1, 12)
+	take := func() []uint64 {
+		out, dropped := n.Take(nil)
+		if dropped > 0 {
+			t.Errorf("%d blocks were dropped", dropped)
+		}
+		return out
+	}
+	n.Add([]uint64{1, 2, 3})
+	n.Add([]uint64{1, 2, 4})
+	n.Add([]uint64{1, 2, 4})
+	if got := take(); !slices.Equal(got, []uint64{4, 1, 2, 3}) {
+		t.Error(got)
+	}
+	n.Add([]uint64{1, 2, 5})
+	n.Add([]uint64{1, 2, 6})
+	if got := take(); !slices.Equal(got, []uint64{6, 5}) {
+		t.Error(got)
+	}
+	// Half of 12 blocks are reported after 1, and with it after 2.
+	n.Add([]uint64{1, 2, 7})
+	n.Add([]uint64{1, 2, 7})
+	if got := take(); !slices.Equal(got, []uint64{1, 2, 7}) {
+		t.Error(got)
+	}
+	if got := take(); len(got) != 0 {
+		t.Error(got)
+	}
+}
+
+func TestSelection_ReportOfManyBlocksIsBounded(t *testing.T) {
+	n := NewNews(1, 1<<20)
+	n.Add(chain(1, 5000))
+	if out, dropped := n.Take(nil); len(out) != MaxReportBlocks || dropped != 5000-MaxReportBlocks {
+		t.Errorf("%d blocks, %d dropped", len(out), dropped)
+	}
+	n.Add(chain(1, 5000))
+	if out, _ := n.Take(nil); len(out) != 5000-MaxReportBlocks {
+		t.Errorf("%d blocks", len(out))
+	}
+}
