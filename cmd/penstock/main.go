@@ -49,6 +49,7 @@ server for every request.`,
 		newStatus(),
 		newExplain(),
 		newClusters(),
+		newHub(),
 		newReplay(),
 		newDebug(),
 		newSim(),
@@ -78,7 +79,9 @@ func rejectUnknown(cmd *cobra.Command) {
 		}
 		return fmt.Errorf("unknown command %q for %q: choose one of %s", args[0], cmd.CommandPath(), strings.Join(names, ", "))
 	}
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+	if cmd.RunE == nil {
+		cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+	}
 	for _, sub := range cmd.Commands() {
 		rejectUnknown(sub)
 	}

@@ -26,7 +26,8 @@ func checkClusterSet(o store.Object) []mistake {
 	}
 	for i, m := range set.Spec.Members {
 		field := at("spec.members", i)
-		if m.Name == set.Spec.Cluster {
+		ofHub := m.Kubeconfig != nil || m.ClusterProfile != nil
+		if m.Name == set.Spec.Cluster && !ofHub {
 			c.wrong(field+".name", fmt.Sprintf("%s is this cluster itself", m.Name), "remove the member, or correct spec.cluster")
 		}
 		for j, cidr := range m.Allow.PodCIDRs {
@@ -35,8 +36,11 @@ func checkClusterSet(o store.Object) []mistake {
 		for j, cidr := range m.Allow.Addresses {
 			c.cidr(at(field+".allow.addresses", j), cidr)
 		}
+		if ofHub {
+			continue
+		}
 		if m.Peer == nil {
-			c.wrong(field, "it has no peer", "add peer with the address and bundle that `penstock clusters show` prints there")
+			c.wrong(field, "it has no peer", "add peer with the address and bundle that `penstock clusters show` prints there, or kubeconfig or clusterProfile for penstock hub")
 			continue
 		}
 		if host, port, err := net.SplitHostPort(m.Peer.Address); err != nil || host == "" || port == "" {

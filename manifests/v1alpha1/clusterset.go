@@ -139,6 +139,8 @@ type ClusterSetMemberStatus struct {
 }
 
 // ClusterSetMember is one other cluster of the set.
+//
+// +kubebuilder:validation:XValidation:rule="[has(self.peer), has(self.kubeconfig), has(self.clusterProfile)].filter(is, is).size() <= 1",message="peer, kubeconfig and clusterProfile exclude each other: keep one of them"
 type ClusterSetMember struct {
 	// Name of the cluster in the set.
 	//
@@ -150,6 +152,18 @@ type ClusterSetMember struct {
 	//
 	// +optional
 	Peer *ClusterSetPeer `json:"peer,omitempty"`
+	// Kubeconfig configures a member whose API server `penstock hub` reads and writes. Other Penstocks ignore the member.
+	//
+	// +optional
+	Kubeconfig *ClusterSetKubeconfig `json:"kubeconfig,omitempty"`
+	// ClusterProfile is the same for a member of a cluster inventory.
+	//
+	// +optional
+	ClusterProfile *ClusterSetProfile `json:"clusterProfile,omitempty"`
+	// Draining has the hub send this member no new request of the others. It is for members of a hub; others drain themselves.
+	//
+	// +optional
+	Draining bool `json:"draining,omitempty"`
 	// Allow limits what the member can make this cluster do. It narrows what the operator of Penstock allows (--allowed-cidrs).
 	//
 	// +optional
@@ -169,6 +183,36 @@ type ClusterSetPeer struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=65536
 	Bundle string `json:"bundle"`
+}
+
+// ClusterSetKubeconfig is how a hub reaches the API server of a member.
+type ClusterSetKubeconfig struct {
+	// File is the name of a kubeconfig in the folder of `penstock hub --kubeconfigs`. A changed file takes effect within seconds.
+	//
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^[-A-Za-z0-9_.]*[-A-Za-z0-9_][-A-Za-z0-9_.]*$`
+	File string `json:"file"`
+	// Context of the file. Defaults to its current-context.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	Context string `json:"context,omitempty"`
+}
+
+// ClusterSetProfile names a ClusterProfile (multicluster.x-k8s.io) in the hub's own cluster. Its status.accessProviders and a provider of
+// `penstock hub --clusterprofile-provider-file` are how the hub reaches the member.
+type ClusterSetProfile struct {
+	// Namespace of the ClusterProfile. Its label multicluster.x-k8s.io/clusterset must be the name of the ClusterSet.
+	//
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	Namespace string `json:"namespace"`
+	// Name of the ClusterProfile.
+	//
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name"`
 }
 
 // ClusterSetAllow limits a member.

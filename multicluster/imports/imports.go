@@ -35,6 +35,8 @@ type Config struct {
 	Store    *store.Store
 	// Namespace reports whether a namespace exists here; nil: all do.
 	Namespace func(name string) bool
+	// Own are the clusters of an import whose entries the store has though the writer of this Importer's Status has written them; nil: none.
+	Own func(p registry.Pool) []string
 }
 
 // Importer is safe for concurrent use.
@@ -272,7 +274,7 @@ func (i *Importer) sources(r store.Reader, p registry.Pool, shares map[string]ma
 		if s.reason == "" && e.Unread != "" {
 			s.reason, s.message = NotSupportedReason, e.Unread
 		}
-		if s.reason == "" && slices.Contains(Taken(r, p), e.Cluster) {
+		if s.reason == "" && slices.Contains(Taken(r, p), e.Cluster) && !(i.cfg.Own != nil && slices.Contains(i.cfg.Own(p), e.Cluster)) {
 			s.reason = ConflictReason
 			s.message = fmt.Sprintf("status.clusters of InferencePoolImport %s/%s has an entry %s of another controller or user, which stays; remove it there", p.Namespace, p.Name, e.Cluster)
 		}

@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"sync"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -33,6 +34,8 @@ const tools = "../../../.tools/bin"
 type server struct {
 	rest   *rest.Config
 	client dynamic.Interface
+	audit  string // the log of the hub's writes
+	stop   func() // kills the API server
 }
 
 // start runs etcd and the API server until the test ends.
@@ -52,7 +55,9 @@ func start(t *testing.T) *server {
 	etcd, peer, secure := port(t), port(t), port(t)
 	launch(t, dir, "etcd", bin("etcd"), "--data-dir", filepath.Join(dir, "etcd"), "--unsafe-no-fsync", "--log-level", "error",
 		"--listen-client-urls", "http://"+etcd, "--advertise-client-urls", "http://"+etcd, "--listen-peer-urls", "http://"+peer)
-	write(t, filepath.Join(dir, "tokens.csv"), []byte("admin,admin,1,system:masters\n"))
+	write(t, filepath.Join(dir, "tokens.csv"), []byte("admin,admin,1,system:masters\nhub,system:serviceaccount:penstock-hub:penstock-hub,2,\"system:serviceaccounts,system:authenticated\"\nstranger,stranger,3,system:authenticated\n"))
+	// What the hub writes is counted.
+	write(t, filepath.Join(dir, "audit.yaml"), []byte("apiVersion: audit.k8s.io/v1\nkind: Policy\nomitStages: [RequestReceived]\nrules:\n- {level: Metadata, users: [\"system:serviceaccount:penstock-hub:penstock-hub\"], verbs: [create, update, patch, delete]}\n- {level: None}\n"))
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
 	if err != nil {
 		t.Fatal(err)
@@ -63,12 +68,12 @@ func start(t *testing.T) *server {
 		t.Fatal(err)
 	}
 	_, number, _ := net.SplitHostPort(secure)
-	launch(t, dir, "kube-apiserver", filepath.Join(dir, "kube-apiserver"), "--etcd-servers", "http://"+etcd, "--cert-dir", filepath.Join(dir, "certs"),
+	stop := launch(t, dir, "kube-apiserver", filepath.Join(dir, "kube-apiserver"), "--etcd-servers", "http://"+etcd, "--cert-dir", filepath.Join(dir, "certs"),
 		"--secure-port", number, "--bind-address", "127.0.0.1", "--advertise-address", "10.0.0.1", "--service-cluster-ip-range", "10.96.0.0/16",
 		"--token-auth-file", filepath.Join(dir, "tokens.csv"), "--authorization-mode", "RBAC", "--disable-admission-plugins", "ServiceAccount", "--allow-privileged",
 		"--service-account-key-file", filepath.Join(dir, "sa.key"), "--service-account-signing-key-file", filepath.Join(dir, "sa.key"),
-		"--service-account-issuer", "https://kubernetes.default.svc")
-	s := &server{rest: &rest.Config{Host: "https://" + secure, BearerToken: "admin", QPS: -1, TLSClientConfig: rest.TLSClientConfig{Insecure: true}}}
+		"--service-account-issuer", "https://kubernetes.default.svc", "--audit-policy-file", filepath.Join(dir, "audit.yaml"), "--audit-log-path", filepath.Join(dir, "audit.log"))
+	s := &server{audit: filepath.Join(dir, "audit.log"), stop: stop, rest: &rest.Config{Host: "https://" + secure, BearerToken: "admin", QPS: -1, TLSClientConfig: rest.TLSClientConfig{Insecure: true}}}
 	if s.client, err = dynamic.NewForConfig(s.rest); err != nil {
 		t.Fatal(err)
 	}
@@ -97,7 +102,8 @@ func write(t *testing.T, path string, raw []byte) {
 }
 
 // launch runs a program until the test ends. If the test fails, it logs the end of the program's output.
-func launch(t *testing.T, dir, name, path string, args ...string) {
+// The function that it returns kills the program earlier.
+func launch(t *testing.T, dir, name, path string, args ...string) (kill func()) {
 	t.Helper()
 	logs, err := os.Create(filepath.Join(dir, name+".log"))
 	if err != nil {
@@ -108,14 +114,18 @@ func launch(t *testing.T, dir, name, path string, args ...string) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
+	kill = sync.OnceFunc(func() {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait() // an error, because it was killed
+	})
+	t.Cleanup(func() {
+		kill()
 		_ = logs.Close()
 		if raw, err := os.ReadFile(logs.Name()); err == nil && t.Failed() {
 			t.Logf("%s logged: %s", name, raw[max(0, len(raw)-1000):])
 		}
 	})
+	return kill
 }
 
 // install applies published CRDs of ours.

@@ -297,6 +297,9 @@ func (s *Set) report() {
 			add := func(severity report.Severity, problem, fix string) {
 				rep.Findings = append(rep.Findings, report.Finding{Severity: severity, Owner: rep.Owner, Field: field, Problem: "member " + m.Name + ": " + problem, Fix: fix})
 			}
+			if m.Name != s.name && (m.Kubeconfig != nil || m.ClusterProfile != nil) {
+				continue // a hub's
+			}
 			if m.Name != s.name && m.Peer == nil {
 				add(report.Error, "it has no peer, and is not used", "add peer with the address and bundle that `penstock clusters show` prints there")
 				continue

@@ -21,8 +21,10 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/workqueue"
+	upstream "sigs.k8s.io/gateway-api-inference-extension/apix/v1alpha1"
 
 	"github.com/penstock-project/penstock/discovery/status/report"
+	"github.com/penstock-project/penstock/discovery/status/shape"
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
@@ -38,8 +40,26 @@ var (
 	importKind     = schema.GroupVersionResource{Group: inferenceapi.Group, Version: "v1alpha1", Resource: "inferencepoolimports"}
 )
 
-// fieldManager is the multi-cluster controller's name in managedFields: what it applies and does not apply again goes.
-const fieldManager = "penstock-multicluster"
+// fieldManager is the multi-cluster controller's name in managedFields: what it applies and does not apply again goes. hubManager is a hub's.
+const (
+	fieldManager = "penstock-multicluster"
+	hubManager   = "penstock-hub"
+)
+
+// manager and controller are the names under which objects are written.
+func (k *Kubernetes) manager() string {
+	if k.cfg.Hub != nil {
+		return hubManager
+	}
+	return fieldManager
+}
+
+func (k *Kubernetes) controller() upstream.ControllerName {
+	if k.cfg.Hub != nil {
+		return HubController
+	}
+	return shape.MultiCluster
+}
 
 // KubernetesConfig is what a Kubernetes needs.
 type KubernetesConfig struct {
@@ -52,8 +72,30 @@ type KubernetesConfig struct {
 	Board      Board
 	// Live returns the newest status of an import that the API server has; nil if there is none.
 	Live func(ref report.Ref) *inferenceapi.InferencePoolImportStatus
-	Log  *slog.Logger
+	// Hub: a hub writes here, in place of the cluster's own Penstock; nil otherwise.
+	Hub *HubWriter
+	Log *slog.Logger
 }
+
+// HubWriter is how a hub writes the imports of a member.
+type HubWriter struct {
+	// UID of the hub, and Epoch of its leader. An import that another hub writes, or a later leader, is not written, unless TakeOver.
+	UID      string
+	Epoch    uint64
+	TakeOver bool
+	// CreateNamespaces has the namespaces of imports made.
+	CreateNamespaces func() bool
+	// Version is that of an import whose status Live returns, "" if there is none: what is older than another write has no effect.
+	Version func(ref report.Ref) string
+	// Settled reports whether the exports of a cluster are known, or will not be soon: until then its entries stay as they are.
+	Settled func(cluster string) bool
+	// Written is called after each write of an import, or without one if there is nothing to write: with the clusters that it has from us.
+	Written func(p registry.Pool, clusters []string, err error)
+}
+
+// HubController is the name of a hub among the controllers of an import, and of a parent of a pool. A member's own Penstock has another one, and
+// reads what a hub writes like what any other controller does.
+const HubController = v1alpha1.Group + "/multicluster-hub"
 
 // Kubernetes keeps what a cluster set needs in the objects of a cluster, and writes its imports and exports there. It implements Records.
 type Kubernetes struct {
@@ -251,11 +293,12 @@ func missing(err error) bool {
 
 // apply applies fields of an object, as all that this field manager has there, whatever other managers have.
 func (k *Kubernetes) apply(ctx context.Context, of schema.GroupVersionResource, kind, namespace, name string, fields any, sub ...string) error {
-	return k.applyAs(ctx, true, of, kind, namespace, name, fields, sub...)
+	return k.applyAs(ctx, true, "", of, kind, namespace, name, fields, sub...)
 }
 
-// applyAs is apply, which fails with a conflict if another manager has a field and force is false.
-func (k *Kubernetes) applyAs(ctx context.Context, force bool, of schema.GroupVersionResource, kind, namespace, name string, fields any, sub ...string) error {
+// applyAs is apply, which fails with a conflict if another manager has a field and force is false, and if the object has another version than
+// one that is not "".
+func (k *Kubernetes) applyAs(ctx context.Context, force bool, version string, of schema.GroupVersionResource, kind, namespace, name string, fields any, sub ...string) error {
 	u := &unstructured.Unstructured{Object: map[string]any{}}
 	raw, err := json.Marshal(fields)
 	if err == nil {
@@ -265,13 +308,20 @@ func (k *Kubernetes) applyAs(ctx context.Context, force bool, of schema.GroupVer
 		u.SetGroupVersionKind(of.GroupVersion().WithKind(kind))
 		u.SetNamespace(namespace)
 		u.SetName(name)
-		_, err = k.client.Resource(of).Namespace(namespace).Apply(ctx, name, u, metav1.ApplyOptions{FieldManager: fieldManager, Force: force}, sub...)
+		u.SetResourceVersion(version)
+		_, err = k.client.Resource(of).Namespace(namespace).Apply(ctx, name, u, metav1.ApplyOptions{FieldManager: k.manager(), Force: force}, sub...)
 	}
 	if err != nil {
 		return fmt.Errorf("%s %s: %w", kind, strings.TrimPrefix(namespace+"/"+name, "/"), err)
 	}
 	return nil
 }
+
+// ErrFenced is the error of a write that another hub, or a later leader, is to make.
+var ErrFenced = errors.New("this hub does not write it")
+
+// Enqueue has the imports of pools looked at again.
+func (k *Kubernetes) Enqueue(pools ...registry.Pool) { k.Imported(pools) }
 
 // longestName is how long the name of an object may be.
 const longestName = 253

@@ -21,7 +21,6 @@ import (
 	"github.com/penstock-project/penstock/cmd/penstock/internal/delivery"
 	"github.com/penstock-project/penstock/discovery/status"
 	"github.com/penstock-project/penstock/discovery/status/report"
-	"github.com/penstock-project/penstock/discovery/status/shape"
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
@@ -53,18 +52,21 @@ const (
 
 // Steps implements delivery.Part: imports, namespaces and ClusterSets may have changed.
 func (k *Kubernetes) Steps() []delivery.Step {
-	return []delivery.Step{{Stage: delivery.Observe, Deliver: func(_ context.Context, c *delivery.Change) {
-		for _, o := range c.Objects {
-			switch o.Table {
-			case store.InferencePoolImports.Kind():
-				k.enqueue(task{pool: poolOf(o.ID)})
-			case store.Namespaces.Kind(): // imports follow by Imported
-				k.enqueue(task{exports: true})
-			case store.ClusterSets.Kind():
-				k.enqueueAll(c.View)
-			}
+	return []delivery.Step{{Stage: delivery.Observe, Deliver: func(_ context.Context, c *delivery.Change) { k.Changed(c.View, c.Objects) }}}
+}
+
+// Changed follows changes of the store.
+func (k *Kubernetes) Changed(view store.Reader, changes []store.Change) {
+	for _, o := range changes {
+		switch o.Table {
+		case store.InferencePoolImports.Kind():
+			k.enqueue(task{pool: poolOf(o.ID)})
+		case store.Namespaces.Kind(): // imports follow by Imported
+			k.enqueue(task{exports: true})
+		case store.ClusterSets.Kind():
+			k.enqueueAll(view)
 		}
-	}}}
+	}
 }
 
 // Imported is Config.Imported: the imports of pools may have changed.
@@ -140,7 +142,9 @@ func (k *Kubernetes) work(ctx context.Context, q workqueue.TypedRateLimitingInte
 		err = k.writeExports(ctx)
 	} else {
 		err = k.writeImport(ctx, t.pool)
-		k.note(t.pool, err)
+		if k.cfg.Hub == nil {
+			k.note(t.pool, err)
+		}
 	}
 	if err == nil {
 		q.Forget(t)
@@ -173,6 +177,9 @@ func (k *Kubernetes) note(p registry.Pool, err error) {
 
 // report reports on imports that cannot be written, and on the ClusterSet if none can be completely.
 func (k *Kubernetes) report() {
+	if k.cfg.Board == nil { // a hub's
+		return
+	}
 	set := selected(k.cfg.Store.View())
 	k.mu.Lock()
 	reports := slices.Collect(maps.Values(k.problems))
@@ -190,6 +197,11 @@ const prunedMessage = "the installed CRD of InferencePoolImport has no status.cl
 
 // writeImport makes the import of a pool as the members offer it, or takes away what we wrote.
 func (k *Kubernetes) writeImport(ctx context.Context, p registry.Pool) error {
+	if k.cfg.Hub != nil {
+		clusters, err := k.writeAsHub(ctx, p)
+		k.cfg.Hub.Written(p, clusters, err)
+		return err
+	}
 	view := k.cfg.Store.View()
 	set := selected(view)
 	key := p.Namespace + "/" + p.Name
@@ -220,14 +232,15 @@ func (k *Kubernetes) writeImport(ctx context.Context, p registry.Pool) error {
 	if live == nil {
 		live = &inferenceapi.InferencePoolImportStatus{}
 	}
-	want := wantedStatus(&is, live, metav1.NewTime(time.Now().Truncate(time.Second)))
-	if mirrors(live, &want) && (last == nil || equality.Semantic.DeepEqual(*last, want)) { // live may be older than our last write
+	want := k.wantedStatus(&is, live, metav1.NewTime(time.Now().Truncate(time.Second)))
+	if k.mirrors(live, &want) && (last == nil || equality.Semantic.DeepEqual(*last, want)) { // live may be older than our last write
 		return nil
 	}
 	k.mu.Lock()
 	k.written[p] = &want
 	k.mu.Unlock()
-	return k.writeStatus(ctx, p, want)
+	_, err := k.writeStatus(ctx, p, "", want)
+	return err
 }
 
 // makeImport makes an import that does not exist, and its namespace if the ClusterSet has it made.
@@ -236,7 +249,7 @@ func (k *Kubernetes) makeImport(ctx context.Context, p registry.Pool, namespaces
 	u := &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"namespace": p.Namespace, "name": p.Name, "labels": labels}}}
 	u.SetGroupVersionKind(importKind.GroupVersion().WithKind(store.InferencePoolImports.Kind()))
 	create := func() error {
-		_, err := k.client.Resource(importKind).Namespace(p.Namespace).Create(ctx, u, metav1.CreateOptions{FieldManager: fieldManager})
+		_, err := k.client.Resource(importKind).Namespace(p.Namespace).Create(ctx, u, metav1.CreateOptions{FieldManager: k.manager()})
 		if apierrors.IsAlreadyExists(err) {
 			return nil
 		}
@@ -246,7 +259,7 @@ func (k *Kubernetes) makeImport(ctx context.Context, p registry.Pool, namespaces
 	if err != nil && missing(err) && namespaces {
 		ns := &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"name": p.Namespace, "labels": labels}}}
 		ns.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
-		if _, err := k.client.Resource(namespaceKind).Create(ctx, ns, metav1.CreateOptions{FieldManager: fieldManager}); err != nil && !apierrors.IsAlreadyExists(err) {
+		if _, err := k.client.Resource(namespaceKind).Create(ctx, ns, metav1.CreateOptions{FieldManager: k.manager()}); err != nil && !apierrors.IsAlreadyExists(err) {
 			return fmt.Errorf("namespace %s: %w", p.Namespace, err)
 		}
 		err = create()
@@ -254,36 +267,38 @@ func (k *Kubernetes) makeImport(ctx context.Context, p registry.Pool, namespaces
 	return err
 }
 
-// writeStatus applies our part of an import's status: as far as the installed CRD has it, and other managers do not.
-func (k *Kubernetes) writeStatus(ctx context.Context, p registry.Pool, want inferenceapi.InferencePoolImportStatus) error {
+// writeStatus applies our part of an import's status: as far as the installed CRD has it, and other managers do not. It returns what it has
+// applied. version is applyAs's.
+func (k *Kubernetes) writeStatus(ctx context.Context, p registry.Pool, version string, want inferenceapi.InferencePoolImportStatus) (inferenceapi.InferencePoolImportStatus, error) {
+	var nothing inferenceapi.InferencePoolImportStatus
 	var conflict error
 	for range 2 {
-		err := k.applyAs(ctx, false, importKind, "InferencePoolImport", p.Namespace, p.Name, map[string]any{"status": want}, "status")
+		err := k.applyAs(ctx, false, version, importKind, "InferencePoolImport", p.Namespace, p.Name, map[string]any{"status": want}, "status")
 		if undeclared(err) {
 			k.setPruned(true)
 			only := inferenceapi.InferencePoolImportStatus{Controllers: slices.Clone(want.Controllers)}
 			accepted := only.Controllers[0].Conditions[0]
-			only.Controllers[0].Conditions = []metav1.Condition{accepted, {
+			only.Controllers[0].Conditions = append(slices.Clone(want.Controllers[0].Conditions), metav1.Condition{
 				Type: conditionClustersPruned, Status: metav1.ConditionTrue, Reason: crdOfAnotherReason, Message: prunedMessage,
 				ObservedGeneration: accepted.ObservedGeneration, LastTransitionTime: accepted.LastTransitionTime,
-			}}
-			return k.apply(ctx, importKind, "InferencePoolImport", p.Namespace, p.Name, map[string]any{"status": only}, "status")
+			})
+			return want, k.apply(ctx, importKind, "InferencePoolImport", p.Namespace, p.Name, map[string]any{"status": only}, "status")
 		}
 		if !apierrors.IsConflict(err) {
 			if err == nil {
 				k.setPruned(false)
 			}
-			return errors.Join(err, conflict)
+			return want, errors.Join(err, conflict)
 		}
 		if conflict != nil {
-			return err
+			return nothing, err
 		}
 		conflict = err
 		if want = without(want, err); len(want.Controllers[0].ExportingClusters) == 0 {
-			return conflict
+			return nothing, conflict
 		}
 	}
-	return conflict
+	return nothing, conflict
 }
 
 func (k *Kubernetes) setPruned(is bool) {
@@ -335,8 +350,9 @@ func (k *Kubernetes) withdrawImport(ctx context.Context, p registry.Pool, obj *i
 	if live == nil {
 		return nil
 	}
-	ours := slices.ContainsFunc(live.Controllers, func(c upstream.ImportController) bool { return c.Name == shape.MultiCluster })
-	if obj.Labels[madeLabel] != "" && len(obj.Status.Clusters) == 0 { // its entries, less ours
+	mine, ours := ownEntries(live, k.controller())
+	others := slices.ContainsFunc(live.Clusters, func(c inferenceapi.ImportedCluster) bool { return !slices.Contains(mine, c.Name) })
+	if obj.Labels[madeLabel] != "" && !others {
 		uid := obj.UID
 		err := k.client.Resource(importKind).Namespace(p.Namespace).Delete(ctx, p.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}})
 		if apierrors.IsNotFound(err) {
@@ -350,10 +366,22 @@ func (k *Kubernetes) withdrawImport(ctx context.Context, p registry.Pool, obj *i
 	return k.apply(ctx, importKind, "InferencePoolImport", p.Namespace, p.Name, map[string]any{}, "status")
 }
 
+// ownEntries are the clusters of an import whose entries a controller has written; ok is false if it writes none.
+func ownEntries(s *inferenceapi.InferencePoolImportStatus, controller upstream.ControllerName) (clusters []string, ok bool) {
+	i := slices.IndexFunc(s.Controllers, func(c upstream.ImportController) bool { return c.Name == controller })
+	if i < 0 {
+		return nil, false
+	}
+	for _, c := range s.Controllers[i].ExportingClusters {
+		clusters = append(clusters, string(c.Name))
+	}
+	return clusters, true
+}
+
 // wantedStatus is our part of an import's status: its clusters without their endpoints, which never pass through an API server.
-func wantedStatus(is, live *inferenceapi.InferencePoolImportStatus, now metav1.Time) inferenceapi.InferencePoolImportStatus {
+func (k *Kubernetes) wantedStatus(is, live *inferenceapi.InferencePoolImportStatus, now metav1.Time) inferenceapi.InferencePoolImportStatus {
 	out := *is.DeepCopy()
-	entry := upstream.ImportController{Name: shape.MultiCluster}
+	entry := upstream.ImportController{Name: k.controller()}
 	for i := range out.Clusters {
 		c := &out.Clusters[i]
 		c.Endpoints = nil
@@ -386,8 +414,8 @@ func settle(before []metav1.Condition, now metav1.Time, list []metav1.Condition)
 }
 
 // mirrors reports whether a status has our part already.
-func mirrors(live, want *inferenceapi.InferencePoolImportStatus) bool {
-	i := slices.IndexFunc(live.Controllers, func(c upstream.ImportController) bool { return c.Name == shape.MultiCluster })
+func (k *Kubernetes) mirrors(live, want *inferenceapi.InferencePoolImportStatus) bool {
+	i := slices.IndexFunc(live.Controllers, func(c upstream.ImportController) bool { return c.Name == k.controller() })
 	if i < 0 || !equality.Semantic.DeepEqual(live.Controllers[i].ExportingClusters, want.Controllers[0].ExportingClusters) {
 		return false
 	}

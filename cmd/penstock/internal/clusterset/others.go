@@ -22,6 +22,9 @@ func selected(r store.Reader) (set *v1alpha1.ClusterSet) {
 	return set
 }
 
+// Selected is the ClusterSet that counts; nil: there is none.
+func Selected(r store.Reader) *v1alpha1.ClusterSet { return selected(r) }
+
 // CreatesNamespaces reports whether the ClusterSet has the namespaces of imports made.
 func CreatesNamespaces(r store.Reader) bool {
 	set := selected(r)

@@ -1,0 +1,152 @@
+package main
+
+import (
+	"cmp"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/penstock-project/penstock/cmd/penstock/internal/management"
+	"github.com/penstock-project/penstock/cmd/penstock/internal/state"
+)
+
+// hubFlags are those of penstock hub.
+type hubFlags struct {
+	files
+	kubeconfig, namespace  string
+	kubeconfigs, providers string
+	http                   string
+	takeOver               bool
+	drain                  time.Duration
+}
+
+func newHub() *cobra.Command {
+	var h hubFlags
+	cmd := &cobra.Command{
+		Use:   "hub",
+		Short: "Run the hub of a cluster set: it makes imports in clusters that need no Penstock",
+		Long: `Run the hub of a cluster set, the management cluster of the multi-cluster inference proposal. It reads the InferencePools of each member
+of its ClusterSet that has a kubeconfig or a clusterProfile, and writes InferencePoolImports into the other members, and the condition
+Exported of each exported pool. The members need no Penstock: any gateway that reads InferencePoolImports routes by them.
+
+In a pod, or with --kubeconfig, the ClusterSet is read from the management cluster, and one of several hubs leads; with -f from files, as the only
+hub. The kubeconfigs of members are files in one folder; the hub reads no Secret. "penstock hub rules" prints what to apply in a member, so that
+the hub may do there what it does and nothing else.
+
+A member that does not answer delays no other, and what it exports stays. A hub that is killed, at any time, ends with the same objects after
+its next start, and writes nothing if nothing has changed meanwhile.`,
+		Example: `  penstock hub --kubeconfigs /etc/penstock/members                    # in a pod of the management cluster
+  penstock hub -f ./set --kubeconfigs ./members --http 127.0.0.1:8090  # on any machine; the page /members shows what is wrong
+  penstock hub rules | kubectl --context east apply -f -`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return h.run(cmd) },
+	}
+	h.files.flags(cmd, "required without --kubeconfig, except in a pod")
+	f := cmd.Flags()
+	f.StringVar(&h.kubeconfig, "kubeconfig", "", "kubeconfig file of the management cluster (default: the cluster that penstock runs in, if no -f is given)")
+	f.StringVar(&h.namespace, "namespace", "", "namespace of the hub's Lease (default: the pod's namespace, else the kubeconfig's)")
+	f.StringVar(&h.kubeconfigs, "kubeconfigs", "", "folder with the kubeconfigs that spec.members[].kubeconfig.file names (default: none)")
+	f.StringVar(&h.providers, "clusterprofile-provider-file", "", "JSON file with the credential providers of ClusterProfiles, as KEP-5339 has it (default: none)")
+	f.StringVar(&h.http, "http", "", "address of /members, which shows the members and what is wrong with them, and /healthz (default: none)")
+	f.BoolVar(&h.takeOver, "take-over", false, "write imports that another hub has written: for a hub that takes the place of one that is gone for good")
+	f.DurationVar(&h.drain, "drain-time", 10*time.Minute, "how long the requests of a withdrawn export may go on before its entry is removed")
+	cmd.AddCommand(newHubRules())
+	return cmd
+}
+
+func newHubRules() *cobra.Command {
+	var namespace string
+	var create bool
+	cmd := &cobra.Command{
+		Use:     "rules",
+		Short:   "Print the objects that give a hub its permissions in a member",
+		Example: `  penstock hub rules | kubectl --context east apply -f -`,
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			_, err := fmt.Fprint(cmd.OutOrStdout(), management.Rules(namespace, create))
+			return err
+		},
+	}
+	cmd.Flags().StringVar(&namespace, "namespace", "penstock-hub", "namespace of the hub's service account in the member")
+	cmd.Flags().BoolVar(&create, "create-namespaces", false, "allow the hub to make namespaces, for spec.createNamespaces of its ClusterSet")
+	return cmd
+}
+
+func (h *hubFlags) run(cmd *cobra.Command) error {
+	log := slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil))
+	cfg := management.Config{Kubeconfigs: h.kubeconfigs, Providers: h.providers, TakeOver: h.takeOver, Drain: h.drain, Log: log}
+	var err error
+	if cfg.StateDir, err = h.place(&cfg); err != nil {
+		return err
+	}
+	is, err := management.New(cfg)
+	if err != nil {
+		return err
+	}
+	group, ctx := errgroup.WithContext(cmd.Context())
+	if h.http != "" {
+		l, err := net.Listen("tcp", h.http)
+		if err != nil {
+			return fmt.Errorf("--http: %w", err)
+		}
+		pages := http.NewServeMux()
+		pages.HandleFunc("/members", is.Page)
+		pages.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok\n") })
+		server := &http.Server{Handler: pages, ReadHeaderTimeout: 5 * time.Second, MaxHeaderBytes: 16 << 10}
+		log.Info("serving", "http", l.Addr().String())
+		group.Go(func() error { return server.Serve(l) })
+		group.Go(func() error {
+			<-ctx.Done()
+			return errors.Join(ctx.Err(), server.Close())
+		})
+	}
+	group.Go(func() error { return is.Run(ctx) })
+	err = group.Wait()
+	if cmd.Context().Err() != nil {
+		return nil // it was asked to end
+	}
+	return err
+}
+
+// place is where the ClusterSet comes from: the management cluster, or files with a state folder.
+func (h *hubFlags) place(cfg *management.Config) (stateDir string, err error) {
+	if h.kubeconfig == "" && (len(h.paths) > 0 || os.Getenv("KUBERNETES_SERVICE_HOST") == "") {
+		cfg.Paths = h.paths
+		if len(h.paths) == 0 {
+			return "", errors.New("the hub needs a ClusterSet: name its file with -f, or a management cluster with --kubeconfig")
+		}
+		if err := h.exist(); err != nil {
+			return "", err
+		}
+		if stateDir, err = h.stateDir(); err == nil {
+			err = state.Open(stateDir)
+		}
+		return stateDir, err
+	}
+	if len(h.paths) > 0 {
+		return "", errors.New("the ClusterSet comes from files or from a cluster: remove -f or --kubeconfig")
+	}
+	var namespace string
+	if cfg.REST, namespace, err = clusterAt(h.kubeconfig); err != nil {
+		return "", err
+	}
+	if cfg.Namespace = cmp.Or(h.namespace, namespace); cfg.Namespace == "" {
+		return "", errors.New("the namespace of the hub's Lease is unknown: set it with --namespace")
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		return "", fmt.Errorf("name of this process: %w", err)
+	}
+	cfg.Identity = fmt.Sprintf("%s-%d-%.8s", cmp.Or(os.Getenv("POD_NAME"), host), os.Getpid(), strings.ToLower(rand.Text()))
+	return "", nil
+}

@@ -1,0 +1,118 @@
+package clusterset
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	upstream "sigs.k8s.io/gateway-api-inference-extension/apix/v1alpha1"
+
+	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/manifests/inferenceapi"
+	"github.com/penstock-project/penstock/multicluster/registry"
+)
+
+// conditionHub is the condition of a hub's entry among the controllers of an import: which hub wrote it, and in which epoch.
+const (
+	conditionHub = "Hub"
+	hubReason    = "Written"
+	hubMessage   = "by hub %s, epoch %d"
+)
+
+// EnqueueAll has all imports looked at again.
+func (k *Kubernetes) EnqueueAll() { k.enqueueAll(k.cfg.Store.View()) }
+
+// Begin has imports written, which clusterset.Set does with the first decision about exports.
+func (k *Kubernetes) Begin() {
+	k.mu.Lock()
+	k.exports = map[registry.Pool]inferenceapi.ImportedCluster{}
+	k.mu.Unlock()
+}
+
+// writeAsHub is writeImport for a hub. It returns the clusters that the import has from this hub.
+func (k *Kubernetes) writeAsHub(ctx context.Context, p registry.Pool) (clusters []string, err error) {
+	view, hub := k.cfg.Store.View(), k.cfg.Hub
+	obj, exists := store.InferencePoolImports.Get(view, p.Namespace+"/"+p.Name)
+	generation, version := int64(1), ""
+	live := &inferenceapi.InferencePoolImportStatus{}
+	if exists {
+		generation, version = obj.Generation, hub.Version(store.InferencePoolImports.Ref(obj))
+		if is := k.cfg.Live(store.InferencePoolImports.Ref(obj)); is != nil {
+			live = is
+		}
+	}
+	mine, _ := ownEntries(live, HubController)
+	if err := k.fenced(live); err != nil {
+		return nil, err
+	}
+	if slices.ContainsFunc(mine, func(c string) bool { return !hub.Settled(c) }) {
+		return mine, nil // it is enqueued again once it is settled
+	}
+	is, imported := k.status(p, generation)
+	if !imported {
+		return nil, k.withdrawImport(ctx, p, obj, exists)
+	}
+	if !exists {
+		if err := k.makeImport(ctx, p, hub.CreateNamespaces()); err != nil {
+			return nil, err
+		}
+	}
+	now := metav1.NewTime(time.Now().Truncate(time.Second))
+	want := k.wantedStatus(&is, live, now)
+	want.Controllers[0].Conditions = append(want.Controllers[0].Conditions, metav1.Condition{
+		Type: conditionHub, Status: metav1.ConditionTrue, Reason: hubReason, Message: fmt.Sprintf(hubMessage, hub.UID, hub.Epoch), LastTransitionTime: now,
+	})
+	k.mu.Lock()
+	last := k.written[p]
+	k.mu.Unlock()
+	if uid, _, _ := writtenBy(live); uid == hub.UID && k.mirrors(live, &want) && (last == nil || k.mirrors(last, &want)) {
+		list, _ := ownEntries(&want, HubController)
+		return list, nil
+	}
+	applied, err := k.writeStatus(ctx, p, version, want)
+	clusters, _ = ownEntries(&applied, HubController)
+	k.mu.Lock()
+	if delete(k.written, p); err == nil {
+		k.written[p] = &want // live may be older than our last write
+	}
+	k.mu.Unlock()
+	return clusters, err
+}
+
+// fenced is why this hub does not write an import: another one does, or a later leader of this one.
+func (k *Kubernetes) fenced(live *inferenceapi.InferencePoolImportStatus) error {
+	hub := k.cfg.Hub
+	switch uid, epoch, ok := writtenBy(live); {
+	case !ok, hub.TakeOver && uid != hub.UID, uid == hub.UID && epoch <= hub.Epoch:
+		return nil
+	case uid == hub.UID:
+		return fmt.Errorf("%w: a later leader of this hub writes it, in epoch %d; this one is %d", ErrFenced, epoch, hub.Epoch)
+	default:
+		return fmt.Errorf("%w: hub %s writes it: stop that one, or start this hub (%s) with --take-over", ErrFenced, uid, hub.UID)
+	}
+}
+
+// writtenBy is which hub wrote its part of an import's status last.
+func writtenBy(s *inferenceapi.InferencePoolImportStatus) (uid string, epoch uint64, ok bool) {
+	i := slices.IndexFunc(s.Controllers, func(c upstream.ImportController) bool { return c.Name == HubController })
+	if i < 0 {
+		return "", 0, false
+	}
+	for _, c := range s.Controllers[i].Conditions {
+		if c.Type == conditionHub {
+			if n, err := fmt.Sscanf(strings.Replace(c.Message, ",", " ,", 1), "by hub %s , epoch %d", &uid, &epoch); n == 2 && err == nil {
+				return uid, epoch, true
+			}
+		}
+	}
+	return "", 0, false
+}
+
+// HubEntries are the clusters of an import whose entries a hub has written.
+func HubEntries(s *inferenceapi.InferencePoolImportStatus) []string {
+	clusters, _ := ownEntries(s, HubController)
+	return clusters
+}

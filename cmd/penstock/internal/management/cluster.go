@@ -1,0 +1,490 @@
+package management
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+	inferencev1 "sigs.k8s.io/gateway-api-inference-extension/api/v1"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/penstock-project/penstock/cmd/penstock/internal/clusterset"
+	"github.com/penstock-project/penstock/discovery/kube"
+	"github.com/penstock-project/penstock/discovery/status/report"
+	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/manifests/inferenceapi"
+	"github.com/penstock-project/penstock/manifests/v1alpha1"
+	"github.com/penstock-project/penstock/multicluster/export"
+	"github.com/penstock-project/penstock/multicluster/hub"
+	"github.com/penstock-project/penstock/multicluster/imports"
+	"github.com/penstock-project/penstock/multicluster/registry"
+)
+
+const (
+	// contactInterval is the time between two requests by which a member shows that it is there: three in a lease. contactTimeout bounds one.
+	contactInterval = 5 * time.Second
+	contactTimeout  = 4 * time.Second
+	// restartDelay is the time until a member that could not be used is tried again.
+	restartDelay = 5 * time.Second
+)
+
+// cluster is one member: what the hub reads and writes there.
+type cluster struct {
+	hub  *Hub
+	name string
+	key  string
+	rest *rest.Config
+
+	store *store.Store
+	stop  context.CancelFunc
+	done  chan struct{}
+	again chan struct{} // has one element when exports are to be decided on again
+	anew  atomic.Bool   // it is to be read from its beginning
+
+	mu      sync.Mutex
+	config  v1alpha1.ClusterSetMember
+	others  []string
+	create  bool // namespaces
+	source  *kube.Source
+	objects *clusterset.Kubernetes
+	exports *exported
+	uid     string
+}
+
+// configure takes the ClusterSet over.
+func (c *cluster) configure(m v1alpha1.ClusterSetMember, others []string, create bool) {
+	c.mu.Lock()
+	c.config, c.others, c.create = m, others, create
+	c.mu.Unlock()
+}
+
+// member is the cluster as multicluster/hub sees it.
+func (c *cluster) member(m *v1alpha1.ClusterSetMember) hub.Member {
+	return hub.Member{Name: c.name, Allow: m.Allow, Draining: m.Draining, Store: c.store, Namespace: c.namespace, Own: c.own}
+}
+
+// namespace reports whether a namespace exists, or may be made.
+func (c *cluster) namespace(name string) bool {
+	if ns, ok := store.Namespaces.Get(c.store.View(), name); ok {
+		return ns.Status.Phase != corev1.NamespaceTerminating
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.create
+}
+
+// own are the clusters of an import that has our entries.
+func (c *cluster) own(p registry.Pool) []string {
+	if is := c.live(store.RefOf(store.InferencePoolImports, p.Namespace+"/"+p.Name)); is != nil {
+		return clusterset.HubEntries(is)
+	}
+	return nil
+}
+
+func (c *cluster) live(ref report.Ref) *inferenceapi.InferencePoolImportStatus {
+	c.mu.Lock()
+	source := c.source
+	c.mu.Unlock()
+	if source == nil {
+		return nil
+	}
+	live, ok := source.Live(ref)
+	if !ok {
+		return nil
+	}
+	return live.Status.(*inferenceapi.InferencePoolImportStatus)
+}
+
+// run reads and writes the member until ctx ends, again and again while that fails.
+func (c *cluster) run(ctx context.Context) {
+	defer close(c.done)
+	for ctx.Err() == nil {
+		err := c.once(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		c.hub.out.Lost(c.name)
+		c.report(err)
+		if errors.Is(err, errAnew) {
+			c.anew.Store(true) // Hub.adopt makes another one
+			return
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(restartDelay):
+		}
+	}
+}
+
+// errAnew is why a member is read from its beginning.
+var errAnew = errors.New("it is read again")
+
+// decideAgain has follow decide on the exports again.
+func (c *cluster) decideAgain() {
+	select {
+	case c.again <- struct{}{}:
+	default:
+	}
+}
+
+// report notes why the member cannot be used; nil: it can.
+func (c *cluster) report(err error) {
+	var m *mistake
+	switch {
+	case err == nil:
+		c.hub.note(c.name, nil)
+	case errors.As(err, &m):
+		c.hub.note(c.name, m)
+	default:
+		c.hub.note(c.name, &mistake{Field: "spec.members[" + c.name + "]", Problem: fmt.Sprintf("its API server %s cannot be used: %.400v", c.rest.Host, err), Fix: "its exports stay as they are, and it is tried again"})
+	}
+}
+
+// rights are what the hub reads in a member, in the order in which it is tried. An optional kind may be missing.
+var rights = []struct {
+	group, version, resource, kind string
+	optional                       bool
+}{
+	{"", "v1", "namespaces", "Namespace", false},
+	{"", "v1", "services", "Service", false},
+	{"discovery.k8s.io", "v1", "endpointslices", "EndpointSlice", false},
+	{"inference.networking.k8s.io", "v1", "inferencepools", "InferencePool", true},
+	{inferenceapi.Group, "v1alpha1", "inferencepoolimports", "InferencePoolImport", true},
+	{"gateway.networking.k8s.io", "v1", "gateways", "Gateway", true},
+}
+
+// kinds are those of rights that are installed. A read that is forbidden is a mistake of the member's user.
+func (c *cluster) kinds(ctx context.Context, client dynamic.Interface) (out []kube.Kind, err error) {
+	for _, r := range rights {
+		one, cancel := context.WithTimeout(ctx, 2*contactTimeout)
+		_, err := client.Resource(schema.GroupVersionResource{Group: r.group, Version: r.version, Resource: r.resource}).List(one, metav1.ListOptions{Limit: 1})
+		cancel()
+		switch {
+		case err == nil:
+			out = append(out, kube.Kind{Group: r.group, Kind: r.kind, Required: true})
+		case apierrors.IsNotFound(err) && r.optional:
+		case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
+			return nil, &mistake{
+				Field: "spec.members[" + c.name + "]", Problem: fmt.Sprintf("its credential may not list %s: %.300v", strings.TrimSuffix(r.resource+"."+r.group, "."), err),
+				Fix: "apply in that cluster what `penstock hub rules` prints, and use the token of its service account",
+			}
+		default:
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// once is one attempt of run.
+func (c *cluster) once(ctx context.Context) error {
+	config := rest.CopyConfig(c.rest)
+	config.QPS, config.UserAgent = -1, "penstock-hub"
+	client, err := dynamic.NewForConfig(config)
+	if err != nil {
+		return err
+	}
+	kinds, err := c.kinds(ctx, client)
+	if err != nil {
+		return err
+	}
+	if err := c.identify(ctx, client); err != nil {
+		return err
+	}
+	source, err := kube.New(kube.Config{REST: config, Store: c.store, Only: kinds, Log: c.hub.log.With("member", c.name)})
+	if err != nil {
+		return err
+	}
+	objects, err := clusterset.NewKubernetes(clusterset.KubernetesConfig{REST: config, Store: c.store, Live: c.live, Log: c.hub.log.With("member", c.name), Hub: &clusterset.HubWriter{
+		UID: c.hub.uid, Epoch: c.hub.epoch, TakeOver: c.hub.cfg.TakeOver, Settled: c.hub.out.Settled, Written: c.written,
+		CreateNamespaces: func() bool { c.mu.Lock(); defer c.mu.Unlock(); return c.create },
+		Version: func(ref report.Ref) string {
+			live, _ := source.Live(ref)
+			return live.ResourceVersion
+		},
+	}})
+	if err != nil {
+		return err
+	}
+	objects.Follow(func(p registry.Pool, generation int64) (inferenceapi.InferencePoolImportStatus, bool) {
+		return c.hub.out.Import(c.name, p, generation)
+	})
+	exports := newExported(c, source)
+	c.mu.Lock()
+	c.source, c.objects, c.exports = source, objects, exports
+	c.mu.Unlock()
+	source.OnLive(c.changed)
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return source.Run(ctx) })
+	group.Go(func() error { return c.contact(ctx, client, source, kinds) })
+	group.Go(func() error {
+		if err := source.Synced(ctx); err != nil {
+			return err
+		}
+		c.report(nil)
+		c.restore()
+		objects.Begin()
+		group.Go(func() error { return objects.Lead(ctx) })
+		group.Go(func() error { return exports.run(ctx) })
+		return c.follow(ctx, source)
+	})
+	return group.Wait()
+}
+
+// changed follows the status of an object that another client has written.
+func (c *cluster) changed(ref report.Ref) {
+	c.mu.Lock()
+	objects, exports := c.objects, c.exports
+	c.mu.Unlock()
+	p := registry.Pool{Namespace: ref.Namespace, Name: ref.Name}
+	switch ref.Kind {
+	case store.InferencePoolImports.Kind():
+		objects.Enqueue(p)
+	case store.InferencePools.Kind():
+		exports.enqueue(p)
+		c.decideAgain() // the Gateways that route to it
+	case store.Gateways.Kind():
+		c.decideAgain()
+	}
+}
+
+// restore takes over what the imports have from this hub.
+func (c *cluster) restore() {
+	entries := map[registry.Pool][]inferenceapi.ImportedCluster{}
+	for _, obj := range store.InferencePoolImports.All(c.store.View()) {
+		is := c.live(store.InferencePoolImports.Ref(obj))
+		if is == nil {
+			continue
+		}
+		mine := clusterset.HubEntries(is)
+		for _, e := range is.Clusters {
+			if slices.Contains(mine, e.Name) {
+				p := registry.Pool{Namespace: obj.Namespace, Name: obj.Name}
+				entries[p] = append(entries[p], *e.DeepCopy())
+			}
+		}
+	}
+	c.hub.out.Restore(c.name, entries)
+}
+
+// contact asks the API server who it is, again and again, and ends once a kind is installed, or gone.
+func (c *cluster) contact(ctx context.Context, client dynamic.Interface, source *kube.Source, kinds []kube.Kind) error {
+	tick := time.NewTicker(contactInterval)
+	defer tick.Stop()
+	for n := 1; ; n++ {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-tick.C:
+		}
+		before := c.clusterUID()
+		err := c.identify(ctx, client)
+		if err == nil && c.clusterUID() != before {
+			return fmt.Errorf("%w: another cluster answers in its place", errAnew)
+		}
+		if err == nil && n%3 == 0 {
+			var now []kube.Kind
+			if now, err = c.kinds(ctx, client); err == nil && !slices.Equal(now, kinds) {
+				return fmt.Errorf("%w: the kinds that it has installed have changed", errAnew)
+			}
+		}
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case err != nil:
+			c.report(err)
+			c.hub.out.Lost(c.name)
+		case source.Lagging():
+			c.hub.out.Lost(c.name)
+		default:
+			c.report(nil)
+			c.hub.out.Contact(c.name, c.clusterUID())
+		}
+	}
+}
+
+func (c *cluster) clusterUID() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.uid
+}
+
+// identify reads the UID of the cluster, that of its namespace kube-system. A cluster of another one in its place ends the attempt.
+func (c *cluster) identify(ctx context.Context, client dynamic.Interface) error {
+	ctx, cancel := context.WithTimeout(ctx, contactTimeout)
+	defer cancel()
+	list, err := client.Resource(namespaceKind).List(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + metav1.NamespaceSystem})
+	if err != nil {
+		return fmt.Errorf("namespace %s: %w", metav1.NamespaceSystem, err)
+	}
+	if len(list.Items) != 1 {
+		return fmt.Errorf("there is no namespace %s, whose UID is the cluster's", metav1.NamespaceSystem)
+	}
+	uid := string(list.Items[0].GetUID())
+	if other := c.hub.claim(c.name, uid); other != "" {
+		return &mistake{Field: "spec.members[" + c.name + "]", Problem: "it is the same cluster as member " + other, Fix: "remove one of them, or correct its kubeconfig or clusterProfile"}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.uid = uid
+	return nil
+}
+
+// follow decides on exports, and has imports written, as the store changes.
+func (c *cluster) follow(ctx context.Context, source *kube.Source) error {
+	sub := c.store.Subscribe()
+	defer sub.Close()
+	taken := map[string][]string{}
+	var services []string
+	first := true
+	c.decideAgain() // a member without any object exports nothing, which is a decision too
+	for {
+		decide := false
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-sub.Ready():
+		case <-c.again:
+			decide = true
+		}
+		revisions, view := sub.Pending()
+		namespaces := false
+		for _, rev := range revisions {
+			c.objects.Changed(view, rev.Changes)
+			for _, o := range rev.Changes {
+				switch o.Table {
+				case store.InferencePools.Kind(), store.Services.Kind(), store.EndpointSlices.Kind(), store.Gateways.Kind():
+					decide = true
+				case store.Namespaces.Kind():
+					namespaces = true
+				case store.InferencePoolImports.Kind():
+					p := poolOf(o.ID)
+					if now := imports.Taken(view, p); !slices.Equal(now, taken[o.ID]) {
+						if taken[o.ID] = now; len(now) == 0 {
+							delete(taken, o.ID)
+						}
+						c.hub.out.Taken(c.name, p)
+					}
+				}
+			}
+		}
+		if namespaces {
+			c.hub.out.Namespaces(c.name)
+		}
+		if first || decide {
+			c.decide(view, source, &services)
+			first = false
+		}
+	}
+}
+
+func poolOf(key string) registry.Pool {
+	namespace, name, _ := strings.Cut(key, "/")
+	return registry.Pool{Namespace: namespace, Name: name}
+}
+
+// decide decides on all exports of the member.
+func (c *cluster) decide(view *store.View, source *kube.Source, services *[]string) {
+	c.mu.Lock()
+	cfg := export.Config{Cluster: c.name, Members: c.others, PodCIDRs: c.config.Allow.PodCIDRs}
+	uid := c.uid
+	c.mu.Unlock()
+	var list []export.Decision
+	wanted := map[string]bool{}
+	for _, pool := range store.InferencePools.All(view) {
+		if _, ok := pool.Annotations[export.Annotation]; ok && pool.Spec.EndpointPickerRef != nil {
+			wanted[pool.Namespace+"/"+string(pool.Spec.EndpointPickerRef.Name)] = true
+		}
+		d, ok := export.Decide(view, cfg, pool.Namespace+"/"+pool.Name, export.Pool{Gateways: c.gateways(view, source, pool)})
+		if ok && (d.Asked || len(d.Findings) > 0) {
+			list = append(list, d)
+		}
+	}
+	if now := slices.Sorted(maps.Keys(wanted)); !slices.Equal(now, *services) {
+		*services = now
+		var demands []kube.Demand
+		for _, key := range now {
+			demands = append(demands, kube.Demand{Table: store.EndpointSlices.Kind(), Index: store.ByService, Key: key})
+		}
+		source.Keep(demands)
+	}
+	c.hub.out.Exports(c.name, uid, list)
+}
+
+// gateways are those that route to a pool, as their controller states in the status of the pool, with the addresses that their own status has.
+func (c *cluster) gateways(view store.Reader, source *kube.Source, pool *inferencev1.InferencePool) (out []export.Gateway) {
+	if pool.Annotations[export.ModeAnnotation] != string(inferenceapi.ParentMode) {
+		return nil
+	}
+	live, ok := source.Live(store.InferencePools.Ref(pool))
+	if !ok {
+		return nil
+	}
+	for _, p := range live.Status.(*inferencev1.InferencePoolStatus).Parents {
+		ref := p.ParentRef
+		if ref.Kind != inferencev1.Kind(store.Gateways.Kind()) && ref.Kind != "" {
+			continue
+		}
+		namespace := string(ref.Namespace)
+		if namespace == "" {
+			namespace = pool.Namespace
+		}
+		gw, ok := store.Gateways.Get(view, namespace+"/"+string(ref.Name))
+		if !ok {
+			continue
+		}
+		one := export.Gateway{Namespace: gw.Namespace, Name: gw.Name}
+		if is, ok := source.Live(store.Gateways.Ref(gw)); ok {
+			for _, a := range is.Status.(*gatewayv1.GatewayStatus).Addresses {
+				one.Addresses = append(one.Addresses, a.Value)
+			}
+		}
+		for _, l := range gw.Spec.Listeners {
+			port := inferenceapi.Port{Number: int32(l.Port)}
+			switch {
+			case l.Protocol == gatewayv1.HTTPSProtocolType:
+				port.AppProtocol = "https"
+			case l.Protocol != gatewayv1.HTTPProtocolType:
+				continue
+			}
+			if !slices.Contains(one.Ports, port) {
+				one.Ports = append(one.Ports, port)
+			}
+		}
+		slices.SortStableFunc(one.Ports, func(a, b inferenceapi.Port) int { return strings.Compare(b.AppProtocol, a.AppProtocol) })
+		out = append(out, one)
+	}
+	slices.SortFunc(out, func(a, b export.Gateway) int { return strings.Compare(a.Namespace+"/"+a.Name, b.Namespace+"/"+b.Name) })
+	return out
+}
+
+// written passes on what was written of an import.
+func (c *cluster) written(p registry.Pool, clusters []string, err error) {
+	w := hub.Writing{Clusters: clusters}
+	switch {
+	case err == nil:
+	case errors.Is(err, context.Canceled):
+		return
+	case errors.Is(err, clusterset.ErrFenced), apierrors.IsForbidden(err):
+		w.Reason, w.Message = imports.NotAllowedReason, err.Error()
+	case apierrors.IsConflict(err):
+		w.Reason, w.Message = imports.ConflictReason, err.Error()
+	case apierrors.IsNotFound(err):
+		w.Reason, w.Message = imports.NotSupportedReason, "kind InferencePoolImport is not installed there, or the namespace is gone: "+err.Error()
+	default:
+		w.Reason, w.Message = export.MemberUnreachableReason, err.Error()
+	}
+	c.hub.out.Written(c.name, p, w)
+}

@@ -1,0 +1,17 @@
+// Package management runs penstock hub: the multi-cluster controller of a management cluster. It follows the hub's ClusterSet, reads the objects of each
+// member that has a kubeconfig or a ClusterProfile, and writes there what multicluster/hub decides: InferencePoolImports, and the condition
+// Exported of InferencePools.
+//
+//	hub.go      Hub: who leads, and which members run         cluster.go   a member: what is read and written there
+//	access.go   how the API server of a member is reached     exported.go  the condition Exported
+//	profile.go  ClusterProfiles of the management cluster     page.go      what is wrong with members, for people
+//	rules.go    the permissions that a member gives the hub
+//
+// Imports are written by clusterset.Kubernetes, as a cluster's own Penstock writes them, under names of the hub's own: so a member's Penstock
+// reads them like those of any other controller.
+//
+// Invariants: only the leader reads and writes members. Each member has its own goroutines, queues and API clients: one that fails, or does not answer, delays
+// no other. What cannot be used of a member is one line of the log and one of the page, with object, field and fix. No Secret is read.
+//
+// Tests: go test ./cmd/penstock/internal/management; with real API servers: conformance/promises/apiserver, and conformance/promises for whole clusters
+package management

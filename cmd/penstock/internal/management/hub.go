@@ -1,0 +1,331 @@
+package management
+
+import (
+	"context"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+
+	"github.com/penstock-project/penstock/cmd/penstock/internal/clusterset"
+	"github.com/penstock-project/penstock/discovery/file"
+	"github.com/penstock-project/penstock/discovery/kube"
+	"github.com/penstock-project/penstock/discovery/kube/leader"
+	"github.com/penstock-project/penstock/discovery/status/report"
+	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/manifests/v1alpha1"
+	"github.com/penstock-project/penstock/multicluster/hub"
+	"github.com/penstock-project/penstock/multicluster/registry"
+)
+
+// LeaseName is that of the Lease by which one of several hubs of a management cluster leads.
+const LeaseName = "penstock-hub"
+
+// checkInterval is the time between two looks at kubeconfigs and ClusterProfiles.
+const checkInterval = 5 * time.Second
+
+// Config is what a Hub needs.
+type Config struct {
+	// REST is how the management cluster is reached, which has the ClusterSet; nil: Paths have it.
+	REST *rest.Config
+	// Namespace holds the Lease, and Identity is this process's name; with REST.
+	Namespace, Identity string
+	// Paths are files with the ClusterSet, and StateDir is where this hub keeps its identity and the last good ClusterSet; without REST.
+	Paths    []string
+	StateDir string
+	// Kubeconfigs is the folder of the members' kubeconfigs, and Providers the file of credential providers for ClusterProfiles; "": none.
+	Kubeconfigs, Providers string
+	// TakeOver has this hub write what another one has written.
+	TakeOver bool
+	// Drain is how long requests of a withdrawn export may go on.
+	Drain time.Duration
+	Log   *slog.Logger
+}
+
+// Hub is the process.
+type Hub struct {
+	cfg        Config
+	log        *slog.Logger
+	store      *store.Store // of the management cluster
+	management dynamic.Interface
+
+	// Of a term in which this process leads.
+	uid      string
+	epoch    uint64
+	out      *hub.Hub
+	clusters map[string]*cluster // read by callbacks with mu held
+
+	mu       sync.Mutex
+	leading  bool
+	set      string
+	mistakes map[string]*mistake // by member
+	uids     map[string]string   // of clusters, by member
+}
+
+// New makes a hub that does nothing before Run.
+func New(c Config) (*Hub, error) {
+	h := &Hub{cfg: c, log: c.Log, store: store.New(), mistakes: map[string]*mistake{}, uids: map[string]string{}}
+	if c.REST != nil {
+		var err error
+		if h.management, err = dynamic.NewForConfig(c.REST); err != nil {
+			return nil, err
+		}
+	}
+	return h, nil
+}
+
+// Run runs the hub until ctx ends.
+func (h *Hub) Run(ctx context.Context) error {
+	if h.cfg.REST == nil {
+		return h.runFiles(ctx)
+	}
+	source, err := kube.New(kube.Config{REST: h.cfg.REST, Store: h.store, Only: []kube.Kind{{Group: v1alpha1.Group, Kind: store.ClusterSets.Kind(), Required: true}}, Log: h.log})
+	if err != nil {
+		return err
+	}
+	elector, err := leader.New(leader.Config{REST: h.cfg.REST, Namespace: h.cfg.Namespace, Name: LeaseName, Identity: h.cfg.Identity, Log: h.log})
+	if err != nil {
+		return err
+	}
+	who, err := clusterset.NewKubernetes(clusterset.KubernetesConfig{REST: h.cfg.REST, Namespace: h.cfg.Namespace, Lease: LeaseName, Store: h.store, Log: h.log})
+	if err != nil {
+		return err
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return source.Run(ctx) })
+	group.Go(func() error {
+		if err := source.Synced(ctx); err != nil {
+			return err
+		}
+		return elector.Run(ctx, func(ctx context.Context) error { return h.lead(ctx, who.Identity) })
+	})
+	return group.Wait()
+}
+
+// runFiles runs the hub of a folder, which is the only one.
+func (h *Hub) runFiles(ctx context.Context) error {
+	files, err := file.New(file.Config{Paths: h.cfg.Paths, Store: h.store, StateDir: h.cfg.StateDir, Log: h.log, Report: func(reports []report.Report) {
+		for _, r := range reports {
+			for _, f := range r.Findings {
+				if f.Severity == report.Error {
+					h.log.Error("an object is not used as it is written", "finding", f.String())
+				}
+			}
+		}
+	}})
+	if err != nil {
+		return err
+	}
+	if err := files.Load(ctx); err != nil {
+		return err
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return files.Run(ctx) })
+	group.Go(func() error { return h.lead(ctx, clusterset.FileIdentity(h.cfg.StateDir)) })
+	return group.Wait()
+}
+
+// lead runs the members until ctx ends.
+func (h *Hub) lead(ctx context.Context, identity func(context.Context) (string, uint64, error)) error {
+	uid, epoch, err := identity(ctx)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	h.mu.Lock()
+	h.uid, h.epoch, h.clusters = uid, epoch, map[string]*cluster{}
+	clear(h.mistakes)
+	clear(h.uids)
+	h.mu.Unlock()
+	out := hub.New(hub.Config{Drain: h.cfg.Drain, Imports: func(member string, pools []registry.Pool) {
+		if c := h.at(member); c != nil {
+			c.mu.Lock()
+			objects := c.objects
+			c.mu.Unlock()
+			if objects != nil {
+				objects.Enqueue(pools...)
+			}
+		}
+	}, Exports: func(member string, pools []registry.Pool) {
+		if c := h.at(member); c != nil {
+			c.mu.Lock()
+			exports := c.exports
+			c.mu.Unlock()
+			if exports != nil {
+				exports.enqueue(pools...)
+			}
+		}
+	}, Waited: func() {
+		h.mu.Lock()
+		all := slices.Collect(maps.Values(h.clusters))
+		h.mu.Unlock()
+		for _, c := range all {
+			c.mu.Lock()
+			objects := c.objects
+			c.mu.Unlock()
+			if objects != nil {
+				objects.EnqueueAll()
+			}
+		}
+	}})
+	h.mu.Lock()
+	h.out, h.leading = out, true
+	h.mu.Unlock()
+	h.log.Info("this hub writes the imports of its members", "hub", uid, "epoch", epoch)
+	defer func() {
+		h.mu.Lock()
+		h.leading = false
+		all := slices.Collect(maps.Values(h.clusters))
+		h.mu.Unlock()
+		for _, c := range all {
+			c.stop()
+			<-c.done
+		}
+	}()
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return h.out.Run(ctx) })
+	group.Go(func() error { return h.follow(ctx) })
+	return group.Wait()
+}
+
+func (h *Hub) at(member string) *cluster {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.clusters[member]
+}
+
+// follow follows the ClusterSet, and how its members are reached.
+func (h *Hub) follow(ctx context.Context) error {
+	sub := h.store.Subscribe()
+	defer sub.Close()
+	tick := time.NewTicker(checkInterval)
+	defer tick.Stop()
+	for {
+		_, view := sub.Pending()
+		h.adopt(ctx, clusterset.Selected(view))
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-sub.Ready():
+		case <-tick.C:
+		}
+	}
+}
+
+// adopt starts, ends and configures members. Without a ClusterSet everything stays as it is.
+func (h *Hub) adopt(ctx context.Context, set *v1alpha1.ClusterSet) {
+	h.mu.Lock()
+	had := h.set
+	if set != nil {
+		h.set = set.Name
+	}
+	h.mu.Unlock()
+	if set == nil {
+		if had != "" {
+			h.note("", &mistake{Field: "ClusterSet " + had, Problem: "it does not exist any more, and its members stay as they are", Fix: "write it again, or end the hub"})
+		} else {
+			h.note("", &mistake{Field: "ClusterSet", Problem: "there is none, so this hub has no members", Fix: "write one with members that have a kubeconfig or a clusterProfile"})
+		}
+		return
+	}
+	h.note("", nil)
+	var names []string
+	wanted := map[string]*v1alpha1.ClusterSetMember{}
+	for i := range set.Spec.Members {
+		m := &set.Spec.Members[i]
+		if m.Peer != nil {
+			continue // a member of Penstocks without a hub
+		}
+		if wanted[m.Name] != nil {
+			h.note(m.Name, &mistake{Field: field(m, "name"), Problem: "two members have this name, and the first counts", Fix: "give the second one a name of its own"})
+			continue
+		}
+		names, wanted[m.Name] = append(names, m.Name), m
+	}
+	h.mu.Lock()
+	now := maps.Clone(h.clusters)
+	h.mu.Unlock()
+	for name, c := range now {
+		if wanted[name] == nil {
+			c.stop()
+			<-c.done
+			delete(now, name)
+			h.forget(name)
+		}
+	}
+	var list []hub.Member
+	var begin []*cluster
+	for _, name := range names {
+		m, c := wanted[name], now[name]
+		at, err := h.access(ctx, set.Name, m)
+		if err != nil {
+			if bad, ok := err.(*mistake); ok {
+				h.note(name, bad)
+			}
+			if c == nil { // it is a member all the same: what others have of it stays
+				c = &cluster{hub: h, name: name, store: store.New(), again: make(chan struct{}, 1), stop: func() {}, done: closed}
+				now[name] = c
+			}
+		} else if c == nil || c.key != at.key || c.anew.Load() {
+			if c != nil {
+				c.stop()
+				<-c.done
+				h.forget(name)
+			}
+			// With a store of its own: what another cluster, or an earlier reader, has left is not in it.
+			c = &cluster{hub: h, name: name, store: store.New(), again: make(chan struct{}, 1), key: at.key, rest: at.rest, done: make(chan struct{})}
+			now[name], begin = c, append(begin, c)
+		}
+		others := slices.DeleteFunc(slices.Clone(names), func(n string) bool { return n == name })
+		c.mu.Lock()
+		same := equalMember(&c.config, m) && slices.Equal(c.others, others)
+		c.mu.Unlock()
+		c.configure(*m.DeepCopy(), others, set.Spec.CreateNamespaces)
+		if !same {
+			c.decideAgain()
+		}
+		list = append(list, c.member(m))
+	}
+	h.mu.Lock()
+	h.clusters = now
+	h.mu.Unlock()
+	h.out.SetMembers(list, set.Spec.Imports == v1alpha1.ImportAll)
+	for _, c := range begin {
+		var running context.Context
+		running, c.stop = context.WithCancel(ctx)
+		go c.run(running)
+	}
+}
+
+// closed is the end of what never ran.
+var closed = func() chan struct{} {
+	c := make(chan struct{})
+	close(c)
+	return c
+}()
+
+// claim notes the cluster of a member. It returns the member that is the same cluster; "": there is none.
+func (h *Hub) claim(name, uid string) (other string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for o, is := range h.uids {
+		if o != name && is == uid {
+			return o
+		}
+	}
+	h.uids[name] = uid
+	return ""
+}
+
+func (h *Hub) forget(name string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.uids, name)
+	delete(h.mistakes, name)
+}

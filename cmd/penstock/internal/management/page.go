@@ -1,0 +1,71 @@
+package management
+
+import (
+	"encoding/json"
+	"net/http"
+	"reflect"
+
+	"github.com/penstock-project/penstock/manifests/v1alpha1"
+	"github.com/penstock-project/penstock/multicluster/hub"
+)
+
+// Status is what penstock hub shows of its members.
+type Status struct {
+	// ClusterSet is the name of the one in use; "" before there is one.
+	ClusterSet string `json:"clusterSet"`
+	// Leading: this process writes.
+	Leading bool         `json:"leading"`
+	Problem *mistake     `json:"problem,omitempty"`
+	Members []hub.Status `json:"members"`
+	// Problems of members, by name.
+	Problems map[string]*mistake `json:"problems,omitempty"`
+}
+
+// note notes what is wrong with a member, "" for the ClusterSet; nil: nothing is. What is new is logged.
+func (h *Hub) note(member string, m *mistake) {
+	h.mu.Lock()
+	old := h.mistakes[member]
+	if m == nil {
+		delete(h.mistakes, member)
+	} else {
+		h.mistakes[member] = m
+	}
+	h.mu.Unlock()
+	switch {
+	case m != nil && !reflect.DeepEqual(old, m):
+		h.log.Error("a member of the cluster set cannot be used", "object", "ClusterSet "+h.name(), "field", m.Field, "problem", m.Problem, "fix", m.Fix)
+	case m == nil && old != nil:
+		h.log.Info("a problem of the cluster set is resolved", "field", old.Field)
+	}
+}
+
+func (h *Hub) name() string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.set
+}
+
+// Page serves Status as JSON.
+func (h *Hub) Page(w http.ResponseWriter, _ *http.Request) {
+	h.mu.Lock()
+	is := Status{ClusterSet: h.set, Leading: h.leading, Members: []hub.Status{}, Problems: map[string]*mistake{}}
+	for name, m := range h.mistakes {
+		if name == "" {
+			is.Problem = m
+		} else {
+			is.Problems[name] = m
+		}
+	}
+	out := h.out
+	h.mu.Unlock()
+	if out != nil && is.Leading {
+		is.Members = out.Status()
+	}
+	w.Header().Set("content-type", "application/json")
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	_ = e.Encode(is) // fails only if the client has disconnected
+}
+
+// equalMember compares what decisions about exports depend on.
+func equalMember(a, b *v1alpha1.ClusterSetMember) bool { return reflect.DeepEqual(a, b) }

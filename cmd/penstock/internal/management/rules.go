@@ -1,0 +1,24 @@
+package management
+
+import (
+	_ "embed"
+	"strings"
+)
+
+//go:embed rules.yaml
+var rules string
+
+// createNamespaces is the rule that spec.createNamespaces of the ClusterSet needs.
+const createNamespaces = `- apiGroups: [""]
+  resources: [namespaces]
+  verbs: [create]
+`
+
+// Rules are the objects that give a hub its permissions in a member: a service account in a namespace, and its ClusterRole.
+func Rules(namespace string, namespaces bool) string {
+	more := ""
+	if namespaces {
+		more = createNamespaces
+	}
+	return strings.NewReplacer("NAMESPACE", namespace, "# CREATE\n", more).Replace(rules)
+}

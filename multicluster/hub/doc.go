@@ -1,0 +1,22 @@
+// Package hub is what a hub has decided of a cluster set: which exports of its members are for which other members, what the import of each
+// pool has there, and where each export stands. It is the management cluster of the multi-cluster proposal: the members need no Penstock, because
+// the objects in their API servers are the whole interface.
+//
+// cmd reads and writes the objects. It passes the members (SetMembers), what each exports (Exports, once all of its objects are read), whether its API
+// server answers (Contact, Lost), and what was written there (Written). In return it gets the status of each import (Import), the condition of each export
+// (Condition), and calls when one of them may have changed.
+//
+//	hub.go   Hub: members, and what passes between them        standing.go   where exports stand
+//
+// Each member has a registry (multicluster/registry) of what the others export to it, and an importer (multicluster/imports). So a
+// withdrawn export drains, a silent member withdraws nothing, and what a member is allowed limits it, as between Penstocks that exchange exports themselves.
+// Endpoints of pools stay out: they never pass through an API server.
+//
+// Restart: what a member's imports have from this hub already is taken over (Member.Restored), as exports of Unreachable clusters, until
+// these clusters have been read. Settled reports whether they have, or whether the hub has waited for them: before that no entry of theirs is written or removed.
+//
+// Invariants: a member that does not answer delays no other, beyond the entries that it has itself, and these for Config.Grace at most. The same facts, in any
+// order and after any restart, end with the same imports and conditions. Memory grows with members times exports.
+//
+// Tests: go test ./multicluster/hub
+package hub

@@ -1,0 +1,232 @@
+package hub_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/manifests/inferenceapi"
+	"github.com/penstock-project/penstock/manifests/v1alpha1"
+	"github.com/penstock-project/penstock/multicluster/export"
+	"github.com/penstock-project/penstock/multicluster/hub"
+	"github.com/penstock-project/penstock/multicluster/registry"
+)
+
+var chat = registry.Pool{Namespace: "ns", Name: "chat"}
+
+// world is a hub with members that have every namespace but "missing".
+type world struct {
+	*hub.Hub
+	t       *testing.T
+	members map[string]hub.Member
+	changed []string // "MEMBER POOL" of imports since the last call of dirty
+}
+
+func newWorld(t *testing.T, names ...string) *world {
+	w := &world{t: t, members: map[string]hub.Member{}}
+	w.Hub = hub.New(hub.Config{Imports: func(member string, pools []registry.Pool) {
+		for _, p := range pools {
+			w.changed = append(w.changed, member+" "+p.Name)
+		}
+	}})
+	for _, n := range names {
+		w.members[n] = hub.Member{Name: n, Store: store.New(), Namespace: func(ns string) bool { return ns != "missing" }, Own: func(registry.Pool) []string { return nil }}
+	}
+	w.set()
+	return w
+}
+
+func (w *world) set() {
+	var list []hub.Member
+	for _, m := range w.members {
+		list = append(list, m)
+	}
+	w.SetMembers(list, false)
+}
+
+func (w *world) dirty() string {
+	slices.Sort(w.changed)
+	out := strings.Join(slices.Compact(w.changed), ", ")
+	w.changed = nil
+	return out
+}
+
+// exports has a member export chat at an address, to some members; "": nothing.
+func (w *world) exports(member, address string, to ...string) {
+	var list []export.Decision
+	if address != "" {
+		list = append(list, export.Decision{Pool: chat, Asked: true, Export: &export.Export{Pool: chat, To: to, Entry: inferenceapi.ImportedCluster{
+			Name: member, RoutingMode: inferenceapi.EndpointMode, TargetPortNumber: 8000,
+			EndpointPicker: &inferenceapi.EndpointPickerImport{Service: inferenceapi.ServiceImports{{Addresses: []string{address}}}},
+			Endpoints:      []inferenceapi.ImportedEndpoint{{Address: "10.0.0.1"}},
+		}}})
+	}
+	w.Exports(member, "uid-"+member, list)
+}
+
+// imports describes what the import of chat is to have at a member.
+func (w *world) imports(member string) string {
+	s, ok := w.Import(member, chat, 1)
+	if !ok {
+		return ""
+	}
+	var out []string
+	for _, c := range s.Clusters {
+		text := c.Name
+		if c.EndpointPicker != nil {
+			text += " " + c.EndpointPicker.Service[0].Addresses[0]
+		}
+		for _, is := range c.Conditions {
+			if is.Type == "Ready" && is.Status != metav1.ConditionTrue {
+				text += fmt.Sprintf(" %s/%s", is.Status, is.Reason)
+			}
+		}
+		if len(c.Endpoints) > 0 {
+			text += " with endpoints"
+		}
+		out = append(out, text)
+	}
+	return strings.Join(out, ", ")
+}
+
+func (w *world) has(member, want string) {
+	w.t.Helper()
+	if got := w.imports(member); got != want {
+		w.t.Errorf("at %s: %q, want %q", member, got, want)
+	}
+}
+
+func (w *world) condition(member, want string) {
+	w.t.Helper()
+	is, asked, known := w.Condition(member, chat)
+	got := "not known"
+	switch {
+	case known && !asked:
+		got = "not asked"
+	case known:
+		got = fmt.Sprintf("%s/%s", is.Status, is.Reason)
+	}
+	if got != want {
+		w.t.Errorf("Exported of %s: %s, want %s (%s)", member, got, want, is.Message)
+	}
+}
+
+func TestHub_ExportsReachTheMembersThatTheyAreFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, "east", "west", "north")
+		for _, m := range []string{"west", "north"} {
+			w.exports(m, "")
+		}
+		w.exports("east", "192.0.2.1")
+		if got := w.dirty(); got != "north chat, west chat" {
+			t.Errorf("imports to write: %s", got)
+		}
+		w.has("west", "east 192.0.2.1")
+		w.has("east", "")
+		w.condition("east", "not known")
+		w.Written("west", chat, hub.Writing{Clusters: []string{"east"}})
+		w.condition("east", "not known")
+		w.Written("north", chat, hub.Writing{Reason: "Conflict", Message: "of a person"})
+		w.condition("east", "False/Conflict")
+		w.Written("north", chat, hub.Writing{Clusters: []string{"east"}})
+		w.condition("east", "True/Exported")
+
+		w.dirty()
+		w.exports("east", "192.0.2.1")
+		if got := w.dirty(); got != "" {
+			t.Errorf("the same once more: %s", got)
+		}
+		w.exports("east", "192.0.2.1", "west")
+		w.has("north", "east 192.0.2.1 False/Draining")
+		w.condition("east", "True/Exported")
+		w.exports("east", "")
+		w.has("west", "east 192.0.2.1 False/Draining")
+		w.condition("east", "not asked")
+		w.exports("east", "192.0.2.1")
+		w.has("west", "east 192.0.2.1")
+	})
+}
+
+func TestHub_DeadMemberDelaysNoOtherAndKeepsItsEntries(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, "east", "west", "dead")
+		go func() { _ = w.Run(t.Context()) }()
+		w.Restore("west", map[registry.Pool][]inferenceapi.ImportedCluster{chat: {{Name: "dead", RoutingMode: inferenceapi.ParentMode}}})
+		w.exports("west", "")
+		w.exports("east", "192.0.2.1")
+		w.has("west", "dead Unknown/Unreachable, east 192.0.2.1")
+		if !w.Settled("east") || w.Settled("dead") {
+			t.Error("a member that was not read yet is settled, or one that was is not")
+		}
+		w.condition("east", "not known")
+		w.Written("west", chat, hub.Writing{Clusters: []string{"dead", "east"}})
+		time.Sleep(10 * time.Second)
+		w.Contact("east", "uid-east")
+		w.Contact("west", "uid-west")
+		w.condition("east", "not known")
+		time.Sleep(6 * time.Second)
+		if !w.Settled("dead") {
+			t.Error("a member is waited for without end")
+		}
+		w.condition("east", "False/MemberUnreachable")
+		w.has("west", "dead Unknown/Unreachable, east 192.0.2.1")
+		time.Sleep(10 * time.Second)
+		w.Lost("east")
+		w.has("west", "dead Unknown/Unreachable, east 192.0.2.1 Unknown/Unreachable")
+		w.Contact("east", "uid-east")
+		w.has("west", "dead Unknown/Unreachable, east 192.0.2.1")
+		delete(w.members, "dead")
+		w.set()
+		w.has("west", "dead False/Draining, east 192.0.2.1")
+		w.condition("east", "True/Exported")
+	})
+}
+
+func TestHub_ClusterThatWasMadeAnewTakesItsNameOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, "east", "west")
+		go func() { _ = w.Run(t.Context()) }()
+		w.exports("east", "192.0.2.1")
+		list := []export.Decision{}
+		w.Exports("east", "another", list)
+		w.has("west", "east 192.0.2.1") // the lease of the first one runs
+		time.Sleep(20 * time.Second)
+		w.Contact("east", "another")
+		w.has("west", "east 192.0.2.1 False/Draining")
+	})
+}
+
+func TestHub_MemberExportsWithinWhatItIsAllowed(t *testing.T) {
+	w := newWorld(t, "east", "west")
+	w.exports("west", "")
+	for _, c := range []struct {
+		allow     v1alpha1.ClusterSetAllow
+		address   string
+		condition string
+	}{
+		{v1alpha1.ClusterSetAllow{Addresses: []string{"192.0.2.0/24"}}, "198.51.100.1", "False/NotAllowed"},
+		{v1alpha1.ClusterSetAllow{Addresses: []string{"192.0.2.0/24"}}, "epp.example.com", "False/NotAllowed"},
+		{v1alpha1.ClusterSetAllow{Namespaces: []string{"other"}}, "192.0.2.1", "False/NotAllowed"},
+		{v1alpha1.ClusterSetAllow{Exports: new(int32)}, "192.0.2.1", "False/NotAllowed"},
+		{v1alpha1.ClusterSetAllow{Addresses: []string{"192.0.2.0/24"}, PodCIDRs: []string{"10.1.0.0/16"}}, "192.0.2.1", "True/Exported"},
+	} {
+		m := w.members["east"]
+		m.Allow = c.allow
+		w.members["east"] = m
+		w.set()
+		w.exports("east", c.address)
+		if c.condition == "True/Exported" {
+			w.Written("west", chat, hub.Writing{Clusters: []string{"east"}})
+		}
+		w.condition("east", c.condition)
+	}
+	if s, _ := w.Import("west", chat, 1); len(s.Clusters) != 1 || !slices.Equal(s.Clusters[0].PodCIDRs, []string{"10.1.0.0/16"}) {
+		t.Errorf("the import: %+v", s.Clusters)
+	}
+}

@@ -1,0 +1,196 @@
+package hub
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/penstock-project/penstock/discovery/status/report"
+	"github.com/penstock-project/penstock/manifests/inferenceapi"
+	"github.com/penstock-project/penstock/manifests/v1alpha1"
+	"github.com/penstock-project/penstock/multicluster/export"
+	"github.com/penstock-project/penstock/multicluster/imports"
+	"github.com/penstock-project/penstock/multicluster/registry"
+)
+
+// Writing is what was written of an import at a member.
+type Writing struct {
+	// Clusters are those that the import has from this hub.
+	Clusters []string
+	// Reason is why others are missing, for the condition Exported; "": none are. Message describes it.
+	Reason, Message string
+}
+
+// Written notes what the import of a pool at a member has now.
+func (h *Hub) Written(name string, p registry.Pool, w Writing) {
+	var c changes
+	defer h.call(&c)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	m := h.members[name]
+	if m == nil {
+		return
+	}
+	old := m.written[p]
+	if old.Reason == w.Reason && old.Message == w.Message && slices.Equal(old.Clusters, w.Clusters) && m.placed[p] != nil {
+		return
+	}
+	if m.written[p] = w; len(w.Clusters) == 0 && w.Reason == "" {
+		delete(m.written, p)
+	}
+	for _, o := range h.members {
+		if _, ok := o.decisions[p]; ok {
+			c.add(&c.exports, o.Name, p)
+		}
+	}
+}
+
+// Settled reports whether the exports of a cluster are known, or are waited for no longer.
+func (h *Hub) Settled(name string) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	m := h.members[name]
+	return m == nil || h.settled(m)
+}
+
+func (h *Hub) settled(m *member) bool {
+	return m.read || h.cfg.Now().Sub(m.since) >= h.cfg.Grace
+}
+
+// Condition is the condition Exported of a pool of a member. asked is false if its annotations ask for no export, and known if where it stands is not
+// known yet: then what was written before stays.
+func (h *Hub) Condition(name string, p registry.Pool) (is report.Condition, asked, known bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	m := h.members[name]
+	if m == nil || !m.read {
+		return is, false, false
+	}
+	d, ok := m.decisions[p]
+	if !ok || !d.Asked {
+		return is, false, true
+	}
+	var names []string
+	var list []registry.Placement
+	for _, o := range h.sorted() {
+		if o == m {
+			continue
+		}
+		names = append(names, o.Name)
+		if d.Export == nil || d.Export.To != nil && !slices.Contains(d.Export.To, o.Name) {
+			continue
+		}
+		pl, pending := o.standing(m.Name, p)
+		if pending && (!h.settled(o) || o.connected) {
+			return is, true, false
+		}
+		if !pending {
+			list = append(list, pl)
+		}
+	}
+	return export.Exported(d, names, list), true, true
+}
+
+// Status is a member as penstock hub shows it.
+type Status struct {
+	Name string `json:"name"`
+	// Read: all that it exports is known. Connected: its API server answers.
+	Read      bool `json:"read"`
+	Connected bool `json:"connected"`
+	// Exports are the pools that it exports; Imports those that are exported to it; Missing those among them that are not imported, and why.
+	Exports int               `json:"exports"`
+	Imports int               `json:"imports"`
+	Missing map[string]string `json:"missing,omitempty"`
+}
+
+// Status returns the members, sorted.
+func (h *Hub) Status() (out []Status) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, m := range h.sorted() {
+		is := Status{Name: m.Name, Read: m.read, Connected: m.connected}
+		for _, d := range m.decisions {
+			if d.Export != nil {
+				is.Exports++
+			}
+		}
+		for p, of := range m.placed {
+			for cluster := range of {
+				is.Imports++
+				if pl, pending := m.standing(cluster, p); pl.Reason != "" || pending {
+					if is.Missing == nil {
+						is.Missing = map[string]string{}
+					}
+					is.Missing[cluster+"/"+p.Namespace+"/"+p.Name] = strings.TrimSuffix(pl.Reason+": "+pl.Message, ": ")
+				}
+			}
+		}
+		out = append(out, is)
+	}
+	return out
+}
+
+// standing is where the export of a cluster stands at a member. pending: it has not been written there yet.
+func (m *member) standing(cluster string, p registry.Pool) (pl registry.Placement, pending bool) {
+	pl, placed := m.placed[p][cluster]
+	pl.Member, pl.Pool, pl.Any = m.Name, p, true
+	w := m.written[p]
+	switch {
+	case !placed, !m.read: // before that, no namespace of it is known either
+		return pl, true
+	case pl.Reason != "" && pl.Reason != imports.ConflictReason:
+		return pl, false
+	case slices.Contains(w.Clusters, cluster):
+		pl.Reason, pl.Message = "", ""
+		return pl, false
+	case w.Reason != "":
+		pl.Reason, pl.Message = w.Reason, w.Message
+		return pl, false
+	}
+	return pl, pl.Reason == ""
+}
+
+// within is a decision with what the member is allowed: its ranges narrow the entry, and an address outside of them is not exported.
+func within(d export.Decision, allow v1alpha1.ClusterSetAllow) export.Decision {
+	if d.Export == nil {
+		return d
+	}
+	e := *d.Export
+	e.Entry.Endpoints = nil
+	if len(allow.PodCIDRs) > 0 {
+		e.Entry.PodCIDRs = allow.PodCIDRs
+	}
+	d.Export = &e
+	if at, ok := outside(e.Entry, allow.Addresses); ok {
+		d.Export, d.Reason = nil, imports.NotAllowedReason
+		d.Message = fmt.Sprintf("%s is outside of spec.members[%s].allow.addresses of the hub's ClusterSet", at, e.Entry.Name)
+	}
+	return d
+}
+
+// outside is an address of an entry that is in none of some ranges. Without ranges there is none; with ranges, a host name is one.
+func outside(e inferenceapi.ImportedCluster, ranges []string) (string, bool) {
+	if len(ranges) == 0 {
+		return "", false
+	}
+	var services inferenceapi.ServiceImports
+	if e.EndpointPicker != nil {
+		services = append(services, e.EndpointPicker.Service...)
+	}
+	for _, p := range e.Parents {
+		services = append(services, p.Service...)
+	}
+	for _, s := range services {
+		for _, a := range s.Addresses {
+			ip, err := netip.ParseAddr(a)
+			if err != nil || !slices.ContainsFunc(ranges, func(r string) bool {
+				p, err := netip.ParsePrefix(r)
+				return err == nil && p.Contains(ip.Unmap())
+			}) {
+				return a, true
+			}
+		}
+	}
+	return "", false
+}
