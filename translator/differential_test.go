@@ -56,6 +56,12 @@ func (w *proxyWorld) dangling() string {
 	for gw, resources := range w.Resources {
 		for ref := range resources {
 			for _, named := range w.refs[gatewayRef{gw, ref}] {
+				if named.Type == resource.VirtualHost { // part of the hops' routes
+					if !slices.Contains(w.refs[gatewayRef{gw, resource.Ref{Type: resource.RouteConfiguration, Name: model.HopListener}}], named) {
+						return fmt.Sprintf("%v of gateway %s names %v, which its routes do not have", ref, gw, named)
+					}
+					continue
+				}
 				if _, ok := resources[named]; !ok {
 					return fmt.Sprintf("%v of gateway %s names %v, which proxies do not have", ref, gw, named)
 				}

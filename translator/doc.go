@@ -7,7 +7,7 @@
 //
 //	gateways.go    Gateways and the certificates that they present       pools.go      pools, imports, their members
 //	routes.go      candidates, contests, attachments                      hosts.go      virtual hosts, route configurations
-//	listeners.go   listeners, chains that hand on connections             hops.go       internal listeners in front of pools
+//	listeners.go   listeners, chains that hand on connections             hops.go       hops in front of pools
 //	clusters.go    clusters, assignments, external pickers                secrets.go    SDS secrets
 //	reports.go     reports about objects                                 panics.go     rows whose computation panics
 //	parents.go     Gateways through which other clusters reach a pool

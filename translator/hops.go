@@ -1,32 +1,95 @@
 package translator
 
 import (
+	"github.com/penstock-project/penstock/discovery/status/report"
+	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/translator/envoy"
 	"github.com/penstock-project/penstock/translator/graph"
 	"github.com/penstock-project/penstock/translator/inference"
+	"github.com/penstock-project/penstock/translator/model"
 )
 
-// hopTables are the internal listeners in front of pools, each with its route configuration.
+// hopTables are the hops in front of pools: virtual hosts of one route configuration, behind one internal listener for each Gateway
+// that has hops.
 type hopTables struct {
-	hops *graph.Table[hopKey, encoded]
+	hops         *graph.Table[hopKey, hop]
+	hopBlocks    *graph.Table[blockKey, block]
+	hopListeners *graph.Table[chainKey, encoded]
+	hopRoutes    *graph.Table[chainKey, encoded]
+
+	hopsByBlock      *graph.Index[hopKey, hop, blockKey]
+	hopBlocksByChain *graph.Index[blockKey, block, chainKey]
+}
+
+// hop is a hop's virtual host, or why there is none: a bug of ours. The other hops serve on.
+type hop struct {
+	encoded *envoy.Encoded
+	err     error
 }
 
 func (t *tables) declareHops() {
-	t.hops = declareResources(t, graph.Table[hopKey, encoded]{
+	t.hops = graph.Declare(t.engine, graph.Table[hopKey, hop]{
 		Name:    "hops",
 		Order:   hopKey.compare,
 		Sources: []graph.Source[hopKey]{t.attachmentsByGatewayHop},
-		Compute: func(r *graph.Reader, key hopKey) (encoded, bool) {
-			hop, ok := inference.Hop(r, key.hop)
+		Compute: func(r *graph.Reader, key hopKey) (hop, bool) {
+			h, ok := inference.Hop(r, key.hop)
 			if !ok {
-				return encoded{}, false
+				return hop{}, false
 			}
-			listener := one(envoy.HopListener(t.cfg.Envoy, *hop))
-			routes := one(envoy.HopRoutes(*hop))
-			if listener.err != nil {
-				return listener, true
-			}
-			return encoded{append(listener.resources, routes.resources...), routes.err}, true
+			host, err := envoy.HopHost(*h)
+			return hop{host, err}, true
 		},
 	})
+	t.hopsByBlock = graph.NewIndex(t.hops, "block", func(key hopKey, _ hop) []blockKey {
+		return []blockKey{blockOf(key.gateway, model.HopListener, key.hop.String())}
+	})
+	t.hopBlocks = graph.Declare(t.engine, graph.Table[blockKey, block]{
+		Name:    "hopBlocks",
+		Order:   blockKey.compare,
+		Sources: []graph.Source[blockKey]{t.hopsByBlock},
+		Equal:   func(a, b block) bool { return a.encoded.Equal(b.encoded) && sameError(a.err, b.err) },
+		Compute: t.hopBlock,
+	})
+	t.hopBlocksByChain = graph.NewIndex(t.hopBlocks, "chain", func(key blockKey, _ block) []chainKey {
+		return []chainKey{{key.gateway, key.chain}}
+	})
+	t.hopListeners = declareResources(t, graph.Table[chainKey, encoded]{
+		Name:    "hopListeners",
+		Order:   chainKey.compare,
+		Sources: []graph.Source[chainKey]{t.hopBlocksByChain},
+		Compute: func(_ *graph.Reader, key chainKey) (encoded, bool) {
+			return one(envoy.HopListener(t.cfg.Envoy, []report.Ref{store.RefOf(store.Gateways, key.gateway)})), true
+		},
+	})
+	t.hopRoutes = declareResources(t, graph.Table[chainKey, encoded]{
+		Name:    "hopRoutes",
+		Order:   chainKey.compare,
+		Sources: []graph.Source[chainKey]{t.hopBlocksByChain},
+		Compute: t.hopRoute,
+	})
+}
+
+func (t *tables) hopBlock(r *graph.Reader, key blockKey) (block, bool) {
+	n, rows := t.hopsByBlock.Each(r, key)
+	hosts := make([]*envoy.Encoded, 0, n)
+	for _, h := range rows {
+		if h.encoded != nil {
+			hosts = append(hosts, h.encoded)
+		}
+	}
+	b, err := envoy.NewBlock(hosts)
+	return block{b, err}, true
+}
+
+func (t *tables) hopRoute(r *graph.Reader, key chainKey) (encoded, bool) {
+	n, rows := t.hopBlocksByChain.Each(r, key)
+	blocks := make([]*envoy.Block, 0, n)
+	for _, b := range rows {
+		if b.err != nil {
+			return encoded{err: b.err}, true
+		}
+		blocks = append(blocks, b.encoded)
+	}
+	return one(envoy.HopRoutes(blocks...)), true
 }

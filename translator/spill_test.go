@@ -56,7 +56,7 @@ func TestPoolPolicy_FallbackUsesOnlyTheFirstSpillTarget(t *testing.T) {
 		}
 		for _, group := range load.GetEndpoints() {
 			for _, e := range group.GetLbEndpoints() {
-				hop := e.GetEndpoint().GetAddress().GetEnvoyInternalAddress().GetServerListenerName()
+				hop := e.GetEndpoint().GetAddress().GetEnvoyInternalAddress().GetEndpointId()
 				roles[hop] = e.GetMetadata().GetFilterMetadata()["envoy.lb"].GetFields()["role"].GetStringValue()
 			}
 		}

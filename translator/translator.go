@@ -160,6 +160,11 @@ func (t *Translator) resources(d *graph.Diff, out *Output) {
 			errs = append(errs, fmt.Errorf("virtual host %s: %w", c.Key, c.New.err))
 		}
 	}
+	for _, c := range t.tables.hops.Changes(d) {
+		if c.New.err != nil {
+			errs = append(errs, fmt.Errorf("hop %s: %w", c.Key, c.New.err))
+		}
+	}
 	for _, c := range t.tables.clusters.Changes(d) {
 		if c.New.err != nil {
 			errs = append(errs, fmt.Errorf("cluster %s: %w", c.Key, c.New.err))

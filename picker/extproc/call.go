@@ -15,7 +15,7 @@ const (
 	MetadataKeyPool = "x-penstock-pool"
 	// MetadataKeyRetries is how many retries the route's own retry policy allows, as decimal text.
 	MetadataKeyRetries = "x-penstock-retries"
-	// MetadataKeySpill lists the request's spill targets, comma-separated, such as "envoy://hop-b.default/".
+	// MetadataKeySpill lists the request's spill targets, comma-separated, such as "envoy://hops/hop.default.pool.b".
 	MetadataKeySpill = "x-penstock-spill"
 	// MetadataKeyPools lists the pools of the route's rule, comma-separated, on routes whose requests for the list of models may be answered
 	// for all of them.

@@ -20,7 +20,7 @@ type Answer struct {
 	// Status is 0 for a pick, else the HTTP status of an immediate response (429 or 503 by the protocol; 413 for a body
 	// above the limit, 400 for an invalid one; 200 with a Body).
 	Status int
-	// Endpoints is the pick: "ip:port", also "envoy://NAME/" for a hop. Its memory is the Picker's until Track's End.
+	// Endpoints is the pick: "ip:port", also "envoy://hops/NAME" for a hop. Its memory is the Picker's until Track's End.
 	Endpoints List
 	// MaxRetries is the value of x-envoy-max-retries; negative leaves the header alone.
 	MaxRetries int

@@ -1,14 +1,14 @@
 // Package envoy turns the model into what Envoy gets: protos, encoded once, as resource.Resource.
 //
 // translator calls it, one function for each kind of resource: Listener and HopListener, VirtualHost and
-// RouteConfiguration, HopRoutes, Cluster, Endpoints, Secret. It depends on Envoy and the model, and not on Gateway API
+// RouteConfiguration, HopHost and HopRoutes, Cluster, Endpoints, Secret. It depends on Envoy and the model, and not on Gateway API
 // objects. Each of them checks what it has made, before it encodes it.
 //
 // Invariants:
 //   - Pure: no I/O, clock, log or randomness. Equal input gives equal bytes, nested Any included.
 //   - Refs name every cluster, secret and listener that a resource names, also inside per-filter configuration:
 //     delivery orders its steps by them.
-//   - The HTTP filter list (filters.go) is the same on every chain and every hop, and never depends on routes, pools or
+//   - The HTTP filter list (filters.go) is the same on every chain and on the listener of hops, and never depends on routes, pools or
 //     policies: a change of it cuts every stream of the chain.
 //   - Everything that Envoy would reject because of what a user wrote must have been caught before: an error from here
 //     is a bug of ours.

@@ -139,9 +139,9 @@ func TestAccessLog_ReportsPicksToThePickerAndToFiles(t *testing.T) {
 	if lb.GetFields()[servedKey].GetStringValue() != a.address.String() || ours.GetFields()["lease"].GetStringValue() != "lease of "+a.address.String() {
 		t.Errorf("the entry of a pick: %v", e)
 	}
-	// The hop's own pick comes back under the hop's name. That of the edge was none.
+	// The pick of the hop comes back under the name of hops. That of the edge was none.
 	r.envoy.Wait("the spilled pick came back", func() bool { return len(f.find("/spilled")) == 1 })
-	if e, ok := f.find("/spilled")[hop.String()]; !ok || e.GetCommonProperties().GetMetadata().GetFilterMetadata()["envoy.lb"].GetFields()[servedKey].GetStringValue() != b1.address.String() {
+	if e, ok := f.find("/spilled")[model.HopListener]; !ok || e.GetCommonProperties().GetMetadata().GetFilterMetadata()["envoy.lb"].GetFields()[servedKey].GetStringValue() != b1.address.String() {
 		t.Errorf("the entry of a spilled pick: %v", f.find("/spilled"))
 	}
 	if len(f.find("/service")) != 0 {

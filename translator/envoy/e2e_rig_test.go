@@ -74,6 +74,7 @@ type rig struct {
 	preface   string // that a client sends on each connection
 	resources []*resource.Resource
 	hosts     []*Encoded
+	hops      []model.Hop
 	envoy     *envoytest.Envoy
 	client    *http.Client
 	feeder    *feeder
@@ -119,11 +120,7 @@ func (r *rig) cluster(c model.Cluster, endpoints ...model.Endpoint) {
 	r.add(Endpoints(&model.Assignment{Cluster: c.Name, Endpoints: endpoints}))
 }
 
-func (r *rig) hop(h model.Hop) {
-	r.t.Helper()
-	r.add(HopListener(r.cfg, h))
-	r.add(HopRoutes(h))
-}
+func (r *rig) hop(h model.Hop) { r.hops = append(r.hops, h) }
 
 // host adds a virtual host.
 func (r *rig) host(host string, routes ...model.Route) {
@@ -153,6 +150,10 @@ func (r *rig) start() {
 	c := r.chain()
 	r.add(Listener(r.cfg, model.Port{Gateway: "ns/gw", Number: r.port, Addresses: []string{"127.0.0.1"}, Edge: r.edge, Chains: []model.Chain{c}}))
 	r.add(inOneBlock(c, r.hosts...))
+	if len(r.hops) > 0 {
+		r.add(HopListener(r.cfg, nil))
+		r.add(hopRoutes(r.hops...))
+	}
 	var ads string
 	r.feeder, ads = startFeeder(r.t, r.resources)
 	r.envoy = envoytest.StartGateway(r.t, bootstrap.Config{Gateway: "ns/gw", ADS: []string{ads}})

@@ -34,7 +34,7 @@ func Endpoints(a *model.Assignment) (*resource.Resource, error) {
 			return nil, fmt.Errorf("endpoints %s: %w", a.Cluster, err)
 		}
 		if !e.Hop.IsZero() {
-			refs = append(refs, resource.Ref{Type: resource.Listener, Name: e.Hop.String()})
+			refs = append(refs, resource.Ref{Type: resource.Listener, Name: model.HopListener}, resource.Ref{Type: resource.VirtualHost, Name: e.Hop.String()})
 		}
 	}
 	for i, g := range load.Endpoints {
@@ -136,7 +136,8 @@ func lbEndpoint(e model.Endpoint) *endpointv3.LbEndpoint {
 			role = roleLater
 		}
 		addr = &corev3.Address{Address: &corev3.Address_EnvoyInternalAddress{EnvoyInternalAddress: &corev3.EnvoyInternalAddress{
-			AddressNameSpecifier: &corev3.EnvoyInternalAddress_ServerListenerName{ServerListenerName: e.Hop.String()},
+			AddressNameSpecifier: &corev3.EnvoyInternalAddress_ServerListenerName{ServerListenerName: model.HopListener},
+			EndpointId:           e.Hop.String(),
 		}}}
 		metadata["envoy.transport_socket_match"] = field(hopKey, structpb.NewBoolValue(true))
 	}

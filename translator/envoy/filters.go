@@ -48,8 +48,8 @@ const (
 // is a composite filter without a match tree: an empty place that costs nothing, into which a route puts the filter
 // with all of its configuration (e2e_filters_test.go does).
 //
-// uploads is model.Edge.Uploads; 0 on hops, whose requests count at the edge.
-func (b *builder) httpFilters(requestTimeout time.Duration, uploads int64) []*hcmv3.HttpFilter {
+// uploads is model.Edge.Uploads; 0 on hops, whose requests count at the edge. headers is done to every request, before its picker is asked.
+func (b *builder) httpFilters(requestTimeout time.Duration, uploads int64, headers *headersv3.HeaderMutation) []*hcmv3.HttpFilter {
 	list := []struct {
 		name   string
 		config proto.Message
@@ -63,7 +63,7 @@ func (b *builder) httpFilters(requestTimeout time.Duration, uploads int64) []*hc
 		{filterRBAC, &rbacv3.RBAC{}},
 		{filterRateLimit, &ratelimitv3.LocalRateLimit{StatPrefix: "local_rate_limit"}},
 		{filterSession, &sessionv3.StatefulSession{}},
-		{filterHeaders, &headersv3.HeaderMutation{}},
+		{filterHeaders, headers},
 		{filterSubset, &compositev3.Composite{}},
 		{filterPicker, b.picker(false, requestTimeout)},
 		{filterSpillPicker, b.picker(true, requestTimeout)},

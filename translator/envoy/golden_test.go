@@ -54,9 +54,9 @@ func (w world) translate() (out []*resource.Resource, err error) {
 		}
 		add(inOneBlock(c, hosts...))
 	}
-	for _, h := range w.Hops {
-		add(HopListener(w.Config, h))
-		add(HopRoutes(h))
+	if len(w.Hops) > 0 {
+		add(HopListener(w.Config, nil))
+		add(hopRoutes(w.Hops...))
 	}
 	for _, c := range w.Clusters {
 		add(Cluster(c))
@@ -74,6 +74,23 @@ func inOneBlock(c model.Chain, hosts ...*Encoded) (*resource.Resource, error) {
 		return nil, err
 	}
 	return RouteConfiguration(c.Name, c, block)
+}
+
+// hopRoutes are the routes of hops, in one block.
+func hopRoutes(hops ...model.Hop) (*resource.Resource, error) {
+	var hosts []*Encoded
+	for _, h := range hops {
+		host, err := HopHost(h)
+		if err != nil {
+			return nil, err
+		}
+		hosts = append(hosts, host)
+	}
+	block, err := NewBlock(hosts)
+	if err != nil {
+		return nil, err
+	}
+	return HopRoutes(block)
 }
 
 // TestEnvoy_Golden shows in one file the model, and what Envoy gets. PENSTOCK_GOLDEN=rewrite writes it anew.

@@ -1,10 +1,16 @@
 package envoy
 
 import (
+	"slices"
+
+	mutationv3 "github.com/envoyproxy/go-control-plane/envoy/config/common/mutation_rules/v3"
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	headersv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/header_mutation/v3"
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 
+	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/translator/model"
 	"github.com/penstock-project/penstock/xds/resource"
 )
@@ -14,16 +20,23 @@ import (
 // with whatever else streams through it: over HTTP/2 that is other people's answers. Here it never comes to count so many.
 const hopRequests = 100
 
-// HopListener is the internal listener of a hop. It takes HTTP/1.1, and HTTP/2 from a cluster whose pods speak that
-// (Pool.PicksAgain). The bootstrap must have the internal listener extension.
-func HopListener(cfg Config, h model.Hop) (*resource.Resource, error) {
-	b, name := &builder{}, h.Name.String()
+// hopHeader has the hop that a connection was opened for, while the hop's virtual host is looked up by it. It is the ID of the
+// endpoint that Envoy has chosen: no client, no picker and no retry changes it, and Host stays the client's own.
+const hopHeader = peerHeaders + "hop"
+
+// HopListener is the internal listener of all hops of a Gateway. It takes HTTP/1.1, and HTTP/2 from a cluster whose pods speak that
+// (Pool.PicksAgain). The bootstrap must have the internal listener extension. A hop that comes or goes changes nothing in it.
+func HopListener(cfg Config, owners []report.Ref) (*resource.Resource, error) {
+	b, name := &builder{}, model.HopListener
 	m := b.manager(cfg, name, name, model.DefaultRequestTimeout, 0)
+	m.HttpFilters = b.httpFilters(model.DefaultRequestTimeout, 0, &headersv3.HeaderMutation{Mutations: &headersv3.Mutations{
+		RequestMutations: []*mutationv3.HeaderMutation{removeHeader(hopHeader)}, // no picker and no pod sees it
+	}})
 	m.HttpProtocolOptions = &corev3.Http1ProtocolOptions{EnableTrailers: true} // grpc-status
 	m.CommonHttpProtocolOptions = &corev3.HttpProtocolOptions{MaxRequestsPerConnection: u32(hopRequests)}
 	m.SkipXffAppend = true
 	b.keepRequestID(m)
-	m.EarlyHeaderMutationExtensions = b.strip(hopHeaders)
+	m.EarlyHeaderMutationExtensions = b.strip(append(slices.Clip(hopHeaders), noteHop()))
 	m.ForwardClientCertDetails = hcmv3.HttpConnectionManager_ALWAYS_FORWARD_ONLY // the edge wrote it
 	l := &listenerv3.Listener{
 		Name:              name,
@@ -39,15 +52,23 @@ func HopListener(cfg Config, h model.Hop) (*resource.Resource, error) {
 	if b.err != nil {
 		return nil, b.err
 	}
-	return checked(resource.Listener, l.Name, l, b.refs, h.Owners)
+	return checked(resource.Listener, l.Name, l, b.refs, owners)
 }
 
-// HopRoutes is the route configuration of a hop: everything goes to the hop's backends, with their own pickers.
-func HopRoutes(h model.Hop) (*resource.Resource, error) {
+// noteHop writes the ID of the endpoint that a connection leads to.
+func noteHop() *mutationv3.HeaderMutation {
+	return &mutationv3.HeaderMutation{Action: &mutationv3.HeaderMutation_Append{Append: &corev3.HeaderValueOption{
+		Header:       &corev3.HeaderValue{Key: hopHeader, Value: "%DOWNSTREAM_LOCAL_ADDRESS_ENDPOINT_ID%"},
+		AppendAction: corev3.HeaderValueOption_OVERWRITE_IF_EXISTS_OR_ADD,
+	}}}
+}
+
+// HopHost is the virtual host of a hop: everything goes to the hop's backends, with their own pickers.
+func HopHost(h model.Hop) (*Encoded, error) {
 	name := h.Name.String()
 	host, err := VirtualHost(&model.VirtualHost{
-		Chain: name,
-		Host:  "*",
+		Chain: model.HopListener,
+		Host:  name,
 		Routes: []model.Route{{
 			Name:   name,
 			Match:  model.Match{PathKind: model.PathPrefix, Path: "/"},
@@ -58,9 +79,24 @@ func HopRoutes(h model.Hop) (*resource.Resource, error) {
 	if err != nil {
 		return nil, err
 	}
-	block, err := NewBlock([]*Encoded{host})
-	if err != nil {
-		return nil, err
-	}
-	return RouteConfiguration(name, model.Chain{}, block)
+	host.Refs = append(host.Refs, resource.Ref{Type: resource.VirtualHost, Name: name}) // the last of the types: still sorted
+	return host, nil
+}
+
+// HopRoutes is the route configuration of all hops of a Gateway, made of blocks of their virtual hosts. Requests for a hop that is not
+// there, because its endpoint comes before it or leaves after it, are answered 503: so they go where a full hop sends them.
+func HopRoutes(hops ...*Block) (*resource.Resource, error) {
+	return routesOf(&routev3.RouteConfiguration{
+		Name:        model.HopListener,
+		VhostHeader: hopHeader,
+		VirtualHosts: []*routev3.VirtualHost{{
+			Name:    "none",
+			Domains: []string{"*"},
+			Routes: []*routev3.Route{{
+				Name:   "none",
+				Match:  &routev3.RouteMatch{PathSpecifier: &routev3.RouteMatch_Prefix{Prefix: "/"}},
+				Action: directResponse(&model.Direct{Status: 503}),
+			}},
+		}},
+	}, hops)
 }

@@ -8,6 +8,7 @@ import (
 	mutationv3 "github.com/envoyproxy/go-control-plane/envoy/config/common/mutation_rules/v3"
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	tracev3 "github.com/envoyproxy/go-control-plane/envoy/config/trace/v3"
+	headersv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/header_mutation/v3"
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 	earlyv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/http/early_header_mutation/header_mutation/v3"
 	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
@@ -21,9 +22,12 @@ import (
 // client can set; the header is stripped because pods and pickers would see it.
 const endpointHeader = "x-gateway-destination-endpoint"
 
+// peerHeaders begins the names of headers that only Penstock's own gateways may send to each other, and an Envoy to itself.
+const peerHeaders = "penstock-peer-"
+
 var (
 	// edgeHeaders are what no client may send, hopHeaders what a request must not bring along from one pool to another.
-	edgeHeaders = slices.Concat([]*mutationv3.HeaderMutation{removeHeader(endpointHeader), removeHeader(modelHeader), removePrefix("x-penstock-"), noteChunked()}, routingHeaders())
+	edgeHeaders = slices.Concat([]*mutationv3.HeaderMutation{removeHeader(endpointHeader), removeHeader(modelHeader), removePrefix("x-penstock-"), removePrefix(peerHeaders), noteChunked()}, routingHeaders())
 	hopHeaders  = append(routingHeaders(), removeHeader(endpointHeader))
 )
 
@@ -36,14 +40,14 @@ func routingHeaders() (out []*mutationv3.HeaderMutation) {
 }
 
 // manager is what the connection managers of edges and hops have in common. The name is that of the route
-// configuration; owner is the gateway or hop, for the picker's access log.
+// configuration; owner is the gateway, or the hops, for the picker's access log.
 func (b *builder) manager(cfg Config, owner, name string, requestTimeout time.Duration, uploads int64) *hcmv3.HttpConnectionManager {
 	return &hcmv3.HttpConnectionManager{
 		StatPrefix: name,
 		RouteSpecifier: &hcmv3.HttpConnectionManager_Rds{
 			Rds: &hcmv3.Rds{ConfigSource: ads(), RouteConfigName: b.rds(name)},
 		},
-		HttpFilters: b.httpFilters(requestTimeout, uploads),
+		HttpFilters: b.httpFilters(requestTimeout, uploads, &headersv3.HeaderMutation{}),
 		// Upgrades need AllowConnect to come over HTTP/2. The windows bound what one slow stream holds in memory.
 		Http2ProtocolOptions: &corev3.Http2ProtocolOptions{
 			AllowConnect:                true,

@@ -22,8 +22,14 @@ func TestReferences_ClusterNamesItsEndpointsAndListenerItsRoutes(t *testing.T) {
 	}
 	c, err := Cluster(&model.Cluster{Name: named("pool/default/chat"), Protocol: model.HTTP1, Fallback: model.FallbackPods})
 	names(c, err, resource.Ref{Type: resource.Endpoints, Name: "pool/default/chat"})
-	h, err := HopListener(Config{}, model.Hop{Name: model.HopTo("InferencePool", "default", "chat")})
-	names(h, err, resource.Ref{Type: resource.RouteConfiguration, Name: "hop.default.pool.chat"})
+	h, err := HopListener(Config{}, nil)
+	names(h, err, resource.Ref{Type: resource.RouteConfiguration, Name: "hops"})
+	hop := model.HopTo("InferencePool", "default", "chat")
+	e, err := Endpoints(&model.Assignment{Cluster: named("pool/default/first"), Endpoints: []model.Endpoint{{Hop: hop}}})
+	names(e, err, resource.Ref{Type: resource.Listener, Name: "hops"})
+	names(e, err, resource.Ref{Type: resource.VirtualHost, Name: "hop.default.pool.chat"})
+	rc, err := hopRoutes(model.Hop{Name: hop, Backends: []model.WeightedBackend{{Cluster: named("last/pool/default/chat"), Weight: 1}}})
+	names(rc, err, resource.Ref{Type: resource.VirtualHost, Name: "hop.default.pool.chat"})
 	l, err := Listener(Config{}, model.Port{Gateway: "default/gw", Number: 80, Addresses: []string{"127.0.0.1"}, Chains: []model.Chain{{Name: "http/80"}}})
 	names(l, err, resource.Ref{Type: resource.RouteConfiguration, Name: "http/80"})
 }

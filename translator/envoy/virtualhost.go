@@ -118,7 +118,7 @@ func NewBlock(hosts []*Encoded) (*Block, error) {
 }
 
 // RouteConfiguration is made of blocks of virtual hosts, which it shares with the version before: one host of thousands
-// changes at a time. No host is in two blocks. The name is that of the chain (or hop). Hosts of other listeners of the
+// changes at a time. No host is in two blocks. The name is that of the chain. Hosts of other listeners of the
 // port (chain.Misdirected) answer 421; hosts that no listener and no route has get Envoy's 404.
 func RouteConfiguration(name string, chain model.Chain, hosts ...*Block) (*resource.Resource, error) {
 	rc := &routev3.RouteConfiguration{
@@ -129,16 +129,21 @@ func RouteConfiguration(name string, chain model.Chain, hosts ...*Block) (*resou
 	if m := misdirected(chain.Misdirected, hosts); m != nil {
 		rc.VirtualHosts = []*routev3.VirtualHost{m}
 	}
+	return routesOf(rc, hosts)
+}
+
+// routesOf is a route configuration with further virtual hosts.
+func routesOf(rc *routev3.RouteConfiguration, hosts []*Block) (*resource.Resource, error) {
 	head, err := resource.Marshal(rc)
 	if err != nil {
-		return nil, fmt.Errorf("route configuration %s: %w", name, err)
+		return nil, fmt.Errorf("route configuration %s: %w", rc.Name, err)
 	}
 	parts := make([]*resource.Part, 0, 1+len(hosts))
 	parts = append(parts, resource.NewPart(head, nil, nil))
 	for _, b := range hosts {
 		parts = append(parts, b.part)
 	}
-	return resource.FromParts(resource.RouteConfiguration, name, parts...), nil
+	return resource.FromParts(resource.RouteConfiguration, rc.Name, parts...), nil
 }
 
 // misdirected answers for hosts of other listeners of the same port, which a client asked for on a connection that it

@@ -7,7 +7,7 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// Hop decides what an internal listener sends to: the last variants of its pool or import. False if there is no such
+// Hop decides what a hop sends to: the last variants of its pool or import. False if there is no such
 // pool, or none of its clusters takes traffic.
 func Hop(r store.Reader, id model.HopID) (*model.Hop, bool) {
 	hop := &model.Hop{Name: id}

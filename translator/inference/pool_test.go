@@ -152,7 +152,7 @@ metadata: {name: big}
 spec: {targetRef: {name: big}, spill: [{name: chat}]}
 `)
 	p := pool(t, v, "default/chat")
-	if !p.Picker.Spills || !slices.Equal(p.Picker.Spill, []string{"envoy://hop.default.pool.big/"}) || p.Last.String() != "last/pool/default/chat" {
+	if !p.Picker.Spills || !slices.Equal(p.Picker.Spill, []string{"envoy://hops/hop.default.pool.big"}) || p.Last.String() != "last/pool/default/chat" {
 		t.Fatalf("picker %+v, last %s", p.Picker, p.Last)
 	}
 	behind := p.Spill[0].Backends

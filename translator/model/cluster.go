@@ -87,7 +87,7 @@ type Endpoint struct {
 	Address netip.AddrPort // not valid for a hop
 	// Cleartext is set for an address that is spoken to without TLS in a cluster that has TLS for others.
 	Cleartext bool
-	Hop       HopID // an internal listener; zero otherwise
+	Hop       HopID // a hop; zero otherwise
 	Later     bool  // a hop after a pool's first: only a picker names it, a fallback does not
 	// Priority is the place of a hop in a cluster with FallbackHops; 0 is tried first, and no number is left out.
 	Priority uint32
@@ -280,7 +280,7 @@ type KVEvents struct {
 	Render     time.Duration // how long a pick waits for token IDs; 0: they are not fetched
 }
 
-// Hop is an internal listener through which a spilled request meets the next pool's own picker.
+// Hop is a virtual host of HopListener, through which a spilled request meets the next pool's own picker.
 type Hop struct {
 	Name     HopID
 	Backends []WeightedBackend

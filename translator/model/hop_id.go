@@ -3,10 +3,14 @@ package model
 import (
 	"cmp"
 	"fmt"
+	"strconv"
 	"strings"
 )
 
-// HopID identifies a hop: the internal listener in front of a pool or an import. The zero ID is no hop.
+// HopListener is the internal listener that all hops of a Gateway share, and the route configuration behind it.
+const HopListener = "hops"
+
+// HopID identifies a hop: the virtual host of HopListener in front of a pool or an import. The zero ID is no hop.
 type HopID struct {
 	Import          bool // in front of an InferencePoolImport, not of an InferencePool
 	Namespace, Name string
@@ -47,8 +51,10 @@ func (id HopID) Compare(o HopID) int {
 	return cmp.Or(first, strings.Compare(id.Namespace, o.Namespace), strings.Compare(id.Name, o.Name), strings.Compare(id.Member, o.Member))
 }
 
-// String is the listener's name: "hop.NAMESPACE.pool.NAME", "hop.NAMESPACE.import.NAME" or
-// "hop.NAMESPACE.import.NAME@CLUSTER"; of a subset, "hop.NAMESPACE.pool.NAME@NAMESPACE.POLICY". It has no '/', because a picker names it as envoy://HOP/. That of the zero ID is "".
+// String is the virtual host's name and the ID of endpoints that lead to it: "hop.NAMESPACE.pool.NAME", "hop.NAMESPACE.import.NAME" or
+// "hop.NAMESPACE.import.NAME@CLUSTER"; of a subset, "hop.NAMESPACE.pool.NAME@NAMESPACE.POLICY". That of the zero ID is "". An exporting cluster may
+// have any name: bytes that are not of DNS names are written as "_" and two digits, because Envoy ignores case in it, and pickers
+// separate hops by commas.
 func (id HopID) String() string {
 	if id.IsZero() {
 		return ""
@@ -59,13 +65,49 @@ func (id HopID) String() string {
 	}
 	name := "hop." + id.Namespace + "." + kind + "." + id.Name
 	if id.Member != "" {
-		name += "@" + id.Member
+		name += "@" + escape(id.Member)
 	}
 	return name
 }
 
-// Address is how a picker names the hop in its list of endpoints. Envoy compares the text exactly.
-func (id HopID) Address() string { return "envoy://" + id.String() + "/" }
+// plain reports whether a byte of a member's name stands for itself in the name of a hop.
+func plain(c byte) bool { return 'a' <= c && c <= 'z' || '0' <= c && c <= '9' || c == '-' || c == '.' }
+
+func escape(member string) string {
+	var out []byte
+	for i := range len(member) {
+		if c := member[i]; plain(c) {
+			out = append(out, c)
+		} else {
+			out = fmt.Appendf(out, "_%02x", c)
+		}
+	}
+	return string(out)
+}
+
+// unescape reads what escape makes, and nothing else.
+func unescape(text string) (member string, ok bool) {
+	var out []byte
+	for i := 0; i < len(text); i++ {
+		if plain(text[i]) {
+			out = append(out, text[i])
+			continue
+		}
+		if i+3 > len(text) || text[i] != '_' {
+			return "", false
+		}
+		n, err := strconv.ParseUint(text[i+1:i+3], 16, 8)
+		if err != nil {
+			return "", false
+		}
+		out = append(out, byte(n))
+		i += 2
+	}
+	return string(out), escape(string(out)) == text
+}
+
+// Address is how a picker names the hop in its list of endpoints, and how Envoy logs it. Envoy compares the text exactly.
+func (id HopID) Address() string { return "envoy://" + HopListener + "/" + id.String() }
 
 // ParseHopID reads a hop's name. It accepts exactly the names that String makes; "" is none of them.
 func ParseHopID(name string) (HopID, bool) {
@@ -74,9 +116,11 @@ func ParseHopID(name string) (HopID, bool) {
 		return HopID{}, false
 	}
 	id := HopID{Import: parts[2] == "import", Namespace: parts[1]}
-	var one bool
-	id.Name, id.Member, one = strings.Cut(parts[3], "@")
-	return id, id.Name != "" && (!one || id.Member != "")
+	name, member, one := strings.Cut(parts[3], "@")
+	id.Name = name
+	var valid bool
+	id.Member, valid = unescape(member)
+	return id, valid && id.Name != "" && (!one || id.Member != "")
 }
 
 // MarshalText implements encoding.TextMarshaler: the hop's name.

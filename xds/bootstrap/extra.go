@@ -32,7 +32,7 @@ func merge(msg *bootstrapv3.Bootstrap, extra []byte) error {
 	} {
 		for _, name := range names {
 			if delivered(name) {
-				return fmt.Errorf("%s cannot be merged in: %q may be a name of what Penstock delivers; choose one that has no slash and begins with none of %q", field, name, reserved)
+				return fmt.Errorf("%s cannot be merged in: %q may be a name of what Penstock delivers; choose one other than %q that has no slash and begins with none of %q", field, name, hops, reserved)
 			}
 		}
 	}
@@ -43,10 +43,13 @@ func merge(msg *bootstrapv3.Bootstrap, extra []byte) error {
 // reserved begins the names without a slash of clusters and listeners that ADS delivers.
 var reserved = []string{"penstock-", "hop."}
 
+// hops is the name of the internal listener that ADS delivers.
+const hops = "hops"
+
 // delivered reports whether a name may be that of a cluster or listener that ADS delivers (translator/model). Envoy ignores what ADS
 // delivers for a name of its bootstrap: requests for a pool would go where the bootstrap leads.
 func delivered(name string) bool {
-	return strings.Contains(name, "/") || slices.ContainsFunc(reserved, func(prefix string) bool { return strings.HasPrefix(name, prefix) })
+	return name == hops || strings.Contains(name, "/") || slices.ContainsFunc(reserved, func(prefix string) bool { return strings.HasPrefix(name, prefix) })
 }
 
 // unique finds names that Envoy, which would not start, demands to be given once: those of the user's entries and ours.

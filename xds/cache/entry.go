@@ -49,7 +49,7 @@ type Entry struct {
 	Slot *Slot
 	// Seq is the position in the log; 0 for a placeholder.
 	Seq uint64
-	// Names are the slots of Resource.Refs, in the same order.
+	// Names are the slots of Resource.Refs, in the same order: sorted.
 	Names []*Slot
 	// Commit is shared by all entries of a batch; nil for a placeholder.
 	Commit *Commit
@@ -130,6 +130,7 @@ func Placeholder(s *Slot) *Entry {
 // Variant is an entry that replaces another one in a stream. It is in no log. Streams with equal variants share the
 // body: the proxies of a fleet reject the same resources.
 func Variant(e *Entry, body []byte, names []*Slot) *Entry {
+	names = slices.SortedFunc(slices.Values(names), func(a, b *Slot) int { return a.Compare(b.Ref) })
 	refs := make([]resource.Ref, len(names))
 	for i, n := range names {
 		refs[i] = n.Ref
@@ -165,5 +166,9 @@ func (s *shared) share(version string, p *resource.Part) *resource.Part {
 // NamesSlot reports whether the entry names a slot; a nil entry names nothing. An old entry may name it by a slot that
 // was reaped since and created again.
 func (e *Entry) NamesSlot(s *Slot) bool {
-	return e != nil && slices.ContainsFunc(e.Names, func(n *Slot) bool { return n == s || n.Ref == s.Ref })
+	if e == nil {
+		return false
+	}
+	_, found := slices.BinarySearchFunc(e.Names, s.Ref, func(n *Slot, ref resource.Ref) int { return n.Compare(ref) })
+	return found
 }

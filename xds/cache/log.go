@@ -28,7 +28,7 @@ func (r record) replaced() (bytes int) {
 	return bytes
 }
 
-const types = resource.RouteConfiguration + 1
+const types = resource.VirtualHost + 1
 
 // log is the resources of one gateway and their latest changes.
 type log struct {

@@ -47,7 +47,7 @@ func (s *Stream) hopsBehind(it *item, now time.Time) (out []*cache.Slot) {
 	}
 	w := s.waiting(now)
 	for _, n := range it.want.Names {
-		if n.Type == resource.Listener && !it.lastSent().NamesSlot(n) && w.hop(n) {
+		if isHop(n) && !it.lastSent().NamesSlot(n) && w.awaits(it.want, n) {
 			out = append(out, n)
 		}
 	}
@@ -61,7 +61,12 @@ func routesReady(s *Stream, it *item, now time.Time) (bool, time.Time) {
 		return false, time.Time{}
 	}
 	w := s.waiting(now)
-	return !w.any(it.want), w.until
+	if w.any(it.want) {
+		return false, w.until
+	}
+	// All that is left to do may be to take out virtual hosts that endpoints still name: their ACK is awaited.
+	e := s.withUsedHosts(it, now)
+	return e == it.want || it.lastSent() == nil || e.Version != it.lastSent().Version, time.Time{}
 }
 
 // waiting looks for the resources that another one has to wait for.
@@ -77,11 +82,11 @@ func (s *Stream) waiting(now time.Time) *waiting { return &waiting{s: s, now: no
 
 // isCalm reports that there is nothing to wait for. That is nearly always true and saves the search.
 func (s *Stream) isCalm() bool {
-	if !s.resumedAt.IsZero() && s.first[resource.Listener] || len(s.items[resource.Cluster]) > 0 || len(s.items[resource.Listener]) > 0 {
+	if !s.resumedAt.IsZero() && (s.first[resource.Listener] || s.first[resource.RouteConfiguration]) || len(s.items[resource.Cluster]) > 0 || len(s.items[resource.Listener]) > 0 {
 		return false
 	}
 	for _, it := range s.items[resource.RouteConfiguration] {
-		if it.have == nil && !it.stale {
+		if it.have == nil && !it.stale || it.want != nil && slices.ContainsFunc(it.want.Names, isHost) {
 			return false // perhaps a hop's
 		}
 	}
@@ -149,14 +154,22 @@ func (w *waiting) cluster(n *cache.Slot) bool {
 				return true
 			}
 		}
+		for _, h := range e.Current().Names {
+			if h.Type != resource.VirtualHost {
+				continue
+			}
+			if since, pending := w.host(e.Current(), h); pending && w.before(since) {
+				return true
+			}
+		}
 	}
 	return false
 }
 
 // hopBehind reports whether endpoints name a hop that is pending.
 func (w *waiting) hopBehind(e *cache.Slot) bool {
-	return e.Current() != nil && slices.ContainsFunc(e.Current().Names, func(l *cache.Slot) bool {
-		return l.Type == resource.Listener && w.hop(l)
+	return e.Current() != nil && slices.ContainsFunc(e.Current().Names, func(n *cache.Slot) bool {
+		return w.awaits(e.Current(), n)
 	})
 }
 
@@ -218,29 +231,47 @@ func unused(s *Stream, it *item, now time.Time) (bool, time.Time) {
 			return false, until
 		}
 	}
+	if s.proxyNames(slot, it) {
+		return false, time.Time{}
+	}
+	if wait, until := s.mayNameStale(slot, it, now); wait {
+		return false, until
+	}
+	return true, time.Time{}
+}
+
+// mayNameStale reports whether anything but one item that the proxy resumed with may name a slot, and until when that counts.
+func (s *Stream) mayNameStale(slot *cache.Slot, but *item, now time.Time) (wait bool, until time.Time) {
 	for t := range s.items {
 		for _, other := range s.items[t] {
-			if other == it {
+			if other == but || !other.stale {
 				continue
 			}
-			if other.have.NamesSlot(slot) {
-				return false, time.Time{}
+			if wait, until := s.mayName(other, slot, now); wait {
+				return true, until
 			}
-			if other.stale {
-				if wait, until := s.mayName(other, slot, now); wait {
-					return false, until
-				}
+		}
+	}
+	return false, time.Time{}
+}
+
+// proxyNames reports whether anything but one item names a slot, of what the proxy has that is not current, and of what is in flight.
+func (s *Stream) proxyNames(slot *cache.Slot, but *item) bool {
+	for t := range s.items {
+		for _, other := range s.items[t] {
+			if other != but && other.have.NamesSlot(slot) {
+				return true
 			}
 		}
 	}
 	for _, r := range s.unacked {
 		for _, p := range r.parts {
-			if p.it != it && p.entry.NamesSlot(slot) {
-				return false, time.Time{}
+			if p.it != but && p.entry.NamesSlot(slot) {
+				return true
 			}
 		}
 	}
-	return true, time.Time{}
+	return false
 }
 
 // mayName reports whether the unknown version of a resource with which the proxy resumed may name another one.
@@ -252,7 +283,7 @@ func (s *Stream) mayName(it *item, slot *cache.Slot, now time.Time) (wait bool, 
 			return true, time.Time{}
 		}
 		bound = max(bound, s.config.Drain)
-	case slot.Type != resource.Listener || it.slot.Type != resource.Endpoints:
+	case !isHop(slot) || it.slot.Type != resource.Endpoints:
 		return false, time.Time{}
 	}
 	// The wait is bounded, because of cycles: endpoints may wait for their cluster, the cluster for its routes, and

@@ -143,8 +143,11 @@ func (s *Stream) parts(now time.Time, items ...*item) []part {
 	out := make([]part, len(items))
 	for i, it := range sorted(items) {
 		out[i] = part{it: it, entry: it.want}
-		if it.quarantine != nil {
+		switch {
+		case it.quarantine != nil:
 			out[i].entry = it.quarantine.entry
+		case it.slot.Type == resource.RouteConfiguration:
+			out[i].entry = s.withUsedHosts(it, now)
 		}
 		if it.now && it.want != nil && it.slot.Type == resource.Endpoints {
 			// Enough to warm a cluster; endpoints that are new wait for their hop.

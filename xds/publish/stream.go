@@ -225,7 +225,7 @@ func (s *Stream) setWant(it *item, want *cache.Entry, now time.Time) {
 		s.dirty(it, s.wildcard[slot.Type], now)
 	case it.flight != nil && it.inFlight() != nil && it.inFlight().Version == want.Version:
 		it.dirty = false
-	case it.flight == nil && it.have != nil && it.have.Version == want.Version && !it.now:
+	case it.flight == nil && it.have != nil && !it.stale && it.have.Version == want.Version && !it.now:
 		it.have = want
 		s.accept(it)
 	case want.Version == it.rejected:

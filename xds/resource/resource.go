@@ -29,6 +29,11 @@ const (
 	numTypes
 )
 
+// VirtualHost is part of a route configuration, and never served by itself: the type of references to hops. A hop is a virtual
+// host of the route configuration of an internal listener; the endpoints that lead to it name it, and that route configuration
+// names those that it has.
+const VirtualHost = numTypes
+
 // Types lists every type, in order.
 func Types() []Type { return []Type{Secret, Cluster, Endpoints, Listener, RouteConfiguration} }
 
@@ -45,7 +50,7 @@ func (t Type) URL() string { return typeURLs[t] }
 
 // String is the short name of the type.
 func (t Type) String() string {
-	return [numTypes]string{"secret", "cluster", "endpoints", "listener", "route"}[t]
+	return [numTypes + 1]string{"secret", "cluster", "endpoints", "listener", "route", "virtual host"}[t]
 }
 
 // TypeOf finds the type of a URL; false if it is not served.

@@ -21,7 +21,10 @@ type proxy struct {
 	// unacked is in force from a partly rejected response of an earlier stream, and so missing or outdated in the
 	// versions that this stream began with: no control plane can know of it.
 	unacked map[resource.Ref]bool
-	state   map[resource.Type]string
+	// resumed are routes that this stream began with, and lost the hops that the first response with such routes took out: a
+	// control plane that does not know their version cannot keep what is in it.
+	resumed, lost map[resource.Ref]bool
+	state         map[resource.Type]string
 	// initialized: it has had a response of clusters; listening: it has requested its listeners.
 	initialized, listening bool
 }
@@ -36,6 +39,7 @@ func newProxy() proxy {
 	return proxy{
 		active: map[resource.Ref]*applied{}, warming: map[string]*applied{}, accepted: map[resource.Ref]string{},
 		subscribed: map[resource.Ref]bool{}, unanswered: map[resource.Ref]bool{}, rejected: map[resource.Ref]bool{}, unacked: map[resource.Ref]bool{},
+		resumed: map[resource.Ref]bool{}, lost: map[resource.Ref]bool{},
 		state: map[resource.Type]string{},
 	}
 }
@@ -55,6 +59,7 @@ func (p *proxy) restart() {
 		if p.accepted[ref] != a.version && wildcard(ref.Type) {
 			p.unacked[ref] = true
 		}
+		p.resumed[ref] = ref.Type == resource.RouteConfiguration
 	}
 }
 
@@ -116,9 +121,25 @@ func (p *proxy) apply(ref resource.Ref, a *applied) {
 		}
 	case resource.Endpoints:
 		p.warm(ref)
+	case resource.RouteConfiguration:
+		for _, n := range a.names {
+			delete(p.lost, n)
+		}
+		for _, n := range p.routesBefore(ref) {
+			p.lost[n] = n.Type == resource.VirtualHost && !slices.Contains(a.names, n)
+		}
+		delete(p.resumed, ref)
 	}
 	p.active[ref] = a
 	delete(p.rejected, ref)
+}
+
+// routesBefore are the names in routes that this stream began with; none once it has carried them.
+func (p *proxy) routesBefore(ref resource.Ref) []resource.Ref {
+	if !p.resumed[ref] || p.active[ref] == nil {
+		return nil
+	}
+	return p.active[ref].names
 }
 
 // warm ends the warming of the clusters that wait for endpoints.
@@ -156,10 +177,23 @@ func (p *proxy) broken() (out []string) {
 			if (n.Type == resource.Cluster || n.Type == resource.Listener) && p.active[n] == nil && !p.rejected[n] {
 				out = append(out, fmt.Sprintf("%s names %s, which is not in force", ref, n))
 			}
+			if n.Type == resource.VirtualHost && ref.Type == resource.Endpoints && !p.serves(n) && !p.lost[n] {
+				out = append(out, fmt.Sprintf("%s names hop %s, which no routes have", ref, n.Name))
+			}
 		}
 	}
 	slices.Sort(out)
 	return out
+}
+
+// serves reports whether routes in force have the virtual host of a hop.
+func (p *proxy) serves(host resource.Ref) bool {
+	for ref, a := range p.active {
+		if ref.Type == resource.RouteConfiguration && slices.Contains(a.names, host) {
+			return true
+		}
+	}
+	return false
 }
 
 // reachable is everything that a request may reach.

@@ -33,7 +33,9 @@ func read(t resource.Type, body *anypb.Any) (msg any, names []resource.Ref) {
 		a := decode(body, &endpointv3.ClusterLoadAssignment{})
 		for _, group := range a.GetEndpoints() {
 			for _, e := range group.GetLbEndpoints() {
-				add(resource.Listener, e.GetEndpoint().GetAddress().GetEnvoyInternalAddress().GetServerListenerName())
+				at := e.GetEndpoint().GetAddress().GetEnvoyInternalAddress()
+				add(resource.Listener, at.GetServerListenerName())
+				add(resource.VirtualHost, at.GetEndpointId())
 			}
 		}
 		msg = a
@@ -52,6 +54,9 @@ func read(t resource.Type, body *anypb.Any) (msg any, names []resource.Ref) {
 	case resource.RouteConfiguration:
 		rc := decode(body, &routev3.RouteConfiguration{})
 		for _, vh := range rc.GetVirtualHosts() {
+			if rc.GetVhostHeader() != "" {
+				add(resource.VirtualHost, vh.GetName())
+			}
 			for _, r := range vh.GetRoutes() {
 				add(resource.Cluster, r.GetRoute().GetCluster())
 				for _, w := range r.GetRoute().GetWeightedClusters().GetClusters() {

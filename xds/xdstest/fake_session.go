@@ -205,7 +205,11 @@ func wildcard(t resource.Type) bool { return t == resource.Cluster || t == resou
 func (s *session) accept(r response) {
 	p := &s.fake.state
 	for _, res := range r.resources {
-		p.accepted[resource.Ref{Type: r.t, Name: res.name}] = res.version
+		ref := resource.Ref{Type: r.t, Name: res.name}
+		if !wildcard(r.t) && !p.subscribed[ref] {
+			continue // the response crossed the unsubscription: Envoy keeps no version of it
+		}
+		p.accepted[ref] = res.version
 	}
 	for _, n := range r.removed {
 		delete(p.accepted, resource.Ref{Type: r.t, Name: n})

@@ -1,16 +1,20 @@
 package xdstest
 
 import (
+	"maps"
+	"slices"
 	"testing"
 	"time"
 
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	mutationv3 "github.com/envoyproxy/go-control-plane/envoy/config/common/mutation_rules/v3"
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	routerv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/router/v3"
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
+	earlyv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/http/early_header_mutation/header_mutation/v3"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -63,7 +67,10 @@ func Endpoints(t testing.TB, service string, ports ...uint32) *resource.Resource
 	return EndpointsWithHops(t, service, nil, ports...)
 }
 
-// EndpointsWithHops adds internal listeners to the endpoints.
+// HopListener is the name of the internal listener of all hops, and of its routes.
+const HopListener = "hops"
+
+// EndpointsWithHops adds hops to the endpoints.
 func EndpointsWithHops(t testing.TB, service string, hops []string, ports ...uint32) *resource.Resource {
 	t.Helper()
 	group := &endpointv3.LocalityLbEndpoints{}
@@ -78,9 +85,9 @@ func EndpointsWithHops(t testing.TB, service string, hops []string, ports ...uin
 	var refs []resource.Ref
 	for _, hop := range hops {
 		add(&corev3.Address{Address: &corev3.Address_EnvoyInternalAddress{EnvoyInternalAddress: &corev3.EnvoyInternalAddress{
-			AddressNameSpecifier: &corev3.EnvoyInternalAddress_ServerListenerName{ServerListenerName: hop},
+			AddressNameSpecifier: &corev3.EnvoyInternalAddress_ServerListenerName{ServerListenerName: HopListener}, EndpointId: hop,
 		}}})
-		refs = append(refs, resource.Ref{Type: resource.Listener, Name: hop})
+		refs = append(refs, resource.Ref{Type: resource.Listener, Name: HopListener}, resource.Ref{Type: resource.VirtualHost, Name: hop})
 	}
 	return Resource(t, resource.Endpoints, service, &endpointv3.ClusterLoadAssignment{
 		ClusterName: service, Endpoints: []*endpointv3.LocalityLbEndpoints{group},
@@ -96,35 +103,53 @@ func socketAddress(port uint32) *corev3.Address {
 // Listener is an HTTP listener on one port of 127.0.0.1 with the routes of a route configuration.
 func Listener(t testing.TB, name string, port uint32, routes string) *resource.Resource {
 	t.Helper()
-	l := httpListener(t, name, routes)
+	l := httpListener(t, name, routes, func(*hcmv3.HttpConnectionManager) {})
 	l.Address = socketAddress(port)
 	return Resource(t, resource.Listener, name, l, resource.Ref{Type: resource.RouteConfiguration, Name: routes})
 }
 
-// Hop is an internal listener.
-func Hop(t testing.TB, name, routes string) *resource.Resource {
+// hopHeader has the hop that a request came to.
+const hopHeader = "hop"
+
+// Hops is the internal listener of all hops, and its routes: hops has the cluster behind each of them.
+func Hops(t testing.TB, hops map[string]string) (listener, routes *resource.Resource) {
 	t.Helper()
-	l := httpListener(t, name, routes)
+	l := httpListener(t, HopListener, HopListener, func(m *hcmv3.HttpConnectionManager) {
+		m.EarlyHeaderMutationExtensions = []*corev3.TypedExtensionConfig{{Name: "hop", TypedConfig: pack(t, &earlyv3.HeaderMutation{Mutations: []*mutationv3.HeaderMutation{{
+			Action: &mutationv3.HeaderMutation_Append{Append: &corev3.HeaderValueOption{
+				Header: &corev3.HeaderValue{Key: hopHeader, Value: "%DOWNSTREAM_LOCAL_ADDRESS_ENDPOINT_ID%"}, AppendAction: corev3.HeaderValueOption_OVERWRITE_IF_EXISTS_OR_ADD,
+			}},
+		}}})}}
+	})
 	l.ListenerSpecifier = &listenerv3.Listener_InternalListener{InternalListener: &listenerv3.Listener_InternalListenerConfig{}}
-	return Resource(t, resource.Listener, name, l, resource.Ref{Type: resource.RouteConfiguration, Name: routes})
+	rc := &routev3.RouteConfiguration{Name: HopListener, VhostHeader: hopHeader}
+	var refs []resource.Ref
+	for _, hop := range slices.Sorted(maps.Keys(hops)) {
+		rc.VirtualHosts = append(rc.VirtualHosts, &routev3.VirtualHost{Name: hop, Domains: []string{hop}, Routes: []*routev3.Route{toCluster(hops[hop])}})
+		refs = append(refs, resource.Ref{Type: resource.Cluster, Name: hops[hop]}, resource.Ref{Type: resource.VirtualHost, Name: hop})
+	}
+	return Resource(t, resource.Listener, HopListener, l, resource.Ref{Type: resource.RouteConfiguration, Name: HopListener}),
+		Resource(t, resource.RouteConfiguration, HopListener, rc, refs...)
 }
 
-func httpListener(t testing.TB, name, routes string) *listenerv3.Listener {
+func httpListener(t testing.TB, name, routes string, change func(*hcmv3.HttpConnectionManager)) *listenerv3.Listener {
 	t.Helper()
+	manager := &hcmv3.HttpConnectionManager{
+		StatPrefix: name,
+		RouteSpecifier: &hcmv3.HttpConnectionManager_Rds{Rds: &hcmv3.Rds{
+			RouteConfigName: routes, ConfigSource: ADS(),
+		}},
+		HttpFilters: []*hcmv3.HttpFilter{{
+			Name:       "envoy.filters.http.router",
+			ConfigType: &hcmv3.HttpFilter_TypedConfig{TypedConfig: pack(t, &routerv3.Router{})},
+		}},
+	}
+	change(manager)
 	return &listenerv3.Listener{Name: name, FilterChains: []*listenerv3.FilterChain{{
 		Name: routes,
 		Filters: []*listenerv3.Filter{{
-			Name: "hcm",
-			ConfigType: &listenerv3.Filter_TypedConfig{TypedConfig: pack(t, &hcmv3.HttpConnectionManager{
-				StatPrefix: name,
-				RouteSpecifier: &hcmv3.HttpConnectionManager_Rds{Rds: &hcmv3.Rds{
-					RouteConfigName: routes, ConfigSource: ADS(),
-				}},
-				HttpFilters: []*hcmv3.HttpFilter{{
-					Name:       "envoy.filters.http.router",
-					ConfigType: &hcmv3.HttpFilter_TypedConfig{TypedConfig: pack(t, &routerv3.Router{})},
-				}},
-			})},
+			Name:       "hcm",
+			ConfigType: &listenerv3.Filter_TypedConfig{TypedConfig: pack(t, manager)},
 		}},
 	}}}
 }
@@ -141,14 +166,18 @@ func pack(t testing.TB, m proto.Message) *anypb.Any {
 // Routes is a route configuration that sends all requests to one cluster.
 func Routes(t testing.TB, name, cluster string) *resource.Resource {
 	t.Helper()
-	return RoutesOf(t, name, &routev3.Route{
+	return RoutesOf(t, name, toCluster(cluster), cluster)
+}
+
+func toCluster(cluster string) *routev3.Route {
+	return &routev3.Route{
 		Match: &routev3.RouteMatch{PathSpecifier: &routev3.RouteMatch_Prefix{Prefix: "/"}},
 		Action: &routev3.Route_Route{Route: &routev3.RouteAction{
 			ClusterSpecifier: &routev3.RouteAction_Cluster{Cluster: cluster},
 			// Requests to an endpoint that has just been removed are not the subject of these tests.
 			RetryPolicy: &routev3.RetryPolicy{RetryOn: "connect-failure"},
 		}},
-	}, cluster)
+	}
 }
 
 // RoutesOf is a route configuration of one route that names clusters.

@@ -142,14 +142,20 @@ var scenarios = []struct {
 		w.waitNames(resource.Listener, "renamed")
 		w.waitServes(w.port, w.a)
 	}},
-	{"a pool begins to spill through a hop, and stops", func(w *world) {
-		w.control.Commit([]*resource.Resource{
-			xdstest.Cluster(w, "b", 0), xdstest.Endpoints(w, "b", w.b), xdstest.Routes(w, "hop-routes", "b"),
-			xdstest.Hop(w, "hop", "hop-routes"), xdstest.EndpointsWithHops(w, "a", []string{"hop"}),
-		})
+	{"a pool begins to spill through a hop, to another one, and stops", func(w *world) {
+		hops := func(hops map[string]string, more ...*resource.Resource) []*resource.Resource {
+			l, rc := xdstest.Hops(w, hops)
+			return append(more, l, rc)
+		}
+		w.control.Commit(hops(map[string]string{"to-b": "b"}, xdstest.Cluster(w, "b", 0), xdstest.Endpoints(w, "b", w.b), xdstest.EndpointsWithHops(w, "a", []string{"to-b"})))
 		w.waitServes(w.port, w.b)
+		w.control.Commit(hops(map[string]string{"to-c": "c"}, xdstest.Cluster(w, "c", 0), xdstest.Endpoints(w, "c", w.a), xdstest.EndpointsWithHops(w, "a", []string{"to-c"})),
+			cluster("b"), endpoints("b"))
+		w.waitServes(w.port, w.a)
+		w.waitNames(resource.Cluster, "a", "c")
+		w.control.WaitAcked(routes(xdstest.HopListener)) // without the one that was kept meanwhile
 		w.control.Commit([]*resource.Resource{xdstest.Endpoints(w, "a", w.a)},
-			listener("hop"), routes("hop-routes"), cluster("b"), endpoints("b"))
+			listener(xdstest.HopListener), routes(xdstest.HopListener), cluster("c"), endpoints("c"))
 		w.waitServes(w.port, w.a)
 		w.waitNames(resource.Listener, "web")
 		w.waitNames(resource.Cluster, "a")

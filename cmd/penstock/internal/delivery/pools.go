@@ -20,7 +20,7 @@ const (
 	// growTimeout is how long the picker waits for Envoys to have a pool's new endpoints before it names them all the same: a
 	// proxy that does not answer must not keep a pool small.
 	growTimeout = time.Second
-	// hopTimeout is the same for a new place to spill to: that is a listener with routes, too.
+	// hopTimeout is the same for a new place to spill to: that may be a listener with routes, too.
 	hopTimeout = 5 * time.Second
 	// maxFallbacks is how many further endpoints the picker names at most.
 	maxFallbacks = 8

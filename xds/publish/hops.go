@@ -1,0 +1,155 @@
+package publish
+
+import (
+	"slices"
+	"time"
+
+	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/penstock-project/penstock/xds/cache"
+	"github.com/penstock-project/penstock/xds/resource"
+)
+
+// Endpoints that lead to a hop name an internal listener and, of the listener's routes, the hop's virtual host. Both precede the
+// endpoints that name them, and leave after them. All hops of a gateway share the listener and its route configuration, so a
+// virtual host that leaves stays in variants of the route configuration until the proxy has no endpoints that name it.
+
+func isHost(n *cache.Slot) bool { return n.Type == resource.VirtualHost }
+func isHop(n *cache.Slot) bool  { return n.Type == resource.Listener || isHost(n) }
+
+// routesOf are the route configurations of the internal listeners that endpoints name.
+func routesOf(endpoints *cache.Entry) (out []*cache.Slot) {
+	for _, l := range endpoints.Names {
+		if l.Type != resource.Listener || l.Current() == nil {
+			continue
+		}
+		for _, n := range l.Current().Names {
+			if n.Type == resource.RouteConfiguration {
+				out = append(out, n)
+			}
+		}
+	}
+	return out
+}
+
+// host reports whether the proxy has yet to accept the virtual host of a hop that endpoints name, and since when that is due.
+func (w *waiting) host(endpoints *cache.Entry, host *cache.Slot) (since time.Time, pending bool) {
+	s := w.s
+	for _, n := range routesOf(endpoints) {
+		it := s.items[n.Type][n]
+		switch {
+		case s.first[resource.RouteConfiguration] && !s.resumedAt.IsZero() && n.Current().NamesSlot(host):
+			// A resumed proxy is about to report its routes.
+			if until := s.resumedAt.Add(s.config.Settle); w.now.Before(until) {
+				s.flushAt(until)
+				return s.resumedAt, true
+			}
+		case it == nil || !it.want.NamesSlot(host) || it.want.Version == it.rejected:
+		case !it.have.NamesSlot(host), !it.lastSent().NamesSlot(host):
+			return it.since, true
+		}
+	}
+	return time.Time{}, false
+}
+
+// awaits reports whether one name of endpoints is a hop that is pending.
+func (w *waiting) awaits(endpoints *cache.Entry, n *cache.Slot) bool {
+	switch n.Type {
+	case resource.Listener:
+		return w.hop(n)
+	case resource.VirtualHost:
+		_, pending := w.host(endpoints, n)
+		return pending
+	}
+	return false
+}
+
+// missingHops are the hops that endpoints name and that were removed before the proxy got them.
+func (s *Stream) missingHops(e *cache.Entry) (out []*cache.Slot) {
+	for _, n := range e.Names {
+		switch {
+		case n.Type == resource.Listener && n.Current() == nil && !s.held.has(n.ID):
+			out = append(out, n)
+		case isHost(n) && !slices.ContainsFunc(routesOf(e), func(routes *cache.Slot) bool {
+			return routes.Current().NamesSlot(n) || s.Accepted(routes).NamesSlot(n)
+		}):
+			out = append(out, n)
+		}
+	}
+	return out
+}
+
+// withoutHops is an assignment without the endpoints that lead to the given hops.
+func withoutHops(e *cache.Entry, hops []*cache.Slot) *cache.Entry {
+	if len(hops) == 0 {
+		return e
+	}
+	var a endpointv3.ClusterLoadAssignment
+	if err := proto.Unmarshal(e.Body(), &a); err != nil {
+		return e // Envoy rejects it with a cause
+	}
+	for _, group := range a.GetEndpoints() {
+		group.LbEndpoints = slices.DeleteFunc(group.LbEndpoints, func(lb *endpointv3.LbEndpoint) bool {
+			at := lb.GetEndpoint().GetAddress().GetEnvoyInternalAddress()
+			return at != nil && slices.ContainsFunc(hops, func(h *cache.Slot) bool {
+				return h.Name == at.GetServerListenerName() && h.Type == resource.Listener || h.Name == at.GetEndpointId() && isHost(h)
+			})
+		})
+	}
+	body, err := resource.Marshal(&a)
+	if err != nil {
+		return e
+	}
+	names := slices.DeleteFunc(slices.Clone(e.Names), func(n *cache.Slot) bool { return slices.Contains(hops, n) })
+	return cache.Variant(e, body, names)
+}
+
+// withUsedHosts is what an item of a route configuration wants, with the virtual hosts of hops that leave it and that endpoints of
+// the proxy still name, as they were sent last. (A version that the proxy does not know from us has none to add: then its requests
+// meet the virtual host that answers for hops that are gone.)
+func (s *Stream) withUsedHosts(it *item, now time.Time) *cache.Entry {
+	last := it.lastSent()
+	if it.want == nil || last == nil || last == it.want {
+		return it.want
+	}
+	var used []*cache.Slot
+	for _, n := range last.Names {
+		if isHost(n) && !it.want.NamesSlot(n) && (n.Named() || s.proxyNames(n, it) || s.staleNames(n, it, now)) {
+			used = append(used, n)
+		}
+	}
+	if len(used) == 0 {
+		return it.want
+	}
+	body := slices.Clone(it.want.Body())
+	for _, p := range last.Parts {
+		_, hosts := fields(p.Body, fieldInner[0])
+		for _, h := range hosts {
+			if name := nameOf(h, 1); slices.ContainsFunc(used, func(n *cache.Slot) bool { return n.Name == name }) {
+				body = protowire.AppendBytes(protowire.AppendTag(body, fieldInner[0], protowire.BytesType), h)
+			}
+		}
+	}
+	names := append(slices.Clone(it.want.Names), used...)
+	for _, n := range last.Names {
+		if !isHost(n) && !slices.Contains(names, n) {
+			names = append(names, n) // clusters: they stay as long
+		}
+	}
+	if e := cache.Variant(it.want, body, names); e.Version != it.rejected {
+		return e
+	}
+	return it.want
+}
+
+// staleNames reports whether endpoints that the proxy resumed with may name a hop. It has the state machine run again when that
+// counts no more.
+func (s *Stream) staleNames(host *cache.Slot, but *item, now time.Time) bool {
+	wait, until := s.mayNameStale(host, but, now)
+	if wait {
+		s.flushAt(until)
+	}
+	return wait
+}
