@@ -47,6 +47,8 @@ type Config struct {
 	OnPanic func(page string, value any, stack []byte)
 	// HeldBodies bounds the bodies that are held for picks, in bytes of all streams; 0 is extproc.DefaultBodies.
 	HeldBodies int64
+	// HeapFloor has the process's heap grow to so many bytes before Run has its garbage collected; 0: as usual.
+	HeapFloor int64
 	// KVEvents accepts model servers that connect to publish KV events; nil: none. Run closes it.
 	KVEvents net.Listener
 	// Peers are the pickers of other processes for the same gateways; nil: there are none.

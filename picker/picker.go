@@ -23,6 +23,7 @@ import (
 	"github.com/penstock-project/penstock/picker/endpoint"
 	"github.com/penstock-project/penstock/picker/extproc"
 	"github.com/penstock-project/penstock/picker/flow"
+	"github.com/penstock-project/penstock/picker/heap"
 	"github.com/penstock-project/penstock/picker/kvevents"
 	"github.com/penstock-project/penstock/picker/models"
 	"github.com/penstock-project/penstock/picker/prefix"
@@ -66,6 +67,7 @@ type Picker struct {
 	uploads        upload.Ledger
 	notes          notes
 	recording      *recording.File
+	heapFloor      int64
 	usage          usage
 	imported       atomic.Int64 // requests of other clusters in flight
 
@@ -130,6 +132,7 @@ func New(c Config) (*Picker, error) {
 		publish:        c.Publish,
 		publishSession: c.Session,
 		recording:      c.Recording,
+		heapFloor:      c.HeapFloor,
 		peers:          c.Peers,
 		settle:         cmp.Or(c.Settle, 100*time.Millisecond),
 		gateway:        c.Gateway,
@@ -394,6 +397,10 @@ func (p *Picker) Run(ctx context.Context) error {
 		group.Go(func() error { return p.recording.Run(ctx) })
 	}
 	group.Go(func() error { return p.events.Run(ctx) })
+	group.Go(func() error {
+		heap.KeepAbove(ctx, p.heapFloor)
+		return nil
+	})
 	return group.Wait()
 }
 

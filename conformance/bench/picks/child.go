@@ -21,11 +21,12 @@ import (
 	"github.com/penstock-project/penstock/picker/dial"
 	"github.com/penstock-project/penstock/picker/endpoint"
 	"github.com/penstock-project/penstock/picker/flow"
+	"github.com/penstock-project/penstock/picker/heap"
 )
 
 // The kinds of servers.
 const (
-	Ours = "ours" // the production picker, as penstock serve registers it
+	Ours = "ours" // the production picker, as penstock picker runs it
 	Flow = "flow" // ours with flow control, of pools that are never saturated
 	// Ours with an InferenceModel that replaces the model of each request, alone and as one of 1,000.
 	RewriteOne  = "rewrite-one"
@@ -82,7 +83,7 @@ func serve(kind string, servers []string) error {
 	switch kind {
 	case Ours, Flow, RewriteOne, RewriteMany, Process:
 		server = grpc.NewServer(picker.ServerOptions(uint32(4*runtime.NumCPU()), nil)...)
-		p, err := picker.New(picker.Config{Log: slog.New(slog.DiscardHandler)})
+		p, err := picker.New(picker.Config{Log: slog.New(slog.DiscardHandler), HeapFloor: heap.Picks})
 		if err != nil {
 			return err
 		}

@@ -24,6 +24,7 @@ import (
 	"github.com/penstock-project/penstock/multicluster/registry"
 	"github.com/penstock-project/penstock/picker"
 	"github.com/penstock-project/penstock/picker/accesslog"
+	"github.com/penstock-project/penstock/picker/heap"
 	"github.com/penstock-project/penstock/picker/probe"
 	"github.com/penstock-project/penstock/translator/model"
 	"github.com/penstock-project/penstock/xds/admission"
@@ -139,13 +140,14 @@ func newApp(cfg Config, c core, w wiring) (a *App, err error) {
 	a.access = delivery.NewAccess(delivery.AccessConfig{Cache: a.cache, Drain: cfg.DrainTime, Lagging: w.lagging})
 	var waiter delivery.EndpointWaiter = envoys
 	var protocol picker.Protocol
-	if w.standAlone != nil {
-		waiter, protocol, a.drain = noEnvoys{}, w.standAlone.Protocol, callsDrainTime
+	var floor int64
+	if w.standAlone != nil { // its garbage is that of picks: other roles have larger heaps, which would have gaps
+		waiter, protocol, a.drain, floor = noEnvoys{}, w.standAlone.Protocol, callsDrainTime, heap.Picks
 	}
 	a.picker, err = picker.New(picker.Config{
 		Protocol: protocol,
 		Log:      a.log, Registerer: a.registry, Tracer: cfg.Tracer, Learner: a.learner, OnRelayFailure: a.relays.Trouble, Forward: a.entries.Add, Peers: a.loads, Publish: a.shared.Add, Read: a.pages.Add, Session: a.sessions.Add,
-		Gateway: identity.Gateway, Access: a.access, Keyed: a.security.keyed, Exported: func(pool string) bool { return a.set == nil || a.set.Exported(pool) }, HeldBodies: cfg.HeldBodies, Recording: cfg.Recording, KVEvents: cfg.KVEvents,
+		Gateway: identity.Gateway, Access: a.access, Keyed: a.security.keyed, Exported: func(pool string) bool { return a.set == nil || a.set.Exported(pool) }, HeldBodies: cfg.HeldBodies, HeapFloor: floor, Recording: cfg.Recording, KVEvents: cfg.KVEvents,
 		OnPanic: a.panics.of(partScrape), Outside: cfg.Addresses.Outside, Never: cfg.Addresses.Never,
 	})
 	if err != nil {

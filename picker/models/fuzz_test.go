@@ -1,0 +1,34 @@
+package models
+
+import (
+	"encoding/json"
+	"testing"
+)
+
+// FuzzModels_ListsOfServersAreBounded: whatever a server lists, the client receives a list of whole names, each once.
+func FuzzModels_ListsOfServersAreBounded(f *testing.F) {
+	for _, s := range []string{`{"data":[{"id":"a","created":1e300,"owned_by":"b\n","parent":"a"},{"id":"a"},{"id":"\u0000"}]}`, `{"data":[{"id":7}]}`, `[]`, `{"data":{"id":"a"}}`, "{\"data\":[{\"id\":\"\xff\"}]}"} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, body []byte) {
+		found, err := parse(body, 4)
+		if err != nil && found != nil || len(found) > 4 {
+			t.Fatalf("%d models, %v", len(found), err)
+		}
+		var list struct {
+			Object string
+			Data   []Model
+		}
+		text := Encode(found)
+		if err := json.Unmarshal([]byte(text), &list); err != nil || list.Object != "list" || len(list.Data) > len(found) || len(text) > 100+4*6*3*maxName+4*200 {
+			t.Fatalf("%v: %d bytes: %.500s", err, len(text), text)
+		}
+		names := map[string]bool{}
+		for _, m := range list.Data {
+			if names[m.ID] || !named(m.ID) || m.Object != "model" || m.Created < 0 || m.Parent == m.ID {
+				t.Errorf("%+v", m)
+			}
+			names[m.ID] = true
+		}
+	})
+}
