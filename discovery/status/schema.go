@@ -44,12 +44,12 @@ type places struct{}
 
 func newDB() *memdb.MemDB {
 	unique := func(name string, of func(row any) []byte) map[string]*memdb.IndexSchema {
-		return map[string]*memdb.IndexSchema{name: {Name: name, Unique: true, Indexer: rows.Index{of}}}
+		return map[string]*memdb.IndexSchema{name: {Name: name, Unique: true, Indexer: rows.Index{Key: of}}}
 	}
 	entries := unique(rows.ByID, func(row any) []byte { e := row.(*entry); return entryKey(e.report.Owner, e.source) })
 	// go-memdb takes about 450 bytes for each key. Translation, with the most reports by far, never calls Replace, so that its entries
 	// are in one index only.
-	entries[bySource] = &memdb.IndexSchema{Name: bySource, Unique: true, AllowMissing: true, Indexer: rows.Index{func(row any) []byte {
+	entries[bySource] = &memdb.IndexSchema{Name: bySource, Unique: true, AllowMissing: true, Indexer: rows.Index{Key: func(row any) []byte {
 		e := row.(*entry)
 		if !e.whole {
 			return nil
