@@ -48,7 +48,7 @@ func (t *tables) declareClusters() {
 			return p, ok
 		},
 	})
-	sources := []graph.Source[model.ClusterID]{t.attachmentsByCluster, t.gatewaysByCluster}
+	sources := []graph.Source[model.ClusterID]{t.attachmentsByCluster, t.gatewaysByCluster, t.peerPoolsByCluster}
 	t.clusters = graph.Declare(t.engine, graph.Table[model.ClusterID, cluster]{
 		Name:    "clusters",
 		Order:   model.ClusterID.Compare,
@@ -81,7 +81,7 @@ func (t *tables) declareClusters() {
 	t.gatewayClusters = declareResources(t, graph.Table[clusterKey, encoded]{
 		Name:    "gatewayClusters",
 		Order:   clusterKey.compare,
-		Sources: []graph.Source[clusterKey]{t.attachmentsByGatewayCluster, t.gatewaysByOwnCluster},
+		Sources: []graph.Source[clusterKey]{t.attachmentsByGatewayCluster, t.gatewaysByOwnCluster, t.peerPoolsByGatewayCluster},
 		Compute: t.gatewayCluster,
 	})
 }

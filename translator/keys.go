@@ -105,3 +105,10 @@ func (k hopKey) String() string { return k.gateway + " " + k.hop.String() }
 func (k hopKey) compare(o hopKey) int {
 	return cmp.Or(strings.Compare(k.gateway, o.gateway), k.hop.Compare(o.hop))
 }
+
+// peerKey is the peer listener of a Gateway.
+type peerKey struct{ gateway string }
+
+func (k peerKey) of() string            { return k.gateway }
+func (k peerKey) String() string        { return k.gateway + " peer" }
+func (k peerKey) compare(o peerKey) int { return strings.Compare(k.gateway, o.gateway) }

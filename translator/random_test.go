@@ -42,7 +42,7 @@ func (c *chaos) numbered(kind string, n int) metav1.ObjectMeta {
 func (c *chaos) op() store.Op {
 	kinds := []func() (store.Op, func(id string) store.Op, string){
 		c.gateway, c.route, c.route, c.route, c.grpcRoute, c.tlsRoute, c.tcpRoute, c.listenerSet, c.service, c.slice, c.pool, c.pool, c.imported, c.imported, c.servers, c.pod,
-		c.policy, c.policy, c.secret, c.grant, c.configMap, c.tlsPolicy, c.tlsPolicy, c.namespace, c.host, c.addresses, c.learned, c.offer, c.offer, c.dialect, c.class, c.model, c.model, c.rewrite, c.rewrite, c.inferenceObjective, c.fleet,
+		c.policy, c.policy, c.secret, c.grant, c.configMap, c.tlsPolicy, c.tlsPolicy, c.namespace, c.host, c.addresses, c.learned, c.offer, c.offer, c.dialect, c.class, c.model, c.model, c.rewrite, c.rewrite, c.inferenceObjective, c.fleet, c.membership, c.export,
 	}
 	put, del, id := kinds[c.IntN(len(kinds))]()
 	if c.some(4) {
@@ -75,6 +75,26 @@ func (c *chaos) gateway() (store.Op, func(string) store.Op, string) {
 		g.Spec.TLS = c.gatewayTLS()
 	}
 	return made(store.Gateways, g)
+}
+
+func (c *chaos) membership() (store.Op, func(string) store.Op, string) {
+	m := &store.Membership{ObjectMeta: metav1.ObjectMeta{Name: store.OwnMembership}, Cluster: "west", Chain: c.certs[0][0], Key: c.certs[0][1], PeerPort: pick[uint16](c, 0, 443, 15443, 15443)}
+	for _, name := range []string{"east", "north"} {
+		if c.some(2) {
+			m.Members = append(m.Members, store.Member{Name: name, Bundle: c.certs[c.IntN(2)][0]})
+		}
+	}
+	return made(store.Memberships, m)
+}
+
+func (c *chaos) export() (store.Op, func(string) store.Op, string) {
+	e := &store.Export{ObjectMeta: c.numbered("pool", 3)}
+	for _, name := range []string{"east", "north"} {
+		if c.some(2) {
+			e.Members = append(e.Members, name)
+		}
+	}
+	return made(store.Exports, e)
 }
 
 func (c *chaos) fleet() (store.Op, func(string) store.Op, string) {

@@ -23,7 +23,11 @@ func (t *tables) declareReports() {
 		if !ok {
 			return deref(gatewayapi.NotOurs(r, t.cfg.gatewayAPI(), key))
 		}
-		return gatewayapi.GatewayReport(g, func(listener string) int32 { return t.attached(r, key, listener) }), true
+		rep := gatewayapi.GatewayReport(g, func(listener string) int32 { return t.attached(r, key, listener) })
+		if f, found := peerPortTaken(r, g); found {
+			rep.Findings = append(slices.Clip(rep.Findings), f)
+		}
+		return rep, true
 	})
 	t.declareReport("listenerSetReports", t.stored(store.ListenerSets.Kind()), func(r *graph.Reader, key string) (report.Report, bool) {
 		return deref(gatewayapi.ListenerSetReport(r, t.cfg.gatewayAPI(), key, t.gateway(r),

@@ -20,20 +20,12 @@ func (t *tables) declarePolicyTrusts() {
 }
 
 func (t *tables) declareSecrets() {
-	t.gatewayClustersBySecret = graph.NewIndex(t.gatewayClusters, "secret", func(key clusterKey, e encoded) (keys []secretKey) {
-		for _, res := range e.resources {
-			for _, ref := range res.Refs {
-				if ref.Type == resource.Secret {
-					keys = append(keys, secretKey{key.gateway, ref.Name})
-				}
-			}
-		}
-		return keys
-	})
+	t.gatewayClustersBySecret = graph.NewIndex(t.gatewayClusters, "secret", func(key clusterKey, e encoded) []secretKey { return secretsOf(key.gateway, e) })
+	t.peerListenersBySecret = graph.NewIndex(t.peerListeners, "secret", func(key peerKey, e encoded) []secretKey { return secretsOf(key.gateway, e) })
 	t.secrets = declareResources(t, graph.Table[secretKey, encoded]{
 		Name:    "secrets",
 		Order:   secretKey.compare,
-		Sources: []graph.Source[secretKey]{t.gatewaysBySecret, t.gatewayClustersBySecret},
+		Sources: []graph.Source[secretKey]{t.gatewaysBySecret, t.gatewayClustersBySecret, t.peerListenersBySecret},
 		Compute: func(r *graph.Reader, key secretKey) (encoded, bool) {
 			secret, ok := t.secret(r, key)
 			if !ok {
@@ -42,6 +34,18 @@ func (t *tables) declareSecrets() {
 			return one(envoy.Secret(*secret)), true
 		},
 	})
+}
+
+// secretsOf are the secrets that resources of a Gateway name.
+func secretsOf(gateway string, e encoded) (keys []secretKey) {
+	for _, res := range e.resources {
+		for _, ref := range res.Refs {
+			if ref.Type == resource.Secret {
+				keys = append(keys, secretKey{gateway, ref.Name})
+			}
+		}
+	}
+	return keys
 }
 
 // secret reads the certificate, CA certificates or token of an SDS name, as a Gateway gets it.
@@ -56,6 +60,9 @@ func (t *tables) secret(r *graph.Reader, key secretKey) (*model.Secret, bool) {
 			return &model.Secret{Name: name, Token: []byte(model.PickKey(a.Key, key.gateway)), Owner: store.Authorities.Ref(a)}, true
 		}
 		return &model.Secret{Name: name, CA: a.CA, Owner: store.Authorities.Ref(a)}, true
+	}
+	if name == model.MemberCertificate || name == model.MembersTrust {
+		return memberSecret(r, name)
 	}
 	id, ok := model.ParseSecretID(name)
 	if !ok {

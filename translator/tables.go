@@ -24,6 +24,7 @@ type tables struct {
 	listenerTables
 	clusterTables
 	hopTables
+	peerTables
 
 	resources []resourceTable // what Envoys get
 	reports   []reportTable
@@ -39,6 +40,7 @@ func declare(cfg Config) *tables {
 	t.declareHosts()
 	t.declareListeners()
 	t.declareHops()
+	t.declarePeers()
 	t.declareMembers()
 	t.declareParents()
 	t.declareClusters()

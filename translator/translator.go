@@ -171,6 +171,7 @@ func (t *Translator) resources(d *graph.Diff, out *Output) {
 		}
 	}
 	for _, delta := range deltas {
+		delta.moved()
 		slices.SortFunc(delta.Upserts, func(a, b *resource.Resource) int { return a.Compare(b.Ref) })
 		slices.SortFunc(delta.Removes, resource.Ref.Compare)
 		out.Deltas = append(out.Deltas, *delta)
@@ -190,6 +191,13 @@ func (d *Delta) add(old, now []*resource.Resource) {
 			d.Removes = append(d.Removes, r.Ref)
 		}
 	}
+}
+
+// moved leaves out the removal of what another table has now: the listener of a port.
+func (d *Delta) moved() {
+	d.Removes = slices.DeleteFunc(d.Removes, func(ref resource.Ref) bool {
+		return ref.Type == resource.Listener && slices.ContainsFunc(d.Upserts, func(r *resource.Resource) bool { return r.Ref == ref })
+	})
 }
 
 func (t *Translator) reports(d *graph.Diff, out *Output) {

@@ -19,7 +19,7 @@ import (
 
 // standardPhrases are fixed expressions of the system, of Envoy, of OpenAI's requests and of Kubernetes' own field descriptions that contain a word
 // which the glossary otherwise rules out.
-var standardPhrases = regexp.MustCompile(`(?i)connections? (is |was |are )?refused|refus(e|es|ed|ing) (a |the |all |its |every )?connections?|refused[-_]stream|ECONNREFUSED|RefusedStream|nobody:x:65534:65534:nobody|tells the scheduler|"refusal"`)
+var standardPhrases = regexp.MustCompile(`(?i)connections? (is |was |are )?refused|refus(e|es|ed|ing) (a |the |all |its |every )?connections?|refused[-_]stream|ECONNREFUSED|RefusedStream|nobody:x:65534:65534:nobody|tells the scheduler|"refusal"|penstock-peer-refused`)
 
 // notProse are texts of other projects, generated code, and data that the code under test produces.
 var notProse = regexp.MustCompile(`(^|/)(testdata|bin|\.tools|\.git)/|zz_generated|go\.sum$|^LICENSE$|^manifests/crds/(gateway|inference\.networking\.k8s\.io)|^conformance/suites/reports/.*yaml$`)

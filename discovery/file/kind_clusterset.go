@@ -24,6 +24,11 @@ func checkClusterSet(o store.Object) []mistake {
 	for i, cidr := range set.Spec.PodCIDRs {
 		c.cidr(at("spec.podCIDRs", i), cidr)
 	}
+	if l := set.Spec.PeerListener; l != nil && l.Address != "" {
+		if host, port, err := net.SplitHostPort(l.Address); err != nil || host == "" || port == "" {
+			c.wrong("spec.peerListener.address", fmt.Sprintf("%.100q is no address", l.Address), "write HOST:PORT, or leave it out if members reach the Gateway at its own address")
+		}
+	}
 	for i, m := range set.Spec.Members {
 		field := at("spec.members", i)
 		ofHub := m.Kubeconfig != nil || m.ClusterProfile != nil

@@ -120,6 +120,57 @@ func (a *Authority) DeepCopyObject() runtime.Object {
 	return &c
 }
 
+// Membership has what this cluster's Gateways need as those of a member of a cluster set. cmd writes it. There is one, named OwnMembership,
+// while there is a ClusterSet and a certificate.
+type Membership struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata"`
+
+	Cluster string // this cluster's name, which is its trust domain
+	// Chain and Key are the certificate of this cluster's Gateways, in PEM. Its ID is model.GatewayURI of Cluster.
+	Chain, Key []byte
+	// PeerPort is the port of the peer listener; 0: there is none.
+	PeerPort uint16
+	Members  []Member // sorted by name
+}
+
+// Member is another cluster of the set.
+type Member struct {
+	Name   string // which is its trust domain
+	Bundle []byte // CA certificates that vouch for IDs of the trust domain, in PEM
+}
+
+// OwnMembership is the name of the one Membership.
+const OwnMembership = "own"
+
+// DeepCopyObject implements runtime.Object.
+func (m *Membership) DeepCopyObject() runtime.Object {
+	c := *m
+	m.ObjectMeta.DeepCopyInto(&c.ObjectMeta)
+	c.Chain, c.Key, c.Members = slices.Clone(m.Chain), slices.Clone(m.Key), slices.Clone(m.Members)
+	for i := range c.Members {
+		c.Members[i].Bundle = slices.Clone(c.Members[i].Bundle)
+	}
+	return &c
+}
+
+// Export is an InferencePool that other clusters may use: its export, also for a while after it was withdrawn. cmd writes it. Namespace and
+// name are the pool's.
+type Export struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata"`
+
+	Members []string // that may use it, sorted
+}
+
+// DeepCopyObject implements runtime.Object.
+func (e *Export) DeepCopyObject() runtime.Object {
+	c := *e
+	e.ObjectMeta.DeepCopyInto(&c.ObjectMeta)
+	c.Members = slices.Clone(e.Members)
+	return &c
+}
+
 // AddressPolicy determines which IP addresses may become endpoints. cmd writes it before any other object. There is one, named
 // OwnAddressPolicy; without it no address that a user wrote may. translator/addresses applies it.
 type AddressPolicy struct {

@@ -174,6 +174,8 @@ var (
 	}}
 	Dialects          = &Table[*Dialect]{group: v1alpha1.Group, kind: "Dialect", clusterWide: true}
 	Authorities       = &Table[*Authority]{group: v1alpha1.Group, kind: "Authority", clusterWide: true}
+	Memberships       = &Table[*Membership]{group: v1alpha1.Group, kind: "Membership", clusterWide: true}
+	Exports           = &Table[*Export]{group: v1alpha1.Group, kind: "Export"}
 	AddressPolicies   = &Table[*AddressPolicy]{group: v1alpha1.Group, kind: "AddressPolicy", clusterWide: true}
 	ProcessorDefaults = &Table[*ProcessorDefault]{group: v1alpha1.Group, kind: "ProcessorDefault", clusterWide: true}
 	Occupants         = &Table[*Occupant]{group: v1alpha1.Group, kind: "Occupant", clusterWide: true, indexes: []Index[*Occupant]{
@@ -187,7 +189,7 @@ func Tables() []Kind {
 		GatewayClasses, Gateways, ListenerSets, HTTPRoutes, GRPCRoutes, TLSRoutes, TCPRoutes, ReferenceGrants, BackendTLSPolicies, Namespaces,
 		Services, ServiceImports, EndpointSlices, Pods, Secrets, ConfigMaps,
 		InferencePools, InferenceModels, InferenceModelRewrites, InferenceObjectives, InferencePoolImports, ModelServers, PoolPolicies, EndpointPickerConfigs, EnvoyFleets, ClusterSets,
-		Hosts, LearnedEndpoints, Offers, Dialects, Authorities, AddressPolicies, ProcessorDefaults, Occupants,
+		Hosts, LearnedEndpoints, Offers, Dialects, Authorities, Memberships, Exports, AddressPolicies, ProcessorDefaults, Occupants,
 	}
 }
 

@@ -67,6 +67,10 @@ type ClusterSetSpec struct {
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=256
 	Members []ClusterSetMember `json:"members,omitempty"`
+	// PeerListener has each Gateway of this cluster listen for requests of the members. Without it, and without members, none does.
+	//
+	// +optional
+	PeerListener *ClusterSetPeerListener `json:"peerListener,omitempty"`
 	// Draining has the other members send this cluster no new request. Its pools stay exported, and requests in flight end as they would.
 	// `penstock clusters drain` sets it.
 	//
@@ -213,6 +217,27 @@ type ClusterSetProfile struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name"`
+}
+
+// ClusterSetPeerListener is the port at which each Gateway takes requests of the members for the pools that this cluster exports to them.
+//
+// A member's Gateway connects with mTLS. Its certificate has the SPIFFE ID spiffe://CLUSTER/gateway of its own cluster, and the member's bundle
+// vouches for it; the Gateway here presents the same of this cluster. Certificates are made by each cluster's Penstock and renew by themselves.
+// Server name (SNI) and authority are both POOL.NAMESPACE.CLUSTER.pool.penstock. A member reaches the pools that are exported to it, at Gateways
+// whose routes lead to them, and nothing else: no route, no other pool, and no import. Filters of routes do not apply to its requests.
+type ClusterSetPeerListener struct {
+	// Port that each Gateway binds beside those of its listeners, which must not have it. Gateways of a folder share a machine: the first one has
+	// the port, unless they run on different machines.
+	//
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=65535
+	Port int32 `json:"port"`
+	// Address at which members reach that port, as HOST:PORT. Defaults to the addresses of the Gateway, and Port.
+	//
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=260
+	Address string `json:"address,omitempty"`
 }
 
 // ClusterSetAllow limits a member.

@@ -64,11 +64,16 @@ func (t *trust) set(members []Member) {
 
 func newTrusted(bundle, published []byte) trusted {
 	roots := x509.NewCertPool()
-	roots.AppendCertsFromPEM(bundle)
-	if bytes.HasPrefix(published, under(bundle)) {
-		roots.AppendCertsFromPEM(published)
-	}
+	roots.AppendCertsFromPEM(TrustedBundle(bundle, published))
 	return trusted{bundle, published, roots}
+}
+
+// TrustedBundle is what vouches for a member, in PEM: Member.Bundle, and Member.Published as far as it counts.
+func TrustedBundle(bundle, published []byte) []byte {
+	if rest, ok := bytes.CutPrefix(published, under(bundle)); ok {
+		return slices.Concat(bundle, []byte("\n"), rest)
+	}
+	return bundle
 }
 
 // published has a bundle trusted that a member has published, and returns it as it is kept; nil if it is no member.

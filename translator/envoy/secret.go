@@ -11,17 +11,22 @@ import (
 
 // Secret is a certificate with its key, the CAs of a cluster's endpoints, or a token for them, for SDS.
 func Secret(s model.Secret) (*resource.Resource, error) {
-	out := &tlsv3.Secret{Name: s.Name}
+	b, out := &builder{}, &tlsv3.Secret{Name: s.Name}
 	switch {
 	case len(s.Token) > 0:
 		out.Type = &tlsv3.Secret_GenericSecret{GenericSecret: &tlsv3.GenericSecret{Secret: data(s.Token)}}
 	case len(s.CA) > 0:
 		out.Type = &tlsv3.Secret_ValidationContext{ValidationContext: &tlsv3.CertificateValidationContext{TrustedCa: data(s.CA)}}
+	case len(s.Domains) > 0:
+		out.Type = &tlsv3.Secret_ValidationContext{ValidationContext: b.gateways(s.Domains)}
 	default:
 		out.Type = &tlsv3.Secret_TlsCertificate{TlsCertificate: &tlsv3.TlsCertificate{
 			CertificateChain: data(s.Chain),
 			PrivateKey:       data(s.Key),
 		}}
+	}
+	if b.err != nil {
+		return nil, b.err
 	}
 	return checked(resource.Secret, s.Name, out, nil, []report.Ref{s.Owner})
 }

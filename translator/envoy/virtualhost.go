@@ -31,18 +31,28 @@ func VirtualHost(vh *model.VirtualHost) (*Encoded, error) {
 		Domains: []string{vh.Host},
 		Routes:  b.routes(vh),
 	}
-	if b.err != nil {
-		return nil, fmt.Errorf("virtual host %s of %s: %w", vh.Host, vh.Chain, b.err)
-	}
-	if err := checkMessage(host); err != nil {
-		return nil, fmt.Errorf("virtual host %s of %s: %w", vh.Host, vh.Chain, err)
-	}
-	body, err := resource.Marshal(host)
+	out, err := b.encoded(host, vh.Owners)
 	if err != nil {
 		return nil, fmt.Errorf("virtual host %s of %s: %w", vh.Host, vh.Chain, err)
 	}
+	return out, nil
+}
+
+// encoded encodes a virtual host that was built.
+func (b *builder) encoded(host *routev3.VirtualHost, owners []report.Ref) (*Encoded, error) {
+	err := b.err
+	if err == nil {
+		err = checkMessage(host)
+	}
+	var body []byte
+	if err == nil {
+		body, err = resource.Marshal(host)
+	}
+	if err != nil {
+		return nil, err
+	}
 	slices.SortFunc(b.refs, resource.Ref.Compare)
-	return &Encoded{Host: vh.Host, Body: body, Refs: slices.Compact(b.refs), Owners: vh.Owners}, nil
+	return &Encoded{Host: host.Name, Body: body, Refs: slices.Compact(b.refs), Owners: owners}, nil
 }
 
 func (b *builder) routes(vh *model.VirtualHost) []*routev3.Route {

@@ -295,12 +295,14 @@ type Member struct {
 	Draining bool // takes no new request; not in Envoy's assignment
 }
 
-// Secret is a certificate with its key, trusted CAs, or a token.
+// Secret is a certificate with its key, trusted CAs or trust domains, or a token.
 type Secret struct {
 	Name  string // SecretName
 	Chain []byte // PEM
 	Key   []byte // PEM
 	CA    []byte // PEM; set alone
 	Token []byte // set alone
-	Owner report.Ref
+	// Domains are trusted as SPIFFE trust domains; set alone.
+	Domains []TrustDomain
+	Owner   report.Ref
 }

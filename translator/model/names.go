@@ -20,6 +20,7 @@ const (
 	SchemeHTTPS Scheme = "https"
 	SchemeTCP   Scheme = "tcp"
 	SchemeTLS   Scheme = "tls"
+	SchemePeer  Scheme = "peer" // requests of members of the cluster set, over mTLS
 )
 
 // ChainName is the name of a filter chain of requests and of its route configuration: "http/80",
@@ -40,13 +41,13 @@ func StreamName(tls bool, port uint16, host string) string {
 	return fmt.Sprintf("tls/%d/%s", port, host)
 }
 
-// ParseChain reads scheme and port of a name that ChainName or StreamName made; false for any other, as of hops.
+// ParseChain reads scheme and port of a name that ChainName, StreamName or PeerChain made; false for any other, as of hops.
 func ParseChain(name string) (Scheme, uint16, bool) {
 	scheme, rest, ok := strings.Cut(name, "/")
 	number, host, named := strings.Cut(rest, "/")
 	port, valid := parsePort(number)
 	switch s := Scheme(scheme); s {
-	case SchemeHTTP, SchemeTCP:
+	case SchemeHTTP, SchemeTCP, SchemePeer:
 		return s, port, ok && valid && !named
 	case SchemeHTTPS, SchemeTLS:
 		return s, port, ok && valid && host != ""
@@ -106,7 +107,7 @@ func (id SecretID) String() string {
 	return name
 }
 
-// ParseSecretID reads an SDS name; false for OwnTrust, OwnKey and any text that String does not make.
+// ParseSecretID reads an SDS name; false for OwnTrust, OwnKey, those of members and any text that String does not make.
 func ParseSecretID(name string) (SecretID, bool) {
 	for _, kind := range []SecretKind{CertificateSecret, PolicyTrustSecret, GatewayTrustSecret} {
 		rest, ok := strings.CutPrefix(name, string(kind)+"/")

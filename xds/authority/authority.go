@@ -5,6 +5,8 @@ import (
 	"cmp"
 	"context"
 	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -268,6 +270,39 @@ func (a *Authority) Keys(purpose string) []string {
 		}
 	}
 	return a.keys[purpose]
+}
+
+// Certify signs a certificate for another process of this installation, with a new key, by the authority that signs now. It is valid as
+// long as the authority, for servers and for clients. signer changes with the authority: then the process needs another one.
+func (a *Authority) Certify(id *url.URL) (pair Pair, signer string, err error) {
+	a.mu.RLock()
+	current := a.state.current
+	a.mu.RUnlock()
+	if current == nil {
+		return Pair{}, "", errors.New("no authority yet")
+	}
+	cert, err := current.issue(nil, id)
+	if err != nil {
+		return Pair{}, "", fmt.Errorf("sign a certificate: %w", err)
+	}
+	key, err := x509.MarshalPKCS8PrivateKey(cert.PrivateKey)
+	if err != nil {
+		return Pair{}, "", err
+	}
+	return Pair{
+		Cert: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert.Certificate[0]}),
+		Key:  pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key}),
+	}, string(current.certPEM), nil
+}
+
+// Signer is the authority that signs now, as Certify returns it; "" before Ready.
+func (a *Authority) Signer() string {
+	a.mu.RLock()
+	defer a.mu.RUnlock()
+	if a.state.current == nil {
+		return ""
+	}
+	return string(a.state.current.certPEM)
 }
 
 // GetCertificate is for tls.Config.

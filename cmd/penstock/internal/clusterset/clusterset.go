@@ -110,24 +110,27 @@ type Set struct {
 	annotated map[string]bool     // keys of pools with an annotation about exports
 	decisions map[string]export.Decision
 
-	mu         sync.Mutex
-	spec       *v1alpha1.ClusterSet // the one in use; nil: none
-	others     []report.Report      // on the ClusterSets that are not
-	name       string               // of this cluster, since the first ClusterSet
-	federation *federation.Federation
-	authority  *authority.Authority
-	rejected   map[string]string // problems of members
-	unserved   string            // why this process does not publish, though it should
-	damaged    string            // what of the records could not be read
-	mistaken   mistaken
-	exported   map[string]time.Time // by the pool's key: zero, or until when a withdrawn pool may be picked from
+	mu          sync.Mutex
+	spec        *v1alpha1.ClusterSet // the one in use; nil: none
+	others      []report.Report      // on the ClusterSets that are not
+	name        string               // of this cluster, since the first ClusterSet
+	federation  *federation.Federation
+	authority   *authority.Authority
+	rejected    map[string]string // problems of members
+	unserved    string            // why this process does not publish, though it should
+	damaged     string            // what of the records could not be read
+	mistaken    mistaken
+	exported    map[string]audience // by the pool's key
+	certificate gatewayCertificate
+
+	publishing sync.Mutex // of Memberships and Exports
 }
 
 // New makes a Set that does nothing until there is a ClusterSet.
 func New(c Config) *Set {
 	s := &Set{
 		cfg: c, registry: registry.New(registry.Config{Drain: c.Drain}), begun: make(chan struct{}), decided: make(chan struct{}), wake: make(chan struct{}, 1), leading: make(chan struct{}, 1), led: make(chan struct{}, 1),
-		pools: map[registry.Pool]export.Pool{}, parents: map[registry.Pool][]model.ParentGateway{}, taken: map[string][]string{}, annotated: map[string]bool{}, decisions: map[string]export.Decision{}, rejected: map[string]string{}, exported: map[string]time.Time{},
+		pools: map[registry.Pool]export.Pool{}, parents: map[registry.Pool][]model.ParentGateway{}, taken: map[string][]string{}, annotated: map[string]bool{}, decisions: map[string]export.Decision{}, rejected: map[string]string{}, exported: map[string]audience{},
 	}
 	s.admin = newAdmin()
 	s.importer = imports.New(imports.Config{Registry: s.registry, Store: c.Store, Namespace: c.Namespace})
@@ -182,6 +185,7 @@ func (s *Set) Run(ctx context.Context) error {
 		return err
 	}
 	group.Go(func() error { return s.federation.Run(ctx) })
+	group.Go(func() error { return s.certify(ctx) })
 	group.Go(func() error { return s.expire(ctx) })
 	group.Go(func() error { return s.lead(ctx) })
 	group.Go(func() error { return s.keep(ctx) })

@@ -4,6 +4,7 @@
 //	clusterset.go   Set: its parts, and Run            follow.go     what a change of the store changes
 //	identity.go     who this cluster is                received.go   what members publish
 //	lead.go         publishing, and serving members    exported.go   which pools other clusters may pick from
+//	membership.go   what Gateways need to meet those of members
 //	parents.go      Gateways as other clusters reach them
 //	admin.go        Status, for clusters list          join.go       checks of a new member
 //	metrics.go      the same for Prometheus            mistakes.go   findings about members that stay in use

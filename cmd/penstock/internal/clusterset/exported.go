@@ -1,12 +1,27 @@
 package clusterset
 
 import (
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/multicluster/export"
 )
+
+// audience is which members may use a pool: zero, or until when one may from which it was withdrawn. The key "" is for the pool as such.
+type audience map[string]time.Time
+
+const unnamed = ""
+
+// has reports whether a member may use the pool now.
+func (a audience) has(who string, now time.Time) bool {
+	until, ok := a[who]
+	return ok && (until.IsZero() || now.Before(until))
+}
 
 // Exported reports whether other clusters may pick from a pool, "namespace/name": it is exported, or was within the drain time. Without a
 // ClusterSet all pools may be: their imports are written by hand.
@@ -16,27 +31,97 @@ func (s *Set) Exported(pool string) bool {
 	if s.spec == nil {
 		return true
 	}
-	until, ok := s.exported[pool]
-	return ok && (until.IsZero() || time.Now().Before(until))
+	return s.exported[pool].has(unnamed, time.Now())
 }
 
-// noteExported notes which pools are exported now. mu is held.
-func (s *Set) noteExported() {
+// noteExported notes which pools are exported now, and to whom. mu is held.
+func (s *Set) noteExported(members []string) {
 	now := time.Now()
-	for key, until := range s.exported {
-		switch d := s.decisions[key]; {
-		case d.Export != nil:
-		case until.IsZero():
-			s.exported[key] = now.Add(s.cfg.Drain)
-		case now.After(until):
+	for key, a := range s.exported {
+		d := s.decisions[key]
+		for who, until := range a {
+			switch {
+			case who != unnamed && !slices.Contains(members, who):
+				delete(a, who) // it has left, and nothing drains: its certificate counts no more
+			case d.Export != nil && (who == unnamed || isFor(d.Export, who)):
+			case until.IsZero():
+				a[who] = now.Add(s.cfg.Drain)
+			case now.After(until):
+				delete(a, who)
+			}
+		}
+		if len(a) == 0 {
 			delete(s.exported, key)
 		}
 	}
 	for key, d := range s.decisions {
-		if d.Export != nil {
-			s.exported[key] = time.Time{}
+		if d.Export == nil {
+			continue
+		}
+		if s.exported[key] == nil {
+			s.exported[key] = audience{}
+		}
+		s.exported[key][unnamed] = time.Time{}
+		for _, m := range members {
+			if isFor(d.Export, m) {
+				s.exported[key][m] = time.Time{}
+			}
 		}
 	}
+}
+
+func isFor(e *export.Export, member string) bool { return e.To == nil || slices.Contains(e.To, member) }
+
+// publishExports writes which members may use which pools, for translation.
+func (s *Set) publishExports() error {
+	s.publishing.Lock()
+	defer s.publishing.Unlock()
+	now, wanted := time.Now(), map[string][]string{}
+	s.mu.Lock()
+	if s.spec != nil {
+		for key, a := range s.exported {
+			for _, who := range slices.Sorted(maps.Keys(a)) {
+				if who != unnamed && a.has(who, now) {
+					wanted[key] = append(wanted[key], who)
+				}
+			}
+		}
+	}
+	s.mu.Unlock()
+	var ops []store.Op
+	for _, e := range store.Exports.All(s.cfg.Store.View()) {
+		key := store.ID(e)
+		switch members, ok := wanted[key]; {
+		case !ok:
+			ops = append(ops, store.Exports.Delete(key))
+		case slices.Equal(members, e.Members):
+			delete(wanted, key)
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(wanted)) {
+		p := poolOf(key)
+		ops = append(ops, store.Exports.Put(&store.Export{ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name}, Members: wanted[key]}))
+	}
+	if len(ops) == 0 {
+		return nil
+	}
+	_, err := s.cfg.Store.Apply(ops...)
+	return err
+}
+
+// nextExport is how long it takes until a member may no longer use a pool; false if none is withdrawn.
+func (s *Set) nextExport() (wait time.Duration, ok bool) {
+	now := time.Now()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, a := range s.exported {
+		for _, until := range a {
+			if w := until.Sub(now); !until.IsZero() && w > 0 && (!ok || w < wait) {
+				wait, ok = w, true
+			}
+		}
+	}
+	return wait, ok
 }
 
 // incarnate gives an export its incarnation: 0 if it is among the first that this process decides on, that of the one before if there is one for

@@ -205,7 +205,7 @@ func (s *Set) decide(r store.Reader, dirty map[string]bool, again bool) {
 			s.decisions[key] = d
 		}
 	}
-	s.noteExported()
+	s.noteExported(cfg.Members)
 	var list []export.Export
 	local := map[registry.Pool]*int32{}
 	for _, key := range slices.Sorted(maps.Keys(s.decisions)) {
@@ -217,6 +217,10 @@ func (s *Set) decide(r store.Reader, dirty map[string]bool, again bool) {
 		}
 	}
 	s.mu.Unlock()
+	if err := s.publishExports(); err != nil {
+		s.cfg.Log.Error("which members may use which pools cannot be stored", "error", err)
+	}
+	s.wakeUp() // what was withdrawn expires
 	s.assemble(s.importer.SetLocal(cfg.Cluster, local))
 	if s.cfg.Exports != nil {
 		s.cfg.Exports(list)
@@ -266,6 +270,7 @@ func (s *Set) adopt(ctx context.Context, r store.Reader) {
 		}
 	}
 	f.SetMembers(members)
+	s.republish()
 	s.assemble(append(changed, s.importer.SetAllow(allow)...))
 	s.report()
 	s.wakeUp()

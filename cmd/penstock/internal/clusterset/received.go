@@ -3,6 +3,7 @@ package clusterset
 import (
 	"context"
 	"fmt"
+	"reflect"
 	"slices"
 	"time"
 
@@ -18,7 +19,7 @@ import (
 
 // apply takes what a member has published into the registry and the store.
 func (s *Set) apply(updates ...registry.Update) bool {
-	before := s.shown(updates)
+	before, bundles := s.shown(updates), s.bundles(updates)
 	changed, rejected := s.registry.Apply(updates...)
 	s.admin.received(updates, rejected)
 	s.mu.Lock()
@@ -30,6 +31,9 @@ func (s *Set) apply(updates ...registry.Update) bool {
 		s.cfg.Log.Warn("an update of a member had no effect", "member", r.Member, "problem", r.Problem)
 	}
 	s.mu.Unlock()
+	if !reflect.DeepEqual(s.bundles(updates), bundles) {
+		s.republish()
+	}
 	s.assemble(changed)
 	if slices.Equal(s.shown(updates), before) && !s.reportDue() {
 		s.admin.notify()
@@ -166,9 +170,10 @@ func (s *Set) expire(ctx context.Context) error {
 		case <-s.wake:
 		case <-timer.C:
 			s.assemble(s.registry.Expire())
+			s.republish()
 			s.report()
 		}
-		if wait, ok := s.registry.Next(); ok {
+		if wait, ok := s.next(); ok {
 			timer.Reset(wait)
 		} else {
 			timer.Stop()

@@ -1,0 +1,184 @@
+package main
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"math/big"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/penstock-project/penstock/cmd/penstock/internal/sim"
+)
+
+// testMember is a cluster that exists as certificates alone.
+type testMember struct {
+	t      *testing.T
+	name   string
+	cert   *x509.Certificate
+	key    *ecdsa.PrivateKey
+	bundle string
+}
+
+func newTestMember(t *testing.T, name string) *testMember {
+	t.Helper()
+	m := &testMember{t: t, name: name}
+	template := &x509.Certificate{SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: name}, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}
+	der := m.sign(template)
+	m.cert, _ = x509.ParseCertificate(der.Certificate[0])
+	m.key = der.PrivateKey.(*ecdsa.PrivateKey)
+	m.bundle = string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: m.cert.Raw}))
+	return m
+}
+
+func (m *testMember) sign(template *x509.Certificate) tls.Certificate {
+	m.t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	template.NotBefore, template.NotAfter = time.Now().Add(-time.Hour), time.Now().Add(time.Hour)
+	parent, signer := template, key
+	if m.cert != nil {
+		parent, signer = m.cert, m.key
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, parent, &key.PublicKey, signer)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
+}
+
+// gateway is the certificate of a Gateway of a cluster, as this member signs it.
+func (m *testMember) gateway(cluster string) tls.Certificate {
+	return m.sign(&x509.Certificate{
+		SerialNumber: big.NewInt(time.Now().UnixNano()), KeyUsage: x509.KeyUsageDigitalSignature, URIs: []*url.URL{{Scheme: "spiffe", Host: cluster, Path: "/gateway"}},
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth},
+	})
+}
+
+// member is the member as a ClusterSet has it. Nothing listens at its address.
+func (m *testMember) member(more ...*testMember) string {
+	text := m.bundle
+	for _, o := range more {
+		text += o.bundle
+	}
+	return fmt.Sprintf("- name: %s\n  peer:\n    address: 127.0.0.1:%d\n    bundle: |\n      %s\n", m.name, len(m.name), strings.ReplaceAll(strings.TrimSpace(text), "\n", "\n      "))
+}
+
+func peerListenerYAML(port int) string { return fmt.Sprintf("  peerListener: {port: %d}\n", port) }
+
+// withPeers is a ClusterSet whose Gateways have a peer listener.
+func withPeers(set string, port int) string {
+	return strings.Replace(set, "spec:\n", "spec:\n"+peerListenerYAML(port), 1)
+}
+
+// askPeer asks a peer listener as a Gateway of a member does.
+func askPeer(t *testing.T, port int, certificate tls.Certificate, server, host string, header http.Header) (reply, error) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, fmt.Sprintf("https://127.0.0.1:%d/v1/chat/completions", port), strings.NewReader(question))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Host, req.Header = host, header.Clone()
+	if req.Header == nil {
+		req.Header = http.Header{}
+	}
+	req.Header.Set("content-type", "application/json")
+	c := client()
+	tr := c.Transport.(*http.Transport)
+	tr.ForceAttemptHTTP2, tr.TLSClientConfig = true, &tls.Config{ServerName: server, InsecureSkipVerify: true, Certificates: []tls.Certificate{certificate}}
+	return do(c, req)
+}
+
+// A member's Gateway reaches the pools that are exported to it, by the certificate of its cluster, and nothing else of this cluster.
+func TestPeerListener_ServesMembersTheExportedPoolsAlone(t *testing.T) {
+	t.Parallel()
+	port, peer := freePort(t), freePort(t)
+	home, south := newTestMember(t, "home"), newTestMember(t, "south")
+	files := chatFiles(port, modelServer(t, sim.Config{Name: "east-chat"}))
+	route := files["route.yaml"]
+	files["set.yaml"] = withPeers(clusterSetYAML("east", home.member(), south.member()), peer)
+	files["pool.yaml"] = exportedPool(exportAnnotation + ", inference.networking.x-k8s.io/export-mode: ParentMode, penstock.dev/export-to: home")
+	files["own.yaml"] = poolYAML("own") + "---\n" + serversYAML("own", modelServer(t, sim.Config{Name: "east-own"})) + "---\n" + routeYAML("own", "/own", toPool("own"))
+	east := up(t, files, "--members-listen", "127.0.0.1:0", "--drain-time", "1s")
+	const chatHost, ownHost = "chat.default.east.pool.penstock", "own.default.east.pool.penstock"
+	at := home.gateway("home")
+	answered := func(what string, want int, certificate tls.Certificate, server, host string) {
+		t.Helper()
+		eventually(t, what, func() error {
+			got, err := askPeer(t, peer, certificate, server, host, nil)
+			if want == 0 && err != nil { // denied in the handshake
+				return nil
+			}
+			if err != nil || got.status != want || want == http.StatusOK && got.header.Get("x-served-by") != "east-chat" {
+				return fmt.Errorf("%d %s %v, want %d; status:\n%s", got.status, got.body, err, want, east.penstock("status"))
+			}
+			return nil
+		})
+	}
+	answered("a member", http.StatusOK, at, chatHost, chatHost)
+	answered("a member that it is not exported to", http.StatusForbidden, south.gateway("south"), chatHost, chatHost)
+	answered("a pool that is not exported", http.StatusForbidden, at, ownHost, ownHost)
+	answered("its server name alone", http.StatusForbidden, at, chatHost, ownHost)
+	answered("no member", 0, newTestMember(t, "home").gateway("home"), chatHost, chatHost)
+	answered("a member in another's name", 0, south.gateway("home"), chatHost, chatHost)
+
+	// Members, bundles and exports change while requests go on.
+	second := newTestMember(t, "home")
+	ended, failed := make(chan struct{}), make(chan error, 1)
+	go func() {
+		defer close(failed)
+		for n := 0; ; n++ {
+			select {
+			case <-ended:
+				if n == 0 {
+					failed <- errors.New("no request")
+				}
+				return
+			default:
+			}
+			if got, err := askPeer(t, peer, at, chatHost, chatHost, nil); err != nil || got.status != http.StatusOK {
+				failed <- fmt.Errorf("request %d: %d %s %v", n, got.status, got.body, err)
+				return
+			}
+		}
+	}()
+	east.write("set.yaml", withPeers(clusterSetYAML("east", home.member(second), south.member()), peer))
+	answered("the next authority of a member", http.StatusOK, second.gateway("home"), chatHost, chatHost)
+	east.write("pool.yaml", exportedPool(exportAnnotation+", inference.networking.x-k8s.io/export-mode: ParentMode"))
+	answered("exported to all", http.StatusOK, south.gateway("south"), chatHost, chatHost)
+	east.write("set.yaml", withPeers(clusterSetYAML("east", home.member(second)), peer))
+	answered("a member that has left", 0, south.gateway("south"), chatHost, chatHost)
+	close(ended)
+	if err := <-failed; err != nil {
+		t.Error(err)
+	}
+	east.write("pool.yaml", poolYAML("chat"))
+	answered("withdrawn", http.StatusForbidden, at, chatHost, chatHost)
+	east.write("pool.yaml", files["pool.yaml"])
+	answered("exported again", http.StatusOK, at, chatHost, chatHost)
+	east.remove("route.yaml")
+	answered("no Gateway routes to it", http.StatusForbidden, at, chatHost, chatHost)
+	east.write("route.yaml", route)
+	answered("routed again", http.StatusOK, at, chatHost, chatHost)
+	east.write("set.yaml", clusterSetYAML("east", home.member()))
+	answered("no peer listener", 0, at, chatHost, chatHost)
+	east.write("set.yaml", withPeers(clusterSetYAML("east", home.member()), port))
+	eventually(t, "the port of the Gateway's own listener", func() error {
+		if text := east.penstock("status"); !strings.Contains(text, fmt.Sprintf("listener http has port %d, which is that of the ClusterSet's peerListener", port)) {
+			return fmt.Errorf("%s", text)
+		}
+		return nil
+	})
+	answers(t, local(port), http.StatusOK)
+}

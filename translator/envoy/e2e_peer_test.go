@@ -1,0 +1,223 @@
+package envoy
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/penstock-project/penstock/translator/model"
+	"github.com/penstock-project/penstock/xds/xdstest/envoytest"
+)
+
+// gatewayOf is the certificate of a cluster's Gateways, by an authority that may be another cluster's.
+func (a *authority) gatewayOf(uri string) tls.Certificate {
+	_, _, pair := a.pairs(uri)
+	return pair
+}
+
+func (a *authority) pairs(uri string) (chain, key []byte, pair tls.Certificate) {
+	a.t.Helper()
+	id, err := url.Parse(uri)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	return a.pair(&x509.Certificate{URIs: []*url.URL{id}, KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}})
+}
+
+// peerRig is a peer listener of cluster west with two pools: members home and south may use chat, south alone may use code.
+type peerRig struct {
+	*rig
+	west, home, south *authority
+	chat, code        *pod
+	port              uint16
+}
+
+const (
+	chatHost = "chat.team-a.west.pool.penstock"
+	codeHost = "code.team-a.west.pool.penstock"
+)
+
+func newPeerRig(t *testing.T) *peerRig {
+	t.Helper()
+	chat, code := startPod(t, "chat", 200), startPod(t, "code", 200)
+	p := startPicker(t, map[string]script{"chat": {endpoints: chat.address.String()}, "code": {endpoints: code.address.String()}, "full": {status: 503}})
+	r := &peerRig{rig: newRig(t, p.address), west: newAuthority(t), home: newAuthority(t), south: newAuthority(t), chat: chat, code: code, port: uint16(envoytest.FreePort(t))}
+	chain, key, _ := r.west.pairs(model.GatewayURI("west"))
+	r.add(Secret(model.Secret{Name: model.MemberCertificate, Chain: chain, Key: key}))
+	r.add(Secret(model.Secret{Name: model.MembersTrust, Domains: []model.TrustDomain{{Name: "home", Bundle: r.home.pem}, {Name: "south", Bundle: r.south.pem}}}))
+	failing := startPod(t, "failing", 503)
+	var hosts []*Encoded
+	for _, h := range []struct {
+		name    string
+		pod     *pod
+		members []string
+	}{{"chat", chat, []string{"home", "south"}}, {"code", code, []string{"south"}}, {"full", chat, []string{"home"}}, {"busy", failing, []string{"home"}}} {
+		r.cluster(model.Cluster{Name: named("pool/team-a/" + h.name), Protocol: model.HTTP1, Fallback: model.FallbackPods}, endpoints(h.pod.address)...)
+		b := pool("pool/team-a/"+h.name, h.name, model.BodyBuffered)
+		if h.name == "busy" {
+			b.Picker = nil
+		}
+		host, err := PeerHost(&model.PeerHost{Host: model.PeerAuthority("team-a", h.name, "west"), Members: h.members, Backends: []model.WeightedBackend{b}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		hosts = append(hosts, host)
+	}
+	r.add(PeerListener(r.cfg, model.PeerListener{Port: model.Port{Gateway: "ns/gw", Number: r.port, Addresses: []string{"127.0.0.1"}, Edge: model.Edge{Uploads: 1 << 30}}, Cluster: "west"}))
+	r.add(inOneBlock(model.Chain{Name: model.PeerChain(r.port)}, hosts...))
+	r.start()
+	r.envoy.Wait("a member is answered", func() bool {
+		a, err := r.ask(r.client("home", r.home, chatHost), chatHost, nil)
+		return err == nil && a.status == 200
+	})
+	return r
+}
+
+// client connects as a Gateway of a cluster, whose certificate an authority has signed; nil: without one.
+func (r *peerRig) client(cluster string, ca *authority, sni string) *tls.Config {
+	c := &tls.Config{ServerName: sni, InsecureSkipVerify: true}
+	if ca != nil {
+		c.Certificates = []tls.Certificate{ca.gatewayOf(model.GatewayURI(cluster))}
+	}
+	return c
+}
+
+func (r *peerRig) ask(c *tls.Config, authority string, header http.Header) (answer, error) {
+	tr := &http.Transport{TLSClientConfig: c, ForceAttemptHTTP2: true}
+	defer tr.CloseIdleConnections()
+	req, err := http.NewRequest("POST", fmt.Sprintf("https://127.0.0.1:%d/v1/chat/completions?x=%%2F", r.port), strings.NewReader("{}"))
+	if err != nil {
+		return answer{}, err
+	}
+	req.Host = authority
+	for k, v := range header {
+		req.Header[k] = v
+	}
+	resp, err := (&http.Client{Transport: tr, Timeout: 10 * time.Second}).Do(req)
+	if err != nil {
+		return answer{}, err
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	return answer{resp.StatusCode, resp.Header.Get("Pod"), resp.Header, string(body)}, err
+}
+
+// Members reach the pools that are exported to them, and no other client reaches anything.
+func TestPeerListener_AdmitsMembersToTheirPoolsAlone(t *testing.T) {
+	t.Parallel()
+	r := newPeerRig(t)
+	stranger := newAuthority(t)
+	custom := func(ca *authority, uri string) *tls.Config {
+		return &tls.Config{ServerName: chatHost, InsecureSkipVerify: true, Certificates: []tls.Certificate{ca.gatewayOf(uri)}}
+	}
+	for _, c := range []struct {
+		what, authority string
+		client          *tls.Config
+		want            string // "": no connection
+	}{
+		{"a member", chatHost, r.client("home", r.home, chatHost), "200 chat"},
+		{"a member, with a port", chatHost + ":443", r.client("home", r.home, chatHost), "200 chat"},
+		{"another member's pool", codeHost, r.client("south", r.south, codeHost), "200 code"},
+		{"no certificate", chatHost, r.client("", nil, chatHost), ""},
+		{"another CA, same ID", chatHost, r.client("home", stranger, chatHost), ""},
+		{"another member's CA for this one's ID", chatHost, r.client("home", r.south, chatHost), ""},
+		{"a member's CA for a trust domain that is none", chatHost, r.client("mars", r.home, chatHost), ""},
+		{"this cluster's own Gateway", chatHost, r.client("west", r.west, chatHost), ""},
+		{"a member's control plane", chatHost, custom(r.home, "spiffe://home/penstock"), ""},
+		{"below the Gateways' ID", chatHost, custom(r.home, "spiffe://home/gateway/x"), ""},
+		{"a server name outside", chatHost, r.client("home", r.home, "chat.example"), ""},
+		{"a pool of another cluster", chatHost, r.client("home", r.home, "chat.team-a.east.pool.penstock"), ""},
+		{"no server name", chatHost, r.client("home", r.home, ""), ""},
+		{"a pool that is not for it", codeHost, r.client("home", r.home, codeHost), "403 "},
+		{"an authority that is no pool", "none.team-a.west.pool.penstock", r.client("home", r.home, "none.team-a.west.pool.penstock"), "403 "},
+		{"an authority of this gateway's clients", "unknown.example", r.client("home", r.home, chatHost), "403 "},
+		{"server name of its own pool, authority of another", codeHost, r.client("home", r.home, chatHost), "403 "},
+		{"server name of another pool, authority of its own", chatHost, r.client("home", r.home, codeHost), "403 "},
+		{"both are its own, and differ", codeHost, r.client("south", r.south, chatHost), "403 "},
+	} {
+		a, err := r.ask(c.client, c.authority, nil)
+		got := ""
+		if err == nil {
+			got = fmt.Sprint(a.status, " ", a.pod)
+		}
+		if got != c.want {
+			t.Errorf("%s: %q, want %q: %s %v", c.what, got, c.want, a, err)
+		}
+	}
+	if hits := r.code.hits.Load(); hits != 1 {
+		t.Errorf("pool code got %d requests, want that of member south alone", hits)
+	}
+	old := r.client("home", r.home, chatHost)
+	old.MaxVersion = tls.VersionTLS12
+	if a, err := r.ask(old, chatHost, nil); err == nil {
+		t.Errorf("TLS 1.2 is answered %s", a)
+	}
+	plain, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", r.port))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer plain.Close()
+	_ = plain.SetDeadline(time.Now().Add(10 * time.Second))
+	_, _ = io.WriteString(plain, "GET / HTTP/1.1\r\nHost: "+chatHost+"\r\n\r\n")
+	if text, _ := io.ReadAll(plain); strings.HasPrefix(string(text), "HTTP") {
+		t.Errorf("a request in cleartext is answered %s", text)
+	}
+}
+
+// What a pod receives is what the client asked for, and nothing that a member, or a client behind it, has forged.
+func TestPeerListener_RestoresTheClientsRequestAndStopsHeaders(t *testing.T) {
+	t.Parallel()
+	r := newPeerRig(t)
+	forged := http.Header{
+		"X-Gateway-Destination-Endpoint": {r.code.address.String()}, "X-Req-Tokens-Key": {"another"}, "X-Penstock-Pool": {"team-a/code"}, "X-Penstock-Lease": {"1"},
+		"Penstock-Peer-Refused": {"1"}, "Penstock-Peer-Other": {"1"}, "X-Envoy-Max-Retries": {"9"}, "X-Envoy-Original-Host": {"x"}, "X-Gateway-Model-Name": {"x"},
+		"X-Prefiller-Host-Port": {"192.0.2.1:1"}, "X-Forwarded-Client-Cert": {"URI=spiffe://other"},
+		"Penstock-Peer-Authority": {"api.example:8080"}, "X-Forwarded-For": {"192.0.2.9"}, "X-Request-Id": {"one"}, "Traceparent": {"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"},
+	}
+	a, err := r.ask(r.client("home", r.home, chatHost), chatHost, forged)
+	if err != nil || a.pod != "chat" {
+		t.Fatalf("%s %v", a, err)
+	}
+	got := r.chat.last.Load()
+	if got.Host != "api.example:8080" || got.URL.RequestURI() != "/v1/chat/completions?x=%2F" {
+		t.Errorf("the pod is asked for %s at %s", got.URL.RequestURI(), got.Host)
+	}
+	// What the pool's own picker sets reaches its server.
+	for name, want := range map[string]string{"X-Gateway-Destination-Endpoint": r.chat.address.String(), "X-Forwarded-For": "192.0.2.9", "X-Request-Id": "one", "Traceparent": forged.Get("Traceparent")} {
+		if is := got.Header.Get(name); is != want {
+			t.Errorf("the pod receives %s: %q, want %q", name, is, want)
+		}
+	}
+	for name := range got.Header {
+		for _, prefix := range []string{"Penstock-Peer-", "X-Penstock-", "X-Req-Tokens-Key", "X-Envoy-Max", "X-Envoy-Original-Host", "X-Gateway-Model", "X-Prefiller", "X-Forwarded-Client-Cert"} {
+			if strings.HasPrefix(name, prefix) {
+				t.Errorf("the pod receives %s: %s", name, got.Header.Get(name))
+			}
+		}
+	}
+}
+
+// An answer that no pod has begun is marked for the member; a pod's own answer is not, whatever it writes.
+func TestPeerListener_MarksWhatNoPodHasBegun(t *testing.T) {
+	t.Parallel()
+	r := newPeerRig(t)
+	for host, want := range map[string]string{"full": "503 1", "busy": "503 ", "chat": "200 "} {
+		host = model.PeerAuthority("team-a", host, "west")
+		a, err := r.ask(r.client("home", r.home, host), host, http.Header{"Penstock-Peer-Refused": {"1"}})
+		if got := fmt.Sprint(a.status, " ", a.header.Get("Penstock-Peer-Refused")); err != nil || got != want {
+			t.Errorf("%s: %q, want %q: %s %v", host, got, want, a, err)
+		}
+		for name := range a.header {
+			if strings.HasPrefix(name, "X-Penstock-") || strings.HasPrefix(name, "X-Gateway-Destination") {
+				t.Errorf("%s: the member receives %s", host, name)
+			}
+		}
+	}
+}

@@ -1,0 +1,209 @@
+package envoy
+
+import (
+	_ "embed"
+	"fmt"
+	"slices"
+
+	accesslogv3 "github.com/envoyproxy/go-control-plane/envoy/config/accesslog/v3"
+	mutationv3 "github.com/envoyproxy/go-control-plane/envoy/config/common/mutation_rules/v3"
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	rbacrulesv3 "github.com/envoyproxy/go-control-plane/envoy/config/rbac/v3"
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	headersv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/header_mutation/v3"
+	luav3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/lua/v3"
+	rbacv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/rbac/v3"
+	inspectorv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/listener/tls_inspector/v3"
+	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
+	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
+
+	"github.com/penstock-project/penstock/translator/model"
+	"github.com/penstock-project/penstock/xds/resource"
+)
+
+// Headers that pass between members alone.
+const (
+	// peerAuthority is the authority that the client asked for: that of a request between members names the pool.
+	peerAuthority = "penstock-peer-authority"
+	// peerMark marks an answer of a member's gateway or hop that no pod can have begun, so that another member may be asked.
+	peerMark = "penstock-peer-refused"
+)
+
+// Filters of peer listeners alone, beside those of httpFilters.
+const (
+	filterBorder  = "border"  // header_mutation: what no member may read of answers
+	filterRestore = "restore" // Lua: peer.lua
+)
+
+//go:embed peer.lua
+var peerScript string
+
+// peerStrip are what no member may send. Envoy's own are among them: they change retries and timeouts.
+var peerStrip = append([]*mutationv3.HeaderMutation{removePrefix("x-envoy-")}, edgeHeaders...)
+
+// PeerListener is the listener of a Gateway for members of the cluster set: it ends mTLS with their certificates, and denies what the virtual
+// host of an exported pool does not allow. Nothing in it depends on members, exports or certificates.
+func PeerListener(cfg Config, p model.PeerListener) (*resource.Resource, error) {
+	if len(p.Addresses) == 0 {
+		return nil, fmt.Errorf("the peer listener of Gateway %s has no address", p.Gateway)
+	}
+	b := &builder{}
+	l := &listenerv3.Listener{
+		Name:                          model.ListenerName(p.Number),
+		Address:                       address(p.Addresses[0], uint32(p.Number)),
+		TrafficDirection:              corev3.TrafficDirection_INBOUND,
+		PerConnectionBufferLimitBytes: u32(connectionBuffer),
+		ListenerFilters:               []*listenerv3.ListenerFilter{b.listenerFilter("tls_inspector", &inspectorv3.TlsInspector{})},
+	}
+	if cfg.OwnPorts {
+		l.EnableReusePort = boolean(false)
+	}
+	for _, a := range p.Addresses[1:] {
+		l.AdditionalAddresses = append(l.AdditionalAddresses, &listenerv3.AdditionalAddress{Address: address(a, uint32(p.Number))})
+	}
+	name := model.PeerChain(p.Number)
+	l.FilterChains = []*listenerv3.FilterChain{{
+		Name:             name,
+		FilterChainMatch: byName("*." + p.Cluster + "." + model.PeerDomain),
+		TransportSocket:  b.socket("tls", b.membersAlone()),
+		Filters: []*listenerv3.Filter{{
+			Name:       "hcm",
+			ConfigType: &listenerv3.Filter_TypedConfig{TypedConfig: b.any(b.peer(cfg, p, name))},
+		}},
+	}}
+	if b.err != nil {
+		return nil, b.err
+	}
+	return checked(resource.Listener, l.Name, l, b.refs, p.Owners)
+}
+
+// membersAlone ends TLS for clients with a certificate of a member's Gateway. Each connection is verified anew: a session that is resumed would
+// be that of a member which may be none any more.
+func (b *builder) membersAlone() *tlsv3.DownstreamTlsContext {
+	return &tlsv3.DownstreamTlsContext{
+		RequireClientCertificate:         boolean(true),
+		DisableStatefulSessionResumption: true,
+		SessionTicketKeysType:            &tlsv3.DownstreamTlsContext_DisableStatelessSessionResumption{DisableStatelessSessionResumption: true},
+		CommonTlsContext: &tlsv3.CommonTlsContext{
+			TlsParams:                      &tlsv3.TlsParameters{TlsMinimumProtocolVersion: tlsv3.TlsParameters_TLSv1_3, TlsMaximumProtocolVersion: tlsv3.TlsParameters_TLSv1_3},
+			AlpnProtocols:                  []string{"h2", "http/1.1"},
+			TlsCertificateSdsSecretConfigs: []*tlsv3.SdsSecretConfig{b.sds(model.MemberCertificate)},
+			ValidationContextType: &tlsv3.CommonTlsContext_ValidationContextSdsSecretConfig{
+				ValidationContextSdsSecretConfig: b.sds(model.MembersTrust),
+			},
+		},
+	}
+}
+
+// gateways verifies the Gateways of some clusters. With SPIFFE's validator the bundle of a cluster vouches for IDs of its own trust domain alone.
+func (b *builder) gateways(domains []model.TrustDomain) *tlsv3.CertificateValidationContext {
+	out, config := &tlsv3.CertificateValidationContext{}, &tlsv3.SPIFFECertValidatorConfig{}
+	for _, d := range domains {
+		config.TrustDomains = append(config.TrustDomains, &tlsv3.SPIFFECertValidatorConfig_TrustDomain{Name: d.Name, TrustBundle: data(d.Bundle)})
+		out.MatchTypedSubjectAltNames = append(out.MatchTypedSubjectAltNames, &tlsv3.SubjectAltNameMatcher{
+			SanType: tlsv3.SubjectAltNameMatcher_URI, Matcher: exact(model.GatewayURI(d.Name)),
+		})
+	}
+	out.CustomValidatorConfig = b.extension("envoy.tls.cert_validator.spiffe", config)
+	return out
+}
+
+// peer is the connection manager that members meet.
+func (b *builder) peer(cfg Config, p model.PeerListener, name string) *hcmv3.HttpConnectionManager {
+	m := b.manager(cfg, p.Gateway, name, p.Edge.RequestTimeout, p.Edge.Uploads)
+	m.HttpFilters = b.peerFilters(m.HttpFilters)
+	m.HttpProtocolOptions = &corev3.Http1ProtocolOptions{EnableTrailers: true} // grpc-status
+	m.SkipXffAppend = true                                                     // the member's edge has added the client
+	b.keepRequestID(m)
+	m.EarlyHeaderMutationExtensions = b.strip(peerStrip)
+	m.LocalReplyConfig.Mappers = append(m.LocalReplyConfig.Mappers, marks()...)
+	return m
+}
+
+// peerFilters are those of httpFilters, behind three of their own: the border, the rules about members before anything that costs more, and the
+// client's authority.
+func (b *builder) peerFilters(all []*hcmv3.HttpFilter) []*hcmv3.HttpFilter {
+	filter := func(name string, config proto.Message) *hcmv3.HttpFilter {
+		return &hcmv3.HttpFilter{Name: name, ConfigType: &hcmv3.HttpFilter_TypedConfig{TypedConfig: b.any(config)}}
+	}
+	first := []*hcmv3.HttpFilter{
+		filter(filterBorder, &headersv3.HeaderMutation{Mutations: &headersv3.Mutations{ResponseMutations: []*mutationv3.HeaderMutation{
+			removeHeader(endpointHeader), removePrefix("x-penstock-"),
+		}}}),
+		// No policy: a request without a virtual host is denied.
+		filter(filterRBAC, &rbacv3.RBAC{Rules: &rbacrulesv3.RBAC{Action: rbacrulesv3.RBAC_ALLOW}}),
+		// The route stays as the pool's authority has chosen it.
+		filter(filterRestore, &luav3.Lua{DefaultSourceCode: inline(peerScript), ClearRouteCache: boolean(false)}),
+	}
+	return append(first, slices.DeleteFunc(slices.Clone(all), func(f *hcmv3.HttpFilter) bool { return f.Name == filterRBAC })...)
+}
+
+// begun are the flags of responses after which a pod may have begun the request.
+var begun = []string{"UC", "UR", "UT", "LR", "SI", "UPE", "UMSDR", "DC", "DT", "DPE"}
+
+// marks marks local replies that no pod can have begun: those of a picker, or where no pod is reached.
+func marks() []*hcmv3.ResponseMapper {
+	status := func(code uint32) *accesslogv3.AccessLogFilter {
+		return &accesslogv3.AccessLogFilter{FilterSpecifier: &accesslogv3.AccessLogFilter_StatusCodeFilter{
+			StatusCodeFilter: &accesslogv3.StatusCodeFilter{Comparison: &accesslogv3.ComparisonFilter{
+				Op: accesslogv3.ComparisonFilter_EQ, Value: &corev3.RuntimeUInt32{DefaultValue: code, RuntimeKey: "penstock.mark"},
+			}},
+		}}
+	}
+	return []*hcmv3.ResponseMapper{
+		{Filter: &accesslogv3.AccessLogFilter{FilterSpecifier: &accesslogv3.AccessLogFilter_ResponseFlagFilter{
+			ResponseFlagFilter: &accesslogv3.ResponseFlagFilter{Flags: begun},
+		}}},
+		{
+			Filter: &accesslogv3.AccessLogFilter{FilterSpecifier: &accesslogv3.AccessLogFilter_OrFilter{
+				OrFilter: &accesslogv3.OrFilter{Filters: []*accesslogv3.AccessLogFilter{status(429), status(503)}},
+			}},
+			HeadersToAdd: []*corev3.HeaderValueOption{{
+				Header:       &corev3.HeaderValue{Key: peerMark, Value: "1"},
+				AppendAction: corev3.HeaderValueOption_OVERWRITE_IF_EXISTS_OR_ADD,
+			}},
+		},
+	}
+}
+
+// PeerHost encodes a pool for the route configuration of a peer listener. The server name of the connection must be the authority: a member
+// that may use one pool would reach others by their authority.
+func PeerHost(h *model.PeerHost) (*Encoded, error) {
+	b := &builder{}
+	host := &routev3.VirtualHost{
+		Name:                    h.Host,
+		Domains:                 []string{h.Host},
+		ResponseHeadersToRemove: []string{peerMark, peerAuthority}, // a pod does not mark its answer
+		TypedPerFilterConfig:    map[string]*anypb.Any{filterRBAC: b.any(&rbacv3.RBACPerRoute{Rbac: &rbacv3.RBAC{Rules: peerRules(h)}})},
+		Routes: b.routes(&model.VirtualHost{Host: h.Host, Routes: []model.Route{{
+			Name:   h.Host,
+			Match:  model.Match{PathKind: model.PathPrefix, Path: "/"},
+			Action: &model.Action{Forward: &model.Forward{Backends: h.Backends}},
+		}}}),
+	}
+	out, err := b.encoded(host, h.Owners)
+	if err != nil {
+		return nil, fmt.Errorf("host %s of peer listeners: %w", h.Host, err)
+	}
+	return out, nil
+}
+
+// peerRules allow members a pool.
+func peerRules(h *model.PeerHost) *rbacrulesv3.RBAC {
+	out := &rbacrulesv3.RBAC{Action: rbacrulesv3.RBAC_ALLOW}
+	policy := &rbacrulesv3.Policy{Permissions: []*rbacrulesv3.Permission{{
+		Rule: &rbacrulesv3.Permission_RequestedServerName{RequestedServerName: exact(h.Host)},
+	}}}
+	for _, name := range h.Members {
+		policy.Principals = append(policy.Principals, &rbacrulesv3.Principal{Identifier: &rbacrulesv3.Principal_Authenticated_{
+			Authenticated: &rbacrulesv3.Principal_Authenticated{PrincipalName: exact(model.GatewayURI(name))},
+		}})
+	}
+	if len(policy.Principals) > 0 {
+		out.Policies = map[string]*rbacrulesv3.Policy{"members": policy}
+	}
+	return out
+}

@@ -1,0 +1,17 @@
+-- Restores the authority that the client asked for, which a member sends beside the pool's, and removes what only members may read.
+function envoy_on_request(handle)
+  local headers = handle:headers()
+  local authority = headers:get("penstock-peer-authority")
+  local own = {}
+  for name in pairs(headers) do
+    if string.sub(name, 1, 14) == "penstock-peer-" or name == "x-envoy-original-host" then
+      own[#own + 1] = name
+    end
+  end
+  for _, name in ipairs(own) do
+    headers:remove(name)
+  end
+  if authority and authority ~= "" then
+    headers:replace(":authority", authority)
+  end
+end

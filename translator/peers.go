@@ -1,0 +1,168 @@
+package translator
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/penstock-project/penstock/discovery/status/report"
+	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/translator/envoy"
+	"github.com/penstock-project/penstock/translator/gatewayapi"
+	"github.com/penstock-project/penstock/translator/graph"
+	"github.com/penstock-project/penstock/translator/inference"
+	"github.com/penstock-project/penstock/translator/model"
+)
+
+// peerTables are the listeners of Gateways for members of the cluster set, and the pools that members may use there.
+type peerTables struct {
+	peerPools     *graph.Table[string, peerPool]
+	peerListeners *graph.Table[peerKey, encoded] // each with its route configuration
+
+	peerPoolsByGateway        *graph.Index[string, peerPool, string]
+	peerPoolsByCluster        *graph.Index[string, peerPool, model.ClusterID]
+	peerPoolsByGatewayCluster *graph.Index[string, peerPool, clusterKey]
+	gatewaysByPeer            *graph.Index[string, *model.Gateway, peerKey]
+	peerListenersBySecret     *graph.Index[peerKey, encoded, secretKey]
+}
+
+// peerPool is an exported pool at peer listeners: at all the same, for they lead to this cluster's pool alone, and never on.
+type peerPool struct {
+	host     *envoy.Encoded
+	err      error
+	gateways []string          // whose routes lead to the pool, sorted
+	clusters []model.ClusterID // that the host needs, sorted
+}
+
+func (t *tables) declarePeers() {
+	t.peerPools = graph.Declare(t.engine, graph.Table[string, peerPool]{
+		Name:    "peerPools",
+		Order:   order,
+		Sources: t.stored(store.Exports.Kind()),
+		Compute: t.peerPool,
+	})
+	t.peerPoolsByGateway = graph.NewIndex(t.peerPools, "gateway", func(_ string, p peerPool) []string { return p.gateways })
+	t.peerPoolsByCluster = graph.NewIndex(t.peerPools, "cluster", func(_ string, p peerPool) []model.ClusterID {
+		if len(p.gateways) == 0 {
+			return nil
+		}
+		return p.clusters
+	})
+	t.peerPoolsByGatewayCluster = graph.NewIndex(t.peerPools, "gatewayCluster", func(_ string, p peerPool) (keys []clusterKey) {
+		for _, gw := range p.gateways {
+			for _, c := range p.clusters {
+				keys = append(keys, clusterKey{gw, c})
+			}
+		}
+		return keys
+	})
+	t.gatewaysByPeer = graph.NewIndex(t.gateways, "peer", func(gw string, _ *model.Gateway) []peerKey { return []peerKey{{gw}} })
+	t.peerListeners = declareResources(t, graph.Table[peerKey, encoded]{
+		Name:    "peerListeners",
+		Order:   peerKey.compare,
+		Sources: []graph.Source[peerKey]{t.gatewaysByPeer},
+		Compute: t.peerListener,
+	})
+}
+
+// membership is this cluster's part in its cluster set, if its Gateways have a peer listener.
+func membership(r store.Reader) (*store.Membership, bool) {
+	m, ok := store.Memberships.Get(r, store.OwnMembership)
+	return m, ok && m.PeerPort > 0 && len(m.Members) > 0
+}
+
+// peerPool is an exported pool as a hop to it is: without spill, so that no request of a member leaves this cluster.
+func (t *tables) peerPool(r *graph.Reader, key string) (peerPool, bool) {
+	e, exported := store.Exports.Get(r, key)
+	m, ok := membership(r)
+	if !exported || !ok {
+		return peerPool{}, false
+	}
+	p, ok := t.pools.Get(r, key)
+	if !ok {
+		return peerPool{}, false
+	}
+	hop, ok := inference.Hop(r, model.HopTo(p.Ref.Kind, p.Ref.Namespace, p.Ref.Name))
+	if !ok {
+		return peerPool{}, false
+	}
+	out := peerPool{}
+	out.host, out.err = envoy.PeerHost(&model.PeerHost{
+		Host: model.PeerAuthority(p.Ref.Namespace, p.Ref.Name, m.Cluster), Members: e.Members, Backends: hop.Backends, Owners: hop.Owners,
+	})
+	for _, b := range hop.Backends {
+		out.clusters = append(out.clusters, b.Cluster)
+		if b.Picker != nil {
+			out.clusters = append(out.clusters, b.Picker.Cluster)
+		}
+	}
+	slices.SortFunc(out.clusters, model.ClusterID.Compare)
+	out.clusters = slices.Compact(out.clusters)
+	for _, ref := range t.gatewaysNaming(r, p.Ref) {
+		out.gateways = append(out.gateways, ref.Key())
+	}
+	return out, true
+}
+
+// peerListener is the peer listener of a Gateway that serves, with all pools that its routes lead to.
+func (t *tables) peerListener(r *graph.Reader, key peerKey) (encoded, bool) {
+	g, ok := t.gateways.Get(r, key.gateway)
+	m, is := membership(r)
+	if !ok || !is || len(gatewayapi.Ports(g)) == 0 {
+		return encoded{}, false
+	}
+	if _, taken := peerPortTaken(r, g); taken {
+		return encoded{}, false
+	}
+	listener := one(envoy.PeerListener(t.cfg.Envoy, model.PeerListener{Port: gatewayapi.PeerPort(g, m.PeerPort), Cluster: m.Cluster}))
+	if listener.err != nil {
+		return listener, true
+	}
+	var hosts []*envoy.Encoded
+	for _, row := range t.peerPoolsByGateway.By(r, key.gateway) {
+		if row.Value.err != nil {
+			return encoded{err: row.Value.err}, true
+		}
+		hosts = append(hosts, row.Value.host)
+	}
+	block, err := envoy.NewBlock(hosts)
+	if err != nil {
+		return encoded{err: err}, true
+	}
+	routes := one(envoy.RouteConfiguration(model.PeerChain(m.PeerPort), model.Chain{}, block))
+	return encoded{append(listener.resources, routes.resources...), routes.err}, true
+}
+
+// peerPortTaken is the finding about a Gateway whose own listeners have the port of the peer listener.
+func peerPortTaken(r store.Reader, g *model.Gateway) (f report.Finding, taken bool) {
+	m, ok := membership(r)
+	if !ok {
+		return f, false
+	}
+	for _, l := range g.Listeners {
+		if l.Port == m.PeerPort && l.Chain != "" {
+			return report.Finding{
+				Severity: report.Error, Owner: g.Ref, Field: "spec.listeners",
+				Problem: fmt.Sprintf("listener %s has port %d, which is that of the ClusterSet's peerListener: members of the cluster set do not reach this Gateway", l.Name, l.Port),
+				Fix:     "choose another port, here or in spec.peerListener of the ClusterSet",
+			}, true
+		}
+	}
+	return f, false
+}
+
+// memberSecret is what this cluster's Gateways present to members, or what verifies members.
+func memberSecret(r store.Reader, name string) (*model.Secret, bool) {
+	m, ok := store.Memberships.Get(r, store.OwnMembership)
+	if !ok {
+		return nil, false
+	}
+	out := &model.Secret{Name: name, Owner: store.Memberships.Ref(m)}
+	if name == model.MemberCertificate {
+		out.Chain, out.Key = m.Chain, m.Key
+		return out, len(m.Chain) > 0
+	}
+	for _, member := range m.Members {
+		out.Domains = append(out.Domains, model.TrustDomain{Name: member.Name, Bundle: member.Bundle})
+	}
+	return out, len(out.Domains) > 0
+}
