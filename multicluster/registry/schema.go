@@ -39,10 +39,10 @@ func schema() *memdb.DBSchema {
 		return t
 	}
 	unique := func(of func(row any) []byte) *memdb.IndexSchema {
-		return &memdb.IndexSchema{Name: rows.ByID, Unique: true, Indexer: rows.Index{of}}
+		return &memdb.IndexSchema{Name: rows.ByID, Unique: true, Indexer: rows.Index{Key: of}}
 	}
 	index := func(name string, of func(row any) []byte) *memdb.IndexSchema {
-		return &memdb.IndexSchema{Name: name, AllowMissing: true, Indexer: rows.Index{of}}
+		return &memdb.IndexSchema{Name: name, AllowMissing: true, Indexer: rows.Index{Key: of}}
 	}
 	tables := []*memdb.TableSchema{
 		table(memberTable,
@@ -53,7 +53,7 @@ func schema() *memdb.DBSchema {
 		table(exportTable,
 			unique(func(row any) []byte { e := row.(*Export); return exportKey(e.Cluster, e.Pool) }),
 			index(byPool, func(row any) []byte { return poolKey(row.(*Export).Pool) }),
-			&memdb.IndexSchema{Name: byAddress, AllowMissing: true, Indexer: rows.MultiIndex{func(row any) (keys [][]byte) {
+			&memdb.IndexSchema{Name: byAddress, AllowMissing: true, Indexer: rows.MultiIndex{Keys: func(row any) (keys [][]byte) {
 				for _, a := range row.(*Export).addresses() {
 					keys = append(keys, rows.Key(a))
 				}

@@ -90,6 +90,7 @@ func (h *hub) start() {
 }
 
 type members struct {
+	Leading bool
 	Members []struct {
 		Name            string
 		Read, Connected bool

@@ -9,12 +9,14 @@ import (
 	"crypto/x509"
 	"encoding/pem"
 	"fmt"
+	"math/big"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"sync"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -36,6 +38,7 @@ type server struct {
 	client dynamic.Interface
 	audit  string // the log of the hub's writes
 	stop   func() // kills the API server
+	ca     []byte // in PEM: it has signed the certificate of 127.0.0.1
 }
 
 // start runs etcd and the API server until the test ends.
@@ -68,12 +71,14 @@ func start(t *testing.T) *server {
 		t.Fatal(err)
 	}
 	_, number, _ := net.SplitHostPort(secure)
+	ca := serving(t, dir)
 	stop := launch(t, dir, "kube-apiserver", filepath.Join(dir, "kube-apiserver"), "--etcd-servers", "http://"+etcd, "--cert-dir", filepath.Join(dir, "certs"),
 		"--secure-port", number, "--bind-address", "127.0.0.1", "--advertise-address", "10.0.0.1", "--service-cluster-ip-range", "10.96.0.0/16",
 		"--token-auth-file", filepath.Join(dir, "tokens.csv"), "--authorization-mode", "RBAC", "--disable-admission-plugins", "ServiceAccount", "--allow-privileged",
 		"--service-account-key-file", filepath.Join(dir, "sa.key"), "--service-account-signing-key-file", filepath.Join(dir, "sa.key"),
-		"--service-account-issuer", "https://kubernetes.default.svc", "--audit-policy-file", filepath.Join(dir, "audit.yaml"), "--audit-log-path", filepath.Join(dir, "audit.log"))
-	s := &server{audit: filepath.Join(dir, "audit.log"), stop: stop, rest: &rest.Config{Host: "https://" + secure, BearerToken: "admin", QPS: -1, TLSClientConfig: rest.TLSClientConfig{Insecure: true}}}
+		"--service-account-issuer", "https://kubernetes.default.svc", "--audit-policy-file", filepath.Join(dir, "audit.yaml"), "--audit-log-path", filepath.Join(dir, "audit.log"),
+		"--tls-cert-file", filepath.Join(dir, "tls.crt"), "--tls-private-key-file", filepath.Join(dir, "tls.key"))
+	s := &server{ca: ca, audit: filepath.Join(dir, "audit.log"), stop: stop, rest: &rest.Config{Host: "https://" + secure, BearerToken: "admin", QPS: -1, TLSClientConfig: rest.TLSClientConfig{Insecure: true}}}
 	if s.client, err = dynamic.NewForConfig(s.rest); err != nil {
 		t.Fatal(err)
 	}
@@ -82,6 +87,27 @@ func start(t *testing.T) *server {
 		return err
 	})
 	return s
+}
+
+// serving writes the API server's certificate, which is its own CA.
+func serving(t *testing.T, dir string) (ca []byte) {
+	t.Helper()
+	key, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true,
+		KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ca = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+	write(t, filepath.Join(dir, "tls.crt"), ca)
+	write(t, filepath.Join(dir, "tls.key"), pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(key)}))
+	return ca
 }
 
 func port(t *testing.T) string {

@@ -13,5 +13,5 @@
 // Invariants: only the leader reads and writes members. Each member has its own goroutines, queues and API clients: one that fails, or does not answer, delays
 // no other. What cannot be used of a member is one line of the log and one of the page, with object, field and fix. No Secret is read.
 //
-// Tests: go test ./cmd/penstock/internal/management; with real API servers: conformance/promises/apiserver, and conformance/promises for whole clusters
+// Tests: hub_test.go of conformance/promises/apiserver, with real API servers, and of conformance/promises/chart, with whole clusters
 package management

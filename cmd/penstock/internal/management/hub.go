@@ -265,14 +265,16 @@ func (h *Hub) adopt(ctx context.Context, set *v1alpha1.ClusterSet) {
 		m, c := wanted[name], now[name]
 		at, err := h.access(ctx, set.Name, m)
 		if err != nil {
-			if bad, ok := err.(*mistake); ok {
+			if bad, ok := err.(*mistake); ok && (c == nil || c.done == closed) {
 				h.note(name, bad)
+			} else if ok { // it is read as it was described before
+				h.note(name+newest, bad)
 			}
 			if c == nil { // it is a member all the same: what others have of it stays
 				c = &cluster{hub: h, name: name, store: store.New(), again: make(chan struct{}, 1), stop: func() {}, done: closed}
 				now[name] = c
 			}
-		} else if c == nil || c.key != at.key || c.anew.Load() {
+		} else if h.note(name+newest, nil); c == nil || c.key != at.key || c.anew.Load() {
 			if c != nil {
 				c.stop()
 				<-c.done
@@ -303,6 +305,9 @@ func (h *Hub) adopt(ctx context.Context, set *v1alpha1.ClusterSet) {
 	}
 }
 
+// newest follows the name of a member in what is wrong with its newest description, while the one before is in use.
+const newest = ", as it is described now"
+
 // closed is the end of what never ran.
 var closed = func() chan struct{} {
 	c := make(chan struct{})
@@ -328,4 +333,5 @@ func (h *Hub) forget(name string) {
 	defer h.mu.Unlock()
 	delete(h.uids, name)
 	delete(h.mistakes, name)
+	delete(h.mistakes, name+newest)
 }

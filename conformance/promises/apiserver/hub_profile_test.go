@@ -1,0 +1,139 @@
+//go:build lab
+
+package apiserver
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/penstock-project/penstock/conformance/lab/labtest"
+)
+
+var profileKind = schema.GroupVersionResource{Group: "multicluster.x-k8s.io", Version: "v1alpha1", Resource: "clusterprofiles"}
+
+// profile makes a ClusterProfile of a cluster; nil: without an access provider.
+func (s *server) profile(t *testing.T, namespace, name string, of *server) {
+	t.Helper()
+	s.create(t, "clusterprofiles", fmt.Sprintf("{apiVersion: multicluster.x-k8s.io/v1alpha1, kind: ClusterProfile, metadata: {namespace: %s, name: %s}, spec: {clusterManager: {name: tests}}}", namespace, name))
+	if of == nil {
+		return
+	}
+	status := fmt.Appendf(nil, `{"status": {"accessProviders": [{"name": "token", "cluster": {"server": %q, "certificate-authority-data": %q}}]}}`, of.rest.Host, base64.StdEncoding.EncodeToString(of.ca))
+	if _, err := s.client.Resource(profileKind).Namespace(namespace).Patch(t.Context(), name, types.MergePatchType, status, metav1.PatchOptions{}, "status"); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A management cluster has the ClusterSet and a ClusterProfile of each member. Two hubs run there; the one that leads is killed, and the other one
+// goes on, in a later epoch. Profiles that cannot be used are named.
+func TestHub_MembersByClusterProfileThroughTheLossOfTheLeader(t *testing.T) {
+	of := clusters(t, "east", "west")
+	management := start(t)
+	management.install(t, "clustersets")
+	module := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/cluster-inventory-api")
+	module.Dir = "../../.."
+	dir, err := module.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	crd, err := os.ReadFile(filepath.Join(strings.TrimSpace(string(dir)), "config/crd/bases/multicluster.x-k8s.io_clusterprofiles.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	management.create(t, "customresourcedefinitions", string(crd))
+	management.create(t, "namespaces", "{apiVersion: v1, kind: Namespace, metadata: {name: fleet, labels: {multicluster.x-k8s.io/clusterset: gpus}}}")
+	management.namespace(t, "elsewhere")
+	h := newHub(t, of, "")
+	text := "{apiVersion: penstock.dev/v1alpha1, kind: ClusterSet, metadata: {name: gpus}, spec: {cluster: management, members: ["
+	for name, s := range of {
+		s.namespace(t, "team")
+		management.profile(t, "fleet", name, s)
+		text += "{name: " + name + ", clusterProfile: {namespace: fleet, name: " + name + "}}, "
+	}
+	management.profile(t, "fleet", "bare", nil)
+	management.profile(t, "elsewhere", "other", of["east"])
+	management.create(t, "clustersets", text+"{name: bare, clusterProfile: {namespace: fleet, name: bare}}, {name: other, clusterProfile: {namespace: elsewhere, name: other}}, {name: none, clusterProfile: {namespace: fleet, name: none}}]}}")
+	plugin := filepath.Join(h.dir, "token.sh")
+	if err := os.WriteFile(plugin, []byte(`#!/bin/sh
+echo '{"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential", "status": {"token": "hub"}}'
+`), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	providers := filepath.Join(h.dir, "providers.json")
+	write(t, providers, fmt.Appendf(nil, `{"providers": [{"name": "token", "execConfig": {"apiVersion": "client.authentication.k8s.io/v1", "command": %q}}]}`, plugin))
+	hubs := map[string]*hub{}
+	for _, name := range []string{"a", "b"} {
+		one := &hub{t: t, dir: h.dir, page: "http://" + port(t) + "/members"}
+		one.kill = launch(t, h.dir, "hub-"+name, "../../../bin/penstock", "hub", "--kubeconfig", management.kubeconfig(t), "--namespace", "default", "--clusterprofile-provider-file", providers,
+			"--http", strings.TrimSuffix(strings.TrimPrefix(one.page, "http://"), "/members"), "--drain-time", "2s")
+		hubs[name] = one
+	}
+	of["east"].exported(t, "team", "chat", "192.0.2.1")
+	of["west"].hasImport(t, "team", "chat", "import: east[192.0.2.1] True/Ready")
+	var leads *hub
+	labtest.Until(t, "one hub leads and names what is wrong", func(ctx context.Context) error {
+		for _, one := range hubs {
+			is, err := one.members(ctx)
+			if err != nil {
+				return err
+			}
+			if !is.Leading {
+				continue
+			}
+			leads = one
+			for member, want := range map[string]string{"bare": "status.accessProviders is empty", "other": "label multicluster.x-k8s.io/clusterset", "none": "it does not exist"} {
+				if got := fmt.Sprint(is.Problems[member]); !strings.Contains(got, want) || !strings.Contains(got, "spec.members["+member+"].clusterProfile") {
+					return fmt.Errorf("member %s: %s", member, got)
+				}
+			}
+			return nil
+		}
+		return errors.New("none leads")
+	})
+	first := of["west"].epoch(t, "team", "chat")
+	leads.kill()
+	of["east"].balance(t, "team", "chat-epp", "192.0.2.2")
+	of["west"].hasImport(t, "team", "chat", "import: east[192.0.2.2] True/Ready")
+	if second := of["west"].epoch(t, "team", "chat"); second <= first {
+		t.Errorf("the epoch of the first leader is %d, and of the next one %d", first, second)
+	}
+}
+
+// epoch is that of the hub that wrote an import last.
+func (s *server) epoch(t *testing.T, namespace, name string) (epoch int) {
+	t.Helper()
+	u, err := s.client.Resource(importKind).Namespace(namespace).Get(t.Context(), name, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, err := json.Marshal(u.Object["status"])
+	if err != nil {
+		t.Fatal(err)
+	}
+	controllers, _, _ := unstructured.NestedSlice(u.Object, "status", "controllers")
+	for _, c := range controllers {
+		conditions, _, _ := unstructured.NestedSlice(c.(map[string]any), "conditions")
+		for _, is := range conditions {
+			if is := is.(map[string]any); is["type"] == "Hub" {
+				if _, err := fmt.Sscanf(fmt.Sprint(is["message"])[strings.Index(fmt.Sprint(is["message"]), "epoch"):], "epoch %d", &epoch); err == nil {
+					return epoch
+				}
+			}
+		}
+	}
+	t.Fatalf("no hub in %s", raw)
+	return 0
+}
