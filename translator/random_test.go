@@ -337,6 +337,9 @@ func (c *chaos) policy() (store.Op, func(string) store.Op, string) {
 	p.Spec.TargetRef = v1alpha1.PoolRef{Kind: "InferencePool", Name: fmt.Sprint("pool", c.IntN(3))}
 	if c.some(4) {
 		p.Spec.TargetRef = v1alpha1.PoolRef{Kind: "InferencePoolImport", Name: fmt.Sprint("imp", c.IntN(2))}
+		if c.some(2) {
+			p.Spec.Selection = &v1alpha1.SelectionSpec{Within: v1alpha1.WithinSpec{Clusters: []string{pick(c, "c-0", "c-1", "none")}}}
+		}
 	}
 	if c.some(3) {
 		p.Spec.Subset = c.subset()

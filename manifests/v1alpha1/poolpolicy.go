@@ -39,6 +39,7 @@ type PoolPolicyStatus struct {
 // +kubebuilder:validation:XValidation:rule="has(self.targetRef) || has(self.subset)",message="write targetRef, the pool; or subset alone, for backendRefs of routes that name this policy by an ExtensionRef filter"
 // +kubebuilder:validation:XValidation:rule="has(self.targetRef) || !has(self.picker) && !has(self.externalPicker) && !has(self.spill) && !has(self.remote)",message="without targetRef only subset has an effect: add targetRef, or remove the other fields"
 // +kubebuilder:validation:XValidation:rule="!has(self.subset) || !has(self.targetRef) || !has(self.targetRef.kind) || self.targetRef.kind != 'InferencePoolImport'",message="subset selects endpoints of an InferencePool by their labels, which those of an InferencePoolImport do not have: remove it"
+// +kubebuilder:validation:XValidation:rule="!has(self.selection) || has(self.targetRef) && has(self.targetRef.kind) && self.targetRef.kind == 'InferencePoolImport'",message="selection is among the clusters of an InferencePoolImport: name one in targetRef with kind InferencePoolImport, or remove selection"
 type PoolPolicySpec struct {
 	// TargetRef is the pool, in the policy's own namespace. Of several policies for one pool the oldest is in force, then the
 	// first by name; the others have the condition Accepted False. A policy without it is for routes alone, see subset.
@@ -72,6 +73,10 @@ type PoolPolicySpec struct {
 	//
 	// +optional
 	Remote RemoteSpec `json:"remote,omitzero"`
+	// Selection configures to which of the exporting clusters requests go. For a whole InferencePoolImport only.
+	//
+	// +optional
+	Selection *SelectionSpec `json:"selection,omitempty"`
 }
 
 // ExternalPickerSpec has the names of an external picker, which are flags of the picker's: penstock picker and the inference extension's

@@ -1,16 +1,53 @@
 package gatewayapi
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
+	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
 
-// Imported reads the import with a key, as its object and the Offers of the cluster set's members have it; false if there is none of
-// either. Without the object, the import has the Offers alone.
+// Imported reads the import with a key, as its object and the Offers of the cluster set's members have it, within the clusters that its
+// PoolPolicy allows; false if there is neither object nor Offer. Without the object, the import has the Offers alone.
 func Imported(r store.Reader, key string) (*inferenceapi.InferencePoolImport, bool) {
+	obj, _, ok := ImportedWithin(r, key)
+	return obj, ok
+}
+
+// ImportedWithin is Imported, with the names of the clusters that the import would have without spec.selection.within of its PoolPolicy.
+func ImportedWithin(r store.Reader, key string) (obj *inferenceapi.InferencePoolImport, outside []string, ok bool) {
+	obj, ok = imported(r, key)
+	if !ok {
+		return nil, nil, false
+	}
+	policies := PoolPolicies(r, "InferencePoolImport", obj.Namespace, obj.Name)
+	if len(policies) == 0 || policies[0].Spec.Selection == nil {
+		return obj, nil, true
+	}
+	bounded := *obj
+	bounded.Status.Clusters = nil
+	for _, c := range obj.Status.Clusters {
+		if slices.Contains(policies[0].Spec.Selection.Within.Clusters, c.Name) {
+			bounded.Status.Clusters = append(bounded.Status.Clusters, c)
+		} else {
+			outside = append(outside, c.Name)
+		}
+	}
+	return &bounded, outside, true
+}
+
+// PoolPolicies lists the policies of a pool. The first is in force: the oldest, then the first by name.
+func PoolPolicies(r store.Reader, kind, namespace, name string) []*v1alpha1.PoolPolicy {
+	return slices.SortedStableFunc(slices.Values(store.PoolPolicies.By(r, store.ByTarget, store.TargetKey(kind, namespace, name))), func(a, b *v1alpha1.PoolPolicy) int {
+		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), strings.Compare(a.Name, b.Name))
+	})
+}
+
+// imported is Imported with all clusters.
+func imported(r store.Reader, key string) (*inferenceapi.InferencePoolImport, bool) {
 	obj, ok := store.InferencePoolImports.Get(r, key)
 	offers := store.Offers.By(r, store.ByImport, key)
 	if len(offers) == 0 {

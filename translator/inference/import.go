@@ -44,6 +44,9 @@ func Import(r store.Reader, key string) (*model.Import, bool) {
 	}
 	for _, policy := range append([]*v1alpha1.PoolPolicy{whole}, policies...) {
 		imp.Findings = append(imp.Findings, ineffectiveOn(imp.Ref, governs[policy], policy)...)
+		if policy != nil && policy != whole && policy.Spec.Selection != nil {
+			imp.Findings = append(imp.Findings, unused(policy, []string{"spec.selection"}, "it is among the clusters of "+imp.Ref.String()+", and the policy is for one of them", "write it into a PoolPolicy whose targetRef is the import"))
+		}
 	}
 	imp.Findings = unique(imp.Findings) // those about a policy are the same for each of its clusters
 	return imp, true
@@ -62,12 +65,12 @@ func unique(findings []report.Finding) (out []report.Finding) {
 
 // baseImport is Import without the spill targets, as basePool is to Pool. whole is its policy, policies are those of the members.
 func baseImport(r store.Reader, key string) (imp *model.Import, whole *v1alpha1.PoolPolicy, policies []*v1alpha1.PoolPolicy, ok bool) {
-	obj, ok := gatewayapi.Imported(r, key)
+	obj, outside, ok := gatewayapi.ImportedWithin(r, key)
 	if !ok {
 		return nil, nil, nil, false
 	}
 	whole, ignored := policyFor(r, "InferencePoolImport", obj.Namespace, obj.Name)
-	imp = &model.Import{Ref: store.InferencePoolImports.Ref(obj), Findings: ignored}
+	imp = &model.Import{Ref: store.InferencePoolImports.Ref(obj), Findings: append(ignored, beyond(whole, obj, outside)...)}
 	clusters := slices.SortedStableFunc(slices.Values(obj.Status.Clusters), func(a, b inferenceapi.ImportedCluster) int { return strings.Compare(a.Name, b.Name) })
 	usable := 0
 	for _, c := range clusters {
@@ -87,6 +90,22 @@ func baseImport(r store.Reader, key string) (imp *model.Import, whole *v1alpha1.
 	}
 	return imp, whole, policies, true
 }
+
+// beyond are the findings about a policy that keeps requests within some clusters.
+func beyond(policy *v1alpha1.PoolPolicy, obj *inferenceapi.InferencePoolImport, outside []string) []report.Finding {
+	if len(outside) == 0 || len(obj.Status.Clusters) > 0 {
+		return nil
+	}
+	slices.Sort(outside)
+	return []report.Finding{{
+		Severity: report.Error, Owner: store.PoolPolicies.Ref(policy), Field: fieldWithin,
+		Problem: fmt.Sprintf("it leaves no cluster of InferencePoolImport %s/%s, which %s export: it takes no requests", obj.Namespace, obj.Name, strings.Join(outside, ", ")),
+		Fix:     "add one of these clusters, or export the pool from one that is allowed",
+	}}
+}
+
+// fieldWithin bounds the clusters of an import.
+const fieldWithin = "spec.selection.within.clusters"
 
 // memberPolicy is the policy of one exporting cluster: the one for NAME-CLUSTER, else that of the whole import.
 func memberPolicy(r store.Reader, imp report.Ref, member string, whole *v1alpha1.PoolPolicy) (*v1alpha1.PoolPolicy, []report.Finding) {

@@ -95,6 +95,9 @@ func ineffectiveOn(ref report.Ref, members []model.ImportMember, policy *v1alpha
 		return nil
 	}
 	if len(members) == 0 {
+		if policy.Spec.Selection != nil {
+			return nil // it is in force for the whole import
+		}
 		return []report.Finding{{Severity: report.Warning, Owner: store.PoolPolicies.Ref(policy), Field: "spec",
 			Problem: fmt.Sprintf("the policy has no effect: each exporting cluster of %s has a PoolPolicy of its own", ref), Fix: "remove it, or one of theirs"}}
 	}

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/penstock-project/penstock/discovery/status/report"
@@ -17,13 +16,10 @@ import (
 // policyFor chooses the policy of a pool: the oldest, then the first by name. Findings report that the others are
 // not used.
 func policyFor(r store.Reader, kind, namespace, name string) (*v1alpha1.PoolPolicy, []report.Finding) {
-	list := store.PoolPolicies.By(r, store.ByTarget, store.TargetKey(kind, namespace, name))
+	list := gatewayapi.PoolPolicies(r, kind, namespace, name)
 	if len(list) == 0 {
 		return nil, nil
 	}
-	slices.SortStableFunc(list, func(a, b *v1alpha1.PoolPolicy) int {
-		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), strings.Compare(a.Name, b.Name))
-	})
 	var ignored []report.Finding
 	for _, p := range list[1:] {
 		ignored = append(ignored, report.Finding{
