@@ -26,7 +26,7 @@ SUITES := $(TOOLS)/gateway-api-conformance $(TOOLS)/inference-conformance
 # reading of every dependency. Each would cost a fresh clone some minutes; make race and make lint run them.
 FLAVOR := -trimpath -vet=off
 
-.PHONY: help demo demo-multicluster build test race fuzz lint bench bench-kube bench-multicluster bench-picker soak conformance suites golden generate envoy sims helm audit image lab lab-down labs test-lab test-clients bin/lab bin/certify go
+.PHONY: help demo demo-multicluster build test race fuzz lint bench bench-kube bench-multicluster bench-picker soak conformance suites golden generate envoy sims helm audit image lab lab-down labs test-lab test-clients bin/lab bin/certify bin/clusterset-conformance go
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
@@ -100,10 +100,10 @@ bench-kube: build labs ## measure on Kubernetes, in labs
 	  (cd conformance && go run ./bench -labs -run '^kube_.*$(BENCH)' -penstock ../bin/penstock) || echo 'FAIL bench'; \
 	} | (cd conformance && go run ./bench/benchtable)
 
-conformance: build envoy labs suites ## run the official suites, unmodified, each in a lab (SUITE=regexp, CORE=1 for their core, RUN=TestName)
+conformance: build envoy labs suites helm ## run the official suites, unmodified, and that of cluster sets, each in a lab (SUITE=regexp, CORE=1 for their core, RUN=TestName)
 	@export ENVOY="$(ENVOY_PATH)"; cd conformance && ../bin/certify -suite '$(or $(SUITE),.)' $(if $(CORE),-core) $(if $(RUN),-run $(RUN))
 
-suites: $(SUITES) bin/certify ## build the official suites, and the program that runs them
+suites: $(SUITES) bin/certify bin/clusterset-conformance ## build the official suites, that of cluster sets, and the program that runs them
 
 golden: go envoy helm ## rewrite the golden files from the current code; read the difference before you commit it
 	@ENVOY="$(ENVOY_PATH)" PENSTOCK_GOLDEN=rewrite go test -count=1 -run Golden \
@@ -151,6 +151,9 @@ bin/lab: go
 
 bin/certify: go
 	@cd conformance && CGO_ENABLED=0 go build -trimpath -o ../$@ ./suites/certify
+
+bin/clusterset-conformance: go
+	@cd conformance && CGO_ENABLED=0 go build -trimpath -o ../$@ ./suites/clusterset
 
 go:
 	@command -v go >/dev/null || { echo 'Go is needed: https://go.dev/doc/install (any version from 1.21 fetches the one that go.mod names)'; exit 1; }

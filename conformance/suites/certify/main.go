@@ -47,6 +47,9 @@ func certify(ctx context.Context, c config, chosen *regexp.Regexp) (err error) {
 			err = errors.Join(err, s.on(ctx, c))
 		}
 	}
+	if chosen.MatchString(clusterSetName) && !c.core {
+		err = errors.Join(err, clusterSet(ctx, c))
+	}
 	return err
 }
 

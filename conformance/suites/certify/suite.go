@@ -49,6 +49,7 @@ func names() string {
 	for _, s := range suites {
 		list = append(list, s.name)
 	}
+	list = append(list, clusterSetName)
 	return strings.Join(list, ", ")
 }
 

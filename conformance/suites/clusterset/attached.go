@@ -1,0 +1,78 @@
+package main
+
+import (
+	"fmt"
+	"net/http"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+func missingImport(r *run) {
+	gw := r.enter()
+	gw.route("missing")
+	r.until("HTTPRoute llm: condition ResolvedRefs", func() error {
+		u, err := gw.in(routes).Get(r, "llm", metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		for _, p := range list(u.Object, "status", "parents") {
+			return condition(p, "ResolvedRefs", "False", "BackendNotFound")
+		}
+		return fmt.Errorf("status.parents is empty")
+	})
+	gw.answers(http.StatusInternalServerError, "")
+}
+
+func emptyImport(r *run) {
+	gw, one := r.enter(), r.stands("one")
+	gw.write("llm")
+	gw.route("llm")
+	r.until("an import without clusters answers with an error of the server", func() error {
+		got, err := gw.ask(completions, chat)
+		if err == nil && got.status < http.StatusInternalServerError {
+			err = fmt.Errorf("it answers %d", got.status)
+		}
+		return err
+	})
+	gw.write("llm", one.entry())
+	gw.answers(http.StatusOK, "one")
+}
+
+// gatewayIsAParent needs no wiring: the import lists nothing that could be reached.
+func gatewayIsAParent(r *run) {
+	const other = "example.com/other-controller"
+	gw := r.enter()
+	made := gw.create("apiVersion: inference.networking.x-k8s.io/v1alpha1\nkind: InferencePoolImport\nmetadata: {name: llm}\n")
+	made.Object["status"] = map[string]any{"controllers": []any{map[string]any{"name": other, "exportingClusters": []any{map[string]any{"name": "elsewhere"}}}}}
+	if _, err := gw.in(imports).UpdateStatus(r, made, metav1.UpdateOptions{}); err != nil {
+		r.fail("write the entry of another controller: %w", err)
+	}
+	gw.route("llm")
+	gw.imported("llm", func(u *unstructured.Unstructured) error { return parents(u, other, true) })
+	gw.remove(routes, "llm")
+	gw.imported("llm", func(u *unstructured.Unstructured) error { return parents(u, other, false) })
+}
+
+// parents returns an error if the Gateway gw is not among the parents of an import, or is and should not be, or if the entry of another
+// controller has changed.
+func parents(u *unstructured.Unstructured, other string, want bool) error {
+	found, kept := false, false
+	for _, c := range list(u.Object, "status", "controllers") {
+		if c["name"] == other {
+			kept = len(list(c, "exportingClusters")) == 1 && len(list(c, "parents")) == 0
+			continue
+		}
+		for _, p := range list(c, "parents") {
+			ref, _, _ := unstructured.NestedMap(p, "parentRef")
+			found = found || ref["name"] == "gw"
+		}
+	}
+	if !kept {
+		return fmt.Errorf("the entry of %s is gone or has changed: %v", other, u.Object["status"])
+	}
+	if found != want {
+		return fmt.Errorf("Gateway gw is among the parents: %t; status %v", found, u.Object["status"])
+	}
+	return nil
+}

@@ -1,0 +1,144 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// entrance is a Gateway of the first cluster, and a client of it.
+type entrance struct {
+	*member
+	url    string
+	client *http.Client
+	last   int // number of the last request
+}
+
+// response is what a client gets.
+type response struct {
+	answer
+	id, status int
+}
+
+// enter creates the test's namespace and a Gateway in the first cluster, and waits until it is programmed.
+func (r *run) enter() *entrance {
+	e := &entrance{member: r.members[0], client: &http.Client{Timeout: r.config.Timeout, Transport: &http.Transport{MaxIdleConnsPerHost: 4}}}
+	r.after = append(r.after, e.client.CloseIdleConnections)
+	e.settle()
+	e.create(fmt.Sprintf("apiVersion: gateway.networking.k8s.io/v1\nkind: Gateway\nmetadata: {name: gw}\nspec: {gatewayClassName: %s, listeners: [{name: http, port: %d, protocol: HTTP}]}\n",
+		r.config.GatewayClass, r.config.GatewayPort))
+	r.until("Gateway gw is programmed, and has an address", func() error {
+		gw, err := e.in(gateways).Get(r, "gw", metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		status, _, _ := unstructured.NestedMap(gw.Object, "status")
+		at := list(status, "addresses")
+		if len(at) == 0 {
+			return errors.New("status.addresses is empty")
+		}
+		e.url = "http://" + net.JoinHostPort(fmt.Sprint(at[0]["value"]), strconv.Itoa(r.config.GatewayPort))
+		return condition(status, "Programmed", "True")
+	})
+	return e
+}
+
+// route creates the HTTPRoute llm to imports, each "NAME" or "NAME=WEIGHT".
+func (e *entrance) route(to ...string) {
+	e.create("apiVersion: gateway.networking.k8s.io/v1\nkind: HTTPRoute\nmetadata: {name: llm}\nspec: {parentRefs: [{name: gw}], rules: [{backendRefs: " + backends(to) + "}]}\n")
+}
+
+// reroute changes the imports of the HTTPRoute.
+func (e *entrance) reroute(to ...string) {
+	e.change(routes, "llm", `{"spec":{"rules":[{"backendRefs":`+backends(to)+`}]}}`)
+}
+
+// backends is JSON, which is YAML too.
+func backends(to []string) string {
+	var refs []map[string]any
+	for _, t := range to {
+		name, weight, weighted := strings.Cut(t, "=")
+		ref := map[string]any{"group": importGroup, "kind": "InferencePoolImport", "name": name}
+		if n, err := strconv.Atoi(weight); weighted && err == nil {
+			ref["weight"] = n
+		}
+		refs = append(refs, ref)
+	}
+	raw, _ := json.Marshal(refs) // maps of strings and numbers
+	return string(raw)
+}
+
+// write creates an import with entries, or replaces its entries.
+func (e *entrance) write(name string, entries ...map[string]any) {
+	u, err := e.in(imports).Get(e.run, name, metav1.GetOptions{})
+	if err != nil {
+		u = e.create("apiVersion: inference.networking.x-k8s.io/v1alpha1\nkind: InferencePoolImport\nmetadata: {name: " + name + "}\n")
+	}
+	clusters := []any{}
+	for _, entry := range entries {
+		clusters = append(clusters, entry)
+	}
+	patch, err := json.Marshal(map[string]any{"status": map[string]any{"clusters": clusters}})
+	e.run.must(err)
+	e.change(imports, u.GetName(), string(patch), "status")
+}
+
+// ask sends a request.
+func (e *entrance) ask(path string, body []byte) (response, error) {
+	e.last++
+	out := response{id: e.last}
+	req, err := http.NewRequestWithContext(e.run, http.MethodPost, e.url+path, bytes.NewReader(body))
+	if err != nil {
+		return out, err
+	}
+	req.Header.Set("content-type", "application/json")
+	req.Header.Set(idHeader, strconv.Itoa(out.id))
+	resp, err := e.client.Do(req)
+	if err != nil {
+		return out, err
+	}
+	defer resp.Body.Close()
+	raw, err := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
+	if out.status = resp.StatusCode; out.status == http.StatusOK && err == nil {
+		err = json.Unmarshal(raw, &out.answer)
+	}
+	return out, err
+}
+
+// completions is a path of the OpenAI API, and chat a request to it.
+const completions = "/v1/chat/completions"
+
+var chat = []byte(`{"model": "any", "messages": [{"role": "user", "content": "Hello"}]}`)
+
+// chat sends a chat request that must be answered with a status.
+func (e *entrance) chat(status int) response {
+	got, err := e.ask(completions, chat)
+	if err == nil && got.status != status {
+		err = fmt.Errorf("it answers %d, not %d", got.status, status)
+	}
+	if err != nil {
+		e.run.fail("POST %s%s: %w", e.url, completions, err)
+	}
+	return got
+}
+
+// answers waits until a chat request is answered with a status, and by a cluster, if that is not "".
+func (e *entrance) answers(status int, cluster string) (got response) {
+	e.run.until(fmt.Sprintf("POST %s%s answers %d %s", e.url, completions, status, cluster), func() (err error) {
+		got, err = e.ask(completions, chat)
+		if err == nil && (got.status != status || cluster != "" && got.Cluster != cluster) {
+			err = fmt.Errorf("it answers %d %s", got.status, got.Cluster)
+		}
+		return err
+	})
+	return got
+}

@@ -1,0 +1,192 @@
+package main
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+	"sigs.k8s.io/yaml"
+)
+
+// The groups of the objects that the suite writes.
+const (
+	inferenceGroup = "inference.networking.k8s.io"
+	importGroup    = "inference.networking.x-k8s.io"
+	gatewayGroup   = "gateway.networking.k8s.io"
+)
+
+// The resources that the suite uses.
+var (
+	namespaces = schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
+	services   = schema.GroupVersionResource{Version: "v1", Resource: "services"}
+	pools      = schema.GroupVersionResource{Group: inferenceGroup, Version: "v1", Resource: "inferencepools"}
+	imports    = schema.GroupVersionResource{Group: importGroup, Version: "v1alpha1", Resource: "inferencepoolimports"}
+	gateways   = schema.GroupVersionResource{Group: gatewayGroup, Version: "v1", Resource: "gateways"}
+	routes     = schema.GroupVersionResource{Group: gatewayGroup, Version: "v1", Resource: "httproutes"}
+)
+
+// resources are the resources by the kinds of their objects.
+var resources = map[string]schema.GroupVersionResource{
+	"Namespace": namespaces, "Service": services, "InferencePool": pools, "InferencePoolImport": imports, "Gateway": gateways, "HTTPRoute": routes,
+}
+
+// member is a cluster during one test, which has a namespace of its own there.
+type member struct {
+	run       *run
+	name      string
+	client    dynamic.Interface
+	namespace string
+}
+
+// in is a resource in the test's namespace.
+func (m *member) in(of schema.GroupVersionResource) dynamic.ResourceInterface {
+	return m.client.Resource(of).Namespace(m.namespace)
+}
+
+// settle creates the test's namespace, which clean deletes.
+func (m *member) settle() {
+	ns := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": m.namespace}}}
+	if _, err := m.client.Resource(namespaces).Create(m.run, ns, metav1.CreateOptions{}); err != nil {
+		m.run.fail("cluster %s: create a namespace: %w", m.name, err)
+	}
+	m.run.after = append(m.run.after, func() {
+		if err := m.client.Resource(namespaces).Delete(m.run, m.namespace, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+			m.run.fail("cluster %s: delete the namespace: %w", m.name, err)
+		}
+	})
+}
+
+// create creates an object from YAML, and returns it.
+func (m *member) create(text string) *unstructured.Unstructured {
+	u := &unstructured.Unstructured{}
+	raw, err := yaml.YAMLToJSON([]byte(text))
+	if err == nil {
+		err = u.UnmarshalJSON(raw) // which keeps integers
+	}
+	if err != nil {
+		m.run.fail("%w in\n%s", err, text)
+	}
+	u.SetNamespace(m.namespace)
+	made, err := m.in(resources[u.GetKind()]).Create(m.run, u, metav1.CreateOptions{})
+	if err != nil {
+		m.run.fail("cluster %s: create %s %s: %w", m.name, u.GetKind(), u.GetName(), err)
+	}
+	return made
+}
+
+// change applies a merge patch, in JSON, to an object.
+func (m *member) change(of schema.GroupVersionResource, name, patch string, subresources ...string) {
+	if _, err := m.in(of).Patch(m.run, name, types.MergePatchType, []byte(patch), metav1.PatchOptions{}, subresources...); err != nil {
+		m.run.fail("cluster %s: change %s %s: %w", m.name, of.Resource, name, err)
+	}
+}
+
+// remove deletes an object.
+func (m *member) remove(of schema.GroupVersionResource, name string) {
+	if err := m.in(of).Delete(m.run, name, metav1.DeleteOptions{}); err != nil {
+		m.run.fail("cluster %s: delete %s %s: %w", m.name, of.Resource, name, err)
+	}
+}
+
+// imported waits until the member has an import, of which missing finds nothing missing.
+func (m *member) imported(name string, missing ...func(u *unstructured.Unstructured) error) {
+	m.run.until(fmt.Sprintf("cluster %s: InferencePoolImport %s", m.name, name), func() error {
+		u, err := m.in(imports).Get(m.run, name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		for _, f := range missing {
+			if err := f(u); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// collected waits until the member has no import of a name.
+func (m *member) collected(name string) {
+	m.run.until(fmt.Sprintf("cluster %s: InferencePoolImport %s is removed", m.name, name), func() error { return m.without(imports, name) })
+}
+
+// without returns an error if there is an object.
+func (m *member) without(of schema.GroupVersionResource, name string) error {
+	u, err := m.in(of).Get(m.run, name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil
+	case err != nil:
+		return err
+	}
+	return fmt.Errorf("it is there, with the status %v", u.Object["status"])
+}
+
+// entries are the exporting clusters that an import lists, by name; the values are the entries of status.clusters, nil for shape Upstream.
+func (r *run) entries(u *unstructured.Unstructured) map[string]map[string]any {
+	out := map[string]map[string]any{}
+	if r.config.Shape == Seed {
+		for _, c := range list(u.Object, "status", "clusters") {
+			out[fmt.Sprint(c["name"])] = c
+		}
+		return out
+	}
+	for _, controller := range list(u.Object, "status", "controllers") {
+		for _, c := range list(controller, "exportingClusters") {
+			out[fmt.Sprint(c["name"])] = nil
+		}
+	}
+	return out
+}
+
+// exportedBy returns a function that returns an error if an import does not list a cluster.
+func (r *run) exportedBy(name string) func(*unstructured.Unstructured) error {
+	return func(u *unstructured.Unstructured) error {
+		if got := r.entries(u); !contains(got, name) {
+			return fmt.Errorf("exporting clusters %v do not have %s", slices.Sorted(maps.Keys(got)), name)
+		}
+		return nil
+	}
+}
+
+// notExportedBy is the opposite.
+func (r *run) notExportedBy(name string) func(*unstructured.Unstructured) error {
+	return func(u *unstructured.Unstructured) error {
+		if contains(r.entries(u), name) {
+			return fmt.Errorf("exporting clusters still have %s", name)
+		}
+		return nil
+	}
+}
+
+func contains[V any](m map[string]V, key string) bool { _, ok := m[key]; return ok }
+
+// list is a list of objects inside of an object; what is none is left out.
+func list(in map[string]any, path ...string) (out []map[string]any) {
+	all, _, _ := unstructured.NestedSlice(in, path...)
+	for _, e := range all {
+		if m, ok := e.(map[string]any); ok {
+			out = append(out, m)
+		}
+	}
+	return out
+}
+
+// condition returns an error if a list of conditions does not have one with a type and a status; "" is any.
+func condition(of map[string]any, typ, status string, reasons ...string) error {
+	for _, c := range list(of, "conditions") {
+		if c["type"] != typ {
+			continue
+		}
+		if status != "" && c["status"] != status || len(reasons) > 0 && !slices.Contains(reasons, fmt.Sprint(c["reason"])) {
+			return fmt.Errorf("condition %s is %v, reason %v, %v", typ, c["status"], c["reason"], c["message"])
+		}
+		return nil
+	}
+	return fmt.Errorf("no condition %s", typ)
+}

@@ -1,0 +1,72 @@
+package main
+
+import (
+	"slices"
+
+	"sigs.k8s.io/yaml"
+)
+
+// Implementation is what a report is about.
+type Implementation struct {
+	Organization string   `json:"organization"`
+	Project      string   `json:"project"`
+	URL          string   `json:"url"`
+	Version      string   `json:"version"`
+	Contact      []string `json:"contact"`
+}
+
+// report is shaped like the ConformanceReports of Gateway API.
+type report struct {
+	Kind           string          `json:"kind"`
+	Implementation Implementation  `json:"implementation"`
+	Shape          Shape           `json:"statusShape"`
+	Clusters       int             `json:"clusters"`
+	Profiles       []profileReport `json:"profiles"`
+}
+
+type profileReport struct {
+	Name Profile `json:"name"`
+	Core core    `json:"core"`
+}
+
+type core struct {
+	Result       string     `json:"result"` // success, partial with skipped tests, or failure
+	Statistics   statistics `json:"statistics"`
+	SkippedTests []string   `json:"skippedTests,omitempty"`
+	FailedTests  []string   `json:"failedTests,omitempty"`
+}
+
+type statistics struct {
+	Passed, Skipped, Failed int
+}
+
+// Report is the report of a run, as YAML. It has no time: equal results give equal reports.
+func (s *Suite) Report(of Implementation, results []Result) ([]byte, error) {
+	r := report{Kind: "ClusterSetConformanceReport", Implementation: of, Shape: s.config.Shape, Clusters: len(s.config.Clusters)}
+	for _, p := range Profiles {
+		if !slices.Contains(s.config.Profiles, p) {
+			continue
+		}
+		one := core{Result: "success"}
+		for _, result := range results {
+			switch {
+			case result.Profile != p:
+			case result.Err != nil:
+				one.Statistics.Failed++
+				one.FailedTests = append(one.FailedTests, result.Name)
+			case result.Skipped != "":
+				one.Statistics.Skipped++
+				one.SkippedTests = append(one.SkippedTests, result.Name)
+			default:
+				one.Statistics.Passed++
+			}
+		}
+		if one.Statistics.Failed > 0 {
+			one.Result = "failure"
+		} else if one.Statistics.Skipped > 0 {
+			one.Result = "partial"
+		}
+		r.Profiles = append(r.Profiles, profileReport{Name: p, Core: one})
+	}
+	return yaml.Marshal(r)
+}

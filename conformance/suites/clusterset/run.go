@@ -1,0 +1,99 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"runtime/debug"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/rand"
+)
+
+// run is a test that runs. Its methods that cannot do what they promise end the test.
+type run struct {
+	context.Context
+	config  Config
+	members []*member
+	after   []func()
+	err     error
+}
+
+// pause is the time between two looks at something.
+const pause = 50 * time.Millisecond
+
+// run runs a test, in a goroutine that a failure may end.
+func (s *Suite) run(ctx context.Context, t Test) Result {
+	result := Result{Test: t, Skipped: s.config.skipped(t)}
+	if result.Skipped != "" {
+		return result
+	}
+	r := &run{Context: ctx, config: s.config}
+	namespace := "clusterset-" + rand.String(5)
+	for _, c := range s.config.Clusters {
+		r.members = append(r.members, &member{run: r, name: c.Name, client: c.Client, namespace: namespace})
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		defer r.clean()
+		defer func() {
+			if p := recover(); p != nil {
+				r.err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
+			}
+		}()
+		t.test(r)
+	}()
+	<-done
+	result.Err = r.err
+	return result
+}
+
+// clean undoes what the test has done, the last thing first.
+func (r *run) clean() {
+	var cancel context.CancelFunc
+	r.Context, cancel = context.WithTimeout(context.WithoutCancel(r.Context), r.config.Timeout)
+	defer cancel()
+	for len(r.after) > 0 {
+		last := r.after[len(r.after)-1]
+		r.after = r.after[:len(r.after)-1]
+		last()
+	}
+}
+
+// fail ends the test with an error.
+func (r *run) fail(format string, args ...any) {
+	r.err = errors.Join(r.err, fmt.Errorf(format, args...))
+	runtime.Goexit()
+}
+
+// must ends the test if there is an error.
+func (r *run) must(err error) {
+	if err != nil {
+		r.fail("%w", err)
+	}
+}
+
+// until waits until missing returns nil. Its error ends the test after Config.Timeout.
+func (r *run) until(what string, missing func() error) {
+	ctx, cancel := context.WithTimeout(r, r.config.Timeout)
+	defer cancel()
+	tick := time.NewTicker(pause)
+	defer tick.Stop()
+	for {
+		err := missing()
+		if err == nil {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			r.fail("%s: %w", what, err)
+		case <-tick.C:
+		}
+	}
+}
+
+// exporter is the member that exports, importers are the others.
+func (r *run) exporter() *member    { return r.members[0] }
+func (r *run) importers() []*member { return r.members[1:] }
