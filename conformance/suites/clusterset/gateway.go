@@ -27,6 +27,7 @@ type entrance struct {
 type response struct {
 	answer
 	id, status int
+	details    string // of one that is not 200
 }
 
 // enter creates the test's namespace and a Gateway in the first cluster, and waits until it is programmed.
@@ -108,7 +109,9 @@ func (e *entrance) ask(path string, body []byte) (response, error) {
 	}
 	defer resp.Body.Close()
 	raw, err := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
-	if out.status = resp.StatusCode; out.status == http.StatusOK && err == nil {
+	if out.status = resp.StatusCode; out.status != http.StatusOK {
+		out.details = fmt.Sprintf("headers %v, body %.200q", resp.Header, raw)
+	} else if err == nil {
 		err = json.Unmarshal(raw, &out.answer)
 	}
 	return out, err
@@ -123,7 +126,7 @@ var chat = []byte(`{"model": "any", "messages": [{"role": "user", "content": "He
 func (e *entrance) chat(status int) response {
 	got, err := e.ask(completions, chat)
 	if err == nil && got.status != status {
-		err = fmt.Errorf("it answers %d, not %d", got.status, status)
+		err = fmt.Errorf("it answers %d, not %d; %s", got.status, status, got.details)
 	}
 	if err != nil {
 		e.run.fail("POST %s%s: %w", e.url, completions, err)
@@ -136,7 +139,7 @@ func (e *entrance) answers(status int, cluster string) (got response) {
 	e.run.until(fmt.Sprintf("POST %s%s answers %d %s", e.url, completions, status, cluster), func() (err error) {
 		got, err = e.ask(completions, chat)
 		if err == nil && (got.status != status || cluster != "" && got.Cluster != cluster) {
-			err = fmt.Errorf("it answers %d %s", got.status, got.Cluster)
+			err = fmt.Errorf("it answers %d %s%s", got.status, got.Cluster, got.details)
 		}
 		return err
 	})

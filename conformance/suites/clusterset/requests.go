@@ -159,20 +159,23 @@ func streamedResponse(r *run) {
 }
 
 func changedImport(r *run) {
-	gw, one, two := r.enter(), r.stands("one"), r.stands("two")
-	gw.write("llm", one.entry())
+	gw, exporters := r.enter(), []*exporter{r.stands("one"), r.stands("two")}
+	gw.write("llm", exporters[0].entry())
 	gw.route("llm")
 	gw.answers(http.StatusOK, "one")
-	gw.write("llm", two.entry())
-	r.until("the new cluster serves", func() error {
-		if got := gw.chat(http.StatusOK); got.Cluster != "two" {
-			return fmt.Errorf("cluster %s does", got.Cluster)
-		}
-		return nil
-	})
-	for range 20 {
-		if got := gw.chat(http.StatusOK); got.Cluster != "two" {
-			r.fail("cluster %s serves, which the import has no more", got.Cluster)
+	for i := range 6 {
+		now := exporters[(i+1)%2]
+		gw.write("llm", now.entry())
+		r.until("cluster "+now.name+" serves", func() error {
+			if got := gw.chat(http.StatusOK); got.Cluster != now.name {
+				return fmt.Errorf("cluster %s does", got.Cluster)
+			}
+			return nil
+		})
+		for range 20 {
+			if got := gw.chat(http.StatusOK); got.Cluster != now.name {
+				r.fail("cluster %s serves, which the import has no more", got.Cluster)
+			}
 		}
 	}
 }

@@ -77,7 +77,7 @@ var tests = []Test{
 	{Name: "StreamedResponse", Profile: Gateway, Needs: wiring, test: streamedResponse,
 		Proves: "The first part of a streamed response arrives before its last one is sent."},
 	{Name: "ChangedImport", Profile: Gateway, Needs: wiring, test: changedImport,
-		Proves: "An import whose cluster is replaced leads to the new cluster alone, and no request fails meanwhile."},
+		Proves: "An import whose cluster is replaced leads to the new cluster alone, six times, and no request fails meanwhile."},
 	{Name: "MissingImport", Profile: Gateway, test: missingImport,
 		Proves: "A route to an import that does not exist answers 500, and has the condition ResolvedRefs False with reason BackendNotFound."},
 	{Name: "EmptyImport", Profile: Gateway, Needs: wiring, test: emptyImport,
