@@ -42,6 +42,13 @@ func (t *tables) assignment(r *graph.Reader, id model.ClusterID) (*model.Assignm
 			a.Endpoints = endpoints(list)
 		}
 		return a, true
+	case model.PeerKind:
+		imp, m, ok := t.importMember(r, id)
+		if !ok {
+			return nil, false
+		}
+		a.Owners, a.Endpoints = []report.Ref{imp.Ref}, remoteEndpoints(m.Parents, true)
+		return a, true
 	case model.ImportPickerKind:
 		obj, c, ok := importedCluster(r, id)
 		if !ok || c.EndpointPicker == nil {

@@ -55,6 +55,12 @@ func (t *tables) cluster(r *graph.Reader, id model.ClusterID) (*model.Cluster, b
 			return nil, false
 		}
 		return serviceCluster(svc, id, gatewayapi.BackendPolicy(r, id)), true
+	case model.PeerKind:
+		imp, m, ok := t.importMember(r, id)
+		if !ok {
+			return nil, false
+		}
+		return peerCluster(imp, m), true
 	case model.ImportPickerKind:
 		obj, c, ok := importedCluster(r, id)
 		if !ok || c.EndpointPicker == nil {

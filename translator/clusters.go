@@ -1,6 +1,7 @@
 package translator
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/penstock-project/penstock/translator/envoy"
@@ -107,7 +108,7 @@ func (t *tables) externalPicker(r *graph.Reader, id model.ClusterID, users ...mo
 			p.CA = bundle.CA
 		}
 	}
-	if name := t.clientCertificate(r, users); name != "" {
+	if name := cmp.Or(c.TLS.Certificate, t.clientCertificate(r, users)); name != "" {
 		if own, ok := t.secret(r, secretKey{secret: name}); ok {
 			p.Chain, p.Key = own.Chain, own.Key
 		}
@@ -147,7 +148,7 @@ func (t *tables) gatewayCluster(r *graph.Reader, key clusterKey) (encoded, bool)
 		return encoded{}, false
 	}
 	own := c.encoded
-	if c.model.TLS != nil && !c.model.Own {
+	if c.model.TLS != nil && c.model.TLS.Certificate == "" && !c.model.Own {
 		if certificate, _ := t.gatewayCertificates.Get(r, key.gateway); certificate != "" {
 			own = one(envoy.Cluster(presenting(c.model, certificate)))
 		}

@@ -130,7 +130,7 @@ func clusterOwner(id model.ClusterID) []report.Ref {
 		return nil
 	case model.PoolKind:
 		return []report.Ref{store.RefOf(store.InferencePools, id.Key())}
-	case model.ImportKind, model.ParentKind, model.ImportPickerKind:
+	case model.ImportKind, model.ParentKind, model.ImportPickerKind, model.PeerKind:
 		return []report.Ref{store.RefOf(store.InferencePoolImports, id.Key())}
 	}
 	return []report.Ref{services.RefOf(id)}

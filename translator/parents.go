@@ -18,7 +18,7 @@ func (t *tables) declareParents() {
 		Sources: t.stored(store.InferencePools.Kind()),
 		Equal: func(a, b []model.ParentGateway) bool {
 			return slices.EqualFunc(a, b, func(a, b model.ParentGateway) bool {
-				return a.Ref == b.Ref && slices.Equal(a.Addresses, b.Addresses) && slices.Equal(a.Ports, b.Ports)
+				return a.Ref == b.Ref && slices.Equal(a.Addresses, b.Addresses) && slices.Equal(a.Ports, b.Ports) && a.PeerPort == b.PeerPort
 			})
 		},
 		Compute: func(r *graph.Reader, key string) ([]model.ParentGateway, bool) {
@@ -26,7 +26,7 @@ func (t *tables) declareParents() {
 			if !ok || pool.Annotations[inferenceapi.ExportModeAnnotation] != string(inferenceapi.ParentMode) {
 				return nil, false
 			}
-			return t.parentsOf(r, store.TargetKey(store.InferencePools.Kind(), pool.Namespace, pool.Name)), true
+			return t.withPeers(r, key, t.parentsOf(r, store.TargetKey(store.InferencePools.Kind(), pool.Namespace, pool.Name))), true
 		},
 	})
 }

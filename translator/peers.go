@@ -166,3 +166,46 @@ func memberSecret(r store.Reader, name string) (*model.Secret, bool) {
 	}
 	return out, len(out.Domains) > 0
 }
+
+// memberTrust is what verifies the Gateways of one member.
+func memberTrust(r store.Reader, name, member string) (*model.Secret, bool) {
+	m, ok := store.Memberships.Get(r, store.OwnMembership)
+	if !ok {
+		return nil, false
+	}
+	i := slices.IndexFunc(m.Members, func(o store.Member) bool { return o.Name == member })
+	if i < 0 {
+		return nil, false
+	}
+	return &model.Secret{Name: name, CA: m.Members[i].Bundle, Owner: store.Memberships.Ref(m)}, true
+}
+
+// peerCluster is the peer listeners of an exporting cluster of an import.
+func peerCluster(imp *model.Import, m *model.ImportMember) *model.Cluster {
+	return &model.Cluster{
+		Name: m.Cluster, Protocol: model.H2C, Peer: true, Owners: []report.Ref{imp.Ref},
+		TLS: &model.UpstreamTLS{SNI: m.Peer, Trust: model.MemberTrust(m.Name), URIs: []string{model.GatewayURI(m.Name)}, Certificate: model.MemberCertificate},
+	}
+}
+
+// withPeers adds to the Gateways that lead to a pool the peer listeners at which members find it.
+func (t *tables) withPeers(r *graph.Reader, key string, list []model.ParentGateway) []model.ParentGateway {
+	m, ok := membership(r)
+	p, exported := t.peerPools.Get(r, key)
+	if !ok || !exported || p.err != nil {
+		return list
+	}
+	for _, gw := range p.gateways {
+		g, is := t.gateways.Get(r, gw)
+		if row, listens := t.peerListeners.Get(r, peerKey{gw}); !is || !listens || row.err != nil {
+			continue
+		}
+		i := slices.IndexFunc(list, func(o model.ParentGateway) bool { return o.Ref == g.Ref })
+		if i < 0 {
+			i, list = len(list), append(list, model.ParentGateway{Ref: g.Ref, Addresses: g.Addresses})
+		}
+		list[i].PeerPort = m.PeerPort
+	}
+	slices.SortFunc(list, func(a, b model.ParentGateway) int { return a.Ref.Compare(b.Ref) })
+	return list
+}

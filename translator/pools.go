@@ -144,6 +144,10 @@ func (t *tables) declareMembers() {
 func (t *tables) gatewayPool(r *graph.Reader, id model.PoolID) (PickerPool, bool) {
 	cluster := model.ParentCluster(id.Namespace, id.Name, id.Member)
 	imp, _, ok := t.importMember(r, cluster)
+	if !ok {
+		cluster = model.PeerCluster(id.Namespace, id.Name, id.Member)
+		imp, _, ok = t.importMember(r, cluster)
+	}
 	if !ok || id.Member == "" {
 		return PickerPool{}, false
 	}

@@ -174,7 +174,7 @@ func (t *tables) indexAttachedBackends() {
 			return nil
 		}
 		for _, id := range a.Clusters {
-			if id.Kind == model.ImportKind || id.Kind == model.ParentKind {
+			if id.Member != "" && !id.Pool().IsZero() {
 				pools = append(pools, id.Pool())
 			}
 		}

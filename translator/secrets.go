@@ -64,6 +64,9 @@ func (t *tables) secret(r *graph.Reader, key secretKey) (*model.Secret, bool) {
 	if name == model.MemberCertificate || name == model.MembersTrust {
 		return memberSecret(r, name)
 	}
+	if member, ok := model.ParseMemberTrust(name); ok {
+		return memberTrust(r, name, member)
+	}
 	id, ok := model.ParseSecretID(name)
 	if !ok {
 		return nil, false

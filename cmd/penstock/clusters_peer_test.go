@@ -182,3 +182,67 @@ func TestPeerListener_ServesMembersTheExportedPoolsAlone(t *testing.T) {
 	})
 	answers(t, local(port), http.StatusOK)
 }
+
+// In ParentMode, members send requests through the peer listener alone: with the client's authority, whatever hosts the exporter's route has, and
+// verified on both sides.
+func TestPeerListener_MembersUseItInParentMode(t *testing.T) {
+	t.Parallel()
+	port, gateway, peer := freePort(t), freePort(t), freePort(t)
+	files := chatFiles(gateway, modelServer(t, sim.Config{Name: "east-1"}))
+	files["route.yaml"] = strings.Replace(files["route.yaml"], "spec:\n", "spec:\n  hostnames: [only.example]\n", 1)
+	files["set.yaml"] = withPeers(clusterSetYAML("east"), peer)
+	files["pool.yaml"] = exportedPool(exportAnnotation + ", inference.networking.x-k8s.io/export-mode: ParentMode")
+	east := up(t, files, "--members-listen", "127.0.0.1:0")
+	south := newTestMember(t, "south")
+	here := up(t, map[string]string{
+		"gateway.yaml": gatewayYAML("gw", port), "set.yaml": clusterSetYAML("here", east.show()), "route.yaml": routeYAML("far", "/", toImport("chat")),
+	}, "--members-listen", "127.0.0.1:0")
+	east.write("set.yaml", withPeers(clusterSetYAML("east", here.show(), south.member()), peer))
+	served := func(what string, want int) {
+		t.Helper()
+		eventually(t, what, func() error {
+			got, err := chat(t.Context(), local(port))
+			if err != nil || got.status != want || want == http.StatusOK && got.header.Get("x-served-by") != "east-1" {
+				return fmt.Errorf("%d %s %v, want %d; status here:\n%s\nin the other cluster:\n%s", got.status, got.body, err, want, here.penstock("status"), east.penstock("status"))
+			}
+			return nil
+		})
+	}
+	served("through the peer listener", http.StatusOK)
+	if text := here.penstock("explain", local(port)+"/v1/chat/completions"); !strings.Contains(text, fmt.Sprintf("127.0.0.1:%d", peer)) || strings.Contains(text, fmt.Sprintf("127.0.0.1:%d", gateway)) {
+		t.Errorf("explain: %s", text)
+	}
+	got, err := chat(t.Context(), local(port))
+	if err != nil || got.header.Get("penstock-peer-refused") != "" {
+		t.Errorf("%d %v %v", got.status, got.header, err)
+	}
+	list, err := client().Get(local(port) + "/v1/models")
+	if err != nil || list.StatusCode != http.StatusOK {
+		t.Errorf("the list of models: %v %v", list, err)
+	} else {
+		_ = list.Body.Close()
+	}
+
+	// Exported to another member alone, it is not reached from here, neither then nor by what is left here.
+	east.write("pool.yaml", exportedPool(exportAnnotation+", inference.networking.x-k8s.io/export-mode: ParentMode, penstock.dev/export-to: south"))
+	served("exported to another member", http.StatusInternalServerError)
+	east.write("pool.yaml", files["pool.yaml"])
+	served("exported to all", http.StatusOK)
+	east.write("route.yaml", routeYAML("chat", "/", toPool("chat")))
+	east.write("set.yaml", clusterSetYAML("east", here.show(), south.member()))
+	eventually(t, "without a peer listener, the Gateway's own port", func() error {
+		if text := here.penstock("explain", local(port)+"/v1/chat/completions"); !strings.Contains(text, fmt.Sprintf("127.0.0.1:%d", gateway)) {
+			return fmt.Errorf("%s", text)
+		}
+		return nil
+	})
+	served("at the Gateway's own port", http.StatusOK)
+	east.write("set.yaml", withPeers(clusterSetYAML("east", here.show(), south.member()), peer))
+	eventually(t, "the peer listener again", func() error {
+		if text := here.penstock("explain", local(port)+"/v1/chat/completions"); !strings.Contains(text, fmt.Sprintf("127.0.0.1:%d", peer)) {
+			return fmt.Errorf("%s", text)
+		}
+		return nil
+	})
+	served("through it", http.StatusOK)
+}

@@ -239,6 +239,11 @@ type ParentImport struct {
 	Namespace string `json:"namespace,omitempty"`
 	// Service lists the gateway's addresses. A file may have an object in place of the list.
 	Service ServiceImports `json:"service"`
+	// Peer: Service is the gateway's peer listener, which takes requests of members of the exporter's cluster set alone, over mTLS. Server
+	// name and authority are POOL.NAMESPACE.CLUSTER.pool.penstock. A member uses it, and no parent without peer.
+	//
+	// +optional
+	Peer bool `json:"peer,omitempty"`
 	// Conditions of the parent.
 	//
 	// +optional

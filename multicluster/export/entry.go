@@ -33,6 +33,8 @@ type Gateway struct {
 	Namespace, Name string
 	Addresses       []string
 	Ports           []inferenceapi.Port // those at which other clusters' requests arrive; the first one is used
+	// Peer is where members find the pool at its peer listener; nil: nowhere.
+	Peer *inferenceapi.ServiceImport
 }
 
 // Maxima of an entry (InferencePoolImport's schema).
@@ -56,7 +58,7 @@ func entry(r store.Reader, c Config, pool *inferencev1.InferencePool, w wish, ha
 		e.TargetPortNumber = e.TargetPorts[0].Number // the proposal's form of one target port
 	}
 	if w.mode == inferenceapi.ParentMode {
-		e.Parents, no = parents(has.Gateways)
+		e.Parents, no = parents(c, has.Gateways)
 		return e, no
 	}
 	e.AppProtocol, e.PodCIDRs = string(pool.Spec.AppProtocol), c.PodCIDRs
@@ -195,7 +197,10 @@ func endpoints(list []netip.AddrPort, target []inferenceapi.Port) (out []inferen
 }
 
 // parents are the gateways that front a pool.
-func parents(gateways []Gateway) (out []inferenceapi.ParentImport, no *missing) {
+func parents(c Config, gateways []Gateway) (out []inferenceapi.ParentImport, no *missing) {
+	if c.PeerListener {
+		return peers(gateways)
+	}
 	for _, g := range gateways {
 		if len(g.Addresses) == 0 || len(g.Ports) == 0 || len(out) == maxParents {
 			continue
@@ -211,4 +216,27 @@ func parents(gateways []Gateway) (out []inferenceapi.ParentImport, no *missing) 
 		return nil, &missing{NoAddressReason, fmt.Sprintf("Gateway %s/%s, which routes to it, has no address that other clusters reach: give it one in spec.addresses, or start penstock with --members-address", gateways[0].Namespace, gateways[0].Name)}
 	}
 	return out, nil
+}
+
+// noPeer is the message where Gateways may have a peer listener in a moment.
+const noPeer = "no Gateway that routes to it has the peer listener of the ClusterSet: it needs members, and a port that no listener of the Gateway has"
+
+// peers lists the peer listeners of Gateways.
+func peers(gateways []Gateway) (out []inferenceapi.ParentImport, no *missing) {
+	for _, g := range gateways {
+		if g.Peer != nil && len(g.Peer.Addresses) > 0 && len(out) < maxParents {
+			at := *g.Peer
+			at.Addresses = at.Addresses[:min(len(at.Addresses), maxAddresses)]
+			out = append(out, inferenceapi.ParentImport{Name: g.Name, Namespace: g.Namespace, Peer: true, Service: inferenceapi.ServiceImports{at}})
+		}
+	}
+	switch {
+	case len(out) > 0:
+		return out, nil
+	case len(gateways) == 0:
+		return nil, &missing{NoAddressReason, "no Gateway routes to it, and ParentMode needs one: name the pool in an HTTPRoute of a Gateway, or set " + ModeAnnotation + ": EndpointMode"}
+	case !slices.ContainsFunc(gateways, func(g Gateway) bool { return g.Peer != nil }):
+		return nil, &missing{NoAddressReason, noPeer}
+	}
+	return nil, &missing{NoAddressReason, fmt.Sprintf("Gateway %s/%s, which routes to it, has no address that members reach: set spec.peerListener.address of the ClusterSet", gateways[0].Namespace, gateways[0].Name)}
 }

@@ -18,6 +18,8 @@ type Config struct {
 	// Pickers are where other clusters reach this cluster's own picker; none: they do not. Cleartext: it speaks gRPC without TLS.
 	Pickers   []netip.AddrPort
 	Cleartext bool
+	// PeerListener: Gateways have one, and members use it in ParentMode.
+	PeerListener bool
 	// PodCIDRs are the ranges of this cluster's pods, for importers; none: they are not known.
 	PodCIDRs []string
 }
@@ -37,8 +39,13 @@ type Export struct {
 type Decision struct {
 	Pool registry.Pool
 	// Asked: the annotations ask for it. Else there are findings at most.
-	Asked  bool
-	Export *Export // nil: it is not exported
+	Asked bool
+	// Valid: the annotations are. To are the members that they are for; nil: all.
+	Valid bool
+	To    []string
+	// Waiting: it is not exported because no Gateway has a peer listener yet. What was exported before stays meanwhile.
+	Waiting bool
+	Export  *Export // nil: it is not exported
 	// Reason and Message are why it is not exported, for the condition Exported.
 	Reason, Message string
 	Findings        []report.Finding
@@ -64,7 +71,9 @@ func Decide(r store.Reader, c Config, key string, has Pool) (d Decision, ok bool
 		d.Reason, d.Message = NotSupportedReason, fmt.Sprintf("annotation %s: %s; %s", problems[0].annotation, problems[0].text, problems[0].fix)
 		return d, true
 	}
+	d.Valid, d.To = true, w.to
 	e, no := entry(r, c, pool, w, has)
+	d.Waiting = no != nil && no.message == noPeer
 	if no != nil {
 		d.Reason, d.Message = no.reason, no.message
 		d.Findings = append(d.Findings, report.Finding{Severity: report.Error, Owner: owner, Field: fmt.Sprintf("metadata.annotations[%s]", Annotation), Problem: "the pool is not exported: " + no.message})

@@ -105,6 +105,9 @@ func (b *builder) protocolOptions(c *model.Cluster) *httpv3.HttpProtocolOptions 
 	switch c.Protocol {
 	case model.H2C, model.GRPC:
 		h2 := &corev3.Http2ProtocolOptions{}
+		if c.Peer {
+			h2 = peerProtocol()
+		}
 		if c.Protocol == model.GRPC {
 			// A picker that is frozen, or behind a cut wire, does not close its connections.
 			h2.ConnectionKeepalive = &corev3.KeepaliveSettings{Interval: seconds(10 * time.Second), Timeout: seconds(2 * time.Second)}

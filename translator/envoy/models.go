@@ -77,7 +77,7 @@ func (b *builder) listedPools(r *model.Route) string {
 			pools = addPool(pools, &w, url.Values{})
 		case throughGateways(w):
 			how := url.Values{}
-			if host := cmp.Or(w.RewriteHost, f.RewriteHost); host != "" {
+			if host := cmp.Or(w.Peer, w.RewriteHost, f.RewriteHost); host != "" {
 				how.Set("host", host)
 			}
 			path := f.RewritePath
@@ -126,5 +126,5 @@ func pooled(w *model.WeightedBackend) bool {
 
 // throughGateways reports whether requests for a backend go to the gateways of another cluster.
 func throughGateways(w model.WeightedBackend) bool {
-	return w.Weight > 0 && w.Cluster.Kind == model.ParentKind
+	return w.Weight > 0 && (w.Cluster.Kind == model.ParentKind || w.Cluster.Kind == model.PeerKind)
 }

@@ -4,6 +4,8 @@ import (
 	_ "embed"
 	"fmt"
 	"slices"
+	"strings"
+	"time"
 
 	accesslogv3 "github.com/envoyproxy/go-control-plane/envoy/config/accesslog/v3"
 	mutationv3 "github.com/envoyproxy/go-control-plane/envoy/config/common/mutation_rules/v3"
@@ -167,6 +169,32 @@ func marks() []*hcmv3.ResponseMapper {
 			}},
 		},
 	}
+}
+
+// peerPing is how often a member's gateway is asked for a sign of life, and how long it has for that. Without it, requests into a black hole wait
+// for ever.
+const peerPing = time.Second
+
+// peerProtocol is HTTP/2 to a member's gateway; upgrades pass.
+func peerProtocol() *corev3.Http2ProtocolOptions {
+	return &corev3.Http2ProtocolOptions{
+		AllowConnect:        true,
+		ConnectionKeepalive: &corev3.KeepaliveSettings{Interval: seconds(peerPing), Timeout: seconds(peerPing), ConnectionIdleInterval: seconds(peerPing)},
+	}
+}
+
+// toPeer sends a share of requests to a member's gateways: with the pool's authority, and the one that a backend would get here beside it.
+func toPeer(share *routev3.WeightedCluster_ClusterWeight, authority string) {
+	own := "%REQ(:AUTHORITY)%"
+	if host := share.GetHostRewriteLiteral(); host != "" {
+		own = strings.ReplaceAll(host, "%", "%%")
+	}
+	share.RequestHeadersToAdd = append(share.RequestHeadersToAdd, &corev3.HeaderValueOption{
+		Header:       &corev3.HeaderValue{Key: peerAuthority, Value: own},
+		AppendAction: corev3.HeaderValueOption_OVERWRITE_IF_EXISTS_OR_ADD,
+	})
+	share.ResponseHeadersToRemove = append(slices.Clip(share.ResponseHeadersToRemove), peerMark)
+	share.HostRewriteSpecifier = &routev3.WeightedCluster_ClusterWeight_HostRewriteLiteral{HostRewriteLiteral: authority}
 }
 
 // PeerHost encodes a pool for the route configuration of a peer listener. The server name of the connection must be the authority: a member

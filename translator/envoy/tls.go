@@ -42,6 +42,9 @@ func (b *builder) secure(cl *clusterv3.Cluster, c *model.Cluster) {
 	if !c.Own && c.Protocol == model.GRPC { // a client is limited to 1.2 by default, and pickers of Penstock in other clusters speak 1.3
 		common.TlsParams = &tlsv3.TlsParameters{TlsMaximumProtocolVersion: tlsv3.TlsParameters_TLSv1_3}
 	}
+	if c.Peer {
+		common.TlsParams = &tlsv3.TlsParameters{TlsMinimumProtocolVersion: tlsv3.TlsParameters_TLSv1_3, TlsMaximumProtocolVersion: tlsv3.TlsParameters_TLSv1_3}
+	}
 	cl.TransportSocket = b.socket("tls", &tlsv3.UpstreamTlsContext{Sni: c.TLS.SNI, CommonTlsContext: common})
 	// Whatever matches none of these gets the socket above.
 	plain := func(key string) {

@@ -30,6 +30,9 @@ func (b *builder) weightedClusters(f *model.Forward, calls pickerCalls) []*route
 		if host := cmp.Or(w.RewriteHost, f.RewriteHost); host != "" {
 			s.HostRewriteSpecifier = &routev3.WeightedCluster_ClusterWeight_HostRewriteLiteral{HostRewriteLiteral: host}
 		}
+		if w.Peer != "" {
+			toPeer(s, w.Peer)
+		}
 		if !w.Cluster.IsZero() {
 			s.Name = b.cluster(w.Cluster)
 			s.MetadataMatch = subsetMatch(w.Picker)

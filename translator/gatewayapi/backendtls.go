@@ -86,6 +86,8 @@ func policyTarget(id model.ClusterID) (report.Ref, bool) {
 	switch id.Kind {
 	case model.PassthroughKind: // TLS already
 		return target, false
+	case model.PeerKind: // the cluster set decides
+		return target, false
 	case model.PoolKind:
 		target.Group, target.Kind = store.InferencePools.Group(), store.InferencePools.Kind()
 	case model.ImportKind, model.ParentKind, model.ImportPickerKind:

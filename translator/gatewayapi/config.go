@@ -69,4 +69,6 @@ type Target struct {
 	External bool // see model.WeightedBackend
 	// MaxGateways is model.WeightedBackend's.
 	MaxGateways uint32
+	// Peer is model.WeightedBackend's.
+	Peer string
 }

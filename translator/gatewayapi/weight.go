@@ -41,7 +41,7 @@ func weigh(shares []share) []model.WeightedBackend {
 				continue
 			}
 			out = append(out, model.WeightedBackend{
-				Cluster: t.Cluster, Backend: s.backend, Picker: t.Picker, Hops: t.Hops, External: t.External, MaxGateways: t.MaxGateways,
+				Cluster: t.Cluster, Backend: s.backend, Picker: t.Picker, Hops: t.Hops, External: t.External, MaxGateways: t.MaxGateways, Peer: t.Peer,
 				RequestHeaders: s.request, ResponseHeaders: s.response, RewriteHost: s.rewriteHost, Own: s.own,
 			})
 			part := new(big.Rat).SetFrac64(int64(t.Share), sum)

@@ -35,7 +35,7 @@ func Import(r store.Reader, key string) (*model.Import, bool) {
 		case m.Pool != nil:
 			addSpill(r, m.Pool, policy)
 			imp.Findings = append(imp.Findings, m.Pool.Findings...)
-		case m.Cluster.Kind == model.ParentKind && policy != nil && len(policy.Spec.Spill) > 0:
+		case m.Cluster.Kind != model.ImportKind && !m.Local && policy != nil && len(policy.Spec.Spill) > 0:
 			imp.Findings = append(imp.Findings, report.Finding{
 				Severity: report.Warning, Owner: store.PoolPolicies.Ref(policy), Field: "spec.spill",
 				Problem: fmt.Sprintf("exporting cluster %s is reached through its gateway (ParentMode), where no picker is asked: its requests do not spill", m.Name),
@@ -157,6 +157,9 @@ func importMember(r store.Reader, imp *model.Import, policy *v1alpha1.PoolPolicy
 	allowed, bad := allowed.narrowed(policy, fieldAddresses)
 	pods, badPods := pods.narrowed(policy, fieldPodCIDRs)
 	imp.Findings = append(append(imp.Findings, bad...), badPods...)
+	if c.RoutingMode == inferenceapi.ParentMode && throughPeers(r, imp, &m, c, allowed, field) {
+		return m
+	}
 	if c.RoutingMode == inferenceapi.ParentMode {
 		m.Cluster, m.MaxGateways = model.ParentCluster(imp.Ref.Namespace, imp.Ref.Name, c.Name), defaultMaxGateways
 		if policy != nil && policy.Spec.Remote.MaxGateways != nil {
@@ -164,6 +167,9 @@ func importMember(r store.Reader, imp *model.Import, policy *v1alpha1.PoolPolicy
 		}
 		waiting := ""
 		for i, parent := range c.Parents {
+			if parent.Peer {
+				continue
+			}
 			if why := notReady(parent.Conditions); why != "" {
 				waiting = why
 				imp.Findings = append(imp.Findings, report.Finding{

@@ -53,7 +53,7 @@ func (b Backends) Resolve(r store.Reader, ref report.Ref, _ int32) gatewayapi.Re
 				useSpillNames(r, p)
 			}
 		default:
-			res.Targets = append(res.Targets, gatewayapi.Target{Cluster: m.Cluster, Share: m.Share, Protocol: model.HTTP1, MaxGateways: m.MaxGateways})
+			res.Targets = append(res.Targets, gatewayapi.Target{Cluster: m.Cluster, Share: m.Share, Protocol: model.HTTP1, MaxGateways: m.MaxGateways, Peer: m.Peer})
 			res.Clusters = append(res.Clusters, m.Cluster, model.OurPicker) // which is asked for the models of the rule
 		}
 	}

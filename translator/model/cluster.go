@@ -56,6 +56,8 @@ type Cluster struct {
 	// Own is Penstock's own picker, of which there may be several: one that falls silent is noticed while a request can
 	// still be asked about at another.
 	Own bool
+	// Peer: the endpoints are peer listeners of a member's gateways.
+	Peer bool
 	// Key is the SDS name of a secret that each request carries as a bearer token; "" for none.
 	Key    string
 	Owners []report.Ref
@@ -183,6 +185,8 @@ type ImportMember struct {
 	Share   uint32          // weight within the import
 	Pool    *Pool           // EndpointMode
 	Parents []RemoteAddress // ParentMode
+	// Peer is the authority at Parents that are peer listeners (PeerAuthority); "" for others.
+	Peer string
 	// MaxGateways is that of ParentMode: how many gateways a request may have passed through.
 	MaxGateways uint32
 	Local       bool   // this cluster: the InferencePool of the import's name

@@ -48,10 +48,13 @@ const (
 	ParentKind
 	// ImportPickerKind is the remote picker of one exporting cluster of an import.
 	ImportPickerKind
+	// PeerKind is one exporting cluster of an import in ParentMode: the peer listeners of its gateways. It differs from ParentKind because
+	// requests to them have another authority.
+	PeerKind
 )
 
 // kinds are the kinds in names; FixedKind has none.
-var kinds = [...]string{"", "service", "grpc", "tcp", "passthrough", "picker", "pool", "import", "parent", "import-picker"}
+var kinds = [...]string{"", "service", "grpc", "tcp", "passthrough", "picker", "pool", "import", "parent", "import-picker", "peer"}
 
 // ClusterVariant sets a cluster apart from the plain one of the same object.
 type ClusterVariant uint8
@@ -121,12 +124,17 @@ func ImportPickerCluster(namespace, name, member string) ClusterID {
 	return ClusterID{Kind: ImportPickerKind, Namespace: namespace, Name: name, Member: member}
 }
 
+// PeerCluster is the cluster of the peer listeners of one exporting cluster of an import.
+func PeerCluster(namespace, name, member string) ClusterID {
+	return ClusterID{Kind: PeerKind, Namespace: namespace, Name: name, Member: member}
+}
+
 // Pool is the pool whose endpoints, or gateways, the cluster has; zero if it has those of none.
 func (id ClusterID) Pool() PoolID {
 	switch id.Kind {
 	case PoolKind:
 		return PoolID{Namespace: id.Namespace, Name: id.Name}
-	case ImportKind, ParentKind:
+	case ImportKind, ParentKind, PeerKind:
 		return PoolID{Namespace: id.Namespace, Name: id.Name, Member: id.Member}
 	}
 	return PoolID{}

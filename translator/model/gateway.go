@@ -27,6 +27,8 @@ type ParentGateway struct {
 	Ref       report.Ref
 	Addresses []string     // that it binds
 	Ports     []ParentPort // HTTPS first
+	// PeerPort is that of its peer listener, at which members find the pool; 0: there is none.
+	PeerPort uint16
 }
 
 // ParentPort is a port of a Gateway that takes requests.

@@ -50,9 +50,19 @@ func PeerChain(port uint16) string { return fmt.Sprintf("%s/%d", SchemePeer, por
 const (
 	// MemberCertificate is the SDS name of the certificate that this cluster's Gateways present to members.
 	MemberCertificate = "member/gateway"
+	// memberTrust begins the SDS name of the CA certificates of one member.
+	memberTrust = "trust/member/"
 	// MembersTrust is the SDS name of what verifies the Gateways of all members.
 	MembersTrust = "trust/members"
 )
+
+// MemberTrust is the SDS name of the CA certificates of a member, which vouch for its Gateways where they are dialled.
+func MemberTrust(member string) string { return memberTrust + member }
+
+// ParseMemberTrust reads the member of a MemberTrust.
+func ParseMemberTrust(name string) (member string, ok bool) {
+	return strings.CutPrefix(name, memberTrust)
+}
 
 // TrustDomain is a cluster whose Gateways are trusted, with the CA certificates that vouch for its IDs alone, in PEM.
 type TrustDomain struct {

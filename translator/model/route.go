@@ -112,6 +112,8 @@ type WeightedBackend struct {
 	External bool
 	// MaxGateways is, for a cluster of gateways (ParentMode), how many a request may have passed through; else 0.
 	MaxGateways uint32
+	// Peer is the authority of requests to a cluster of peer listeners, which replaces the client's own; "" for other clusters.
+	Peer string
 
 	RequestHeaders  HeaderChanges
 	ResponseHeaders HeaderChanges

@@ -43,7 +43,7 @@ func (s *Set) noteExported(members []string) {
 			switch {
 			case who != unnamed && !slices.Contains(members, who):
 				delete(a, who) // it has left, and nothing drains: its certificate counts no more
-			case d.Export != nil && (who == unnamed || isFor(d.Export, who)):
+			case who == unnamed && d.Export != nil || who != unnamed && isFor(d, who):
 			case until.IsZero():
 				a[who] = now.Add(s.cfg.Drain)
 			case now.After(until):
@@ -55,22 +55,27 @@ func (s *Set) noteExported(members []string) {
 		}
 	}
 	for key, d := range s.decisions {
-		if d.Export == nil {
+		if d.Export == nil && !d.Valid {
 			continue
 		}
 		if s.exported[key] == nil {
 			s.exported[key] = audience{}
 		}
-		s.exported[key][unnamed] = time.Time{}
+		if d.Export != nil {
+			s.exported[key][unnamed] = time.Time{}
+		}
 		for _, m := range members {
-			if isFor(d.Export, m) {
+			if isFor(d, m) {
 				s.exported[key][m] = time.Time{}
 			}
 		}
 	}
 }
 
-func isFor(e *export.Export, member string) bool { return e.To == nil || slices.Contains(e.To, member) }
+// isFor reports whether a pool is to be exported to a member, also while it has no address yet: its Gateways must serve it before members use it.
+func isFor(d export.Decision, member string) bool {
+	return d.Asked && d.Valid && (d.To == nil || slices.Contains(d.To, member))
+}
 
 // publishExports writes which members may use which pools, for translation.
 func (s *Set) publishExports() error {

@@ -174,7 +174,7 @@ func (s *Set) decide(r store.Reader, dirty map[string]bool, again bool) {
 	if s.cfg.PickersOf != nil {
 		cfg.Pickers = s.cfg.PickersOf(r)
 	}
-	cfg.PodCIDRs = spec.Spec.PodCIDRs
+	cfg.PodCIDRs, cfg.PeerListener = spec.Spec.PodCIDRs, spec.Spec.PeerListener != nil
 	changed := again
 	for _, m := range spec.Spec.Members {
 		cfg.Members = append(cfg.Members, m.Name)
@@ -199,8 +199,11 @@ func (s *Set) decide(r store.Reader, dirty map[string]bool, again bool) {
 		namespace, name, _ := strings.Cut(key, "/")
 		id := registry.Pool{Namespace: namespace, Name: name}
 		has := s.pools[id]
-		has.Gateways = s.gateways(r, s.parents[id])
+		has.Gateways = s.gateways(r, s.parents[id], spec.Spec.PeerListener)
 		if d, ok := export.Decide(r, cfg, key, has); ok {
+			if before := s.decisions[key].Export; d.Waiting && before != nil {
+				d.Export, d.Findings = before, nil
+			}
 			s.incarnate(s.decisions[key].Export, d.Export)
 			s.decisions[key] = d
 		}

@@ -3,15 +3,17 @@ package clusterset
 import (
 	"net"
 	"net/netip"
+	"strconv"
 
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
+	"github.com/penstock-project/penstock/manifests/v1alpha1"
 	"github.com/penstock-project/penstock/multicluster/export"
 	"github.com/penstock-project/penstock/translator/model"
 )
 
 // gateways are those that route to a pool, with the addresses at which other clusters reach them.
-func (s *Set) gateways(r store.Reader, list []model.ParentGateway) (out []export.Gateway) {
+func (s *Set) gateways(r store.Reader, list []model.ParentGateway, peer *v1alpha1.ClusterSetPeerListener) (out []export.Gateway) {
 	for _, g := range list {
 		one := export.Gateway{Namespace: g.Ref.Namespace, Name: g.Ref.Name, Addresses: s.addressesOf(r, g)}
 		for _, p := range g.Ports {
@@ -20,6 +22,9 @@ func (s *Set) gateways(r store.Reader, list []model.ParentGateway) (out []export
 				port.AppProtocol = "https"
 			}
 			one.Ports = append(one.Ports, port)
+		}
+		if peer != nil && g.PeerPort > 0 {
+			one.Peer = peerAddress(peer, one.Addresses)
 		}
 		out = append(out, one)
 	}
@@ -40,6 +45,17 @@ func (s *Set) addressesOf(r store.Reader, g model.ParentGateway) (out []string) 
 			if ip, err := netip.ParseAddr(host); err != nil || !ip.IsUnspecified() {
 				out = append(out, host)
 			}
+		}
+	}
+	return out
+}
+
+// peerAddress is where members reach the peer listener of a Gateway with some addresses.
+func peerAddress(l *v1alpha1.ClusterSetPeerListener, addresses []string) *inferenceapi.ServiceImport {
+	out := &inferenceapi.ServiceImport{Addresses: addresses, Ports: []inferenceapi.Port{{Number: l.Port, AppProtocol: "https"}}}
+	if host, port, err := net.SplitHostPort(l.Address); err == nil {
+		if n, err := strconv.ParseUint(port, 10, 16); err == nil && n > 0 {
+			out.Addresses, out.Ports[0].Number = []string{host}, int32(n)
 		}
 	}
 	return out

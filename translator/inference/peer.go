@@ -1,0 +1,55 @@
+package inference
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/penstock-project/penstock/discovery/status/report"
+	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/manifests/inferenceapi"
+	"github.com/penstock-project/penstock/translator/model"
+)
+
+// trusted reports whether this cluster has a certificate for members of the cluster set, and the bundle of one of them.
+func trusted(r store.Reader, member string) bool {
+	m, ok := store.Memberships.Get(r, store.OwnMembership)
+	return ok && slices.ContainsFunc(m.Members, func(o store.Member) bool { return o.Name == member })
+}
+
+// throughPeers decides on an exporting cluster in ParentMode whose Gateways have peer listeners: they are used, and no other of its gateways is,
+// where this cluster is one of the members. handled is false if its ordinary gateways decide.
+func throughPeers(r store.Reader, imp *model.Import, m *model.ImportMember, c inferenceapi.ImportedCluster, allowed ranges, field string) (handled bool) {
+	isPeer := func(p inferenceapi.ParentImport) bool { return p.Peer }
+	if !slices.ContainsFunc(c.Parents, isPeer) {
+		return false
+	}
+	if !trusted(r, c.Name) {
+		if slices.ContainsFunc(c.Parents, func(p inferenceapi.ParentImport) bool { return !p.Peer }) {
+			return false
+		}
+		m.Problem = "its gateways take requests of members of its cluster set alone, and " + c.Name + " is no member here"
+		imp.Findings = append(imp.Findings, report.Finding{
+			Severity: report.Error, Owner: imp.Ref, Field: field + ".parents", Problem: "cluster " + c.Name + ": " + m.Problem,
+			Fix: "add it to the ClusterSet here (penstock clusters join), or have the pool exported for clusters that are no members",
+		})
+		return true
+	}
+	m.Cluster, m.MaxGateways = model.PeerCluster(imp.Ref.Namespace, imp.Ref.Name, c.Name), 0
+	m.Peer = model.PeerAuthority(imp.Ref.Namespace, imp.Ref.Name, c.Name)
+	for i, parent := range c.Parents {
+		if !parent.Peer || notReady(parent.Conditions) != "" {
+			continue
+		}
+		addrs, outside := dialable(r, allowed, parent.Service, fmt.Sprintf("%s.parents[%d].service", field, i), func(string) bool { return false })
+		m.Parents = append(m.Parents, addrs...)
+		imp.Findings = append(imp.Findings, notAllowed(imp.Ref, c.Name, outside)...)
+	}
+	if m.Parents = distinct(m.Parents); len(m.Parents) == 0 {
+		m.Problem = "no peer listener of its gateways has a known address"
+		imp.Findings = append(imp.Findings, report.Finding{
+			Severity: report.Error, Owner: imp.Ref, Field: field + ".parents", Problem: "cluster " + c.Name + ": " + m.Problem,
+			Fix: "have spec.peerListener.address of its ClusterSet name an address that is reached from here, and allow it (--allowed-cidrs, allow.addresses of the member)",
+		})
+	}
+	return true
+}
