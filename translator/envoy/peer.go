@@ -43,8 +43,8 @@ const (
 //go:embed peer.lua
 var peerScript string
 
-// peerStrip are what no member may send. Envoy's own are among them: they change retries and timeouts.
-var peerStrip = append([]*mutationv3.HeaderMutation{removePrefix("x-envoy-")}, edgeHeaders...)
+// peerStrip are what no member may send. Envoy's own are among them: they change retries and timeouts. Those of members pass until filterRestore.
+var peerStrip = slices.Concat([]*mutationv3.HeaderMutation{removePrefix("x-envoy-"), removeHeader(endpointHeader), removeHeader(modelHeader), removePrefix("x-penstock-"), noteChunked()}, routingHeaders())
 
 // PeerListener is the listener of a Gateway for members of the cluster set: it ends mTLS with their certificates, and denies what the virtual
 // host of an exported pool does not allow. Nothing in it depends on members, exports or certificates.
