@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"strings"
 	"testing"
@@ -72,6 +73,19 @@ func newPeerRig(t *testing.T) *peerRig {
 	}
 	r.add(PeerListener(r.cfg, model.PeerListener{Port: model.Port{Gateway: "ns/gw", Number: r.port, Addresses: []string{"127.0.0.1"}, Edge: model.Edge{Uploads: 1 << 30}}, Cluster: "west"}))
 	r.add(inOneBlock(model.Chain{Name: model.PeerChain(r.port)}, hosts...))
+	// The same Envoy is a Gateway of member home, too.
+	chain, key, _ = r.home.pairs(model.GatewayURI("home"))
+	r.add(Secret(model.Secret{Name: "home", Chain: chain, Key: key}))
+	r.add(Secret(model.Secret{Name: model.MemberTrust("west"), CA: r.west.pem}))
+	r.add(Secret(model.Secret{Name: model.MemberTrust("east"), CA: r.south.pem}))
+	at := closedPort(t)
+	for member, host := range map[string]string{"west": chatHost, "east": chatHost} {
+		id := model.PeerCluster("team-a", "chat", member)
+		r.cluster(model.Cluster{Name: id, Protocol: model.H2C, Peer: true, TLS: &model.UpstreamTLS{
+			SNI: host, Trust: model.MemberTrust(member), URIs: []string{model.GatewayURI(member)}, Certificate: "home",
+		}}, endpoints(netip.AddrPortFrom(at.Addr(), r.port))...)
+		r.forward(member, backends(model.WeightedBackend{Cluster: id, Weight: 1, Peer: host}))
+	}
 	r.start()
 	r.envoy.Wait("a member is answered", func() bool {
 		a, err := r.ask(r.client("home", r.home, chatHost), chatHost, nil)
@@ -219,5 +233,28 @@ func TestPeerListener_MarksWhatNoPodHasBegun(t *testing.T) {
 				t.Errorf("%s: the member receives %s", host, name)
 			}
 		}
+	}
+}
+
+// Gateway to gateway: the pod receives the client's own host, and no answer shows what members alone may read. A gateway that has the name of
+// another cluster than it is asked for gets no request.
+func TestPeerListener_GatewayOfAMemberUsesIt(t *testing.T) {
+	t.Parallel()
+	r := newPeerRig(t)
+	a := r.post(t, "west", []byte("{}"))
+	if a.status != 200 || a.pod != "chat" {
+		t.Fatalf("%s", a)
+	}
+	if got := r.chat.last.Load(); got.Host != "west" || got.Header.Get("Penstock-Peer-Authority") != "" {
+		t.Errorf("the pod is asked for %s, with %v", got.Host, got.Header)
+	}
+	for name := range a.header {
+		if strings.HasPrefix(name, "Penstock-Peer-") {
+			t.Errorf("the client receives %s", name)
+		}
+	}
+	hits := r.chat.hits.Load()
+	if a := r.post(t, "east", []byte("{}")); a.status != 503 || r.chat.hits.Load() != hits {
+		t.Errorf("a gateway of another cluster is asked: %s", a)
 	}
 }
