@@ -174,7 +174,7 @@ func (b *builder) bodyRoutes(r *model.Route, main *routev3.Route) []*routev3.Rou
 	// Also where no picker reads the body: what a retry cannot repeat is answered 507.
 	main.RequestBodyBufferLimit = wrapperspb.UInt64(maxBody)
 	if slices.ContainsFunc(f.Backends, func(w model.WeightedBackend) bool {
-		return w.Hops || w.Picker != nil && w.Picker.Body == model.BodyWhole
+		return w.Picker != nil && w.Picker.Body == model.BodyWhole
 	}) {
 		put(&main.TypedPerFilterConfig, filterScripts, b.script(waitCode))
 	}
