@@ -1,6 +1,7 @@
 package translator_test
 
 import (
+	"slices"
 	"testing"
 
 	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
@@ -15,8 +16,8 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// Without a pick the cluster falls back to its spill endpoints: that must be the first target alone, in the user's order.
-func TestPoolPolicy_FallbackUsesOnlyTheFirstSpillTarget(t *testing.T) {
+// spillWorld is a Gateway with a route to the first of three pools.
+func spillWorld() []store.Op {
 	named := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: "default", Name: name} }
 	pool := func(name string) store.Op {
 		return store.InferencePools.Put(&inferencev1.InferencePool{ObjectMeta: named(name), Spec: inferencev1.InferencePoolSpec{
@@ -29,16 +30,22 @@ func TestPoolPolicy_FallbackUsesOnlyTheFirstSpillTarget(t *testing.T) {
 	backend := gatewayv1.HTTPBackendRef{}
 	backend.Group, backend.Kind, backend.Name = ptr[gatewayv1.Group]("inference.networking.k8s.io"), ptr[gatewayv1.Kind]("InferencePool"), "first"
 	route.Spec.Rules = []gatewayv1.HTTPRouteRule{{BackendRefs: []gatewayv1.HTTPBackendRef{backend}}}
-	policy := &v1alpha1.PoolPolicy{ObjectMeta: named("p")}
+	return []store.Op{pool("first"), pool("zebra"), pool("alpha"), store.HTTPRoutes.Put(route),
+		store.Gateways.Put(&gatewayv1.Gateway{ObjectMeta: named("gw"), Spec: gatewayv1.GatewaySpec{
+			GatewayClassName: "penstock",
+			Listeners:        []gatewayv1.Listener{{Name: "http", Port: 80, Protocol: gatewayv1.HTTPProtocolType}},
+		}}),
+	}
+}
+
+// Without a pick the cluster falls back to its spill endpoints: that must be the first target alone, in the user's order.
+func TestPoolPolicy_FallbackUsesOnlyTheFirstSpillTarget(t *testing.T) {
+	policy := &v1alpha1.PoolPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "p"}}
 	policy.Spec.TargetRef.Name = "first"
 	policy.Spec.Picker.FailureMode = "FailClose"
 	policy.Spec.Spill = []v1alpha1.PoolRef{{Name: "zebra"}, {Name: "alpha"}}
 	s := store.New()
-	if _, err := s.Apply(pool("first"), pool("zebra"), pool("alpha"), store.HTTPRoutes.Put(route), store.PoolPolicies.Put(policy),
-		store.Gateways.Put(&gatewayv1.Gateway{ObjectMeta: named("gw"), Spec: gatewayv1.GatewaySpec{
-			GatewayClassName: "penstock",
-			Listeners:        []gatewayv1.Listener{{Name: "http", Port: 80, Protocol: gatewayv1.HTTPProtocolType}},
-		}})); err != nil {
+	if _, err := s.Apply(append(spillWorld(), store.PoolPolicies.Put(policy))...); err != nil {
 		t.Fatal(err)
 	}
 	tr := translator.New(config())
@@ -66,5 +73,39 @@ func TestPoolPolicy_FallbackUsesOnlyTheFirstSpillTarget(t *testing.T) {
 	}
 	if role, there := roles["hop.default.pool.alpha"]; !there || role == "spill" {
 		t.Errorf("the second target must be there for picks alone: %v", roles)
+	}
+}
+
+// A listener that changes drains its connections, and each update of listeners costs Envoy more than one of routes: so hops are virtual
+// hosts of one that never changes.
+func TestHop_ComesAndGoesWithoutAListener(t *testing.T) {
+	s := store.New()
+	apply := func(ops ...store.Op) []string {
+		t.Helper()
+		if _, err := s.Apply(ops...); err != nil {
+			t.Fatal(err)
+		}
+		tr := translator.New(config())
+		if out := tr.Update(s.View(), store.Everything(s.View())); out.Err != nil {
+			t.Fatal(out.Err)
+		}
+		var listeners []string
+		for _, r := range tr.Resources("default/gw") {
+			if r.Type == resource.Listener {
+				listeners = append(listeners, r.Name+" "+r.Version)
+			}
+		}
+		return listeners
+	}
+	without := apply(spillWorld()...)
+	policy := &v1alpha1.PoolPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "p"}}
+	policy.Spec.TargetRef.Name = "first"
+	policy.Spec.Spill = []v1alpha1.PoolRef{{Name: "zebra"}}
+	one := apply(store.PoolPolicies.Put(policy))
+	more := policy.DeepCopy()
+	more.Spec.Spill = append(more.Spec.Spill, v1alpha1.PoolRef{Name: "alpha"})
+	two := apply(store.PoolPolicies.Put(more))
+	if len(without) != 1 || len(one) != 2 || !slices.Equal(one, two) {
+		t.Errorf("listeners without hops %v, with one %v, with two %v", without, one, two)
 	}
 }

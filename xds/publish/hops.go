@@ -46,7 +46,10 @@ func (w *waiting) host(endpoints *cache.Entry, host *cache.Slot) (since time.Tim
 				s.flushAt(until)
 				return s.resumedAt, true
 			}
-		case it == nil || !it.want.NamesSlot(host) || it.want.Version == it.rejected:
+		case it == nil || !it.want.NamesSlot(host):
+		case it.quarantine != nil:
+			return it.since, true // which hops are in force is not known yet
+		case it.want.Version == it.rejected:
 		case !it.have.NamesSlot(host), !it.lastSent().NamesSlot(host):
 			return it.since, true
 		}

@@ -1,6 +1,7 @@
 package xdstest_test
 
 import (
+	"errors"
 	"slices"
 	"strings"
 	"sync"
@@ -12,6 +13,7 @@ import (
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/durationpb"
 
@@ -160,6 +162,16 @@ var scenarios = []struct {
 		w.waitNames(resource.Listener, "web")
 		w.waitNames(resource.Cluster, "a")
 	}},
+	{"a hop that Envoy rejects does not stop another one", func(w *world) {
+		l, rc := xdstest.Hops(w, map[string]string{"to-b": "b"})
+		bad := xdstest.Resource(w, resource.RouteConfiguration, xdstest.HopListener, withBadHop(w, rc), append(slices.Clone(rc.Refs), resource.Ref{Type: resource.VirtualHost, Name: "bad"})...)
+		w.control.Commit([]*resource.Resource{l, bad, xdstest.Cluster(w, "b", 0), xdstest.Endpoints(w, "b", w.b), xdstest.EndpointsWithHops(w, "a", []string{"to-b"})})
+		w.waitServes(w.port, w.b)
+		w.wait("a report", func() bool { return strings.Contains(w.reports.message(xdstest.HopListener), "missing )") })
+		w.control.Commit([]*resource.Resource{rc})
+		w.wait("the report is cleared", func() bool { return w.reports.message(xdstest.HopListener) == "" })
+		w.waitServes(w.port, w.b)
+	}},
 	{"everything is replaced at once", func(w *world) {
 		other := envoytest.FreePort(w)
 		w.control.Commit([]*resource.Resource{
@@ -233,6 +245,19 @@ var scenarios = []struct {
 		w.waitNames(resource.Cluster, "a")
 		w.waitServes(w.port, w.a)
 	}},
+}
+
+// withBadHop is routes of hops with one more, which Envoy rejects.
+func withBadHop(t testing.TB, hops *resource.Resource) *routev3.RouteConfiguration {
+	rc := &routev3.RouteConfiguration{}
+	bad := &routev3.RouteConfiguration{}
+	if err := errors.Join(proto.Unmarshal(hops.Body(), rc), proto.Unmarshal(badRoutes(t, "bad", "b").Body(), bad)); err != nil {
+		t.Fatal(err)
+	}
+	host := bad.VirtualHosts[0]
+	host.Name, host.Domains = "bad", []string{"bad"}
+	rc.VirtualHosts = append(rc.VirtualHosts, host)
+	return rc
 }
 
 func badPolicy(t testing.TB, name string) *resource.Resource {
