@@ -27,10 +27,9 @@ import (
 )
 
 var (
-	importKind    = schema.GroupVersionResource{Group: "inference.networking.x-k8s.io", Version: "v1alpha1", Resource: "inferencepoolimports"}
-	poolKind      = schema.GroupVersionResource{Group: "inference.networking.k8s.io", Version: "v1", Resource: "inferencepools"}
-	serviceKind   = schema.GroupVersionResource{Version: "v1", Resource: "services"}
-	namespaceKind = schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
+	importKind  = schema.GroupVersionResource{Group: "inference.networking.x-k8s.io", Version: "v1alpha1", Resource: "inferencepoolimports"}
+	poolKind    = schema.GroupVersionResource{Group: "inference.networking.k8s.io", Version: "v1", Resource: "inferencepools"}
+	serviceKind = schema.GroupVersionResource{Version: "v1", Resource: "services"}
 )
 
 // hub is a running penstock hub of some members.

@@ -72,7 +72,7 @@ func parents(u *unstructured.Unstructured, other string, want bool) error {
 		return fmt.Errorf("the entry of %s is gone or has changed: %v", other, u.Object["status"])
 	}
 	if found != want {
-		return fmt.Errorf("Gateway gw is among the parents: %t; status %v", found, u.Object["status"])
+		return fmt.Errorf("the parents have Gateway gw: %t; status %v", found, u.Object["status"])
 	}
 	return nil
 }
