@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -25,12 +26,16 @@ type world struct {
 	*hub.Hub
 	t       *testing.T
 	members map[string]hub.Member
+
+	mu      sync.Mutex
 	changed []string // "MEMBER POOL" of imports since the last call of dirty
 }
 
 func newWorld(t *testing.T, names ...string) *world {
 	w := &world{t: t, members: map[string]hub.Member{}}
 	w.Hub = hub.New(hub.Config{Imports: func(member string, pools []registry.Pool) {
+		w.mu.Lock()
+		defer w.mu.Unlock()
 		for _, p := range pools {
 			w.changed = append(w.changed, member+" "+p.Name)
 		}
@@ -51,6 +56,8 @@ func (w *world) set() {
 }
 
 func (w *world) dirty() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	slices.Sort(w.changed)
 	out := strings.Join(slices.Compact(w.changed), ", ")
 	w.changed = nil
