@@ -24,13 +24,7 @@ type exporter struct {
 	release chan struct{}
 
 	mu   sync.Mutex
-	seen map[string]received
-}
-
-// received is what a server has received with one request.
-type received struct {
-	body  int // bytes
-	count int
+	seen map[string]int // the bytes of a request's body
 }
 
 // answer is a server's response.
@@ -41,7 +35,7 @@ type answer struct {
 
 // stands starts an exporting cluster, which ends with the test.
 func (r *run) stands(name string) *exporter {
-	e := &exporter{name: name, seen: map[string]received{}, release: make(chan struct{})}
+	e := &exporter{name: name, seen: map[string]int{}, release: make(chan struct{})}
 	var listeners []net.Listener
 	for try := 0; len(listeners) < len(r.config.Addresses); try++ {
 		for i, a := range r.config.Addresses {
@@ -87,8 +81,7 @@ func (e *exporter) handler(at netip.AddrPort) http.Handler {
 	mux.HandleFunc("/", func(w http.ResponseWriter, req *http.Request) {
 		n, _ := io.Copy(io.Discard, req.Body)
 		e.mu.Lock()
-		r := e.seen[req.Header.Get(idHeader)]
-		e.seen[req.Header.Get(idHeader)] = received{body: int(n), count: r.count + 1}
+		e.seen[req.Header.Get(idHeader)] = int(n)
 		e.mu.Unlock()
 		w.Header().Set("content-type", "application/json")
 		_ = json.NewEncoder(w).Encode(answer{Cluster: e.name, Server: at.String()})
@@ -100,7 +93,7 @@ func (e *exporter) handler(at netip.AddrPort) http.Handler {
 func (e *exporter) body(id int) int {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.seen[strconv.Itoa(id)].body
+	return e.seen[strconv.Itoa(id)]
 }
 
 // entry is the exporter's entry in the status of an import.
