@@ -176,7 +176,7 @@ func (a *App) pipeline(cfg pipeline.Config, own ...delivery.Part) *pipeline.Pipe
 		}
 	})
 	cfg.Delivery = delivery.New(append(own,
-		delivery.Reports{Board: a.board, Log: a.log, OnPanic: a.panics.of(partTranslation)}, relays, a.pools, health, delivery.Probes{Prober: a.prober}, a.holds, a.progress)...)
+		delivery.Reports{Board: a.board, Log: a.log, OnPanic: a.panics.of(partTranslation)}, relays, a.access, a.pools, health, delivery.Probes{Prober: a.prober}, a.holds, a.progress)...)
 	return pipeline.New(cfg)
 }
 

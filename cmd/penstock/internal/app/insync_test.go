@@ -72,7 +72,7 @@ func inCluster(t *testing.T, api *kubetest.Server, identity string) process {
 	p, err := NewKubernetes(Config{
 		StateDir: t.TempDir(), XDS: l, Picker: picks,
 		PickerAddresses: []netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:9002")}, Tracer: tracing.NewTracerProvider(),
-		Log: slog.New(slog.NewTextHandler(log, nil)), DrainTime: time.Second,
+		Log: slog.New(slog.NewTextHandler(log, nil)), DrainTime: time.Minute,
 	}, Kubernetes{REST: api.Config(), Namespace: "default", Identity: identity})
 	if err != nil {
 		t.Fatal(err)
