@@ -8,5 +8,10 @@
 // Namespaces have no name in a file system: they end with this process and the processes inside, and the links end with
 // them. The link of a slot in the outside namespace also reserves the slot.
 //
-// Packages cmd/lab (nodes) and cri (pods) call it. `go test ./lab/network` tests the plan, `make test-lab` the links.
+// A Direction is one direction of the link between two nodes. It drops or rejects packets with nftables, in the namespace where they arrive,
+// and delays them with a pair of TUN interfaces (wire) in place of the link's own: the queueing discipline netem, the usual way, is missing in
+// some kernels. Delay therefore needs /dev/net/tun, concerns all packets of a direction, and costs CPU for each packet.
+//
+// Packages cmd/lab (nodes) and cri (pods) call it. `go test ./lab/network` tests the plan, `go test -tags lab ./lab/network`
+// (root, without a cluster) the links with real connections.
 package network

@@ -147,15 +147,7 @@ func (n *Namespace) up(name string, addr netip.Addr) (netlink.Link, error) {
 
 // route adds a route to dst through l, by gateway if valid, with the source address src if valid.
 func (n *Namespace) route(l netlink.Link, dst netip.Prefix, gateway, src netip.Addr) error {
-	r := &netlink.Route{LinkIndex: l.Attrs().Index, Dst: ipNet(dst), Scope: netlink.SCOPE_LINK}
-	if gateway.IsValid() {
-		r.Gw, r.Scope = gateway.AsSlice(), netlink.SCOPE_UNIVERSE
-		r.SetFlag(netlink.FLAG_ONLINK)
-	}
-	if src.IsValid() {
-		r.Src = src.AsSlice()
-	}
-	if err := n.link.RouteAdd(r); err != nil {
+	if err := n.link.RouteAdd(newRoute(l, dst, gateway, src)); err != nil {
 		return fmt.Errorf("route to %s by %s: %w", dst, l.Attrs().Name, err)
 	}
 	return nil

@@ -117,7 +117,7 @@ func join(outside, node *Namespace, plan Plan) error {
 
 // JoinNodes connects two clusters of a lab: each reaches the other's pods and LoadBalancers.
 func JoinNodes(a *Namespace, pa Plan, b *Namespace, pb Plan) error {
-	na, nb := fmt.Sprintf("to-%s", pb.Link()), fmt.Sprintf("to-%s", pa.Link())
+	na, nb := interfaceTo(pb), interfaceTo(pa)
 	if err := veth(a, na, b, nb); err != nil {
 		return err
 	}

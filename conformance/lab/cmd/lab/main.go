@@ -37,6 +37,7 @@ LoadBalancer addresses. Without root everything runs in a user namespace, and "l
 		newUp(),
 		newDown(),
 		newExec(),
+		newLink(),
 		newLoad(),
 		newImages(),
 		newInit(),

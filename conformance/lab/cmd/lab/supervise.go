@@ -64,6 +64,7 @@ func supervise(ctx context.Context, dir string, report io.Writer) error {
 	for _, c := range clusters {
 		g.Go(func() error { return c.Run(ctx) })
 	}
+	g.Go(func() error { return newLinks(clusters).serve(ctx, s.Dir) })
 	g.Go(func() error {
 		for _, c := range clusters {
 			select {

@@ -1,0 +1,68 @@
+package lab
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+
+	"github.com/penstock-project/penstock/conformance/lab/network"
+)
+
+// Link is what happens on the link between two clusters of a lab, from now on.
+type Link struct {
+	// From and To are names of clusters, as in Contexts.
+	From string `json:"from"`
+	To   string `json:"to"`
+	// OneWay limits it to the packets from From to To. The replies to what comes from To are such packets too.
+	OneWay bool `json:"oneWay,omitempty"`
+	network.Fault
+}
+
+// Controls is the name of the socket in a lab's folder on which the lab receives Links, as JSON, one a connection. Its answer is an error's
+// text, or nothing.
+const Controls = "links.sock"
+
+// SetLink replaces what happens on a link of the lab in a folder, and returns once it is in effect.
+func SetLink(ctx context.Context, dir string, l Link) (err error) {
+	if err := l.Check(); err != nil {
+		return err
+	}
+	folder, err := os.Open(dir)
+	if err != nil {
+		return fmt.Errorf("link of a lab: %w", err)
+	}
+	defer func() { err = errors.Join(err, folder.Close()) }()
+	// A socket's path is short; the folder's may be long.
+	c, err := (&net.Dialer{}).DialContext(ctx, "unix", fmt.Sprintf("/proc/self/fd/%d/%s", folder.Fd(), Controls))
+	if err != nil {
+		return fmt.Errorf("link of a lab: %w", err)
+	}
+	defer func() { _ = c.Close() }()
+	if at, ok := ctx.Deadline(); ok {
+		_ = c.SetDeadline(at) // fails only on a closed connection
+	}
+	if err := json.NewEncoder(c).Encode(l); err != nil {
+		return fmt.Errorf("link of a lab: %w", err)
+	}
+	var failed string
+	if err := json.NewDecoder(c).Decode(&failed); err != nil {
+		return fmt.Errorf("link of a lab: %w", err)
+	}
+	if failed != "" {
+		return errors.New(failed)
+	}
+	return nil
+}
+
+// Link replaces what happens on the link between two clusters, and returns once it is in effect.
+func (l *Lab) Link(ctx context.Context, link Link) error {
+	dir, err := filepath.Abs(l.config.Dir)
+	if err != nil {
+		return err
+	}
+	return SetLink(ctx, dir, link)
+}

@@ -1,0 +1,79 @@
+package network
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Effect is what happens to the packets of a link.
+type Effect string
+
+// The effects.
+const (
+	Heal   Effect = "heal"   // they arrive again
+	Cut    Effect = "cut"    // none arrives, and no answer comes back: connections wait
+	Reject Effect = "reject" // none arrives; TCP is reset at once, everything else gets an ICMP error (host unreachable)
+	Drop   Effect = "drop"   // a share of them, chosen at random, does not arrive
+	Delay  Effect = "delay"  // they arrive later
+)
+
+// Fault is what happens to the packets of one direction of a link.
+type Fault struct {
+	Effect Effect `json:"effect"`
+	// Port limits Cut, Reject and Drop to TCP connections that have this port at either end; 0 means all packets.
+	Port uint16 `json:"port,omitempty"`
+	// Share is the share of the packets that Drop drops, in percent, 1 to 99.
+	Share int `json:"share,omitempty"`
+	// By is how much later packets arrive with Delay, up to MaxDelay.
+	By time.Duration `json:"by,omitempty"`
+}
+
+// MaxDelay is the longest delay of a link.
+const MaxDelay = 10 * time.Second
+
+// Check returns what is wrong with a fault.
+func (f Fault) Check() error {
+	switch f.Effect {
+	case Heal, Cut, Reject, Drop, Delay:
+	default:
+		return fmt.Errorf("effect %q: a link has cut, reject, drop, delay or heal", f.Effect)
+	}
+	if f.Port != 0 && (f.Effect == Heal || f.Effect == Delay) {
+		return fmt.Errorf("port %d: %s concerns all packets of a link: leave the port out", f.Port, f.Effect)
+	}
+	if (f.Effect == Drop) != (f.Share != 0) || f.Share < 0 || f.Share > 99 {
+		return fmt.Errorf("share %d: drop, and nothing else, needs a share of 1 to 99 percent (cut drops all packets)", f.Share)
+	}
+	if (f.Effect == Delay) != (f.By != 0) || f.By < 0 || f.By > MaxDelay {
+		return fmt.Errorf("delay of %s: delay, and nothing else, needs more than 0s and up to %s", f.By, MaxDelay)
+	}
+	return nil
+}
+
+// rules are the nftables rules of a fault, for packets that arrive by an interface.
+func (f Fault) rules(in string) string {
+	which := []string{""}
+	if f.Port != 0 {
+		which = []string{fmt.Sprintf("tcp dport %d ", f.Port), fmt.Sprintf("tcp sport %d ", f.Port)}
+	}
+	var b strings.Builder
+	if f.Effect == Reject { // the errors for packets of the other direction arrive
+		fmt.Fprintf(&b, "    iifname %q tcp flags rst accept\n    iifname %q icmp type destination-unreachable accept\n", in, in)
+	}
+	for _, w := range which {
+		match := fmt.Sprintf("    iifname %q %s", in, w)
+		switch f.Effect {
+		case Cut:
+			b.WriteString(match + "drop\n")
+		case Reject:
+			b.WriteString(match + "meta l4proto tcp reject with tcp reset\n")
+			if f.Port == 0 {
+				b.WriteString(match + "reject with icmpx type host-unreachable\n")
+			}
+		case Drop:
+			fmt.Fprintf(&b, "%snumgen random mod 100 < %d drop\n", match, f.Share)
+		}
+	}
+	return b.String()
+}
