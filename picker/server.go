@@ -2,6 +2,7 @@ package picker
 
 import (
 	"context"
+	"net"
 	"time"
 
 	"google.golang.org/grpc"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/penstock-project/penstock/picker/accesslog"
 	"github.com/penstock-project/penstock/picker/extproc"
+	"github.com/penstock-project/penstock/picker/socket"
 )
 
 // window is the HTTP/2 flow control window, in bytes: large bodies arrive without waiting for window updates.
@@ -18,6 +20,12 @@ const window = 8 << 20
 
 // maxMessage is the largest message received, in bytes: a buffered body of 32 MiB and its frame.
 const maxMessage = DefaultBodyLimit + 1<<20
+
+// keepaliveTimeout is how long a gateway may leave unanswered what it was sent.
+const keepaliveTimeout = 2 * time.Second
+
+// Listener returns a listener whose connections cost a server with ServerOptions less than those of l.
+func Listener(l net.Listener) net.Listener { return socket.Listener(l, keepaliveTimeout) }
 
 // ServerOptions returns the options of a gRPC server that hosts a Picker.
 //
@@ -43,7 +51,7 @@ func ServerOptions(workers uint32, admit tap.ServerInHandle) []grpc.ServerOption
 		grpc.MaxRecvMsgSize(maxMessage),
 		// The end of a stream ends the request of a gateway without an access log. A gateway whose machine is gone closes no
 		// stream. Connections that are in use, or on which Envoy pings, cause no ping.
-		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 2 * time.Second, Timeout: 2 * time.Second}),
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 2 * time.Second, Timeout: keepaliveTimeout}),
 		// Envoy keeps idle connections alive with pings. By default gRPC treats more than one ping in five minutes as abuse
 		// and closes the connection, which loses picks.
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 100 * time.Millisecond, PermitWithoutStream: true}),

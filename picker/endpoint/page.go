@@ -9,6 +9,8 @@ import (
 	"net/http"
 	"net/url"
 	"time"
+
+	"github.com/penstock-project/penstock/picker/socket"
 )
 
 // pageConn reads one metrics page over HTTP/1.1 without TLS, again and again. Its user does the reading and the writing. A
@@ -69,6 +71,7 @@ func (c *pageConn) ask(ctx context.Context, deadline time.Time) (*http.Response,
 		if err != nil {
 			return nil, err
 		}
+		conn = socket.Conn(conn)
 		c.conn, c.from.R = conn, conn
 		c.in = bufio.NewReader(&c.from)
 		c.stop = context.AfterFunc(ctx, func() { _ = conn.Close() })

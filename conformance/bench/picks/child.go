@@ -129,6 +129,10 @@ func serve(kind string, servers []string) error {
 	if err != nil {
 		return err
 	}
+	switch kind {
+	case Ours, Flow, RewriteOne, RewriteMany, Process: // as internal/app serves it
+		listener = picker.Listener(listener)
+	}
 	fmt.Println(listener.Addr())
 	go func() {
 		_, _ = io.Copy(io.Discard, os.Stdin)

@@ -222,7 +222,7 @@ func (a *App) serve(ctx context.Context, group *errgroup.Group, line *pipeline.P
 	}
 	group.Go(func() error {
 		options := slices.Concat(picker.ServerOptions(uint32(4*runtime.NumCPU()), a.security.keys), a.panics.calls(partPick), a.security.picks)
-		return serveGRPC(ctx, keyed(a.cfg.Picker, a.security.keyed && !a.security.openPicks, a.log), a.drain, options, a.picker.Register)
+		return serveGRPC(ctx, keyed(picker.Listener(a.cfg.Picker), a.security.keyed && !a.security.openPicks, a.log), a.drain, options, a.picker.Register)
 	})
 }
 

@@ -1,0 +1,174 @@
+//go:build linux && !race
+
+package socket
+
+import (
+	"errors"
+	"io"
+	"net"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+	"google.golang.org/grpc/mem"
+)
+
+// maxCall bounds what one system call moves, in bytes: 10 us on a slow machine.
+const maxCall = 64 << 10
+
+// conn is a TCP connection.
+type conn struct {
+	*net.TCPConn
+	raw     syscall.RawConn
+	in, out transfer
+}
+
+// transfer is one direction of a connection. What it is called with is in its fields, so that no call allocates.
+type transfer struct {
+	mu    sync.Mutex // one call at a time
+	try   func(fd uintptr) (done bool)
+	bytes []byte // of the caller, or of pool
+	n     int    // of bytes that were moved
+	errno syscall.Errno
+
+	// Of ReadOnReady.
+	pool   mem.BufferPool
+	size   int
+	buffer *[]byte
+}
+
+func newConn(tcp *net.TCPConn, unacknowledged time.Duration) (*conn, error) {
+	raw, err := tcp.SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	if unacknowledged > 0 {
+		var failed error
+		err := raw.Control(func(fd uintptr) {
+			failed = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(unacknowledged.Milliseconds()))
+		})
+		if err = errors.Join(err, os.NewSyscallError("setsockopt", failed)); err != nil {
+			return nil, err
+		}
+	}
+	c := &conn{TCPConn: tcp, raw: raw}
+	c.in.try, c.out.try = c.in.read, c.out.write
+	return c, nil
+}
+
+// move is a system call that does not block. It is repeated if a signal interrupts it.
+func move(call, fd uintptr, b []byte) (n int, errno syscall.Errno) {
+	b = b[:min(len(b), maxCall)]
+	for {
+		moved, _, errno := syscall.RawSyscall(call, fd, uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)))
+		switch errno {
+		case syscall.EINTR:
+		case 0:
+			return int(moved), 0
+		default:
+			return 0, errno
+		}
+	}
+}
+
+// read is a try. It returns false to be called again when there is something to read.
+func (t *transfer) read(fd uintptr) bool {
+	if t.pool != nil {
+		t.buffer = t.pool.Get(t.size)
+		t.bytes = *t.buffer
+	}
+	t.n, t.errno = move(syscall.SYS_READ, fd, t.bytes)
+	if t.errno != 0 && t.buffer != nil {
+		t.pool.Put(t.buffer)
+		t.buffer = nil
+	}
+	return t.errno != syscall.EAGAIN
+}
+
+// write is a try. It returns false to be called again when there is room for more.
+func (t *transfer) write(fd uintptr) bool {
+	for t.n < len(t.bytes) {
+		n, errno := move(syscall.SYS_WRITE, fd, t.bytes[t.n:])
+		t.n += n
+		if t.errno = errno; errno != 0 {
+			return errno != syscall.EAGAIN
+		}
+	}
+	return true
+}
+
+// do begins a call. t.mu is held.
+func (t *transfer) do(call func(func(uintptr) bool) error) error {
+	t.n, t.errno = 0, 0
+	return call(t.try)
+}
+
+// end ends it.
+func (t *transfer) end() {
+	t.bytes, t.pool, t.buffer = nil, nil, nil
+	t.mu.Unlock()
+}
+
+// Read implements net.Conn.
+func (c *conn) Read(p []byte) (int, error) {
+	if len(p) == 0 {
+		return 0, nil
+	}
+	t := &c.in
+	t.mu.Lock()
+	defer t.end()
+	t.bytes = p
+	if err := t.do(c.raw.Read); err != nil {
+		return 0, err
+	}
+	return t.n, c.received(t)
+}
+
+// ReadOnReady implements the interface by which a gRPC server reads without a buffer that waits with it.
+func (c *conn) ReadOnReady(size int, pool mem.BufferPool) (*[]byte, int, error) {
+	t := &c.in
+	t.mu.Lock()
+	defer t.end()
+	t.size, t.pool = size, pool
+	err := t.do(c.raw.Read)
+	if err == nil {
+		err = c.received(t)
+	}
+	if err != nil {
+		if t.buffer != nil {
+			pool.Put(t.buffer)
+		}
+		return nil, 0, err
+	}
+	return t.buffer, t.n, nil
+}
+
+func (c *conn) received(t *transfer) error {
+	if t.errno == 0 && t.n == 0 {
+		return io.EOF
+	}
+	return c.failure("read", t.errno)
+}
+
+// Write implements net.Conn.
+func (c *conn) Write(p []byte) (int, error) {
+	t := &c.out
+	t.mu.Lock()
+	defer t.end()
+	t.bytes = p
+	if err := t.do(c.raw.Write); err != nil {
+		return t.n, err
+	}
+	return t.n, c.failure("write", t.errno)
+}
+
+// failure is the error of a system call; nil for 0.
+func (c *conn) failure(call string, errno syscall.Errno) error {
+	if errno == 0 {
+		return nil
+	}
+	return &net.OpError{Op: call, Net: "tcp", Source: c.LocalAddr(), Addr: c.RemoteAddr(), Err: os.NewSyscallError(call, errno)}
+}

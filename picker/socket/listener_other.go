@@ -1,0 +1,14 @@
+//go:build !linux || race
+
+package socket
+
+import (
+	"net"
+	"time"
+)
+
+// Listener returns l.
+func Listener(l net.Listener, _ time.Duration) net.Listener { return l }
+
+// Conn returns c.
+func Conn(c net.Conn) net.Conn { return c }
