@@ -42,6 +42,13 @@ func (t *tables) assignment(r *graph.Reader, id model.ClusterID) (*model.Assignm
 			a.Endpoints = endpoints(list)
 		}
 		return a, true
+	case model.MembersKind:
+		imp, ok := t.imports.Get(r, id.Key())
+		if !ok || imp.Cluster.IsZero() {
+			return nil, false
+		}
+		a.Owners, a.Endpoints = []report.Ref{imp.Ref}, memberHops(imp)
+		return a, true
 	case model.PeerKind:
 		imp, m, ok := t.importMember(r, id)
 		if !ok {
@@ -108,6 +115,20 @@ func hopsOf(p *model.Pool) []model.Endpoint {
 	out := []model.Endpoint{{Hop: p.OwnHop()}}
 	for i, s := range p.Spill {
 		out = append(out, model.Endpoint{Hop: s.Hop, Priority: uint32(i + 1)})
+	}
+	return out
+}
+
+// memberHops are the endpoints of an import with several exporting clusters: a hop to each that takes requests, and then to the places where the
+// import spills.
+func memberHops(imp *model.Import) (out []model.Endpoint) {
+	for i := range imp.Members {
+		if m := &imp.Members[i]; m.Takes() {
+			out = append(out, model.Endpoint{Hop: imp.Hop(m), Weight: m.Share})
+		}
+	}
+	for _, s := range imp.Spill {
+		out = append(out, model.Endpoint{Hop: s.Hop, Priority: 1})
 	}
 	return out
 }

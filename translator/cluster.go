@@ -55,6 +55,12 @@ func (t *tables) cluster(r *graph.Reader, id model.ClusterID) (*model.Cluster, b
 			return nil, false
 		}
 		return serviceCluster(svc, id, gatewayapi.BackendPolicy(r, id)), true
+	case model.MembersKind:
+		imp, ok := t.imports.Get(r, id.Key())
+		if !ok || imp.Cluster.IsZero() {
+			return nil, false
+		}
+		return &model.Cluster{Name: id, Protocol: model.HTTP1, Fallback: model.FallbackMembers, Hops: true, Owners: []report.Ref{imp.Ref}}, true
 	case model.PeerKind:
 		imp, m, ok := t.importMember(r, id)
 		if !ok {

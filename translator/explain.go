@@ -68,6 +68,7 @@ type BackendView struct {
 // HopView is what a hop sends to.
 type HopView struct {
 	Endpoint string        `json:"endpoint"`
+	Share    string        `json:"share,omitempty"` // of the requests that are sent to hops by weight, first attempts; "" for other hops
 	Backends []BackendView `json:"backends"`
 }
 
@@ -287,10 +288,7 @@ func (t *Translator) backendViews(r *graph.Reader, backends []model.WeightedBack
 }
 
 func (t *Translator) backendView(r *graph.Reader, b model.WeightedBackend, total uint64, missing string) BackendView {
-	v := BackendView{Backend: b.Backend, Cluster: b.Cluster.String(), Share: "0%"}
-	if total > 0 {
-		v.Share = strconv.FormatFloat(float64(b.Weight)*100/float64(total), 'f', 1, 64) + "%"
-	}
+	v := BackendView{Backend: b.Backend, Cluster: b.Cluster.String(), Share: percent(uint64(b.Weight), total)}
 	if b.Cluster.IsZero() {
 		v.NoPick = missing
 		return v
@@ -319,9 +317,15 @@ func (t *Translator) backendView(r *graph.Reader, b model.WeightedBackend, total
 			model.FallbackAgain: "another pick",
 			model.FallbackNone:  "503",
 			model.FallbackHops:  "the next hop, when one answers 429 or 503",
+
+			model.FallbackMembers: "another exporting cluster, when one declines",
 		}[c.Fallback]
 	}
 	if a, ok := t.tables.assignment(r, b.Cluster); ok {
+		var weights uint64
+		for _, ep := range a.Endpoints {
+			weights += uint64(ep.Weight)
+		}
 		for _, ep := range a.Endpoints {
 			if ep.Hop.IsZero() {
 				v.Endpoints = append(v.Endpoints, ep.Address.String())
@@ -332,11 +336,23 @@ func (t *Translator) backendView(r *graph.Reader, b model.WeightedBackend, total
 			}
 			v.Endpoints = append(v.Endpoints, ep.Hop.Address())
 			if hop, ok := inference.Hop(r, ep.Hop); ok { // it sends to last variants, which have no hops
-				v.Hops = append(v.Hops, HopView{ep.Hop.Address(), t.backendViews(r, hop.Backends, missing)})
+				h := HopView{Endpoint: ep.Hop.Address(), Backends: t.backendViews(r, hop.Backends, missing)}
+				if ep.Weight > 0 {
+					h.Share = percent(uint64(ep.Weight), weights)
+				}
+				v.Hops = append(v.Hops, h)
 			}
 		}
 	}
 	return v
+}
+
+// percent is a part of a sum as text.
+func percent(part, sum uint64) string {
+	if sum == 0 {
+		return "0%"
+	}
+	return strconv.FormatFloat(float64(part)*100/float64(sum), 'f', 1, 64) + "%"
 }
 
 func matchesRequest(m model.Match, q Query, method string) bool {

@@ -63,7 +63,9 @@ func (t *tables) declarePools() {
 				return inference.StandAlonePool(r, key, only)
 			}
 			p, ok := inference.Pool(r, key)
-			t.awaitSpill(r, p)
+			if ok {
+				t.awaitSpill(r, p.Spill)
+			}
 			return p, ok
 		},
 	})
@@ -75,8 +77,11 @@ func (t *tables) declarePools() {
 		Compute: func(r *graph.Reader, key string) (*model.Import, bool) {
 			imp, ok := inference.Import(r, key)
 			if ok {
+				t.awaitSpill(r, imp.Spill)
 				for _, m := range imp.Members {
-					t.awaitSpill(r, m.Pool)
+					if m.Pool != nil {
+						t.awaitSpill(r, m.Pool.Spill)
+					}
 				}
 			}
 			return imp, ok
@@ -84,12 +89,9 @@ func (t *tables) declarePools() {
 	})
 }
 
-// awaitSpill has a row wait for the pods of the pools that a pool spills to: its hops lead there.
-func (t *tables) awaitSpill(r *graph.Reader, p *model.Pool) {
-	if p == nil {
-		return
-	}
-	for _, s := range p.Spill {
+// awaitSpill has a row wait for the pods of the pools that a pool or an import spills to: its hops lead there.
+func (t *tables) awaitSpill(r *graph.Reader, list []model.Spill) {
+	for _, s := range list {
 		for _, b := range s.Backends {
 			if b.Cluster.Kind == model.PoolKind {
 				t.selections.Get(r, b.Cluster.Key())

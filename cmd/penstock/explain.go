@@ -237,7 +237,11 @@ func (p *printer) backend(indent, what string, b translator.BackendView, e app.E
 	}
 	p.pick(indent, e.Picks[b.Pool])
 	for _, h := range b.Hops {
-		p.line(indent+"hop", "%s", h.Endpoint)
+		if h.Share == "" {
+			p.line(indent+"hop", "%s", h.Endpoint)
+		} else {
+			p.line(indent+"hop", "%s, the first for %s of these requests", h.Endpoint, h.Share)
+		}
 		for _, behind := range h.Backends {
 			p.backend(indent+"  ", what, behind, e)
 		}

@@ -116,7 +116,7 @@ status:
 	if served["here-1"] == 0 || served["east-1"] == 0 || len(served) != 2 {
 		t.Errorf("50:50 went to %v", served)
 	}
-	if out := s.penstock("explain", local(port)+"/half/v1/models"); !strings.Contains(out, "50.0% of requests to InferencePool default/chat") || strings.Count(out, "16.7% of requests to InferencePoolImport default/far") != 3 {
+	if out := s.penstock("explain", local(port)+"/half/v1/models"); !strings.Contains(out, "50.0% of requests to InferencePool default/chat") || strings.Count(out, ", the first for 33.3% of these requests") != 3 {
 		t.Errorf("explain:\n%s", out)
 	}
 	// A remote picker may name addresses in the declared ranges only.

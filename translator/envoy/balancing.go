@@ -4,6 +4,7 @@ import (
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	leastv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/load_balancing_policies/least_request/v3"
 	overridev3 "github.com/envoyproxy/go-control-plane/envoy/extensions/load_balancing_policies/override_host/v3"
+	roundrobinv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/load_balancing_policies/round_robin/v3"
 	subsetv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/load_balancing_policies/subset/v3"
 	metadatav3 "github.com/envoyproxy/go-control-plane/envoy/type/metadata/v3"
 	"google.golang.org/protobuf/proto"
@@ -31,6 +32,9 @@ const servedKey = "x-gateway-destination-endpoint-served"
 func (b *builder) loadBalancing(c *model.Cluster) *clusterv3.LoadBalancingPolicy {
 	f := c.Fallback
 	least := b.policy("envoy.load_balancing_policies.least_request", &leastv3.LeastRequest{})
+	if f == model.FallbackMembers {
+		return b.policy("envoy.load_balancing_policies.round_robin", &roundrobinv3.RoundRobin{}) // the only one whose shares are exact
+	}
 	if f == model.PlainLB || f == model.FallbackHops {
 		return least
 	}

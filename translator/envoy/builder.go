@@ -13,6 +13,7 @@ import (
 
 // builder collects what one resource names while it is built, and the first failure to encode a part of it.
 type builder struct {
+	hops bool // for HopListener
 	refs []resource.Ref
 	err  error
 }

@@ -11,10 +11,11 @@ const unbounded = 1 << 30
 
 // circuitBreakers let every request pass; retries get a budget, because the default of three at a time would make 503s of most
 // fail-overs (ENVOY.md, "Requests and retries"). All calls that wait for a picker of our own fail at once when it does, and each has to
-// be made again: they are small, and there are as many as requests.
-func circuitBreakers(own bool) *clusterv3.CircuitBreakers {
+// be made again: they are small, and there are as many as requests. The same is so when an exporting cluster declines its share. each is
+// for these: every request may be repeated.
+func circuitBreakers(each bool) *clusterv3.CircuitBreakers {
 	percent, least := 25.0, uint32(64)
-	if own {
+	if each {
 		percent, least = 100, unbounded
 	}
 	return &clusterv3.CircuitBreakers{Thresholds: []*clusterv3.CircuitBreakers_Thresholds{{

@@ -28,10 +28,10 @@ const hopHeader = peerHeaders + "hop"
 // (Pool.PicksAgain). The bootstrap must have the internal listener extension. A hop that comes or goes changes nothing in it.
 func HopListener(cfg Config, owners []report.Ref) (*resource.Resource, error) {
 	b, name := &builder{}, model.HopListener
-	m := b.manager(cfg, name, name, model.DefaultRequestTimeout, 0)
-	m.HttpFilters = b.httpFilters(model.DefaultRequestTimeout, 0, &headersv3.HeaderMutation{Mutations: &headersv3.Mutations{
+	m := b.manager(cfg, name, name, model.DefaultRequestTimeout, 0, &headersv3.HeaderMutation{Mutations: &headersv3.Mutations{
 		RequestMutations: []*mutationv3.HeaderMutation{removeHeader(hopHeader)}, // no picker and no pod sees it
 	}})
+	m.LocalReplyConfig.Mappers = append(m.LocalReplyConfig.Mappers, marks()...)
 	m.HttpProtocolOptions = &corev3.Http1ProtocolOptions{EnableTrailers: true} // grpc-status
 	m.CommonHttpProtocolOptions = &corev3.HttpProtocolOptions{MaxRequestsPerConnection: u32(hopRequests)}
 	m.SkipXffAppend = true

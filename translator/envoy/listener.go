@@ -3,8 +3,10 @@ package envoy
 import (
 	"fmt"
 
+	mutationv3 "github.com/envoyproxy/go-control-plane/envoy/config/common/mutation_rules/v3"
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	headersv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/header_mutation/v3"
 	proxyprotocolv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/listener/proxy_protocol/v3"
 	inspectorv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/listener/tls_inspector/v3"
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
@@ -113,7 +115,9 @@ func (b *builder) terminate(secrets []string, clients *model.ClientValidation, a
 
 // edge is the connection manager that clients meet.
 func (b *builder) edge(cfg Config, p model.Port, c model.Chain) *hcmv3.HttpConnectionManager {
-	m := b.manager(cfg, p.Gateway, c.Name, p.Edge.RequestTimeout, p.Edge.Uploads)
+	m := b.manager(cfg, p.Gateway, c.Name, p.Edge.RequestTimeout, p.Edge.Uploads, &headersv3.HeaderMutation{Mutations: &headersv3.Mutations{
+		ResponseMutations: []*mutationv3.HeaderMutation{removeHeader(peerMark)}, // it is between gateways and hops
+	}})
 	m.UseRemoteAddress = boolean(true)
 	// No address is trusted as internal, else clients in private networks could set x-envoy-max-retries and its kin. An
 	// empty list would mean the default, which is all of them; no client has this address.

@@ -40,14 +40,14 @@ func routingHeaders() (out []*mutationv3.HeaderMutation) {
 }
 
 // manager is what the connection managers of edges and hops have in common. The name is that of the route
-// configuration; owner is the gateway, or the hops, for the picker's access log.
-func (b *builder) manager(cfg Config, owner, name string, requestTimeout time.Duration, uploads int64) *hcmv3.HttpConnectionManager {
+// configuration; owner is the gateway, or the hops, for the picker's access log. headers are what each request and answer loses.
+func (b *builder) manager(cfg Config, owner, name string, requestTimeout time.Duration, uploads int64, headers *headersv3.HeaderMutation) *hcmv3.HttpConnectionManager {
 	return &hcmv3.HttpConnectionManager{
 		StatPrefix: name,
 		RouteSpecifier: &hcmv3.HttpConnectionManager_Rds{
 			Rds: &hcmv3.Rds{ConfigSource: ads(), RouteConfigName: b.rds(name)},
 		},
-		HttpFilters: b.httpFilters(requestTimeout, uploads, &headersv3.HeaderMutation{}),
+		HttpFilters: b.httpFilters(requestTimeout, uploads, headers),
 		// Upgrades need AllowConnect to come over HTTP/2. The windows bound what one slow stream holds in memory.
 		Http2ProtocolOptions: &corev3.Http2ProtocolOptions{
 			AllowConnect:                true,

@@ -18,18 +18,18 @@ import (
 // gateways: they answer.
 func (b *builder) modelsRoute(r *model.Route, main *routev3.Route) *routev3.Route {
 	f := r.Action.Forward
-	calls, pools := modelsCalls, ruleBackends(f)
+	calls, pools, backends := modelsCalls, ruleBackends(f), eachMember(f.Backends)
 	calls.pools = b.listedPools(r)
 	if !strings.Contains(calls.pools, ",") || !slices.ContainsFunc(pools, throughGateways) {
 		calls.pools = ""
-		if !slices.ContainsFunc(f.Backends, func(w model.WeightedBackend) bool {
+		if len(backends) == len(f.Backends) && !slices.ContainsFunc(backends, func(w model.WeightedBackend) bool {
 			return pooled(&w) && (w.Picker.Cluster.External() || w.Picker.Spills)
 		}) {
 			return nil
 		}
 	}
 	one, action, forward := *r, *r.Action, *f
-	forward.Backends = slices.Clone(f.Backends)
+	forward.Backends = backends
 	for i := range forward.Backends {
 		if w := &forward.Backends[i]; calls.pools != "" && throughGateways(*w) {
 			w.Picker = &model.PickerCall{Cluster: model.OurPicker, Pool: w.Cluster.Pool()}
@@ -51,9 +51,22 @@ func (b *builder) modelsRoute(r *model.Route, main *routev3.Route) *routev3.Rout
 // ruleBackends are all backends of a rule.
 func ruleBackends(f *model.Forward) []model.WeightedBackend {
 	if f.Rule != nil {
-		return f.Rule
+		return eachMember(f.Rule)
 	}
-	return f.Backends
+	return eachMember(f.Backends)
+}
+
+// eachMember has the exporting clusters of an import in place of its cluster of hops.
+func eachMember(backends []model.WeightedBackend) []model.WeightedBackend {
+	out := make([]model.WeightedBackend, 0, len(backends))
+	for _, w := range backends {
+		if w.Weight == 0 || len(w.Members) == 0 {
+			out = append(out, w)
+			continue
+		}
+		out = append(out, w.Members...)
+	}
+	return out
 }
 
 // rulePools lists the pools of a rule that our picker may pick from, in their order.

@@ -115,7 +115,7 @@ func (b *builder) gateways(domains []model.TrustDomain) *tlsv3.CertificateValida
 
 // peer is the connection manager that members meet.
 func (b *builder) peer(cfg Config, p model.PeerListener, name string) *hcmv3.HttpConnectionManager {
-	m := b.manager(cfg, p.Gateway, name, p.Edge.RequestTimeout, p.Edge.Uploads)
+	m := b.manager(cfg, p.Gateway, name, p.Edge.RequestTimeout, p.Edge.Uploads, &headersv3.HeaderMutation{})
 	m.HttpFilters = b.peerFilters(m.HttpFilters)
 	m.HttpProtocolOptions = &corev3.Http1ProtocolOptions{EnableTrailers: true} // grpc-status
 	m.SkipXffAppend = true                                                     // the member's edge has added the client
@@ -161,7 +161,7 @@ func marks() []*hcmv3.ResponseMapper {
 		}}},
 		{
 			Filter: &accesslogv3.AccessLogFilter{FilterSpecifier: &accesslogv3.AccessLogFilter_OrFilter{
-				OrFilter: &accesslogv3.OrFilter{Filters: []*accesslogv3.AccessLogFilter{status(429), status(503)}},
+				OrFilter: &accesslogv3.OrFilter{Filters: []*accesslogv3.AccessLogFilter{status(429), status(503), status(ringStatus)}},
 			}},
 			HeadersToAdd: []*corev3.HeaderValueOption{{
 				Header:       &corev3.HeaderValue{Key: peerMark, Value: "1"},
@@ -193,7 +193,6 @@ func toPeer(share *routev3.WeightedCluster_ClusterWeight, authority string) {
 		Header:       &corev3.HeaderValue{Key: peerAuthority, Value: own},
 		AppendAction: corev3.HeaderValueOption_OVERWRITE_IF_EXISTS_OR_ADD,
 	})
-	share.ResponseHeadersToRemove = append(slices.Clip(share.ResponseHeadersToRemove), peerMark)
 	share.HostRewriteSpecifier = &routev3.WeightedCluster_ClusterWeight_HostRewriteLiteral{HostRewriteLiteral: authority}
 }
 

@@ -20,6 +20,9 @@ const (
 	// grpc-status.
 	spillRetries = safeRetries + ",retriable-status-codes,unavailable,resource-exhausted"
 
+	// markedRetries repeat what a hop to an exporting cluster, or a member's gateway, has marked: no pod has begun it.
+	markedRetries = ",retriable-headers"
+
 	// poolRetries walks a list of picked endpoints; our picker sets the number that its list can serve.
 	poolRetries    = 3
 	serviceRetries = 1
@@ -28,7 +31,10 @@ const (
 	// of two draws, and a host that fails has nothing to do: of two hosts the failed one comes three times in four, and
 	// ten draws (0.75^10) would leave one retry in eighteen where it was.
 	otherHostTries = 64
-	maxRetryDelay  = 10 * time.Millisecond
+	// otherMemberTries is the same for exporting clusters, which are drawn by their weights. Of 98:1:1, 64 draws find the first alone for
+	// one request in four; a thousand for none in 2,000, at 435 us of CPU.
+	otherMemberTries = 1000
+	maxRetryDelay    = 10 * time.Millisecond
 )
 
 var spillCodes = []uint32{429, 503}
@@ -57,7 +63,17 @@ func (b *builder) retryPolicy(f *model.Forward) *routev3.RetryPolicy {
 			p.RetriableStatusCodes = append(p.RetriableStatusCodes, spillCodes...)
 		}
 		if w.Hops {
-			p.RetryPriority = b.nextPriority()
+			p.RetryPriority = b.nextPriority(1)
+		}
+		if n := uint32(len(w.Members)); n > 0 {
+			// Each is asked once. The order in which hosts are drawn again is by their weights.
+			attempts = n + w.Spills - 1
+			p.RetryOn += markedRetries
+			p.RetriableHeaders = []*routev3.HeaderMatcher{{Name: peerMark, HeaderMatchSpecifier: &routev3.HeaderMatcher_PresentMatch{PresentMatch: true}}}
+			p.HostSelectionRetryMaxAttempts = otherMemberTries
+			if w.Spills > 0 {
+				p.RetryPriority = b.nextPriority(n)
+			}
 		}
 	}
 	if r := f.Retry; r != nil && r.Attempts > 0 {
@@ -77,13 +93,13 @@ func (b *builder) retryPolicy(f *model.Forward) *routev3.RetryPolicy {
 	return p
 }
 
-// nextPriority makes each attempt use the next priority: the next hop of a cluster of hops. Clusters with one priority
-// do not notice.
-func (b *builder) nextPriority() *routev3.RetryPolicy_RetryPriority {
+// nextPriority moves on to the next priority after a number of attempts: with 1, to the next hop of a cluster of hops. Clusters with
+// one priority do not notice.
+func (b *builder) nextPriority(attempts uint32) *routev3.RetryPolicy_RetryPriority {
 	return &routev3.RetryPolicy_RetryPriority{
 		Name: "previous-priorities",
 		ConfigType: &routev3.RetryPolicy_RetryPriority_TypedConfig{
-			TypedConfig: b.any(&prioritiesv3.PreviousPrioritiesConfig{UpdateFrequency: 1}),
+			TypedConfig: b.any(&prioritiesv3.PreviousPrioritiesConfig{UpdateFrequency: int32(attempts)}),
 		},
 	}
 }

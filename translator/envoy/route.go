@@ -41,7 +41,7 @@ func (b *builder) backendRoutes(vh *model.VirtualHost, r *model.Route) []*routev
 	switch {
 	case weightSum(f.Backends) == 0:
 		return []*routev3.Route{b.singleRoute(vh, r)}
-	case ownFilters(f):
+	case ownFilters(f), mixed(f):
 		return b.splitRoutes(vh, r)
 	}
 	return b.bodyRoutes(r, b.singleRoute(vh, r))

@@ -24,6 +24,18 @@ func ownFilters(f *model.Forward) bool {
 	return slices.ContainsFunc(f.Backends, func(w model.WeightedBackend) bool { return w.Own != nil && w.Weight > 0 })
 }
 
+// mixed reports whether an import with several exporting clusters shares a rule with other backends: whether and how often a
+// request is sent again is the route's, and differs.
+func mixed(f *model.Forward) bool {
+	taking, members := 0, false
+	for _, w := range f.Backends {
+		if w.Weight > 0 {
+			taking, members = taking+1, members || len(w.Members) > 0
+		}
+	}
+	return members && taking > 1
+}
+
 // splitRoutes give each backend of a rule a route of its own: Envoy's weighted clusters can change headers, and no more. The
 // routes take their shares one after another. A request has one random number for all its routes, so that each fraction
 // holds what those before it have taken. Shares are exact to a millionth.

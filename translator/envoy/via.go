@@ -14,6 +14,9 @@ import (
 // headerVia lists the gateways that a request has passed through (RFC 9110, section 7.6.3). Each of ours is "1.1 penstock".
 const headerVia = "via"
 
+// ringStatus answers a request that has passed through too many gateways: Loop Detected (RFC 5842, section 7.2).
+const ringStatus = 508
+
 // via counts this gateway in a request to one of another cluster, and takes the other one out of its answer.
 func (b *builder) via(share *routev3.WeightedCluster_ClusterWeight) {
 	share.RequestHeadersToAdd = append(share.RequestHeadersToAdd, &corev3.HeaderValueOption{
@@ -46,7 +49,7 @@ func (b *builder) ringRoutes(vh *model.VirtualHost, r *model.Route, limit uint32
 	f.Backends = slices.DeleteFunc(slices.Clone(f.Backends), func(w model.WeightedBackend) bool { return w.MaxGateways > 0 })
 	if action.Forward = &f; weightSum(f.Backends) == 0 {
 		action = model.Action{
-			Direct:          &model.Direct{Status: 508, Body: fmt.Sprintf("the request has passed through %d gateways or more, and no further one may be asked: their routes form a ring\n", limit)},
+			Direct:          &model.Direct{Status: ringStatus, Body: fmt.Sprintf("the request has passed through %d gateways or more, and no further one may be asked: their routes form a ring\n", limit)},
 			ResponseHeaders: model.HeaderChanges{Set: []model.Header{{Name: "x-penstock-reason", Value: "gateway_loop"}}},
 		}
 	}

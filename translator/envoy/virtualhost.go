@@ -25,7 +25,7 @@ type Encoded struct {
 
 // VirtualHost encodes one host of a chain. It checks what it has made, like all that make whole resources.
 func VirtualHost(vh *model.VirtualHost) (*Encoded, error) {
-	b := &builder{}
+	b := &builder{hops: vh.Chain == model.HopListener}
 	host := &routev3.VirtualHost{
 		Name:    vh.Host,
 		Domains: []string{vh.Host},

@@ -2,6 +2,7 @@ package envoy
 
 import (
 	"cmp"
+	"slices"
 
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 
@@ -23,6 +24,9 @@ func (b *builder) weightedClusters(f *model.Forward, calls pickerCalls) []*route
 			RequestHeadersToRemove:  w.RequestHeaders.Remove,
 			ResponseHeadersToAdd:    additions(w.ResponseHeaders),
 			ResponseHeadersToRemove: w.ResponseHeaders.Remove,
+		}
+		if b.hops && w.Peer == "" {
+			s.ResponseHeadersToRemove = append(slices.Clip(s.ResponseHeadersToRemove), peerMark) // only a hop marks answers, and a member's gateway
 		}
 		if w.MaxGateways > 0 {
 			b.via(s)

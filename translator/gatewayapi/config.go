@@ -49,6 +49,9 @@ type Resolution struct {
 	// Clusters and Hops are all that the targets need: their own clusters, pickers', and those of spill targets.
 	Clusters []model.ClusterID
 	Hops     []model.HopID
+	// Members is the cluster of hops to Targets, of an import with several exporting clusters, with Spills further hops; zero for others.
+	Members model.ClusterID
+	Spills  uint32
 	// Ref is the store.TargetKey of the object that the name resolved to; "" for the one that it names.
 	Ref string
 	// Reason and Message are why it could not be resolved: a reason of the ResolvedRefs condition and a sentence. The

@@ -16,6 +16,8 @@ type share struct {
 	targets           []Target // none: not resolved; without a share above 0 the backend counts as one of weight 0
 	clusters          []model.ClusterID
 	hops              []model.HopID
+	members           model.ClusterID // Resolution.Members
+	spills            uint32
 	request, response model.HeaderChanges
 	rewriteHost       string
 	own               *model.OwnFilters
@@ -24,7 +26,10 @@ type share struct {
 // weigh turns the weights of a rule's backendRefs and the shares within them into exact weights of clusters. What takes
 // nothing is left out: an import whose clusters all have weight 0 is a backendRef of weight 0. A backend that was not
 // resolved keeps its share, with no cluster: 500.
-func weigh(shares []share) []model.WeightedBackend {
+//
+// An import with several exporting clusters is one cluster of hops to them. apart has each of them be a backend of its own, for
+// sessions: their cookies name an endpoint, and a hop is none.
+func weigh(shares []share, apart bool) []model.WeightedBackend {
 	var out []model.WeightedBackend
 	var parts []*big.Rat
 	for _, s := range shares {
@@ -32,18 +37,26 @@ func weigh(shares []share) []model.WeightedBackend {
 		if len(s.targets) == 0 {
 			targets = []Target{{Share: 1}}
 		}
+		if s.weight == 0 {
+			continue
+		}
+		if !s.members.IsZero() && !apart {
+			one := s.to(Target{Cluster: s.members})
+			one.Spills = s.spills
+			for _, t := range targets {
+				behind := s.to(t)
+				behind.Weight = 1 // requests are not drawn by it
+				one.Members = append(one.Members, behind)
+			}
+			out, parts = append(out, one), append(parts, new(big.Rat).SetInt64(int64(s.weight)))
+			continue
+		}
 		var sum int64
 		for _, t := range targets {
 			sum += int64(t.Share)
 		}
 		for _, t := range targets {
-			if s.weight == 0 {
-				continue
-			}
-			out = append(out, model.WeightedBackend{
-				Cluster: t.Cluster, Backend: s.backend, Picker: t.Picker, Hops: t.Hops, External: t.External, MaxGateways: t.MaxGateways, Peer: t.Peer,
-				RequestHeaders: s.request, ResponseHeaders: s.response, RewriteHost: s.rewriteHost, Own: s.own,
-			})
+			out = append(out, s.to(t))
 			part := new(big.Rat).SetFrac64(int64(t.Share), sum)
 			parts = append(parts, part.Mul(part, new(big.Rat).SetInt64(int64(s.weight))))
 		}
@@ -52,6 +65,14 @@ func weigh(shares []share) []model.WeightedBackend {
 		out[i].Weight = w
 	}
 	return out
+}
+
+// to is the share's backend with one of its targets.
+func (s *share) to(t Target) model.WeightedBackend {
+	return model.WeightedBackend{
+		Cluster: t.Cluster, Backend: s.backend, Picker: t.Picker, Hops: t.Hops, External: t.External, MaxGateways: t.MaxGateways, Peer: t.Peer,
+		RequestHeaders: s.request, ResponseHeaders: s.response, RewriteHost: s.rewriteHost, Own: s.own,
+	}
 }
 
 // integers scales fractions by the least number that makes all of them whole. If their sum then exceeds 2^32-1, it

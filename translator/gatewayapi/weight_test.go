@@ -12,7 +12,7 @@ import (
 
 func weights(shares ...share) []uint32 {
 	var out []uint32
-	for _, w := range weigh(shares) {
+	for _, w := range weigh(shares, false) {
 		out = append(out, w.Weight)
 	}
 	return out

@@ -35,7 +35,14 @@ func Hop(r store.Reader, id model.HopID) (*model.Hop, bool) {
 		}
 		hop.Owners = append(hop.Owners, imp.Ref)
 		for _, m := range imp.Members {
-			if m.Problem != "" || m.Share == 0 || m.Local { // a spill leads to other clusters: the pool of the same name may be the one that spills
+			if m.Local && id.Member != "" {
+				if obj, ok := store.InferencePools.Get(r, imp.Ref.Key()); ok {
+					p, _ := basePool(r, obj)
+					hop.Backends = append(hop.Backends, lastBackend(p, 1))
+				}
+				continue
+			}
+			if !m.Takes() || m.Local { // a spill leads to other clusters: the pool of the same name may be the one that spills
 				continue
 			}
 			if m.Pool != nil {

@@ -27,15 +27,24 @@ func Import(r store.Reader, key string) (*model.Import, bool) {
 	if !ok {
 		return nil, false
 	}
+	together(r, imp, whole)
 	governs := map[*v1alpha1.PoolPolicy][]model.ImportMember{}
 	for i := range imp.Members {
 		m, policy := &imp.Members[i], policies[i]
 		governs[policy] = append(governs[policy], *m)
+		spills := policy != nil && len(policy.Spec.Spill) > 0
+		if spills && policy != whole && !imp.Cluster.IsZero() {
+			imp.Findings = append(imp.Findings, report.Finding{
+				Severity: report.Info, Owner: store.PoolPolicies.Ref(policy), Field: "spec.spill",
+				Problem: fmt.Sprintf("it is for requests that name cluster %s alone: those for the whole import are sent to another of its clusters", m.Name),
+				Fix:     "to have them spill once all clusters decline, write a PoolPolicy whose targetRef is the import",
+			})
+		}
 		switch {
 		case m.Pool != nil:
 			addSpill(r, m.Pool, policy)
 			imp.Findings = append(imp.Findings, m.Pool.Findings...)
-		case m.Cluster.Kind != model.ImportKind && !m.Local && policy != nil && len(policy.Spec.Spill) > 0:
+		case m.Cluster.Kind != model.ImportKind && !m.Local && spills && (policy != whole || imp.Cluster.IsZero()):
 			imp.Findings = append(imp.Findings, report.Finding{
 				Severity: report.Warning, Owner: store.PoolPolicies.Ref(policy), Field: "spec.spill",
 				Problem: fmt.Sprintf("exporting cluster %s is reached through its gateway (ParentMode), where no picker is asked: its requests do not spill", m.Name),
@@ -50,6 +59,38 @@ func Import(r store.Reader, key string) (*model.Import, bool) {
 	}
 	imp.Findings = unique(imp.Findings) // those about a policy are the same for each of its clusters
 	return imp, true
+}
+
+// together makes one cluster of hops of an import of which several exporting clusters take requests, or would if they were ready.
+func together(r store.Reader, imp *model.Import, policy *v1alpha1.PoolPolicy) {
+	takers := map[model.ClusterID]bool{}
+	for i := range imp.Members {
+		switch m := &imp.Members[i]; {
+		case !m.Takes() && m.NotReady == "":
+		case m.Pool != nil:
+			takers[m.Pool.Last] = true
+		default:
+			takers[m.Cluster] = true
+		}
+	}
+	if len(takers) < 2 {
+		return
+	}
+	imp.Cluster = model.MembersCluster(imp.Ref.Namespace, imp.Ref.Name)
+	whole := &model.Pool{Name: model.PoolID{Namespace: imp.Ref.Namespace, Name: imp.Ref.Name}, Ref: imp.Ref, Cluster: imp.Cluster, Last: imp.Cluster, Protocol: model.HTTP1}
+	addSpill(r, whole, policy)
+	imp.Findings, imp.SpillImports = append(imp.Findings, whole.Findings...), whole.SpillImports
+	for _, s := range whole.Spill {
+		if !slices.ContainsFunc(s.Backends, func(b model.WeightedBackend) bool { return takers[b.Cluster] }) { // the others' requests are sent there anyway
+			imp.Spill = append(imp.Spill, s)
+		}
+	}
+	if len(imp.Spill) > 1 {
+		imp.Findings = append(imp.Findings, report.Finding{
+			Severity: report.Info, Owner: store.PoolPolicies.Ref(policy), Field: "spec.spill",
+			Problem: fmt.Sprintf("%s has several clusters: the places where it spills are tried in any order", imp.Ref),
+		})
+	}
 }
 
 func unique(findings []report.Finding) (out []report.Finding) {
@@ -446,6 +487,7 @@ func pinnedTo(imp *model.Import, member string) (*model.Import, bool) {
 	}
 	one := *imp
 	one.Members = []model.ImportMember{imp.Members[i]}
+	one.Cluster, one.Spill, one.SpillImports = model.ClusterID{}, nil, nil
 	if m := &one.Members[0]; m.NotReady == "" {
 		m.Share = cmp.Or(m.Share, 1)
 	}

@@ -60,7 +60,7 @@ func TestInferencePoolImport_ClustersShareItsWeight(t *testing.T) {
 		t.Errorf("ready: %+v", imp.Ready)
 	}
 	clusters, shares, _ := resolve(v, "llm")
-	if !slices.Equal(clusters, []string{"import/default/llm/east", "parent/default/llm/west-2"}) || !slices.Equal(shares, []uint32{1, 3}) {
+	if !slices.Equal(clusters, []string{"last/import/default/llm/east", "parent/default/llm/west-2"}) || !slices.Equal(shares, []uint32{1, 3}) {
 		t.Errorf("clusters %v, shares %v", clusters, shares)
 	}
 }
@@ -176,8 +176,26 @@ spec: {targetRef: {name: big}, spill: [{kind: InferencePoolImport, name: llm-eas
 	if p := imp.Members[0].Pool; len(p.Spill) != 1 || p.Last.String() != "last/import/default/llm/east" || p.OwnHop().String() != "hop.default.import.llm@east" {
 		t.Errorf("spill %+v, last %s, own hop %s", p.Spill, p.Last, p.OwnHop())
 	}
-	if text := texts(imp.Findings); !strings.Contains(text, "west-2 is reached through its gateway") {
-		t.Errorf("no finding reports that ParentMode does not spill: %s", text)
+	if len(imp.Spill) != 1 || imp.Cluster.String() != "members/default/llm" || strings.Contains(texts(imp.Findings), "do not spill") {
+		t.Errorf("the whole import: cluster %s, spill %+v, findings %s", imp.Cluster, imp.Spill, texts(imp.Findings))
+	}
+	_, one := imported(t, llmImport[:strings.Index(llmImport, "  - name: east")]+westHost+"\n---\n"+bigPool+`
+---
+kind: PoolPolicy
+metadata: {name: p}
+spec: {targetRef: {kind: InferencePoolImport, name: llm}, spill: [{name: big}]}
+`)
+	if text := texts(one.Findings); !one.Cluster.IsZero() || !strings.Contains(text, "west-2 is reached through its gateway") {
+		t.Errorf("no finding reports that ParentMode does not spill: cluster %s, %s", one.Cluster, text)
+	}
+	_, apart := imported(t, llmImport+westHost+"\n---\n"+bigPool+`
+---
+kind: PoolPolicy
+metadata: {name: p}
+spec: {targetRef: {kind: InferencePoolImport, name: llm-east}, spill: [{name: big}]}
+`)
+	if text := texts(apart.Findings); len(apart.Spill) > 0 || !strings.Contains(text, "PoolPolicy default/p spec.spill: it is for requests that name cluster east alone") {
+		t.Errorf("a policy of one cluster: spill %+v, %s", apart.Spill, text)
 	}
 	hop, ok := inference.Hop(v, hopID(t, "hop.default.import.llm-east"))
 	if !ok || len(hop.Backends) != 1 || hop.Backends[0].Cluster.String() != "last/import/default/llm/east" {
@@ -222,7 +240,7 @@ func TestInferencePoolImport_ClusterThatIsNotReadyTakesNoNewRequest(t *testing.T
     conditions: [{type: Ready, status: "False", reason: Draining, message: the exporter is being upgraded, lastTransitionTime: "2026-01-01T00:00:00Z"}]`, 1)
 	v, imp := imported(t, notReady+westHost)
 	clusters, shares, _ := resolve(v, "llm")
-	if !slices.Equal(clusters, []string{"import/default/llm/east", "parent/default/llm/west-2"}) || !slices.Equal(shares, []uint32{0, 3}) {
+	if !slices.Equal(clusters, []string{"last/import/default/llm/east", "parent/default/llm/west-2"}) || !slices.Equal(shares, []uint32{0, 3}) {
 		t.Errorf("clusters %v, shares %v; its cluster must stay for the requests in flight", clusters, shares)
 	}
 	if _, shares, reason := resolve(v, "llm-east"); reason != "" || !slices.Equal(shares, []uint32{0}) {

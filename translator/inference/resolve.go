@@ -36,6 +36,9 @@ func (b Backends) Resolve(r store.Reader, ref report.Ref, _ int32) gatewayapi.Re
 	if !ok {
 		return missing(ref, store.InferencePoolImports.All(r))
 	}
+	if !imp.Cluster.IsZero() {
+		return b.together(r, imp)
+	}
 	res := gatewayapi.Resolution{Ref: targetKey(imp.Ref)}
 	useNames(r, imp.Ref.Key())
 	for _, m := range imp.Members {
@@ -65,6 +68,38 @@ func (b Backends) Resolve(r store.Reader, ref report.Ref, _ int32) gatewayapi.Re
 		res.Targets = nil
 		res.Reason = "BackendNotFound"
 		res.Message = fmt.Sprintf("%s has no exporting cluster that can be reached", ref)
+	}
+	return finish(res)
+}
+
+// together resolves an import with several exporting clusters: a hop to each, behind which its own picker is asked.
+func (b Backends) together(r store.Reader, imp *model.Import) gatewayapi.Resolution {
+	res := gatewayapi.Resolution{Ref: targetKey(imp.Ref), Members: imp.Cluster, Spills: uint32(len(imp.Spill)), Clusters: []model.ClusterID{imp.Cluster}}
+	useNames(r, imp.Ref.Key())
+	for i := range imp.Members {
+		m := &imp.Members[i]
+		if m.Problem != "" {
+			continue
+		}
+		t := gatewayapi.Target{Cluster: m.Cluster, Share: m.Share, Protocol: model.HTTP1, MaxGateways: m.MaxGateways, Peer: m.Peer}
+		asked := model.OurPicker // for the models of the rule
+		p := m.Pool
+		if m.Local {
+			p, _ = b.Tables.Pool(r, imp.Ref.Key())
+		}
+		if p != nil {
+			last := lastBackend(p, m.Share)
+			t.Cluster, t.Picker, t.External, t.Protocol = last.Cluster, last.Picker, p.External, p.Protocol
+			asked = p.Picker.Cluster
+		}
+		res.Targets, res.Hops = append(res.Targets, t), append(res.Hops, imp.Hop(m)) // also of one that takes no new request: it has some
+		if res.Clusters = append(res.Clusters, t.Cluster); !asked.IsZero() {
+			res.Clusters = append(res.Clusters, asked)
+		}
+	}
+	addSpills(&res, imp.Spill)
+	for _, key := range imp.SpillImports {
+		useNames(r, key)
 	}
 	return finish(res)
 }
@@ -111,7 +146,12 @@ func addPool(res *gatewayapi.Resolution, p *model.Pool, share uint32) {
 		res.Clusters = append(res.Clusters, p.Last)
 	}
 	res.Targets = append(res.Targets, t)
-	for _, s := range p.Spill {
+	addSpills(res, p.Spill)
+}
+
+// addSpills adds what the places stand on where a pool or an import spills.
+func addSpills(res *gatewayapi.Resolution, list []model.Spill) {
+	for _, s := range list {
 		res.Hops = append(res.Hops, s.Hop)
 		for _, hb := range s.Backends {
 			res.Clusters = append(res.Clusters, hb.Cluster)

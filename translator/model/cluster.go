@@ -25,6 +25,9 @@ const (
 	// (Envoy cannot ignore an immediate response in FULL_DUPLEX_STREAMED), those whose pods speak h2c. No picker is asked
 	// on the edge (WeightedBackend.Hops); the first hop's own answer, 429 or 503, is what moves a request on.
 	FallbackHops Fallback = "hops"
+	// FallbackMembers is for a cluster of hops to the exporting clusters of an import: by their weights. One that declines a
+	// request marks its answer, and the request is sent to another, or at last to a place where the import spills.
+	FallbackMembers Fallback = "members"
 )
 
 // Protocol is what the endpoints of a cluster speak.
@@ -91,7 +94,7 @@ type Endpoint struct {
 	Cleartext bool
 	Hop       HopID // a hop; zero otherwise
 	Later     bool  // a hop after a pool's first: only a picker names it, a fallback does not
-	// Priority is the place of a hop in a cluster with FallbackHops; 0 is tried first, and no number is left out.
+	// Priority is the place of a hop in a cluster with FallbackHops or FallbackMembers; 0 is tried first, and no number is left out.
 	Priority uint32
 	Weight   uint32 // 0: one
 }
@@ -171,11 +174,17 @@ type RemoteAddress struct {
 
 // Import is what is decided about an InferencePoolImport.
 type Import struct {
-	Ref      report.Ref
-	Members  []ImportMember // sorted by name
-	Findings []report.Finding
-	Accepted report.Condition
-	Ready    report.Condition
+	Ref     report.Ref
+	Members []ImportMember // sorted by name
+	// Cluster is what routes send to if several of Members take requests: a hop to each of them, and to the places where the import
+	// spills. Zero: they send to the one member.
+	Cluster ClusterID
+	Spill   []Spill // of Cluster
+	// SpillImports is Pool.SpillImports of Spill.
+	SpillImports []string
+	Findings     []report.Finding
+	Accepted     report.Condition
+	Ready        report.Condition
 }
 
 // ImportMember is one exporting cluster of an import.
@@ -193,6 +202,14 @@ type ImportMember struct {
 	Problem     string // why the member cannot be used; "" if it can
 	// NotReady is the reason of the member's condition Ready, if that is False: it takes no new request, and its Share is 0.
 	NotReady string
+}
+
+// Takes reports whether the member takes requests.
+func (m *ImportMember) Takes() bool { return m.Problem == "" && m.Share > 0 }
+
+// Hop is the hop in front of a member.
+func (i *Import) Hop(m *ImportMember) HopID {
+	return HopID{Import: true, Namespace: i.Ref.Namespace, Name: i.Ref.Name, Member: m.Name}
 }
 
 // Spill is a place to send what a pool cannot take.

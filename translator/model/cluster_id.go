@@ -51,10 +51,12 @@ const (
 	// PeerKind is one exporting cluster of an import in ParentMode: the peer listeners of its gateways. It differs from ParentKind because
 	// requests to them have another authority.
 	PeerKind
+	// MembersKind is an import with several exporting clusters: a hop to each of them.
+	MembersKind
 )
 
 // kinds are the kinds in names; FixedKind has none.
-var kinds = [...]string{"", "service", "grpc", "tcp", "passthrough", "picker", "pool", "import", "parent", "import-picker", "peer"}
+var kinds = [...]string{"", "service", "grpc", "tcp", "passthrough", "picker", "pool", "import", "parent", "import-picker", "peer", "members"}
 
 // ClusterVariant sets a cluster apart from the plain one of the same object.
 type ClusterVariant uint8
@@ -129,6 +131,11 @@ func PeerCluster(namespace, name, member string) ClusterID {
 	return ClusterID{Kind: PeerKind, Namespace: namespace, Name: name, Member: member}
 }
 
+// MembersCluster is the cluster of hops to the exporting clusters of an import.
+func MembersCluster(namespace, name string) ClusterID {
+	return ClusterID{Kind: MembersKind, Namespace: namespace, Name: name}
+}
+
 // Pool is the pool whose endpoints, or gateways, the cluster has; zero if it has those of none.
 func (id ClusterID) Pool() PoolID {
 	switch id.Kind {
@@ -183,10 +190,10 @@ func (id ClusterID) Compare(o ClusterID) int {
 
 // hasPort and hasMember report what stands behind the object in the names of a kind.
 func (k ClusterKind) hasPort() bool   { return k >= ServiceKind && k <= PickerKind }
-func (k ClusterKind) hasMember() bool { return k >= ImportKind }
+func (k ClusterKind) hasMember() bool { return k >= ImportKind && k <= PeerKind }
 
 // String is the cluster's name: "pool/NAMESPACE/NAME", "service/NAMESPACE/NAME/PORT",
-// "import/NAMESPACE/NAME/CLUSTER"; with the variant before it, "last/pool/NAMESPACE/NAME", and with a subset's member,
+// "import/NAMESPACE/NAME/CLUSTER", "members/NAMESPACE/NAME"; with the variant before it, "last/pool/NAMESPACE/NAME", and with a subset's member,
 // "hops/pool/NAMESPACE/NAME/NAMESPACE.POLICY". That of the zero ID is "".
 func (id ClusterID) String() string {
 	var room [96]byte
@@ -228,6 +235,8 @@ func ParseClusterID(name string) (ClusterID, bool) {
 	}
 	id.Name, rest, more = strings.Cut(rest, "/")
 	switch {
+	case id.Kind == MembersKind:
+		return id, id.Name != "" && !more
 	case id.Name == "" || more != (id.Kind != PoolKind) && (id.Kind != PoolKind || id.Variant != HopsVariant):
 		return ClusterID{}, false
 	case id.Kind == PoolKind:

@@ -1,0 +1,341 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
+	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
+	"google.golang.org/grpc"
+
+	"github.com/penstock-project/penstock/cmd/penstock/internal/sim"
+	"github.com/penstock-project/penstock/xds/xdstest/poll"
+)
+
+// exportingCluster is one cluster of an import: its picker, and a model server, which also stands for its gateway.
+type exportingCluster struct {
+	extprocv3.UnimplementedExternalProcessorServer
+	name   string
+	server *httptest.Server
+	port   int // of the picker
+
+	mu            sync.Mutex
+	declines      typev3.StatusCode // what the picker answers; 0: it names the server
+	down          bool              // the picker names an address where nothing listens
+	status        int               // of the server's answers; 0: 200
+	marks         bool              // the server's answers have the mark of a hop
+	asked, served int
+	host          string // of the last request that the server got
+	size          int    // of its body
+}
+
+func newExportingCluster(t *testing.T, name string) *exportingCluster {
+	t.Helper()
+	c := &exportingCluster{name: name}
+	c.server = httptest.NewServer(c)
+	t.Cleanup(c.server.Close)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := grpc.NewServer()
+	extprocv3.RegisterExternalProcessorServer(server, c)
+	go func() { _ = server.Serve(l) }()
+	t.Cleanup(server.Stop)
+	c.port = l.Addr().(*net.TCPAddr).Port
+	return c
+}
+
+// ServeHTTP is the model server.
+func (c *exportingCluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, _ := io.ReadAll(r.Body)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.served, c.host, c.size = c.served+1, r.Host, len(body)
+	w.Header().Set("x-served-by", c.name)
+	if c.marks {
+		w.Header().Set("penstock-peer-refused", "1")
+	}
+	if c.status != 0 {
+		w.WriteHeader(c.status)
+	}
+	_, _ = io.WriteString(w, `{"choices": []}`)
+}
+
+// Process is the picker.
+func (c *exportingCluster) Process(stream extprocv3.ExternalProcessor_ProcessServer) error {
+	var body []byte
+	for {
+		m, err := stream.Recv()
+		if err != nil {
+			return nil
+		}
+		body = append(body, m.GetRequestBody().GetBody()...)
+		if m.GetResponseHeaders() != nil {
+			if err := stream.Send(&extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_ResponseHeaders{ResponseHeaders: &extprocv3.HeadersResponse{}}}); err != nil {
+				return err
+			}
+			continue
+		}
+		if !m.GetRequestHeaders().GetEndOfStream() && !m.GetRequestBody().GetEndOfStream() {
+			continue
+		}
+		c.mu.Lock()
+		c.asked++
+		declines, names := c.declines, c.server.Listener.Addr().String()
+		if c.down {
+			names = "127.0.0.1:1"
+		}
+		c.mu.Unlock()
+		answer := &extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_RequestHeaders{RequestHeaders: &extprocv3.HeadersResponse{
+			Response: &extprocv3.CommonResponse{HeaderMutation: &extprocv3.HeaderMutation{SetHeaders: []*corev3.HeaderValueOption{
+				{Header: &corev3.HeaderValue{Key: "x-gateway-destination-endpoint", RawValue: []byte(names)}},
+			}}},
+		}}}
+		if declines != 0 {
+			answer = &extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_ImmediateResponse{ImmediateResponse: &extprocv3.ImmediateResponse{
+				Status: &typev3.HttpStatus{Code: declines}, Body: []byte(c.name + " is full"),
+			}}}
+		}
+		if err := stream.Send(answer); err != nil {
+			return err
+		}
+		for end := declines != 0 || m.GetRequestBody() == nil; !end; {
+			part := body[:min(len(body), 32<<10)]
+			body = body[len(part):]
+			end = len(body) == 0
+			if err := stream.Send(&extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_RequestBody{RequestBody: &extprocv3.BodyResponse{
+				Response: &extprocv3.CommonResponse{BodyMutation: &extprocv3.BodyMutation{Mutation: &extprocv3.BodyMutation_StreamedResponse{
+					StreamedResponse: &extprocv3.StreamedBodyResponse{Body: part, EndOfStream: end},
+				}}},
+			}}}); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// entry is the cluster's entry of an import.
+func (c *exportingCluster) entry(mode string, weight int) string {
+	_, port, _ := net.SplitHostPort(c.server.Listener.Addr().String())
+	if mode == "ParentMode" {
+		return fmt.Sprintf(`  - name: %s
+    weight: %d
+    routingMode: ParentMode
+    parents: [{name: gw, namespace: default, service: [{addresses: [127.0.0.1], ports: [{number: %s, appProtocol: http}]}]}]
+`, c.name, weight, port)
+	}
+	return fmt.Sprintf(`  - name: %s
+    weight: %d
+    routingMode: EndpointMode
+    targetPorts: [{number: %s}, {number: 1}]
+    podCIDRs: [127.0.0.0/8]
+    endpointPicker: {service: {addresses: [127.0.0.1], ports: [{number: %d, appProtocol: kubernetes.io/h2c}]}}
+`, c.name, weight, port, c.port)
+}
+
+// set changes how the cluster behaves, and forgets what it has counted.
+func (c *exportingCluster) set(change func(*exportingCluster)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.declines, c.down, c.status, c.marks, c.asked, c.served = 0, false, 0, false, 0, 0
+	change(c)
+}
+
+// counts are how often it was asked since set, for picks and for answers.
+func (c *exportingCluster) counts() (asked, served int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.asked, c.served
+}
+
+func TestInferencePoolImport_DeclinedRequestIsServedByAnotherCluster(t *testing.T) {
+	t.Parallel()
+	east, north, west := newExportingCluster(t, "east"), newExportingCluster(t, "north"), newExportingCluster(t, "west")
+	all := []*exportingCluster{east, north, west}
+	port := freePort(t)
+	files := map[string]string{
+		"gateway.yaml": gatewayYAML("gw", port),
+		"far.yaml":     routeYAML("far", "/far", "{group: inference.networking.x-k8s.io, kind: InferencePoolImport, name: far}"),
+		"import.yaml": "apiVersion: inference.networking.x-k8s.io/v1alpha1\nkind: InferencePoolImport\nmetadata: {name: far}\nstatus:\n  clusters:\n" +
+			east.entry("EndpointMode", 2) + north.entry("EndpointMode", 1) + west.entry("ParentMode", 1),
+	}
+	s := up(t, files)
+	answers(t, local(port)+"/far", http.StatusOK)
+
+	body := strings.Replace(question, "repeat this", strings.Repeat("repeat this ", 20000), 1)
+	// send returns the statuses by the cluster that answered, of 40 requests.
+	send := func(t *testing.T) map[string]int {
+		got := map[string]int{}
+		for range 40 {
+			req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, local(port)+"/far/v1/chat/completions", strings.NewReader(body))
+			if err != nil {
+				t.Fatal(err)
+			}
+			req.Host = "models.example.com"
+			a, err := do(client(), req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			by := a.header.Get("x-served-by")
+			if by == "" {
+				by = a.body
+			}
+			got[fmt.Sprintf("%d %s", a.status, by)]++
+			if mark := a.header.Get("penstock-peer-refused"); mark != "" {
+				t.Errorf("the client sees penstock-peer-refused: %s", mark)
+			}
+		}
+		return got
+	}
+	for _, test := range []struct {
+		name              string
+		east, north, west func(*exportingCluster)
+		want              string
+	}{
+		{name: "all serve by their weights", want: "200 east 20, 200 north 10, 200 west 10"},
+		{name: "a picker declines", east: func(c *exportingCluster) { c.declines = 429 }, want: "200 north 20, 200 west 20"},
+		{name: "another declines too", east: func(c *exportingCluster) { c.declines = 429 }, north: func(c *exportingCluster) { c.declines = 503 }, want: "200 west 40"},
+		{name: "a picker names a server that is down", east: func(c *exportingCluster) { c.down = true }, want: "200 north 20, 200 west 20"},
+		{name: "a server's own answer is final", north: func(c *exportingCluster) { c.status = 503 }, want: "200 east 20, 200 west 10, 503 north 10"},
+		{name: "a gateway's own answer is final", west: func(c *exportingCluster) { c.status = 429 }, want: "200 east 20, 200 north 10, 429 west 10"},
+		{name: "a server that marks its answer is not believed", north: func(c *exportingCluster) { c.status, c.marks = 503, true }, want: "200 east 20, 200 west 10, 503 north 10"},
+		{name: "a gateway that marks its answer is not believed", west: func(c *exportingCluster) { c.status, c.marks = 503, true }, want: "200 east 20, 200 north 10, 503 west 10"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			for i, change := range []func(*exportingCluster){test.east, test.north, test.west} {
+				if change == nil {
+					change = func(*exportingCluster) {}
+				}
+				all[i].set(change)
+			}
+			got := strings.Trim(strings.NewReplacer(":", " ", "map[", "", "]", "").Replace(fmt.Sprint(send(t))), " ")
+			if got != strings.ReplaceAll(test.want, ",", "") {
+				t.Errorf("answers: %s, want %s", got, test.want)
+			}
+			for _, c := range all {
+				if asked, served := c.counts(); asked > 40 || served > 40 {
+					t.Errorf("%s was asked for picks %d times and for answers %d times, for 40 requests", c.name, asked, served)
+				}
+				if c.served > 0 && (c.host != "models.example.com" || c.size != len(body)) {
+					t.Errorf("%s got host %q and %d bytes, of %d", c.name, c.host, c.size, len(body))
+				}
+			}
+		})
+	}
+	t.Run("all decline", func(t *testing.T) {
+		west.server.Close()
+		for range 20 {
+			for _, c := range all {
+				c.set(func(c *exportingCluster) { c.declines = 429 })
+			}
+			got, err := chat(t.Context(), local(port)+"/far")
+			if err != nil {
+				t.Fatal(err)
+			}
+			asked, _ := east.counts()
+			other, _ := north.counts()
+			if asked != 1 || other != 1 || got.status != http.StatusTooManyRequests && got.status != http.StatusServiceUnavailable {
+				t.Fatalf("east's picker was asked %d times, north's %d times, for one request: %d %s", asked, other, got.status, got.body)
+			}
+		}
+	})
+	if text := s.penstock("explain", local(port)+"/far/v1/chat/completions"); !strings.Contains(text, "another exporting cluster, when one declines") {
+		t.Errorf("explain: %s", text)
+	}
+}
+
+func TestInferencePoolImport_ChangedClustersLoseNoRequest(t *testing.T) {
+	t.Parallel()
+	east, north, west := newExportingCluster(t, "east"), newExportingCluster(t, "north"), newExportingCluster(t, "west")
+	imported := func(entries ...string) string {
+		return "apiVersion: inference.networking.x-k8s.io/v1alpha1\nkind: InferencePoolImport\nmetadata: {name: far}\nstatus:\n  clusters:\n" + strings.Join(entries, "")
+	}
+	port := freePort(t)
+	files := map[string]string{
+		"gateway.yaml": gatewayYAML("gw", port),
+		"far.yaml":     routeYAML("far", "/far", "{group: inference.networking.x-k8s.io, kind: InferencePoolImport, name: far}"),
+		"import.yaml":  imported(east.entry("EndpointMode", 1)),
+	}
+	s := up(t, files)
+	answers(t, local(port)+"/far", http.StatusOK)
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	var clients sync.WaitGroup
+	var sent atomic.Int64
+	for range 4 {
+		clients.Go(func() {
+			for ctx.Err() == nil {
+				got, err := chat(t.Context(), local(port)+"/far")
+				if sent.Add(1); err != nil || got.status != http.StatusOK {
+					t.Errorf("%d %s %v %v", got.status, got.body, got.header, err)
+					return
+				}
+			}
+		})
+	}
+	served := func(c *exportingCluster) func() bool {
+		return func() bool { _, n := c.counts(); return n > 0 || t.Failed() }
+	}
+	for i, now := range []struct {
+		text  string
+		serve []*exportingCluster
+	}{
+		{imported(east.entry("EndpointMode", 1), north.entry("EndpointMode", 3)), []*exportingCluster{east, north}},
+		{imported(east.entry("EndpointMode", 3), north.entry("EndpointMode", 1), west.entry("ParentMode", 1)), []*exportingCluster{east, north, west}},
+		{imported(north.entry("EndpointMode", 1), west.entry("ParentMode", 1)), []*exportingCluster{north, west}},
+		{imported(west.entry("ParentMode", 1)), []*exportingCluster{west}},
+		{imported(east.entry("ParentMode", 1), west.entry("EndpointMode", 1)), []*exportingCluster{east, west}},
+		{imported(east.entry("EndpointMode", 1), west.entry("ParentMode", 1)), []*exportingCluster{east, west}},
+		{imported(east.entry("EndpointMode", 1)), []*exportingCluster{east}},
+		{imported(north.entry("EndpointMode", 1), west.entry("EndpointMode", 1)), []*exportingCluster{north, west}},
+	} {
+		s.write("import.yaml", now.text)
+		for round := range 2 { // those of the second are by the new wiring alone
+			for _, c := range []*exportingCluster{east, north, west} {
+				c.set(func(*exportingCluster) {})
+			}
+			for _, c := range now.serve {
+				poll.Until(t, fmt.Sprintf("change %d, round %d: %s serves", i, round, c.name), served(c))
+			}
+		}
+	}
+	stop()
+	clients.Wait()
+	t.Logf("%d requests", sent.Load())
+}
+
+func TestInferencePoolImport_SpillsOnceAllClustersDecline(t *testing.T) {
+	t.Parallel()
+	east, west := newExportingCluster(t, "east"), newExportingCluster(t, "west")
+	port := freePort(t)
+	files := chatFiles(port, modelServer(t, sim.Config{Name: "here-1"}))
+	files["far.yaml"] = routeYAML("far", "/far", "{group: inference.networking.x-k8s.io, kind: InferencePoolImport, name: far}")
+	files["import.yaml"] = "apiVersion: inference.networking.x-k8s.io/v1alpha1\nkind: InferencePoolImport\nmetadata: {name: far}\nstatus:\n  clusters:\n" + east.entry("EndpointMode", 1) + west.entry("EndpointMode", 1)
+	files["policy.yaml"] = "apiVersion: penstock.dev/v1alpha1\nkind: PoolPolicy\nmetadata: {name: far}\nspec:\n  targetRef: {kind: InferencePoolImport, name: far}\n  spill: [{name: chat}]\n"
+	up(t, files)
+	for what, declines := range map[string][]*exportingCluster{"east": {west}, "west": {east}, "here-1": {east, west}} {
+		for _, c := range []*exportingCluster{east, west} {
+			c.set(func(*exportingCluster) {})
+		}
+		for _, c := range declines {
+			c.set(func(c *exportingCluster) { c.declines = 429 })
+		}
+		answers(t, local(port)+"/far", http.StatusOK)
+		for range 10 {
+			got, err := chat(t.Context(), local(port)+"/far")
+			if err != nil || got.status != http.StatusOK || got.header.Get("x-served-by") != what {
+				t.Errorf("%d from %s, want %s: %s %v", got.status, got.header.Get("x-served-by"), what, got.body, err)
+			}
+		}
+	}
+}
