@@ -33,7 +33,7 @@ func (t *tables) cluster(r *graph.Reader, id model.ClusterID) (*model.Cluster, b
 		if !ok {
 			return nil, false
 		}
-		c := &model.Cluster{Name: id, Protocol: model.HTTP1, Owners: []report.Ref{owner}}
+		c := &model.Cluster{Name: id, Protocol: model.HTTP1, Ejects: id.Variant == model.LastVariant, Owners: []report.Ref{owner}}
 		if p != nil {
 			c = poolCluster(p, id)
 		}
@@ -66,7 +66,9 @@ func (t *tables) cluster(r *graph.Reader, id model.ClusterID) (*model.Cluster, b
 		if !ok {
 			return nil, false
 		}
-		return peerCluster(imp, m), true
+		c := peerCluster(imp, m)
+		c.Name, c.Ejects = id, id.Variant == model.LastVariant
+		return c, true
 	case model.ImportPickerKind:
 		obj, c, ok := importedCluster(r, id)
 		if !ok || c.EndpointPicker == nil {

@@ -52,6 +52,10 @@ func Cluster(c *model.Cluster) (*resource.Resource, error) {
 			cl.CommonLbConfig = &clusterv3.Cluster_CommonLbConfig{HealthyPanicThreshold: &typev3.Percent{Value: 0}}
 		}
 	}
+	if c.Ejects {
+		cl.OutlierDetection = ejected()
+		cl.CommonLbConfig = &clusterv3.Cluster_CommonLbConfig{HealthyPanicThreshold: &typev3.Percent{Value: 0}} // if all are out, the hop declines at once
+	}
 	b.secure(cl, c)
 	if b.err != nil {
 		return nil, b.err
@@ -95,6 +99,26 @@ func healthCheck(c *model.Cluster) *corev3.HealthCheck {
 		ExpectedStatuses: []*typev3.Int64Range{{Start: 200, End: 500}},
 	}}
 	return check
+}
+
+// ejected leaves out an endpoint that could not be reached twice, for a second: without it each request of its share waits for as
+// long as a connection may take. Answers of any status eject none. The time is bounded: by default it grows with each ejection, up to five
+// minutes, and a gateway that is back would have to wait so long.
+func ejected() *clusterv3.OutlierDetection {
+	never, always := u32(0), u32(100)
+	return &clusterv3.OutlierDetection{
+		SplitExternalLocalOriginErrors:         true,
+		ConsecutiveLocalOriginFailure:          u32(2),
+		Interval:                               seconds(time.Second),
+		BaseEjectionTime:                       seconds(time.Second),
+		MaxEjectionTime:                        seconds(time.Second),
+		MaxEjectionPercent:                     always,
+		EnforcingConsecutiveLocalOriginFailure: always,
+		EnforcingLocalOriginSuccessRate:        never,
+		EnforcingConsecutive_5Xx:               never,
+		EnforcingConsecutiveGatewayFailure:     never,
+		EnforcingSuccessRate:                   never,
+	}
 }
 
 func (b *builder) protocolOptions(c *model.Cluster) *httpv3.HttpProtocolOptions {

@@ -48,7 +48,11 @@ func Hop(r store.Reader, id model.HopID) (*model.Hop, bool) {
 			if m.Pool != nil {
 				hop.Backends = append(hop.Backends, lastBackend(m.Pool, m.Share))
 			} else {
-				hop.Backends = append(hop.Backends, model.WeightedBackend{Cluster: m.Cluster, Backend: store.TargetKey(imp.Ref.Kind, imp.Ref.Namespace, imp.Ref.Name), Weight: m.Share, MaxGateways: m.MaxGateways, Peer: m.Peer})
+				cluster := m.Cluster
+				if id.Member != "" { // behind the hop of an import with several clusters
+					cluster = cluster.As(model.LastVariant)
+				}
+				hop.Backends = append(hop.Backends, model.WeightedBackend{Cluster: cluster, Backend: store.TargetKey(imp.Ref.Kind, imp.Ref.Namespace, imp.Ref.Name), Weight: m.Share, MaxGateways: m.MaxGateways, Peer: m.Peer})
 			}
 		}
 	}

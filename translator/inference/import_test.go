@@ -60,7 +60,7 @@ func TestInferencePoolImport_ClustersShareItsWeight(t *testing.T) {
 		t.Errorf("ready: %+v", imp.Ready)
 	}
 	clusters, shares, _ := resolve(v, "llm")
-	if !slices.Equal(clusters, []string{"last/import/default/llm/east", "parent/default/llm/west-2"}) || !slices.Equal(shares, []uint32{1, 3}) {
+	if !slices.Equal(clusters, []string{"last/import/default/llm/east", "last/parent/default/llm/west-2"}) || !slices.Equal(shares, []uint32{1, 3}) {
 		t.Errorf("clusters %v, shares %v", clusters, shares)
 	}
 }
@@ -240,7 +240,7 @@ func TestInferencePoolImport_ClusterThatIsNotReadyTakesNoNewRequest(t *testing.T
     conditions: [{type: Ready, status: "False", reason: Draining, message: the exporter is being upgraded, lastTransitionTime: "2026-01-01T00:00:00Z"}]`, 1)
 	v, imp := imported(t, notReady+westHost)
 	clusters, shares, _ := resolve(v, "llm")
-	if !slices.Equal(clusters, []string{"last/import/default/llm/east", "parent/default/llm/west-2"}) || !slices.Equal(shares, []uint32{0, 3}) {
+	if !slices.Equal(clusters, []string{"last/import/default/llm/east", "last/parent/default/llm/west-2"}) || !slices.Equal(shares, []uint32{0, 3}) {
 		t.Errorf("clusters %v, shares %v; its cluster must stay for the requests in flight", clusters, shares)
 	}
 	if _, shares, reason := resolve(v, "llm-east"); reason != "" || !slices.Equal(shares, []uint32{0}) {

@@ -82,6 +82,9 @@ func (b Backends) together(r store.Reader, imp *model.Import) gatewayapi.Resolut
 			continue
 		}
 		t := gatewayapi.Target{Cluster: m.Cluster, Share: m.Share, Protocol: model.HTTP1, MaxGateways: m.MaxGateways, Peer: m.Peer}
+		if !m.Local {
+			t.Cluster = t.Cluster.As(model.LastVariant)
+		}
 		asked := model.OurPicker // for the models of the rule
 		p := m.Pool
 		if m.Local {

@@ -61,6 +61,8 @@ type Cluster struct {
 	Own bool
 	// Peer: the endpoints are peer listeners of a member's gateways.
 	Peer bool
+	// Ejects: an endpoint that cannot be reached is left out for a while, because another cluster serves meanwhile.
+	Ejects bool
 	// Key is the SDS name of a secret that each request carries as a bearer token; "" for none.
 	Key    string
 	Owners []report.Ref

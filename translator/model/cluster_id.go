@@ -64,7 +64,8 @@ type ClusterVariant uint8
 // The variants.
 const (
 	Plain ClusterVariant = iota
-	// LastVariant is a pool's cluster that spills no further.
+	// LastVariant is a pool's cluster that spills no further. Of an exporting cluster's gateways it is the one behind the hop of an import with
+	// several clusters: another one serves while the gateways cannot be reached.
 	LastVariant
 	// HopsVariant is a pool's cluster of hops alone (Pool.ViaHops). Its requests are not picked for, so routes of one
 	// kind must not meet a cluster of the other while they change.

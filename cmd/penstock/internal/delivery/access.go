@@ -96,20 +96,19 @@ func (a *Access) Allowed(gateway, pool string) (allowed bool, changed <-chan str
 	a.mu.Lock()
 	changed, until := a.changed, a.left[use{gateway, id}]
 	a.mu.Unlock() // the channel is older than what follows
-	cluster := model.PoolCluster(id.Namespace, id.Name)
+	kinds, cluster := []model.ClusterKind{model.PoolKind}, model.PoolCluster(id.Namespace, id.Name)
 	if id.Member != "" {
-		cluster = model.ImportCluster(id.Namespace, id.Name, id.Member)
+		kinds, cluster.Member = []model.ClusterKind{model.ImportKind, model.ParentKind, model.PeerKind}, id.Member
 	}
 	has := func(c model.ClusterID) bool {
 		return a.cfg.Cache.Resource(gateway, resource.Ref{Type: resource.Cluster, Name: c.String()}) != nil
 	}
-	for _, v := range []model.ClusterVariant{model.Plain, model.LastVariant, model.HopsVariant} {
-		if has(cluster.As(v)) {
-			return true, changed
+	for _, kind := range kinds {
+		for _, v := range []model.ClusterVariant{model.Plain, model.LastVariant, model.HopsVariant} {
+			if has(cluster.WithKind(kind).As(v)) {
+				return true, changed
+			}
 		}
-	}
-	if id.Member != "" && has(model.ParentCluster(id.Namespace, id.Name, id.Member)) {
-		return true, changed
 	}
 	return time.Now().Before(until), changed
 }

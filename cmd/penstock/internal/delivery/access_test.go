@@ -38,13 +38,14 @@ func TestPickerKey_OpensPoolsThatRoutesUseOrHaveUsedWithinTheDrainTime(t *testin
 		plain, last, imported := model.PoolCluster("ns", "plain"), model.PoolCluster("ns", "last").As(model.LastVariant), model.ImportCluster("ns", "pool", "east")
 		expect("at first", false, "ns/gw", "ns/plain")
 		_, changed := a.Allowed("ns/gw", "ns/plain")
-		deliver(translator.Delta{Gateway: "ns/gw", Upserts: clusters(plain, last, imported, model.ServiceCluster("ns", "service", 80), model.ParentCluster("ns", "pool", "west"))})
+		deliver(translator.Delta{Gateway: "ns/gw", Upserts: clusters(plain, last, imported, model.ServiceCluster("ns", "service", 80), model.ParentCluster("ns", "pool", "west"),
+			model.PeerCluster("ns", "pool", "south").As(model.LastVariant))})
 		select {
 		case <-changed:
 		default:
 			t.Error("a call that waits is not notified")
 		}
-		expect("with routes", true, "ns/gw", "ns/plain", "ns/last", "ns/pool@east", "ns/pool@west")
+		expect("with routes", true, "ns/gw", "ns/plain", "ns/last", "ns/pool@east", "ns/pool@west", "ns/pool@south")
 		expect("with routes", false, "ns/gw", "ns/service", "ns/pool@north", "ns/pool", "ns/other", "", "nonsense", "ns/plain@")
 		expect("without routes", false, "ns/other", "ns/plain")
 		deliver(translator.Delta{Gateway: "ns/gw", Removes: []resource.Ref{{Type: resource.Cluster, Name: plain.String()}, {Type: resource.Cluster, Name: imported.String()}}})
