@@ -13,11 +13,13 @@ import (
 	"github.com/penstock-project/penstock/conformance/bench/picks"
 )
 
-// taxed is a penstock up whose routes lead to the same servers: by picks from headers, by picks from prompts, as a Service.
+// taxed is a penstock up whose routes, by the header x-bench, lead to the same servers in different ways.
 type taxed struct {
+	routes  []string
 	plane   *plane
 	envoy   int // its process
 	clients picks.Clients
+	cpu     func() (time.Duration, error) // what is measured
 }
 
 const taxedObjects = `apiVersion: gateway.networking.k8s.io/v1
@@ -86,24 +88,31 @@ func measurePickTax(ctx context.Context, c config, out report) error {
 		return err
 	}
 	defer models.Close()
-	t := &taxed{}
-	stop, err := t.start(ctx, c, models)
+	t := &taxed{routes: []string{"headers", "prompts", "service"}}
+	stop, err := t.start(ctx, c, func(dir string, port int32) error {
+		var servers []string
+		slices := ""
+		for _, m := range models.Addresses {
+			servers = append(servers, fmt.Sprintf("{address: 127.0.0.1, ports: [%d]}", m.Port()))
+			slices += fmt.Sprintf(taxedSlice, m.Port())
+		}
+		return os.WriteFile(filepath.Join(dir, "all.yaml"), fmt.Appendf(nil, taxedObjects+slices, port, strings.Join(servers, ", ")), 0o600)
+	})
 	if err != nil {
 		return err
 	}
 	defer stop()
-	costs := map[string]cost{}
-	for turn := range pickTurns + 1 {
-		for _, route := range []string{"headers", "prompts", "service"} {
-			next, err := t.saturate(ctx, route, turn)
-			if err != nil {
-				return fmt.Errorf("%s: %w", route, err)
-			}
-			if turn > 0 { // the first one warms
-				before := costs[route]
-				costs[route] = cost{before.cpu + next.cpu, before.answered + next.answered, before.lasted + next.lasted}
-			}
+	t.cpu = func() (time.Duration, error) {
+		ours, err := t.plane.cpu()
+		if err != nil {
+			return 0, err
 		}
+		envoy, err := cpuOf(t.envoy)
+		return ours + envoy, err
+	}
+	costs, err := t.costs(ctx)
+	if err != nil {
+		return err
 	}
 	service := costs["service"].each()
 	out("pick_tax", "", costs["headers"].each()/service)
@@ -114,22 +123,32 @@ func measurePickTax(ctx context.Context, c config, out report) error {
 	return nil
 }
 
-// start runs the process, and returns when all routes serve.
-func (t *taxed) start(ctx context.Context, c config, models *picks.Models) (stop func(), err error) {
+// costs measures all routes, in turns.
+func (t *taxed) costs(ctx context.Context) (map[string]cost, error) {
+	costs := map[string]cost{}
+	for turn := range pickTurns + 1 {
+		for _, route := range t.routes {
+			next, err := t.saturate(ctx, route, turn)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", route, err)
+			}
+			if turn > 0 { // the first one warms
+				before := costs[route]
+				costs[route] = cost{before.cpu + next.cpu, before.answered + next.answered, before.lasted + next.lasted}
+			}
+		}
+	}
+	return costs, nil
+}
+
+// start runs the process with the files that write makes, and returns when all routes serve.
+func (t *taxed) start(ctx context.Context, c config, write func(dir string, port int32) error) (stop func(), err error) {
 	port, err := freePort()
 	if err != nil {
 		return nil, err
 	}
 	t.clients = picks.Clients{Address: fmt.Sprintf("127.0.0.1:%d", port), Connections: pickConnections}
-	files, state, remove, err := folder(func(dir string) error {
-		var servers []string
-		slices := ""
-		for _, m := range models.Addresses {
-			servers = append(servers, fmt.Sprintf("{address: 127.0.0.1, ports: [%d]}", m.Port()))
-			slices += fmt.Sprintf(taxedSlice, m.Port())
-		}
-		return os.WriteFile(filepath.Join(dir, "all.yaml"), fmt.Appendf(nil, taxedObjects+slices, port, strings.Join(servers, ", ")), 0o600)
-	})
+	files, state, remove, err := folder(func(dir string) error { return write(dir, port) })
 	if err != nil {
 		return nil, err
 	}
@@ -138,7 +157,7 @@ func (t *taxed) start(ctx context.Context, c config, models *picks.Models) (stop
 		return nil, err
 	}
 	err = eventually(ctx, func() error {
-		for _, route := range []string{"headers", "prompts", "service"} {
+		for _, route := range t.routes {
 			if _, err := t.clients.Saturate(ctx, [][]byte{picks.Request(route, picks.Chat(1<<10, 0))}, 100*time.Millisecond); err != nil {
 				return errors.Join(err, t.plane.running())
 			}
@@ -168,15 +187,6 @@ func (t *taxed) saturate(ctx context.Context, route string, turn int) (cost, err
 	time.Sleep(200 * time.Millisecond) // until the access log's last entries are counted
 	after, err := t.cpu()
 	return cost{after - before, answered, pickTurn}, err
-}
-
-func (t *taxed) cpu() (time.Duration, error) {
-	ours, err := t.plane.cpu()
-	if err != nil {
-		return 0, err
-	}
-	envoy, err := cpuOf(t.envoy)
-	return ours + envoy, err
 }
 
 // child is the only child of a process.
