@@ -126,7 +126,7 @@ lab: labs build envoy ## start a Kubernetes cluster made of processes (CLUSTERS=
 
 test-lab: build envoy labs helm ## tests on the real Kubernetes: Penstock's promises, attacks, the Helm chart, and the lab itself (some minutes once built; root, or unshare -rn)
 	@$(MAKE) --no-print-directory image ARCHES="$$(go env GOARCH)"
-	@export ENVOY="$(ENVOY_PATH)" PENSTOCK_IMAGE="$(CURDIR)/bin/image/rootfs-linux-$$(go env GOARCH)"; cd conformance && go test -count=1 -timeout 20m -p 1 -parallel 4 -tags lab ./lab/network ./lab ./promises/apiserver ./promises/chart ./promises/attacks ./promises
+	@export ENVOY="$(ENVOY_PATH)" PENSTOCK_IMAGE="$(CURDIR)/bin/image/rootfs-linux-$$(go env GOARCH)"; cd conformance && go test -count=1 -timeout 20m -p 1 -parallel 4 -tags lab ./lab/network ./lab ./promises/apiserver ./promises/chart ./promises/members ./promises/attacks ./promises
 
 test-clients: go envoy $(TOOLS)/clients/bin/python ## the Python clients openai and anthropic through pools that replace models (installs them, once)
 	@ENVOY="$(ENVOY_PATH)" CGO_ENABLED=0 PENSTOCK_PYTHON="$(TOOLS)/clients/bin/python" go test $(FLAVOR) -count=1 -tags clients -run TestPythonClients ./cmd/penstock

@@ -6,7 +6,7 @@
 // audit log of all. At last a test build of Penstock replaces it, for faults that happen by themselves (faults_test.go); make soak repeats
 // them (soak_test.go). No test asserts a time; deadlines only end tests that hang.
 //
-// Packages chart and apiserver test the Helm chart and the behaviour of the API server; command zeroloss sends requests
+// Packages chart and apiserver test the Helm chart and the behaviour of the API server, members three clusters of a set; command zeroloss sends requests
 // during random changes and reports lost ones. Run them with `make test-lab`, or `make build labs` and `go test -tags
 // lab ./promises`. To run one: -run 'Promises/.*/HorizontalPodAutoscaler'.
 package promises

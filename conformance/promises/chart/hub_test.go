@@ -4,19 +4,16 @@ package chart
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/tools/clientcmd"
@@ -50,12 +47,7 @@ func TestHub_PoolServesTheGatewayOfAClusterThatKnowsNoOther(t *testing.T) {
 	var of []*member
 	set := "apiVersion: penstock.dev/v1alpha1\nkind: ClusterSet\nmetadata: {name: gpus}\nspec:\n  cluster: management\n  members:\n"
 	for i, name := range []string{"east", "west", "north"} {
-		m := &member{Place: labtest.NewPlace(t, l.Kubeconfig(), l.Contexts()[i]), name: name}
-		m.pools, m.imports = m.in(team, "inference.networking.k8s.io", "v1", "inferencepools"), m.in(team, "inference.networking.x-k8s.io", "v1alpha1", "inferencepoolimports")
-		m.exports, m.gates = m.in(team, "penstock.dev", "v1alpha1", "poolexports"), m.in(team, "gateway.networking.k8s.io", "v1", "gateways")
-		if _, err := m.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: team}}, metav1.CreateOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		m := newMember(t, l, i, name)
 		h.admit(m)
 		set += fmt.Sprintf("  - {name: %s, kubeconfig: {file: %s.yaml}, allow: {podCIDRs: [10.128.0.0/9]}}\n", name, name)
 		of = append(of, m)
@@ -68,23 +60,13 @@ func TestHub_PoolServesTheGatewayOfAClusterThatKnowsNoOther(t *testing.T) {
 	at := []string{"--kubeconfig", l.Kubeconfig(), "--wait", "--timeout", labtest.Timeout.String()}
 	east.apply(strings.Split(pool, "---")[0])
 	helm(t, append([]string{"install", "chat", pickerDir, "--namespace", team, "--kube-context", l.Contexts()[0], "--set", "pool.selector.app=chat,replicas=1,networkPolicy.enabled=false,allowedCIDRs={10.128.0.0/9}"}, at...)...)
-	helm(t, append([]string{"install", "penstock", chartDir, "--namespace", system, "--create-namespace", "--skip-crds", "--kube-context", l.Contexts()[1], "--set", "allowedCIDRs={10.128.0.0/9},replicas=1"}, at...)...)
+	if err := installed.Chart(ctx, l, l.Contexts()[1], "allowedCIDRs={10.128.0.0/9},replicas=1"); err != nil {
+		t.Fatal(err)
+	}
 	t.Cleanup(west.logProcesses)
 	west.apply(routed)
 	east.annotate(`"ClusterSet"`)
-	var address string
-	west.Until("the Gateway has an address", func(ctx context.Context) error {
-		gw, err := west.gates.Get(ctx, "gw", metav1.GetOptions{})
-		if err != nil {
-			return err
-		}
-		list, _, _ := unstructured.NestedSlice(gw.Object, "status", "addresses")
-		if len(list) == 0 {
-			return errors.New("none")
-		}
-		address, _, _ = unstructured.NestedString(list[0].(map[string]any), "value")
-		return nil
-	})
+	address := west.address()
 	chat := func(ctx context.Context) error { return ask(ctx, address) }
 	west.Until("the pool of the other cluster serves", chat)
 	for _, m := range []*member{west, north} {
@@ -92,21 +74,8 @@ func TestHub_PoolServesTheGatewayOfAClusterThatKnowsNoOther(t *testing.T) {
 	}
 	east.Until("the pool is Exported", func(ctx context.Context) error { return east.exportedByHub(ctx, "True", "Exported") })
 
-	var sent, failed atomic.Int64
-	var first atomic.Pointer[string]
-	asking, stop := context.WithCancel(t.Context())
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		for asking.Err() == nil {
-			sent.Add(1)
-			if err := chat(context.WithoutCancel(asking)); err != nil {
-				text := err.Error()
-				first.CompareAndSwap(nil, &text)
-				failed.Add(1)
-			}
-		}
-	}()
+	load := labtest.NewLoad(t)
+	load.Each("a request while the hub is killed and started again", 0, chat)
 	h.kill()
 	if err := north.imports.Delete(t.Context(), "chat", metav1.DeleteOptions{}); err != nil { // while no hub runs
 		t.Fatal(err)
@@ -114,18 +83,8 @@ func TestHub_PoolServesTheGatewayOfAClusterThatKnowsNoOther(t *testing.T) {
 	h.start()
 	north.Until("the import is made again", func(ctx context.Context) error { return north.importOf(ctx, "east") })
 	east.Until("the pool is Exported", func(ctx context.Context) error { return east.exportedByHub(ctx, "True", "Exported") })
-	west.Until("some requests are sent", func(context.Context) error {
-		if n := sent.Load(); n < 20 {
-			return fmt.Errorf("%d", n)
-		}
-		return nil
-	})
-	stop()
-	<-ended
-	if n := failed.Load(); n > 0 {
-		t.Errorf("%d of %d requests failed while the hub was killed and started again, the first with %v", n, sent.Load(), first.Load())
-	}
-	t.Logf("%d requests, %d failed", sent.Load(), failed.Load())
+	load.Goes(20)
+	load.End()
 
 	east.annotate("null")
 	for _, m := range []*member{west, north} {

@@ -49,7 +49,7 @@ func newMembership(a *App, c *cluster) (*membership, error) {
 	}
 	cfg := clusterset.Config{
 		Store: a.store, Board: a.board, StateDir: a.cfg.StateDir, Address: a.cfg.Members.Address, Listen: a.cfg.Members.Listen,
-		Identity: m.objects.Identity, Authority: apply.Secret{Cluster: secrets, Namespace: c.cfg.Namespace, Name: membersSecret}, Records: m.objects,
+		Identity: m.objects.Identity, Authority: apply.Secret{Cluster: secrets, Namespace: c.cfg.Namespace, Name: membersSecret}, Records: m.objects, Local: clusterset.LocalRecords(a.cfg.StateDir),
 		Leading: m.leading.Load, Namespace: func(name string) bool { return c.importsTo(a.store.View(), name) }, Exports: m.objects.SetExports, Imported: m.objects.Imported,
 		Services: func(keys []string) {
 			var demands []kube.Demand

@@ -53,6 +53,9 @@ type Config struct {
 	Authority authority.Secrets
 	// Records keep what members export; nil: nothing is kept.
 	Records Records
+	// Local keep what Records do not: endpoints, which never pass through an API server. They are this process's own, and last as long as its
+	// state folder, so that it starts again with the endpoints of members that are away. nil: Records keep endpoints.
+	Local Records
 	// Leading reports whether this process publishes, keeps records and serves members; nil: always. One that does not lead subscribes to
 	// members and imports all the same. LeadingChanged follows each change.
 	Leading func() bool

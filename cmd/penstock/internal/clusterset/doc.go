@@ -8,7 +8,7 @@
 //	parents.go      Gateways as other clusters reach them
 //	admin.go        Status, for clusters list          join.go       checks of a new member
 //	metrics.go      the same for Prometheus            mistakes.go   findings about members that stay in use
-//	keep.go         what members export, over a restart   records.go   the records as files
+//	keep.go         what members export, over a restart, and endpoints in a process's own folder   records.go   the records as files
 //
 // It is a part of delivery, at the stage that reads what is committed: an export never names an endpoint that is not in this cluster's own
 // configuration yet.

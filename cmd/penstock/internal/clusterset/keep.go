@@ -42,41 +42,59 @@ func (s *Set) load(ctx context.Context) []registry.Record {
 		s.damaged = err.Error()
 		s.mu.Unlock()
 	}
+	return s.completed(ctx, records)
+}
+
+// completed adds what Config.Local has of records. An export without a record is none any more.
+func (s *Set) completed(ctx context.Context, records []registry.Record) []registry.Record {
+	if s.cfg.Local == nil {
+		return records
+	}
+	local, err := s.cfg.Local.Load(ctx)
+	if err != nil {
+		s.cfg.Log.Warn("not all endpoints that members had before this process began could be read: requests to others wait for the members", "error", err)
+	}
+	of := make(map[registry.RecordID]*registry.Record, len(local))
+	for i := range local {
+		of[local[i].RecordID] = &local[i]
+	}
+	for i := range records {
+		r := &records[i]
+		l := of[r.RecordID]
+		if l == nil || r.Pool == (registry.Pool{}) || l.UID != r.UID || l.Entry.RoutingMode != r.Entry.RoutingMode || len(r.Entry.Endpoints) > 0 {
+			continue
+		}
+		r.Entry.Endpoints = l.Entry.Endpoints // older ones than the record's, perhaps: the data plane finds out which of them answer
+	}
 	return records
 }
 
-// keep saves what members export while this process leads, until ctx ends, and then once more.
+// keep saves what members export until ctx ends, and then once more: locally, and while this process leads in the records that all share.
 func (s *Set) keep(ctx context.Context) error {
 	if s.cfg.Records == nil {
 		<-ctx.Done()
 		return ctx.Err()
 	}
 	led := false
-	var outcome statefile.Outcome
+	var outcome, local statefile.Outcome
 	for {
 		select {
 		case <-ctx.Done():
-			if led {
-				_ = s.save(context.WithoutCancel(ctx), stopTimeout, &outcome)
-			}
+			_ = s.save(context.WithoutCancel(ctx), stopTimeout, led, &outcome, &local)
 			return ctx.Err()
 		case <-s.registry.Unsaved():
 		case <-s.led:
 			led = false
 		}
 		wait := saveInterval
-		switch {
-		case !s.leads():
-			led = false
-			s.registry.TakeUnsaved() // the leader saves it
-		default:
-			if !led {
-				s.markKept(ctx)
-				led = true
-			}
-			if s.save(ctx, saveTimeout, &outcome) != nil {
-				wait = retry
-			}
+		if !s.leads() {
+			led = false // the leader saves it
+		} else if !led {
+			s.markKept(ctx)
+			led = true
+		}
+		if s.save(ctx, saveTimeout, led, &outcome, &local) != nil {
+			wait = retry
 		}
 		select {
 		case <-ctx.Done():
@@ -100,14 +118,20 @@ func (s *Set) markKept(ctx context.Context) {
 	s.registry.MarkUnsaved(ids...)
 }
 
-// save saves what has changed.
-func (s *Set) save(ctx context.Context, within time.Duration, outcome *statefile.Outcome) error {
+// save saves what has changed: locally, and with shared in Config.Records, too.
+func (s *Set) save(ctx context.Context, within time.Duration, shared bool, outcome, local *statefile.Outcome) error {
 	changed, gone := s.registry.TakeUnsaved()
 	if len(changed)+len(gone) == 0 {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
+	if s.cfg.Local != nil {
+		local.Log(s.cfg.Log, "cluster/records", "endpoints of members that are away then", s.cfg.Local.Save(ctx, changed, gone))
+	}
+	if !shared {
+		return nil
+	}
 	err := s.cfg.Records.Save(ctx, changed, gone)
 	outcome.Log(s.cfg.Log, "cluster/records", "exports of members that are away then", err)
 	if err != nil {

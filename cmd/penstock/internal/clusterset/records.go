@@ -25,19 +25,28 @@ const (
 	maxRecordLine = 1 << 20
 	maxRecordFile = 64 << 20
 	recordSuffix  = ".jsonl"
+	// maxLocal bounds LocalRecords, in bytes: in a pod, they share a small volume.
+	maxLocal = 16 << 20
 )
 
 // fileRecords is Records in a folder: a file a member, a line a record, the member's own first.
 type fileRecords struct {
 	folder string
+	limit  int // of all files, in bytes; 0: none
 
-	mu   sync.Mutex
-	kept map[string]map[registry.Pool][]byte // by cluster: the lines that its file has
+	mu    sync.Mutex
+	kept  map[string]map[registry.Pool][]byte // by cluster: the lines that its file has
+	sizes map[string]int                      // of the files, in bytes
 }
 
 // FileRecords is Config.Records for a process without Kubernetes: in the state folder.
-func FileRecords(state string) Records {
-	return &fileRecords{folder: filepath.Join(state, "cluster", "records"), kept: map[string]map[registry.Pool][]byte{}}
+func FileRecords(state string) Records { return newFileRecords(state, 0) }
+
+// LocalRecords is Config.Local in a process's own state folder. What is too much is left out.
+func LocalRecords(state string) Records { return newFileRecords(state, maxLocal) }
+
+func newFileRecords(state string, limit int) *fileRecords {
+	return &fileRecords{folder: filepath.Join(state, "cluster", "records"), limit: limit, kept: map[string]map[registry.Pool][]byte{}, sizes: map[string]int{}}
 }
 
 // line is a record as a file has it.
@@ -74,10 +83,11 @@ func (f *fileRecords) Load(context.Context) (out []registry.Record, err error) {
 		if err != nil {
 			problems = append(problems, err)
 		}
-		f.kept[cluster] = map[registry.Pool][]byte{}
+		f.kept[cluster], f.sizes[cluster] = map[registry.Pool][]byte{}, 0
 		for i := range list {
 			if l, err := encodeRecord(&list[i]); err == nil { // it was encoded before
 				f.kept[cluster][list[i].Pool] = l
+				f.sizes[cluster] += len(l)
 			}
 		}
 		out = append(out, list...)
@@ -158,6 +168,7 @@ func (f *fileRecords) Save(_ context.Context, changed []registry.Record, gone []
 // write writes the file of a member, or removes it. mu is held.
 func (f *fileRecords) write(cluster string) error {
 	path := filepath.Join(f.folder, cluster+recordSuffix)
+	delete(f.sizes, cluster)
 	if len(f.kept[cluster]) == 0 {
 		delete(f.kept, cluster)
 		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -165,12 +176,20 @@ func (f *fileRecords) write(cluster string) error {
 		}
 		return nil
 	}
+	room := maxRecordFile
+	if f.limit > 0 {
+		room = min(room, f.limit)
+		for _, n := range f.sizes {
+			room -= n
+		}
+	}
 	var out bytes.Buffer
 	for _, p := range slices.SortedFunc(maps.Keys(f.kept[cluster]), registry.Pool.Compare) {
-		if l := f.kept[cluster][p]; len(l) <= maxRecordLine && out.Len()+len(l) <= maxRecordFile { // others are asked for again after a restart
+		if l := f.kept[cluster][p]; len(l) <= maxRecordLine && out.Len()+len(l) <= room { // others are asked for again after a restart
 			out.Write(l)
 		}
 	}
+	f.sizes[cluster] = out.Len()
 	return statefile.Replace(path, out.Bytes())
 }
 

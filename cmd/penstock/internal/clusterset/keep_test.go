@@ -1,0 +1,127 @@
+package clusterset
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/penstock-project/penstock/discovery/statefile"
+	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/manifests/inferenceapi"
+	"github.com/penstock-project/penstock/multicluster/registry"
+)
+
+// sharedRecords keep no endpoints, as PoolExports do not.
+type sharedRecords struct{ Records }
+
+func (s sharedRecords) Save(ctx context.Context, changed []registry.Record, gone []registry.RecordID) error {
+	list := make([]registry.Record, len(changed))
+	for i, r := range changed {
+		r.Entry = *r.Entry.DeepCopy()
+		r.Entry.Endpoints = nil
+		list[i] = r
+	}
+	return s.Records.Save(ctx, list, gone)
+}
+
+// A process on Kubernetes that starts again has the endpoints of the members, which no API server has: without them its Envoys would get
+// imports that are empty until the members have published again. A process that does not lead has them as well.
+func TestRecords_RestartedProcessHasTheEndpointsThatNoAPIServerHas(t *testing.T) {
+	shared, local := t.TempDir(), t.TempDir()
+	pool := registry.Pool{Namespace: "default", Name: "chat"}
+	start := func() *Set {
+		s := New(Config{Store: store.New(), Board: &countingBoard{}, Records: sharedRecords{FileRecords(shared)}, Local: LocalRecords(local), Log: slog.New(slog.DiscardHandler)})
+		s.registry.SetMembers(map[string]string{"east": "peer"})
+		return s
+	}
+	save := func(s *Set, leads bool, sequence uint64, mode string, endpoints ...string) {
+		t.Helper()
+		entry := inferenceapi.ImportedCluster{RoutingMode: inferenceapi.RoutingMode(mode)}
+		for _, a := range endpoints {
+			entry.Endpoints = append(entry.Endpoints, inferenceapi.ImportedEndpoint{Address: a})
+		}
+		at := registry.Stamp{Epoch: 1, Sequence: sequence}
+		s.registry.Apply(registry.Update{Member: "east", UID: "uid", Stamp: at, Snapshot: true, Exports: []registry.Export{{Pool: pool, Stamp: at, Entry: entry}}})
+		var outcome, own statefile.Outcome
+		if err := s.save(t.Context(), saveTimeout, leads, &outcome, &own); err != nil {
+			t.Fatal(err)
+		}
+	}
+	loaded := func(want string) {
+		t.Helper()
+		var got []string
+		for _, r := range start().load(t.Context()) {
+			if r.Pool == pool {
+				got = append(got, string(r.Entry.RoutingMode), fmt.Sprint(r.Stamp.Sequence))
+				for _, e := range r.Entry.Endpoints {
+					got = append(got, e.Address)
+				}
+			}
+		}
+		if text := strings.Join(got, " "); text != want {
+			t.Errorf("a process that starts has %q, want %q", text, want)
+		}
+	}
+	s := start()
+	save(s, true, 1, "EndpointMode", "10.0.0.1", "10.0.0.2")
+	loaded("EndpointMode 1 10.0.0.1 10.0.0.2")
+	save(s, false, 2, "EndpointMode", "10.0.0.3") // another process leads, and has not saved it yet
+	loaded("EndpointMode 1 10.0.0.3")
+	save(s, true, 3, "ParentMode")
+	loaded("ParentMode 3")
+	save(s, true, 4, "EndpointMode", "10.0.0.4")
+	path := filepath.Join(local, "cluster", "records", "east.jsonl")
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(strings.ReplaceAll(string(raw), `"uid":"uid"`, `"uid":"other"`)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	loaded("EndpointMode 4") // the cluster was made anew
+	if err := os.RemoveAll(local); err != nil {
+		t.Fatal(err)
+	}
+	loaded("EndpointMode 4")
+}
+
+// The local records of a process in a pod share a small volume: what is too much is left out, and nothing else.
+func TestRecords_LocalOnesAreBounded(t *testing.T) {
+	state := t.TempDir()
+	r := newFileRecords(state, 2000)
+	var list []registry.Record
+	for _, cluster := range []string{"a", "b"} {
+		for n := range 10 {
+			list = append(list, registry.Record{RecordID: registry.RecordID{Cluster: cluster, Pool: registry.Pool{Namespace: "ns", Name: fmt.Sprintf("pool-%d", n)}}, UID: "uid"})
+		}
+	}
+	size := func() (total int64) {
+		for _, cluster := range []string{"a", "b"} {
+			if is, err := os.Stat(filepath.Join(state, "cluster", "records", cluster+".jsonl")); err == nil {
+				total += is.Size()
+			}
+		}
+		return total
+	}
+	if err := r.Save(t.Context(), list, nil); err != nil {
+		t.Fatal(err)
+	}
+	if n := size(); n > 2000 || n < 1800 {
+		t.Errorf("the files have %d bytes", n)
+	}
+	var gone []registry.RecordID
+	for _, is := range list[:10] {
+		gone = append(gone, is.RecordID)
+	}
+	if err := r.Save(t.Context(), list[10:], gone); err != nil {
+		t.Fatal(err)
+	}
+	got, err := newFileRecords(state, 2000).Load(t.Context())
+	if err != nil || len(got) != 10 {
+		t.Errorf("%d records of the other cluster: %v", len(got), err)
+	}
+}

@@ -1,0 +1,95 @@
+package labtest
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// Load is requests during a test, none of which may fail.
+type Load struct {
+	t            testing.TB
+	ctx          context.Context
+	stop         context.CancelFunc
+	running      sync.WaitGroup
+	sent, failed atomic.Int64
+	first        atomic.Pointer[string]
+}
+
+// listed is how many failures are logged.
+const listed = 10
+
+// NewLoad returns load without requests. It ends with the test, if not by End.
+func NewLoad(t testing.TB) *Load {
+	l := &Load{t: t}
+	l.ctx, l.stop = context.WithCancel(t.Context())
+	t.Cleanup(l.wait)
+	return l
+}
+
+func (l *Load) wait() {
+	l.stop()
+	l.running.Wait()
+}
+
+// Each sends one request after the other, with a pause between them. what names them in the error.
+func (l *Load) Each(what string, pause time.Duration, ask func(context.Context) error) {
+	l.running.Go(func() {
+		for l.ctx.Err() == nil {
+			began := time.Now()
+			if err := ask(context.WithoutCancel(l.ctx)); err != nil {
+				text := fmt.Sprintf("%s, sent at %s, ended at %s: %v", what, began.Format("15:04:05.000"), time.Now().Format("15:04:05.000"), err)
+				l.first.CompareAndSwap(nil, &text)
+				if l.failed.Add(1) <= listed {
+					l.t.Log("a request failed: " + text)
+				}
+			}
+			l.sent.Add(1)
+			select {
+			case <-l.ctx.Done():
+			case <-time.After(pause):
+			}
+		}
+	})
+}
+
+// Goes waits until n more requests have ended.
+func (l *Load) Goes(n int64) {
+	l.t.Helper()
+	from := l.sent.Load()
+	Until(l.t, "requests go on", func(context.Context) error {
+		if got := l.sent.Load() - from; got < n {
+			return fmt.Errorf("%d of %d", got, n)
+		}
+		return nil
+	})
+}
+
+// Counts returns how many requests have ended, and how many of them failed.
+func (l *Load) Counts() (ended, failed int64) { return l.sent.Load(), l.failed.Load() }
+
+// First is the first failure; "" if there is none.
+func (l *Load) First() string {
+	if text := l.first.Load(); text != nil {
+		return *text
+	}
+	return ""
+}
+
+// Stop ends the load, and returns once no request is in flight.
+func (l *Load) Stop() { l.wait() }
+
+// End ends the load. No request may have failed.
+func (l *Load) End() {
+	l.t.Helper()
+	l.wait()
+	sent, failed := l.Counts()
+	if failed > 0 || sent == 0 {
+		l.t.Errorf("%d of %d requests failed, the first: %s", failed, sent, l.First())
+		return
+	}
+	l.t.Logf("%d requests, none failed", sent)
+}

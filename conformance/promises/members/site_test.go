@@ -1,0 +1,345 @@
+//go:build lab && linux
+
+package members
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+
+	"github.com/penstock-project/penstock/conformance/lab"
+	"github.com/penstock-project/penstock/conformance/lab/installed"
+	"github.com/penstock-project/penstock/conformance/lab/labtest"
+	"github.com/penstock-project/penstock/conformance/lab/network"
+)
+
+// team is the namespace of all that a user writes.
+const team = "team"
+
+// pools are the names of the pools, and the first labels of their hosts.
+var pools = []string{"chat", "epp"}
+
+// exporting is what an exporter has; its name is inserted. In ParentMode requests arrive at its Gateway.
+const exporting = `
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: chat}
+spec:
+  replicas: 2
+  selector: {matchLabels: {app: chat}}
+  template:
+    metadata: {labels: {app: chat}}
+    spec:
+      containers:
+      - name: server
+        image: ghcr.io/penstock-project/penstock:0.1.0
+        args: [sim, --port=8000, --name=%[1]s-$(POD_NAME), --time-to-first-token=20ms, --inter-token-latency=250ms]
+        env: [{name: POD_NAME, valueFrom: {fieldRef: {fieldPath: metadata.name}}}]
+        readinessProbe: {httpGet: {path: /health, port: 8000}, periodSeconds: 1}
+---
+apiVersion: inference.networking.k8s.io/v1
+kind: InferencePool
+metadata: {name: chat, annotations: {inference.networking.x-k8s.io/export: ClusterSet}}
+spec: {selector: {matchLabels: {app: chat}}, targetPorts: [{number: 8000}]}
+---
+apiVersion: inference.networking.k8s.io/v1
+kind: InferencePool
+metadata: {name: epp, annotations: {inference.networking.x-k8s.io/export: ClusterSet}}
+spec:
+  selector: {matchLabels: {app: chat}}
+  targetPorts: [{number: 8000}]
+  endpointPickerRef: {name: epp-epp, port: {number: 9002}, failureMode: FailClose}
+` + gateway
+
+// gateway has a route for each host, to a backend of its name; the group and kind of the backends are inserted.
+const gateway = `
+---
+apiVersion: gateway.networking.k8s.io/v1
+kind: Gateway
+metadata: {name: gw}
+spec: {gatewayClassName: penstock, listeners: [{name: http, port: 80, protocol: HTTP}]}
+---
+apiVersion: gateway.networking.k8s.io/v1
+kind: HTTPRoute
+metadata: {name: chat}
+spec: {parentRefs: [{name: gw}], hostnames: [chat.example], rules: [{backendRefs: [{group: %[2]s, kind: %[3]s, name: chat}]}]}
+---
+apiVersion: gateway.networking.k8s.io/v1
+kind: HTTPRoute
+metadata: {name: epp}
+spec: {parentRefs: [{name: gw}], hostnames: [epp.example], rules: [{backendRefs: [{group: %[2]s, kind: %[3]s, name: epp}]}]}
+`
+
+var (
+	running *lab.Lab
+	members []*installed.Member // east, north, west
+)
+
+func TestMain(m *testing.M) {
+	os.Exit(labtest.Main(m, func(ctx context.Context, dir string) (l *lab.Lab, err error) {
+		if running, err = installed.Prepare(ctx, lab.Config{Dir: dir, Clusters: 3}); err == nil {
+			err = furnish(ctx)
+		}
+		return running, err
+	}, nil))
+}
+
+// furnish makes the three clusters a set, of which two export.
+func furnish(ctx context.Context) (err error) {
+	if members, err = installed.Members(ctx, running, "east", "north", "west"); err != nil {
+		return err
+	}
+	for i, m := range members {
+		if err := m.Join(ctx, spec(m, false, m.Others(members)...)); err != nil {
+			return err
+		}
+		if _, err := m.Client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: team}}, metav1.CreateOptions{}); err != nil {
+			return err
+		}
+		text := fmt.Sprintf(exporting, m.Name, "inference.networking.k8s.io", "InferencePool")
+		if m.Name == "west" {
+			text = fmt.Sprintf(gateway, "", "inference.networking.x-k8s.io", "InferencePoolImport")
+		} else {
+			helm := exec.CommandContext(ctx, "../../../.tools/bin/helm", "install", "epp", "../../../manifests/charts/picker", "--namespace", team,
+				"--kubeconfig", running.Kubeconfig(), "--kube-context", running.Contexts()[i],
+				"--set", "pool.create=false,pool.name=epp,replicas=1,networkPolicy.enabled=false,allowedCIDRs={10.128.0.0/9}")
+			if out, err := helm.CombinedOutput(); err != nil {
+				return fmt.Errorf("install the picker's chart: %w: %s", err, out)
+			}
+		}
+		if err := installed.Apply(ctx, m.Config, team, []byte(text)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// spec is the ClusterSet of a member.
+func spec(m *installed.Member, draining bool, others ...*installed.Member) installed.Spec {
+	return installed.Spec{PodCIDRs: []string{"10.128.0.0/9"}, Draining: draining, Members: others}
+}
+
+// site is the set during a test.
+type site struct {
+	*testing.T
+	east, north, west *cluster
+	load              *load
+}
+
+// cluster is a member during a test.
+type cluster struct {
+	labtest.Place
+	*installed.Member
+	context string
+	dynamic dynamic.Interface
+}
+
+// newSite waits until both exporters serve the importer's Gateway, and starts requests to some pools; none: to all.
+func newSite(t *testing.T, to ...string) *site {
+	t.Helper()
+	s := &site{T: t}
+	for i, is := range []**cluster{&s.east, &s.north, &s.west} {
+		m := members[i]
+		c := &cluster{Place: labtest.Place{T: t, Clientset: m.Client, REST: m.Config, Namespace: team}, Member: m, context: running.Contexts()[i]}
+		var err error
+		if c.dynamic, err = dynamic.NewForConfig(m.Config); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(c.logProcesses)
+		*is = c
+	}
+	s.ready("east", "north")
+	if len(to) == 0 {
+		to = pools
+	}
+	s.load = newLoad(t, s.west.address(), to...)
+	s.load.serves("east", "north")
+	return s
+}
+
+// ends waits until the set is whole and both exporters serve again, and then ends the requests, of which none may have failed.
+func (s *site) ends() {
+	s.Helper()
+	s.ready("east", "north")
+	s.load.serves("east", "north")
+	s.load.End()
+}
+
+// ready waits until the imports have these clusters, and each takes requests.
+func (s *site) ready(names ...string) {
+	s.Helper()
+	s.imports(strings.Join(names, " ")+" are ready", func(of map[string]map[string]any) error {
+		if len(of) != len(names) {
+			return fmt.Errorf("clusters %v", of)
+		}
+		for _, name := range names {
+			if err := condition(of[name], "True", "Ready"); err != nil {
+				return fmt.Errorf("%s: %w", name, err)
+			}
+		}
+		return nil
+	})
+}
+
+// states waits until a cluster has a status and a reason in the imports.
+func (s *site) states(name, status, reason string) {
+	s.Helper()
+	s.imports(name+" is "+status+" "+reason, func(of map[string]map[string]any) error { return condition(of[name], status, reason) })
+}
+
+// imports waits until the importer's InferencePoolImports have a status, which holds gets as entries by cluster.
+func (s *site) imports(what string, holds func(map[string]map[string]any) error) {
+	s.Helper()
+	for _, pool := range pools {
+		s.west.Until(what+" in import "+pool, func(ctx context.Context) error {
+			u, err := s.west.kind("inference.networking.x-k8s.io", "v1alpha1", "inferencepoolimports").Get(ctx, pool, metav1.GetOptions{})
+			if err != nil {
+				return err
+			}
+			of := map[string]map[string]any{}
+			clusters, _, _ := unstructured.NestedSlice(u.Object, "status", "clusters")
+			for _, c := range clusters {
+				c := c.(map[string]any)
+				of[fmt.Sprint(c["name"])] = c
+			}
+			return holds(of)
+		})
+	}
+}
+
+func condition(in map[string]any, status, reason string) error {
+	list, _, _ := unstructured.NestedSlice(in, "conditions")
+	for _, c := range list {
+		c := c.(map[string]any)
+		if c["type"] == "Ready" && c["status"] == status && (reason == "" || c["reason"] == reason) {
+			return nil
+		}
+	}
+	return fmt.Errorf("ready is not %s (%s): %v", status, reason, list)
+}
+
+// kind are the objects of a kind in the namespace.
+func (c *cluster) kind(group, version, plural string) dynamic.ResourceInterface {
+	return c.dynamic.Resource(schema.GroupVersionResource{Group: group, Version: version, Resource: plural}).Namespace(team)
+}
+
+// address waits for that of the Gateway.
+func (c *cluster) address() (address string) {
+	c.Helper()
+	c.Until("the Gateway has an address", func(ctx context.Context) error {
+		gw, err := c.kind("gateway.networking.k8s.io", "v1", "gateways").Get(ctx, "gw", metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		list, _, _ := unstructured.NestedSlice(gw.Object, "status", "addresses")
+		if len(list) == 0 {
+			return errors.New("none")
+		}
+		address, _, _ = unstructured.NestedString(list[0].(map[string]any), "value")
+		return nil
+	})
+	return address
+}
+
+// annotate sets an annotation of both pools, or removes it with null.
+func (c *cluster) annotate(key, value string) {
+	c.Helper()
+	for _, pool := range pools {
+		patch := fmt.Sprintf(`{"metadata": {"annotations": {"inference.networking.x-k8s.io/%s": %s}}}`, key, value)
+		if _, err := c.kind("inference.networking.k8s.io", "v1", "inferencepools").Patch(c.Context(), pool, types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
+			c.Fatal(err)
+		}
+	}
+}
+
+// join replaces the cluster's ClusterSet.
+func (c *cluster) join(draining bool, others ...*cluster) {
+	c.Helper()
+	var list []*installed.Member
+	for _, o := range others {
+		list = append(list, o.Member)
+	}
+	if err := c.Join(c.Context(), spec(c.Member, draining, list...)); err != nil {
+		c.Fatal(err)
+	}
+}
+
+// kill kills all processes of Penstock at once. It returns once new ones are ready.
+func (c *cluster) kill() {
+	c.Helper()
+	list, err := c.Processes(c.Context())
+	if err != nil || len(list) == 0 {
+		c.Fatalf("no process of penstock: %v", err)
+	}
+	var pids []int
+	for _, pod := range list {
+		pids = append(pids, c.Process(pod, "serve"))
+	}
+	for _, pid := range pids {
+		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+			c.Fatal(err)
+		}
+	}
+	c.Until("the processes of "+c.Name+" have started again", func(ctx context.Context) error {
+		for _, before := range list {
+			now, err := c.CoreV1().Pods(installed.System).Get(ctx, before.Name, metav1.GetOptions{})
+			if err != nil {
+				return err
+			}
+			if now.Status.ContainerStatuses[0].RestartCount <= before.Status.ContainerStatuses[0].RestartCount || !labtest.Ready(now.Status) {
+				return fmt.Errorf("%s: %+v", now.Name, now.Status.ContainerStatuses[0])
+			}
+		}
+		return nil
+	})
+}
+
+// scale sets the number of Penstock's processes, and waits for it.
+func (c *cluster) scale(n int) {
+	c.Helper()
+	patch := fmt.Sprintf(`{"spec": {"replicas": %d}}`, n)
+	if _, err := c.AppsV1().Deployments(installed.System).Patch(c.Context(), "penstock", types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
+		c.Fatal(err)
+	}
+	c.RolledOut(installed.System, "penstock")
+}
+
+// link sets what happens on the control connections of two clusters.
+func (s *site) link(from, to *cluster, oneWay bool, effect network.Effect) {
+	s.Helper()
+	l := lab.Link{From: from.context, To: to.context, OneWay: oneWay, Fault: network.Fault{Effect: effect}}
+	if effect != network.Heal {
+		l.Port = installed.PeerPort
+	}
+	if err := running.Link(context.WithoutCancel(s.Context()), l); err != nil {
+		s.Fatal(err)
+	}
+}
+
+// logProcesses logs what Penstock logged, if the test has failed.
+func (c *cluster) logProcesses() {
+	if !c.Failed() {
+		return
+	}
+	list, err := c.Processes(context.Background())
+	if err != nil {
+		c.Error(err)
+		return
+	}
+	for _, pod := range list {
+		log, _ := c.CoreV1().Pods(installed.System).GetLogs(pod.Name, &corev1.PodLogOptions{TailLines: new(int64(25))}).DoRaw(context.Background())
+		c.Logf("%s, pod %s:\n%s", c.Name, pod.Name, log)
+	}
+}
