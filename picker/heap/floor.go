@@ -57,14 +57,16 @@ func (f *floor) adjust() {
 	runtime.SetFinalizer(&collection{f}, func(c *collection) { c.of.adjust() })
 }
 
+// smallest is the heap below which Go collects no garbage at a GOGC of 100. It changes with GOGC.
+const smallest = 4 << 20
+
 // growth is the GOGC with which a heap grows to some bytes, in steps of 25 so that it seldom changes.
 func growth(atLeast, live uint64) int {
-	const most = 3200 // of a heap of 1 MiB
-	live = max(live, 1<<20)
+	live = max(live, smallest)
 	if live >= atLeast {
 		return 0
 	}
-	return min(most, int((atLeast-live)*100/live)/25*25)
+	return int((atLeast-live)*100/live) / 25 * 25
 }
 
 func (f *floor) end() {
