@@ -18,6 +18,7 @@ import (
 
 	"github.com/penstock-project/penstock/picker/accesslog"
 	"github.com/penstock-project/penstock/picker/extproc"
+	"github.com/penstock-project/penstock/picker/flow"
 )
 
 // memoryStream is a stream whose messages have arrived, and whose answers go nowhere.
@@ -62,9 +63,9 @@ func (h *handler) RegisterService(d *grpc.ServiceDesc, server any) {
 
 // settled answers calls of a mode beside gRPC, from the bytes of their messages to the bytes of their answers. The access log ends each
 // call's request, as it does for Gateways.
-func settled(t testing.TB, body Body) (call func()) {
+func settled(t testing.TB, body Body, control *FlowControl) (call func()) {
 	p := runPicker(t, Config{})
-	setPools(t, p, Pool{Name: "ns/pool", Body: body, Fallbacks: 2, Endpoints: specs("10.0.0.1:80", "10.0.0.2:80", "10.0.0.3:80", "10.0.0.4:80")})
+	setPools(t, p, Pool{Name: "ns/pool", Body: body, Fallbacks: 2, FlowControl: control, Endpoints: specs("10.0.0.1:80", "10.0.0.2:80", "10.0.0.3:80", "10.0.0.4:80")})
 	var h handler
 	p.Register(&h)
 	mode := filterv3.ProcessingMode_NONE
@@ -103,12 +104,14 @@ func settled(t testing.TB, body Body) (call func()) {
 // in 20 ms, are not among the many. Under the race detector a sync.Pool drops values, so it does not run there.
 func TestPick_AllocatesNothing(t *testing.T) {
 	for _, body := range []Body{BodyNone, BodyPrompts} {
-		call := settled(t, body)
-		for range 2 * maxNotes { // until the ring of notes and the tables of prefixes have grown
-			call()
-		}
-		if n := testing.AllocsPerRun(5000, call); n != 0 {
-			t.Errorf("body %q: %v allocations", body, n)
+		for name, control := range map[string]*FlowControl{"without flow control": nil, "with flow control": {Saturation: flow.Saturation{Queue: 1e9}}} {
+			call := settled(t, body, control)
+			for range 2 * maxNotes { // until the ring of notes and the tables of prefixes have grown
+				call()
+			}
+			if n := testing.AllocsPerRun(5000, call); n != 0 {
+				t.Errorf("body %q, %s: %v allocations", body, name, n)
+			}
 		}
 	}
 }
@@ -117,7 +120,7 @@ func TestPick_AllocatesNothing(t *testing.T) {
 func BenchmarkPickAllocations(b *testing.B) {
 	for _, body := range []Body{BodyNone, BodyPrompts} {
 		b.Run("body="+string(body), func(b *testing.B) {
-			call := settled(b, body)
+			call := settled(b, body, nil)
 			b.ReportAllocs()
 			for b.Loop() {
 				call()

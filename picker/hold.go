@@ -54,8 +54,12 @@ func (pool *pool) letGo(now *pool) {
 // hold has a request wait while its pool is saturated. It returns the pool's configuration after that; and true with an answer if the
 // request is not picked for. A request with spill targets does not wait: it is spilled. An admitted one is placed at the end of its pick.
 func (p *Picker) hold(ctx context.Context, pool *pool, r *extproc.Request, d *decision) (*pool, extproc.Answer, bool) {
-	now := time.Now()
-	q, queue := pool.flowRequest(r, now), pool.queue
+	now, queue := time.Now(), pool.queue
+	if queue.Pass(int(pool.priority(r)), now) {
+		d.admitted = queue
+		return pool, extproc.Answer{}, false
+	}
+	q := pool.flowRequest(r, now)
 	outcome := queue.Enter(q, now)
 	if outcome == flow.Queued {
 		if spill := pool.spill(r.Spill); len(spill) > 0 {

@@ -155,15 +155,24 @@ func (q *Queue) Limits() Limits { return q.settings.Load().Limits }
 // On reports whether there is flow control: a pool without it has no Queue.
 func (q *Queue) On() bool { return q != nil }
 
-// Enter admits a request, queues it, or rejects it. Without requests that wait, and with room, it takes no lock.
-func (q *Queue) Enter(r *Request, now time.Time) Outcome {
-	if q.waiting.Load() == 0 && !q.due(now) {
-		q.admitted.Add(1) // before its room is taken, so that each measurement counts one or the other
-		if q.take(r.Priority) {
-			r.state = Admitted
-			return Admitted
-		}
+// Pass admits a request if none waits and there is room, and takes no lock. Most requests pass; one that does not has to Enter.
+func (q *Queue) Pass(priority int, now time.Time) bool {
+	if q.waiting.Load() > 0 || q.due(now) {
+		return false
+	}
+	q.admitted.Add(1) // before its room is taken, so that each measurement counts one or the other
+	if !q.take(priority) {
 		q.admitted.Add(-1)
+		return false
+	}
+	return true
+}
+
+// Enter admits a request, queues it, or rejects it.
+func (q *Queue) Enter(r *Request, now time.Time) Outcome {
+	if q.Pass(r.Priority, now) {
+		r.state = Admitted
+		return Admitted
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
