@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/experimental"
 	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/tap"
@@ -17,6 +18,9 @@ import (
 
 // window is the HTTP/2 flow control window, in bytes: large bodies arrive without waiting for window updates.
 const window = 8 << 20
+
+// writeBuffer is how much is sent at once, in bytes.
+const writeBuffer = 128 << 10
 
 // maxMessage is the largest message received, in bytes: a buffered body of 32 MiB and its frame.
 const maxMessage = DefaultBodyLimit + 1<<20
@@ -49,6 +53,10 @@ func ServerOptions(workers uint32, admit tap.ServerInHandle) []grpc.ServerOption
 		grpc.InitialWindowSize(window),
 		grpc.InitialConnWindowSize(window),
 		grpc.MaxRecvMsgSize(maxMessage),
+		experimental.BufferPool(new(extproc.Frames)),
+		// A body that is changed leaves in few system calls. Connections share the buffers.
+		grpc.WriteBufferSize(writeBuffer),
+		grpc.SharedWriteBuffer(true),
 		// The end of a stream ends the request of a gateway without an access log. A gateway whose machine is gone closes no
 		// stream. Connections that are in use, or on which Envoy pings, cause no ping.
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 2 * time.Second, Timeout: keepaliveTimeout}),
