@@ -144,7 +144,7 @@ func (m *Member) shown(ctx context.Context) (string, error) {
 	if err != nil || len(list) == 0 {
 		return "", errors.Join(err, errors.New("no pod of penstock"))
 	}
-	text, err := m.Penstock(ctx, list[0].Name, "clusters", "show", "--state", "/run/penstock/state")
+	text, err := m.Penstock(ctx, list[0].Name, "", "clusters", "show", "--state", "/run/penstock/state")
 	if err != nil {
 		return "", err
 	}
@@ -165,17 +165,24 @@ func (m *Member) Processes(ctx context.Context) (pods []corev1.Pod, err error) {
 	return pods, nil
 }
 
-// Penstock runs penstock with arguments in one of its pods, as kubectl exec does, and returns what it prints.
-func (m *Member) Penstock(ctx context.Context, pod string, args ...string) (string, error) {
+// Peer is what `penstock clusters show` prints, with the Service's address: what other clusters join this one with.
+func (m *Member) Peer() string { return m.peer }
+
+// Penstock runs penstock with arguments and a standard input in one of its pods, as kubectl exec does, and returns what it prints.
+func (m *Member) Penstock(ctx context.Context, pod, input string, args ...string) (string, error) {
 	req := m.Client.CoreV1().RESTClient().Post().Resource("pods").Namespace(System).Name(pod).SubResource("exec").VersionedParams(&corev1.PodExecOptions{
-		Command: append([]string{"penstock"}, args...), Stdout: true, Stderr: true,
+		Command: append([]string{"penstock"}, args...), Stdin: input != "", Stdout: true, Stderr: true,
 	}, scheme.ParameterCodec)
 	run, err := remotecommand.NewSPDYExecutor(m.Config, "POST", req.URL())
 	if err != nil {
 		return "", err
 	}
 	var out, errs bytes.Buffer
-	if err := run.StreamWithContext(ctx, remotecommand.StreamOptions{Stdout: &out, Stderr: &errs}); err != nil {
+	options := remotecommand.StreamOptions{Stdout: &out, Stderr: &errs}
+	if input != "" {
+		options.Stdin = strings.NewReader(input)
+	}
+	if err := run.StreamWithContext(ctx, options); err != nil {
 		return "", fmt.Errorf("penstock %s: %w: %s", strings.Join(args, " "), err, errs.Bytes())
 	}
 	return out.String(), nil

@@ -5,7 +5,9 @@ package members
 import (
 	"fmt"
 	"testing"
+	"time"
 
+	"github.com/penstock-project/penstock/conformance/lab/installed"
 	"github.com/penstock-project/penstock/conformance/lab/network"
 )
 
@@ -54,21 +56,24 @@ func TestClusterSet_DrainedMemberLosesNoRequest(t *testing.T) {
 	s.ends()
 }
 
-// A member leaves as `penstock clusters leave` does in a folder: it drains, then it removes all members. The others remove it, and it joins
-// again.
+// A member leaves as `penstock clusters leave` does in a folder, which edits no object of Kubernetes: it drains, then it removes all members. The
+// others remove it, and all join again with `penstock clusters join`.
 func TestClusterSet_MemberThatLeavesAndJoinsLosesNoRequest(t *testing.T) {
 	s := newSite(t)
 	s.east.join(true, s.north, s.west)
 	s.states("east", "False", "Draining")
+	s.east.lists("Cluster east is draining")
+	s.west.lists("east Draining yes")
 	s.load.idles("east")
 	s.east.join(false)
 	s.ready("north")
 	s.west.join(false, s.north)
 	s.north.join(false, s.west)
 	s.load.Goes(100)
-	s.west.join(false, s.east, s.north)
-	s.north.join(false, s.east, s.west)
-	s.east.join(false, s.north, s.west)
+	s.west.joins(s.east)
+	s.north.joins(s.east)
+	s.east.joins(s.north, s.west)
+	s.west.lists("east Ready yes")
 	s.ends()
 }
 
@@ -88,13 +93,13 @@ func TestClusterSet_CutControlLinkLosesNoRequest(t *testing.T) {
 		cut    func(*site, network.Effect)
 		reason string
 	}{
-		{"both ways", func(s *site, e network.Effect) { s.link(s.east, s.west, false, e) }, ""},
-		{"from the exporter", func(s *site, e network.Effect) { s.link(s.east, s.west, true, e) }, ""},
-		{"from the importer", func(s *site, e network.Effect) { s.link(s.west, s.east, true, e) }, ""},
+		{"both ways", func(s *site, e network.Effect) { s.control(s.east, s.west, false, e) }, ""},
+		{"from the exporter", func(s *site, e network.Effect) { s.control(s.east, s.west, true, e) }, ""},
+		{"from the importer", func(s *site, e network.Effect) { s.control(s.west, s.east, true, e) }, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := newSite(t)
-			t.Cleanup(func() { s.link(s.east, s.west, false, network.Heal) })
+			t.Cleanup(func() { s.control(s.east, s.west, false, network.Heal) })
 			c.cut(s, network.Cut)
 			s.states("east", "Unknown", "")
 			s.load.serves("east", "north")
@@ -106,10 +111,25 @@ func TestClusterSet_CutControlLinkLosesNoRequest(t *testing.T) {
 
 func TestClusterSet_RejectedControlLinkLosesNoRequest(t *testing.T) {
 	s := newSite(t)
-	t.Cleanup(func() { s.link(s.east, s.west, false, network.Heal) })
-	s.link(s.east, s.west, false, network.Reject)
+	t.Cleanup(func() { s.control(s.east, s.west, false, network.Heal) })
+	s.control(s.east, s.west, false, network.Reject)
 	s.states("east", "Unknown", "Unreachable")
 	s.load.serves("east", "north")
-	s.link(s.east, s.west, false, network.Heal)
+	s.control(s.east, s.west, false, network.Heal)
+	s.ends()
+}
+
+// A link that is slow for all packets, requests included, and one that loses many of its control packets.
+func TestClusterSet_SlowOrLossyLinkLosesNoRequest(t *testing.T) {
+	s := newSite(t)
+	t.Cleanup(func() { s.faults(network.Fault{Effect: network.Heal}) })
+	s.faults(network.Fault{Effect: network.Delay, By: 100 * time.Millisecond})
+	s.east.annotate("export-mode", `"ParentMode"`)
+	s.ready("east", "north")
+	s.load.serves("east", "north")
+	s.faults(network.Fault{Effect: network.Drop, Share: 30, Port: installed.PeerPort})
+	s.east.annotate("export-mode", "null")
+	s.load.Goes(200)
+	s.faults(network.Fault{Effect: network.Heal})
 	s.ends()
 }

@@ -276,6 +276,43 @@ func (c *cluster) join(draining bool, others ...*cluster) {
 	}
 }
 
+// joins makes others members of the cluster's set, with `penstock clusters join`.
+func (c *cluster) joins(others ...*cluster) {
+	c.Helper()
+	var peers string
+	for _, o := range others {
+		peers += o.Peer()
+	}
+	set, err := c.penstock(c.Context(), peers, "clusters", "join", "--http", "127.0.0.1:9091", "-")
+	if err == nil {
+		err = installed.Apply(c.Context(), c.Config, "", []byte(set))
+	}
+	if err != nil {
+		c.Fatal(err)
+	}
+}
+
+// lists waits until `penstock clusters list` prints a text.
+func (c *cluster) lists(want string) {
+	c.Helper()
+	c.Until(c.Name+" lists "+want, func(ctx context.Context) error {
+		text, err := c.penstock(ctx, "", "clusters", "list", "--http", "127.0.0.1:9091")
+		if err == nil && !strings.Contains(strings.Join(strings.Fields(text), " "), want) {
+			err = errors.New(text)
+		}
+		return err
+	})
+}
+
+// penstock runs a command in a pod of Penstock.
+func (c *cluster) penstock(ctx context.Context, input string, args ...string) (string, error) {
+	list, err := c.Processes(ctx)
+	if err != nil || len(list) == 0 {
+		return "", fmt.Errorf("no process of penstock: %w", err)
+	}
+	return c.Member.Penstock(ctx, list[0].Name, input, args...)
+}
+
 // kill kills all processes of Penstock at once. It returns once new ones are ready.
 func (c *cluster) kill() {
 	c.Helper()
@@ -316,13 +353,24 @@ func (c *cluster) scale(n int) {
 	c.RolledOut(installed.System, "penstock")
 }
 
-// link sets what happens on the control connections of two clusters.
-func (s *site) link(from, to *cluster, oneWay bool, effect network.Effect) {
+// control sets what happens on the control connections of two clusters.
+func (s *site) control(from, to *cluster, oneWay bool, effect network.Effect) {
 	s.Helper()
-	l := lab.Link{From: from.context, To: to.context, OneWay: oneWay, Fault: network.Fault{Effect: effect}}
+	f := network.Fault{Effect: effect}
 	if effect != network.Heal {
-		l.Port = installed.PeerPort
+		f.Port = installed.PeerPort
 	}
+	s.link(lab.Link{From: from.context, To: to.context, OneWay: oneWay, Fault: f})
+}
+
+// faults sets what happens between the importer and the first exporter.
+func (s *site) faults(f network.Fault) {
+	s.Helper()
+	s.link(lab.Link{From: s.east.context, To: s.west.context, Fault: f})
+}
+
+func (s *site) link(l lab.Link) {
+	s.Helper()
 	if err := running.Link(context.WithoutCancel(s.Context()), l); err != nil {
 		s.Fatal(err)
 	}
