@@ -54,9 +54,8 @@ func ServerOptions(workers uint32, admit tap.ServerInHandle) []grpc.ServerOption
 		grpc.InitialConnWindowSize(window),
 		grpc.MaxRecvMsgSize(maxMessage),
 		experimental.BufferPool(new(extproc.Frames)),
-		// A body that is changed leaves in few system calls. Connections share the buffers.
+		// A body that is changed leaves in few system calls. A connection has a buffer only while it sends.
 		grpc.WriteBufferSize(writeBuffer),
-		grpc.SharedWriteBuffer(true),
 		// The end of a stream ends the request of a gateway without an access log. A gateway whose machine is gone closes no
 		// stream. Connections that are in use, or on which Envoy pings, cause no ping.
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 2 * time.Second, Timeout: keepaliveTimeout}),

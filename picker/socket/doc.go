@@ -7,7 +7,8 @@
 // where an echo spends 11 % so. Without it a pick by headers has 2.0 voluntary context switches, and had 4.3.
 //
 // The price: while nothing else makes a system call, that thread sleeps until the next timer, which is 50 ms away at most in a pool that picks.
-// A goroutine that computes for longer than 10 ms is preempted that much later.
+// A goroutine that computes for longer than 10 ms is preempted that much later. The 99th percentile of Envoy's calls at half of saturation was
+// 1.03 times the echo's on a busy machine (pick_p99).
 //
 // Invariants:
 //   - A connection behaves as *net.TCPConn does, deadlines and errors included. A gRPC server finds ReadOnReady in it, which takes a buffer only
