@@ -1,0 +1,97 @@
+//go:build lab && linux
+
+package members
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/penstock-project/penstock/conformance/lab/image"
+	"github.com/penstock-project/penstock/conformance/lab/installed"
+	"github.com/penstock-project/penstock/conformance/promises/process"
+)
+
+// shifted is the image of a test build of penstock whose clock is off by what a file of its pod has.
+const shifted = "ghcr.io/penstock-project/penstock:faults"
+
+// Processes that start a day ahead, and others that start a day behind, trust each other, and what they export arrives. Both clusters change from
+// one build to another and back meanwhile, one after the other, so builds differ on some streams.
+func TestClusterSet_ClocksDaysApartLoseNoRequest(t *testing.T) {
+	dir, err := os.MkdirTemp("", "clocks")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	binary, err := process.Penstock(t.Context(), dir, "-tags", "faults")
+	if err == nil {
+		err = running.Load(image.Image{Name: shifted, Program: binary, Path: "/usr/local/bin/penstock"})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := newSite(t, "epp") // the picker of chat is replaced, and killed, with its Penstock
+	restoreEast := s.east.runs(shifted)
+	s.east.shift(24 * time.Hour)
+	s.east.kill()
+	restoreWest := s.west.runs(shifted)
+	s.west.shift(-24 * time.Hour)
+	s.west.kill()
+	s.ready("east", "north")
+	s.east.annotate("export", "null")
+	s.ready("north")
+	s.load.idles("east")
+	s.east.annotate("export", `"ClusterSet"`)
+	s.ready("east", "north")
+	restoreWest()
+	restoreEast()
+	s.ends()
+}
+
+// runs has Penstock run an image with a clock. It returns what restores it.
+func (c *cluster) runs(image string) (restore func()) {
+	c.Helper()
+	d, err := c.AppsV1().Deployments(installed.System).Get(c.Context(), "penstock", metav1.GetOptions{})
+	if err != nil {
+		c.Fatal(err)
+	}
+	before, err := json.Marshal(d.Spec.Template.Spec.Containers[0])
+	if err != nil {
+		c.Fatal(err)
+	}
+	patch := func(text string) {
+		c.Helper()
+		if _, err := c.AppsV1().Deployments(installed.System).Patch(c.Context(), "penstock", types.JSONPatchType, []byte(text), metav1.PatchOptions{}); err != nil {
+			c.Fatal(err)
+		}
+		c.RolledOut(installed.System, "penstock")
+	}
+	patch(fmt.Sprintf(`[{"op": "replace", "path": "/spec/template/spec/containers/0/image", "value": %q},
+ {"op": "add", "path": "/spec/template/spec/containers/0/env/-", "value": {"name": "PENSTOCK_FAULT_CLOCK", "value": "/run/penstock/clock"}}]`, image))
+	return func() {
+		patch(fmt.Sprintf(`[{"op": "replace", "path": "/spec/template/spec/containers/0", "value": %s}]`, before))
+	}
+}
+
+// shift sets the clocks of all processes.
+func (c *cluster) shift(offset time.Duration) {
+	c.Helper()
+	list, err := c.Processes(c.Context())
+	if err != nil || len(list) == 0 {
+		c.Fatalf("no process of penstock: %v", err)
+	}
+	for _, pod := range list {
+		path := filepath.Join("/proc", strconv.Itoa(c.Process(pod, "serve")), "root", "run", "penstock", "clock")
+		if err := errors.Join(os.WriteFile(path+".new", []byte(offset.String()), 0o644), os.Rename(path+".new", path)); err != nil {
+			c.Fatal(err)
+		}
+	}
+}
