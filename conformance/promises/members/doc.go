@@ -1,6 +1,6 @@
 // Package members tests that what happens to the control side of a cluster set costs no request: three clusters in a lab, of which two
 // export pools to the third. In each test plain, streamed and 1 MB requests go on while Penstocks are killed, links cut, exports withdrawn,
-// modes changed, and members drained, removed and added.
+// modes changed, members drained, removed and added, and clocks set apart (by a test build of penstock).
 //
 // Each exporter has two pools of the same model servers: chat has Penstock's own picker and fails open, epp has a picker of its own (the
 // chart's) and fails closed. The clusters name the ranges of their pods.

@@ -2,13 +2,36 @@
 
 package members
 
-import "testing"
+import (
+	"fmt"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/penstock-project/penstock/conformance/lab/installed"
+)
 
 // All processes of the importer are killed at once. Its Envoys go on with what they have, and what the new processes publish is not less.
 func TestClusterSet_KilledImporterLosesNoRequest(t *testing.T) {
 	s := newSite(t)
 	s.west.kill()
 	s.load.Goes(100)
+	s.ends()
+}
+
+// New pods take the place of the importer's processes, as in an upgrade. They serve no Envoy before they have the endpoints of the imports, which
+// no API server has.
+func TestClusterSet_UpgradedImporterLosesNoRequest(t *testing.T) {
+	s := newSite(t)
+	for n := range 3 {
+		patch := fmt.Sprintf(`{"spec": {"template": {"metadata": {"annotations": {"rollout": "%d"}}}}}`, n)
+		if _, err := s.west.AppsV1().Deployments(installed.System).Patch(t.Context(), "penstock", types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		s.west.RolledOut(installed.System, "penstock")
+		s.load.Goes(50)
+	}
 	s.ends()
 }
 

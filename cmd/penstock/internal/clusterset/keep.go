@@ -7,6 +7,7 @@ import (
 
 	"github.com/penstock-project/penstock/discovery/statefile"
 	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/manifests/inferenceapi"
 	"github.com/penstock-project/penstock/multicluster/registry"
 )
 
@@ -15,6 +16,9 @@ const (
 	loadTimeout = 5 * time.Second
 	saveTimeout = 30 * time.Second
 	stopTimeout = 2 * time.Second // when this process ends
+	// settleTimeout bounds how long a process that starts waits for endpoints. It is time for some attempts to connect: of a member's processes one
+	// serves, and the others deny.
+	settleTimeout = 3 * time.Second
 	// saveInterval is the time between two writes: what changes meanwhile is written at once.
 	saveInterval = time.Second
 )
@@ -26,6 +30,42 @@ func (s *Set) Restore(ctx context.Context) {
 	if len(store.ClusterSets.All(view)) > 0 {
 		s.adopt(ctx, view)
 	}
+}
+
+// Settle returns once the exports that Restore took over have their endpoints, or after settleTimeout: in a new pod on Kubernetes they have none until
+// their members have published. Envoys that another process served before would lose requests to imports that are empty for that long.
+func (s *Set) Settle(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
+	defer cancel()
+	for {
+		ws := registry.NewWatchSet()
+		missing := s.withoutEndpoints(ws)
+		if missing == "" {
+			return
+		}
+		if ws.WatchCtx(ctx) != nil {
+			if ctx.Err() == context.DeadlineExceeded {
+				s.cfg.Log.Warn("serving without the endpoints of some imports: their members do not answer", "member", missing)
+			}
+			return
+		}
+	}
+}
+
+// withoutEndpoints is the first member that has published nothing to this process and of which exports without endpoints are known; "" if there
+// is none. ws fires when another one may be.
+func (s *Set) withoutEndpoints(ws registry.WatchSet) string {
+	for _, m := range s.registry.Members(ws) {
+		if m.State != registry.Unreachable {
+			continue
+		}
+		for _, e := range s.registry.ExportsOf(m.Name) {
+			if e.Entry.RoutingMode == inferenceapi.EndpointMode && len(e.Entry.Endpoints) == 0 && !e.Withdrawn() {
+				return m.Name
+			}
+		}
+	}
+	return ""
 }
 
 // load reads what was kept, as far as it can be read.
