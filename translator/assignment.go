@@ -122,13 +122,16 @@ func hopsOf(p *model.Pool) []model.Endpoint {
 // memberHops are the endpoints of an import with several exporting clusters: a hop to each that takes requests, and then to the places where the
 // import spills.
 func memberHops(imp *model.Import) (out []model.Endpoint) {
+	next := uint32(0)
 	for i := range imp.Members {
 		if m := &imp.Members[i]; m.Takes() {
-			out = append(out, model.Endpoint{Hop: imp.Hop(m), Weight: m.Share})
+			out, next = append(out, model.Endpoint{Hop: imp.Hop(m), Weight: m.Share, Priority: m.Priority}), max(next, m.Priority+1)
 		}
 	}
 	for _, s := range imp.Spill {
-		out = append(out, model.Endpoint{Hop: s.Hop, Priority: 1})
+		if out = append(out, model.Endpoint{Hop: s.Hop, Priority: next}); imp.InOrder {
+			next++
+		}
 	}
 	return out
 }

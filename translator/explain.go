@@ -324,7 +324,9 @@ func (t *Translator) backendView(r *graph.Reader, b model.WeightedBackend, total
 	if a, ok := t.tables.assignment(r, b.Cluster); ok {
 		var weights uint64
 		for _, ep := range a.Endpoints {
-			weights += uint64(ep.Weight)
+			if ep.Priority == 0 {
+				weights += uint64(ep.Weight)
+			}
 		}
 		for _, ep := range a.Endpoints {
 			if ep.Hop.IsZero() {
@@ -337,7 +339,7 @@ func (t *Translator) backendView(r *graph.Reader, b model.WeightedBackend, total
 			v.Endpoints = append(v.Endpoints, ep.Hop.Address())
 			if hop, ok := inference.Hop(r, ep.Hop); ok { // it sends to last variants, which have no hops
 				h := HopView{Endpoint: ep.Hop.Address(), Backends: t.backendViews(r, hop.Backends, missing)}
-				if ep.Weight > 0 {
+				if ep.Weight > 0 && ep.Priority == 0 {
 					h.Share = percent(uint64(ep.Weight), weights)
 				}
 				v.Hops = append(v.Hops, h)

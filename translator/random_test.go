@@ -338,7 +338,9 @@ func (c *chaos) policy() (store.Op, func(string) store.Op, string) {
 	if c.some(4) {
 		p.Spec.TargetRef = v1alpha1.PoolRef{Kind: "InferencePoolImport", Name: fmt.Sprint("imp", c.IntN(2))}
 		if c.some(2) {
-			p.Spec.Selection = &v1alpha1.SelectionSpec{Within: v1alpha1.WithinSpec{Clusters: []string{pick(c, "c-0", "c-1", "none")}}}
+			p.Spec.Selection = &v1alpha1.SelectionSpec{Within: &v1alpha1.WithinSpec{Clusters: []string{pick(c, "c-0", "c-1", "none")}}}
+		} else if c.some(2) {
+			p.Spec.Selection = &v1alpha1.SelectionSpec{Policy: v1alpha1.SelectPriority, Order: []string{pick(c, "c-0", "c-1", "none")}}
 		}
 	}
 	if c.some(3) {

@@ -36,6 +36,7 @@ var allowed = []struct{ from, to string }{
 	{"translator", "discovery/store"},
 	{"multicluster", "discovery/store"},
 	{"translator", "xds/resource"},
+	{"translator/inference", "multicluster/selection"}, // decisions alone
 	{"xds/fleet", "discovery/store"},
 	{"discovery/kube/kubetest", "xds/xdstest/poll"}, // a package for tests
 }

@@ -339,3 +339,55 @@ func TestInferencePoolImport_SpillsOnceAllClustersDecline(t *testing.T) {
 		}
 	}
 }
+
+func TestSelection_PriorityServesInOrder(t *testing.T) {
+	t.Parallel()
+	east, north, west := newExportingCluster(t, "east"), newExportingCluster(t, "north"), newExportingCluster(t, "west")
+	all := []*exportingCluster{east, north, west}
+	port := freePort(t)
+	files := chatFiles(port, modelServer(t, sim.Config{Name: "here-1"}))
+	files["far.yaml"] = routeYAML("far", "/far", "{group: inference.networking.x-k8s.io, kind: InferencePoolImport, name: far}")
+	files["import.yaml"] = "apiVersion: inference.networking.x-k8s.io/v1alpha1\nkind: InferencePoolImport\nmetadata: {name: far}\nstatus:\n  clusters:\n" +
+		east.entry("EndpointMode", 1) + north.entry("EndpointMode", 1) + west.entry("EndpointMode", 1)
+	policy := "apiVersion: penstock.dev/v1alpha1\nkind: PoolPolicy\nmetadata: {name: far}\nspec:\n  targetRef: {kind: InferencePoolImport, name: far}\n  spill: [{name: chat}]\n  selection: {policy: Priority, order: [%s]}\n"
+	files["policy.yaml"] = fmt.Sprintf(policy, "west, east")
+	s := up(t, files)
+	answers(t, local(port)+"/far", http.StatusOK)
+	// expect sends requests until one is served as wanted, which takes a change of files, and then those after it must be.
+	expect := func(want string, declining ...*exportingCluster) {
+		t.Helper()
+		for _, c := range all {
+			c.set(func(*exportingCluster) {})
+		}
+		for _, c := range declining {
+			c.set(func(c *exportingCluster) { c.declines = 429 })
+		}
+		by := func() string {
+			got, err := chat(t.Context(), local(port)+"/far")
+			if err != nil || got.status != http.StatusOK {
+				t.Errorf("%d %s %v", got.status, got.body, err)
+			}
+			return got.header.Get("x-served-by")
+		}
+		poll.Until(t, want+" serves", func() bool { return by() == want })
+		for range 10 {
+			if got := by(); got != want {
+				t.Errorf("%s serves, not %s", got, want)
+			}
+		}
+		for _, c := range all {
+			c.set(func(*exportingCluster) {})
+		}
+	}
+	expect("west")
+	expect("east", west)
+	expect("north", west, east)
+	expect("here-1", west, east, north)
+	expect("west")
+	s.write("policy.yaml", fmt.Sprintf(policy, "nowhere, north"))
+	expect("north")
+	expect("east", north)
+	if text := s.penstock("status"); !strings.Contains(text, `spec.selection.order[0]: cluster "nowhere" does not export InferencePoolImport default/far now`) {
+		t.Errorf("status: %s", text)
+	}
+}

@@ -40,6 +40,6 @@
 //   - A report cannot break the choice: figures that are no numbers, negative or absurd are brought into range.
 //   - Members of equal cost are chosen with equal probability.
 //
-// Nothing outside of cmd, and conformance/bench for its simulation, imports it. Tests: go test ./multicluster/selection;
+// Only translator/inference, for what EDS decides, cmd, and conformance/bench for its simulation import it. Tests: go test ./multicluster/selection;
 // FuzzLeastLoad_EveryMemberIsRankedOnce has members join, leave, report and decline in any order.
 package selection

@@ -39,7 +39,7 @@ const (
 	filterRouter      = "router"           //
 )
 
-// httpFilters is the fixed list, the same on edges and hops. Every filter does nothing until a route's per-filter
+// httpFilters is the fixed list, of which hops have some (hopFilters). Every filter does nothing until a route's per-filter
 // configuration asks for it, and none is disabled: Envoy builds a stream's filters from the route that it finds first,
 // so a filter that is disabled there stays out when the model scanner's clearRouteCache leads to another route.
 //

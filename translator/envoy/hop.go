@@ -24,6 +24,9 @@ const hopRequests = 100
 // endpoint that Envoy has chosen: no client, no picker and no retry changes it, and Host stays the client's own.
 const hopHeader = peerHeaders + "hop"
 
+// hopFilters are those of edges that the routes of hops use. Each of the others costs a request some microseconds.
+var hopFilters = []string{filterScripts, filterHeaders, filterSubset, filterPicker, filterTokenUsage, filterRouter}
+
 // HopListener is the internal listener of all hops of a Gateway. It takes HTTP/1.1, and HTTP/2 from a cluster whose pods speak that
 // (Pool.PicksAgain). The bootstrap must have the internal listener extension. A hop that comes or goes changes nothing in it.
 func HopListener(cfg Config, owners []report.Ref) (*resource.Resource, error) {
@@ -31,6 +34,7 @@ func HopListener(cfg Config, owners []report.Ref) (*resource.Resource, error) {
 	m := b.manager(cfg, name, name, model.DefaultRequestTimeout, 0, &headersv3.HeaderMutation{Mutations: &headersv3.Mutations{
 		RequestMutations: []*mutationv3.HeaderMutation{removeHeader(hopHeader)}, // no picker and no pod sees it
 	}})
+	m.HttpFilters = slices.DeleteFunc(m.HttpFilters, func(f *hcmv3.HttpFilter) bool { return !slices.Contains(hopFilters, f.Name) })
 	m.LocalReplyConfig.Mappers = append(m.LocalReplyConfig.Mappers, marks()...)
 	m.HttpProtocolOptions = &corev3.Http1ProtocolOptions{EnableTrailers: true} // grpc-status
 	m.CommonHttpProtocolOptions = &corev3.HttpProtocolOptions{MaxRequestsPerConnection: u32(hopRequests)}

@@ -71,7 +71,10 @@ func (b *builder) retryPolicy(f *model.Forward) *routev3.RetryPolicy {
 			p.RetryOn += markedRetries
 			p.RetriableHeaders = []*routev3.HeaderMatcher{{Name: peerMark, HeaderMatchSpecifier: &routev3.HeaderMatcher_PresentMatch{PresentMatch: true}}}
 			p.HostSelectionRetryMaxAttempts = otherMemberTries
-			if w.Spills > 0 {
+			switch {
+			case w.InOrder:
+				p.RetryPriority = b.nextPriority(1)
+			case w.Spills > 0:
 				p.RetryPriority = b.nextPriority(n)
 			}
 		}

@@ -52,6 +52,7 @@ type Resolution struct {
 	// Members is the cluster of hops to Targets, of an import with several exporting clusters, with Spills further hops; zero for others.
 	Members model.ClusterID
 	Spills  uint32
+	InOrder bool // each hop has a priority of its own
 	// Ref is the store.TargetKey of the object that the name resolved to; "" for the one that it names.
 	Ref string
 	// Reason and Message are why it could not be resolved: a reason of the ResolvedRefs condition and a sentence. The

@@ -24,7 +24,7 @@ func ImportedWithin(r store.Reader, key string) (obj *inferenceapi.InferencePool
 		return nil, nil, false
 	}
 	policies := PoolPolicies(r, "InferencePoolImport", obj.Namespace, obj.Name)
-	if len(policies) == 0 || policies[0].Spec.Selection == nil {
+	if len(policies) == 0 || policies[0].Spec.Selection == nil || policies[0].Spec.Selection.Within == nil {
 		return obj, nil, true
 	}
 	bounded := *obj

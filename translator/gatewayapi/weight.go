@@ -18,6 +18,7 @@ type share struct {
 	hops              []model.HopID
 	members           model.ClusterID // Resolution.Members
 	spills            uint32
+	inOrder           bool
 	request, response model.HeaderChanges
 	rewriteHost       string
 	own               *model.OwnFilters
@@ -42,7 +43,7 @@ func weigh(shares []share, apart bool) []model.WeightedBackend {
 		}
 		if !s.members.IsZero() && !apart {
 			one := s.to(Target{Cluster: s.members})
-			one.Spills = s.spills
+			one.Spills, one.InOrder = s.spills, s.inOrder
 			for _, t := range targets {
 				behind := s.to(t)
 				behind.Weight = 1 // requests are not drawn by it

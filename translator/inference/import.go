@@ -61,38 +61,6 @@ func Import(r store.Reader, key string) (*model.Import, bool) {
 	return imp, true
 }
 
-// together makes one cluster of hops of an import of which several exporting clusters take requests, or would if they were ready.
-func together(r store.Reader, imp *model.Import, policy *v1alpha1.PoolPolicy) {
-	takers := map[model.ClusterID]bool{}
-	for i := range imp.Members {
-		switch m := &imp.Members[i]; {
-		case !m.Takes() && m.NotReady == "":
-		case m.Pool != nil:
-			takers[m.Pool.Last] = true
-		default:
-			takers[m.Cluster] = true
-		}
-	}
-	if len(takers) < 2 {
-		return
-	}
-	imp.Cluster = model.MembersCluster(imp.Ref.Namespace, imp.Ref.Name)
-	whole := &model.Pool{Name: model.PoolID{Namespace: imp.Ref.Namespace, Name: imp.Ref.Name}, Ref: imp.Ref, Cluster: imp.Cluster, Last: imp.Cluster, Protocol: model.HTTP1}
-	addSpill(r, whole, policy)
-	imp.Findings, imp.SpillImports = append(imp.Findings, whole.Findings...), whole.SpillImports
-	for _, s := range whole.Spill {
-		if !slices.ContainsFunc(s.Backends, func(b model.WeightedBackend) bool { return takers[b.Cluster] }) { // the others' requests are sent there anyway
-			imp.Spill = append(imp.Spill, s)
-		}
-	}
-	if len(imp.Spill) > 1 {
-		imp.Findings = append(imp.Findings, report.Finding{
-			Severity: report.Info, Owner: store.PoolPolicies.Ref(policy), Field: "spec.spill",
-			Problem: fmt.Sprintf("%s has several clusters: the places where it spills are tried in any order", imp.Ref),
-		})
-	}
-}
-
 func unique(findings []report.Finding) (out []report.Finding) {
 	seen := make(map[report.Finding]bool, len(findings))
 	for _, f := range findings {

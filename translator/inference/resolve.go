@@ -74,7 +74,7 @@ func (b Backends) Resolve(r store.Reader, ref report.Ref, _ int32) gatewayapi.Re
 
 // together resolves an import with several exporting clusters: a hop to each, behind which its own picker is asked.
 func (b Backends) together(r store.Reader, imp *model.Import) gatewayapi.Resolution {
-	res := gatewayapi.Resolution{Ref: targetKey(imp.Ref), Members: imp.Cluster, Spills: uint32(len(imp.Spill)), Clusters: []model.ClusterID{imp.Cluster}}
+	res := gatewayapi.Resolution{Ref: targetKey(imp.Ref), Members: imp.Cluster, Spills: uint32(len(imp.Spill)), InOrder: imp.InOrder, Clusters: []model.ClusterID{imp.Cluster}}
 	useNames(r, imp.Ref.Key())
 	for i := range imp.Members {
 		m := &imp.Members[i]

@@ -181,6 +181,7 @@ type Import struct {
 	// Cluster is what routes send to if several of Members take requests: a hop to each of them, and to the places where the import
 	// spills. Zero: they send to the one member.
 	Cluster ClusterID
+	InOrder bool    // of Cluster: each hop has a priority of its own
 	Spill   []Spill // of Cluster
 	// SpillImports is Pool.SpillImports of Spill.
 	SpillImports []string
@@ -192,10 +193,12 @@ type Import struct {
 // ImportMember is one exporting cluster of an import.
 type ImportMember struct {
 	Name    string
-	Cluster ClusterID       // what routes send to
-	Share   uint32          // weight within the import
-	Pool    *Pool           // EndpointMode
-	Parents []RemoteAddress // ParentMode
+	Cluster ClusterID // what routes send to
+	Share   uint32    // weight within the import
+	// Priority is that of its hop in Import.Cluster; 0 is tried first.
+	Priority uint32
+	Pool     *Pool           // EndpointMode
+	Parents  []RemoteAddress // ParentMode
 	// Peer is the authority at Parents that are peer listeners (PeerAuthority); "" for others.
 	Peer string
 	// MaxGateways is that of ParentMode: how many gateways a request may have passed through.

@@ -112,6 +112,8 @@ type WeightedBackend struct {
 	// many further hops it has.
 	Members []WeightedBackend
 	Spills  uint32
+	// InOrder: each of these hops has a priority of its own.
+	InOrder bool
 	// External: a picker that is not ours is asked, also behind the first of Hops.
 	External bool
 	// MaxGateways is, for a cluster of gateways (ParentMode), how many a request may have passed through; else 0.

@@ -1,0 +1,81 @@
+package inference
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/penstock-project/penstock/discovery/status/report"
+	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/manifests/v1alpha1"
+	"github.com/penstock-project/penstock/multicluster/selection"
+	"github.com/penstock-project/penstock/translator/model"
+)
+
+// together makes one cluster of hops of an import of which several exporting clusters take requests, or would if they were ready.
+func together(r store.Reader, imp *model.Import, policy *v1alpha1.PoolPolicy) {
+	takers := map[model.ClusterID]bool{}
+	for i := range imp.Members {
+		switch m := &imp.Members[i]; {
+		case !m.Takes() && m.NotReady == "":
+		case m.Pool != nil:
+			takers[m.Pool.Last] = true
+		default:
+			takers[m.Cluster] = true
+		}
+	}
+	if len(takers) < 2 {
+		return
+	}
+	imp.Cluster = model.MembersCluster(imp.Ref.Namespace, imp.Ref.Name)
+	prioritize(r, imp, policy)
+	whole := &model.Pool{Name: model.PoolID{Namespace: imp.Ref.Namespace, Name: imp.Ref.Name}, Ref: imp.Ref, Cluster: imp.Cluster, Last: imp.Cluster, Protocol: model.HTTP1}
+	addSpill(r, whole, policy)
+	imp.Findings, imp.SpillImports = append(imp.Findings, whole.Findings...), whole.SpillImports
+	for _, s := range whole.Spill {
+		if !slices.ContainsFunc(s.Backends, func(b model.WeightedBackend) bool { return takers[b.Cluster] }) { // the others' requests are sent there anyway
+			imp.Spill = append(imp.Spill, s)
+		}
+	}
+	if len(imp.Spill) > 1 && !imp.InOrder {
+		imp.Findings = append(imp.Findings, report.Finding{
+			Severity: report.Info, Owner: store.PoolPolicies.Ref(policy), Field: "spec.spill",
+			Problem: fmt.Sprintf("%s has several clusters: the places where it spills are tried in any order", imp.Ref),
+		})
+	}
+}
+
+// prioritize decides which hop of an import with several clusters is tried first.
+func prioritize(r store.Reader, imp *model.Import, policy *v1alpha1.PoolPolicy) {
+	own := ""
+	if m, ok := store.Memberships.Get(r, store.OwnMembership); ok {
+		own = m.Cluster
+	}
+	var members []selection.Candidate
+	for i := range imp.Members {
+		if m := &imp.Members[i]; m.Takes() {
+			members = append(members, selection.Candidate{Place: selection.Place{Name: m.Name}, Weight: m.Share})
+			if m.Local {
+				own = m.Name
+			}
+		}
+	}
+	if policy == nil || policy.Spec.Selection == nil || policy.Spec.Selection.Policy != v1alpha1.SelectPriority {
+		if _, warning := selection.Weighted(members); warning != "" {
+			imp.Findings = append(imp.Findings, report.Finding{Severity: report.Warning, Owner: imp.Ref, Field: "status.clusters", Problem: warning})
+		}
+		return
+	}
+	imp.InOrder = true
+	for _, s := range selection.Priority(own, policy.Spec.Selection.Order, members) {
+		i := slices.IndexFunc(imp.Members, func(m model.ImportMember) bool { return m.Name == s.Name })
+		imp.Members[i].Priority = s.Priority
+	}
+	for i, name := range policy.Spec.Selection.Order {
+		if !slices.ContainsFunc(imp.Members, func(m model.ImportMember) bool { return m.Name == name }) {
+			imp.Findings = append(imp.Findings, report.Finding{
+				Severity: report.Info, Owner: store.PoolPolicies.Ref(policy), Field: fmt.Sprintf("spec.selection.order[%d]", i),
+				Problem: fmt.Sprintf("cluster %q does not export %s now", name, imp.Ref),
+			})
+		}
+	}
+}
