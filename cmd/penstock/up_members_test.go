@@ -16,6 +16,7 @@ import (
 	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
 	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
 	"google.golang.org/grpc"
+	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/penstock-project/penstock/cmd/penstock/internal/sim"
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
@@ -24,9 +25,10 @@ import (
 // exportingCluster is one cluster of an import: its picker, and a model server, which also stands for its gateway.
 type exportingCluster struct {
 	extprocv3.UnimplementedExternalProcessorServer
-	name   string
-	server *httptest.Server
-	port   int // of the picker
+	name    string
+	server  *httptest.Server
+	pickers *grpc.Server
+	port    int // of the picker
 
 	mu            sync.Mutex
 	declines      typev3.StatusCode // what the picker answers; 0: it names the server
@@ -47,10 +49,10 @@ func newExportingCluster(t *testing.T, name string) *exportingCluster {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := grpc.NewServer()
-	extprocv3.RegisterExternalProcessorServer(server, c)
-	go func() { _ = server.Serve(l) }()
-	t.Cleanup(server.Stop)
+	c.pickers = grpc.NewServer()
+	extprocv3.RegisterExternalProcessorServer(c.pickers, c)
+	go func() { _ = c.pickers.Serve(l) }()
+	t.Cleanup(c.pickers.Stop)
 	c.port = l.Addr().(*net.TCPAddr).Port
 	return c
 }
@@ -96,7 +98,8 @@ func (c *exportingCluster) Process(stream extprocv3.ExternalProcessor_ProcessSer
 			names = "127.0.0.1:1"
 		}
 		c.mu.Unlock()
-		answer := &extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_RequestHeaders{RequestHeaders: &extprocv3.HeadersResponse{
+		pick, _ := structpb.NewStruct(map[string]any{"envoy.lb": map[string]any{"x-gateway-destination-endpoint": names}})
+		answer := &extprocv3.ProcessingResponse{DynamicMetadata: pick, Response: &extprocv3.ProcessingResponse_RequestHeaders{RequestHeaders: &extprocv3.HeadersResponse{
 			Response: &extprocv3.CommonResponse{HeaderMutation: &extprocv3.HeaderMutation{SetHeaders: []*corev3.HeaderValueOption{
 				{Header: &corev3.HeaderValue{Key: "x-gateway-destination-endpoint", RawValue: []byte(names)}},
 			}}},
@@ -271,13 +274,13 @@ func TestInferencePoolImport_ChangedClustersLoseNoRequest(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	var clients sync.WaitGroup
-	var sent atomic.Int64
+	var sent, change atomic.Int64
 	for range 4 {
 		clients.Go(func() {
 			for ctx.Err() == nil {
 				got, err := chat(t.Context(), local(port)+"/far")
 				if sent.Add(1); err != nil || got.status != http.StatusOK {
-					t.Errorf("%d %s %v %v", got.status, got.body, got.header, err)
+					t.Errorf("change %d: %d %s %v %v", change.Load(), got.status, got.body, got.header, err)
 					return
 				}
 			}
@@ -299,6 +302,7 @@ func TestInferencePoolImport_ChangedClustersLoseNoRequest(t *testing.T) {
 		{imported(east.entry("EndpointMode", 1)), []*exportingCluster{east}},
 		{imported(north.entry("EndpointMode", 1), west.entry("EndpointMode", 1)), []*exportingCluster{north, west}},
 	} {
+		change.Store(int64(i))
 		s.write("import.yaml", now.text)
 		for round := range 2 { // those of the second are by the new wiring alone
 			for _, c := range []*exportingCluster{east, north, west} {
@@ -338,6 +342,43 @@ func TestInferencePoolImport_SpillsOnceAllClustersDecline(t *testing.T) {
 			}
 		}
 	}
+}
+
+// A picker that answers no call is passed by: by another cluster at first, and once none is left, by the failure mode.
+func TestInferencePoolImport_FailsOpenOnceNoClusterPicks(t *testing.T) {
+	t.Parallel()
+	east, west := newExportingCluster(t, "east"), newExportingCluster(t, "west")
+	open := func(c *exportingCluster) string { // with pods that are known without a pick
+		_, port, _ := net.SplitHostPort(c.server.Listener.Addr().String())
+		return strings.Replace(c.entry("EndpointMode", 1), "    podCIDRs: [127.0.0.0/8]\n", "    failureMode: FailOpen\n    endpoints: [{address: 127.0.0.1, ports: ["+port+"]}]\n", 1)
+	}
+	port := freePort(t)
+	up(t, map[string]string{
+		"gateway.yaml": gatewayYAML("gw", port),
+		"far.yaml":     routeYAML("far", "/far", "{group: inference.networking.x-k8s.io, kind: InferencePoolImport, name: far}"),
+		"import.yaml":  "apiVersion: inference.networking.x-k8s.io/v1alpha1\nkind: InferencePoolImport\nmetadata: {name: far}\nstatus:\n  clusters:\n" + open(east) + open(west),
+	})
+	answers(t, local(port)+"/far", http.StatusOK)
+	served := func(want ...string) {
+		t.Helper()
+		got := map[string]bool{}
+		for range 10 {
+			a, err := chat(t.Context(), local(port)+"/far")
+			if err != nil || a.status != http.StatusOK {
+				t.Errorf("%d %s %v %v", a.status, a.body, a.header, err)
+			}
+			got[a.header.Get("x-served-by")] = true
+		}
+		if len(got) != len(want) || !got[want[0]] {
+			t.Errorf("%v serve, want %v", got, want)
+		}
+	}
+	served("east", "west")
+	east.pickers.Stop()
+	served("west")
+	west.pickers.Stop()
+	answers(t, local(port)+"/far", http.StatusOK) // until Envoy has noticed, a picker that reads bodies as a stream cannot be passed by
+	served("east", "west")
 }
 
 func TestSelection_PriorityServesInOrder(t *testing.T) {

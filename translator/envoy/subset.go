@@ -28,11 +28,11 @@ func subsetHint(p *model.PickerCall) *setv3.Config {
 // subsetMatch is what a request of a subset asks of an endpoint that no picker has named: to be a place to spill. A cluster without such
 // endpoints then has none for it (balancing.go), whatever its failure mode: any other might be outside of the subset.
 func subsetMatch(p *model.PickerCall) *corev3.Metadata {
-	if p == nil || p.Subset == nil {
+	if p == nil || p.Subset == nil && !p.Closed {
 		return nil
 	}
 	role := roleSpill
-	if p.Subset.Elsewhere {
+	if p.Closed || p.Subset.Elsewhere {
 		role = roleNone
 	}
 	return &corev3.Metadata{FilterMetadata: map[string]*structpb.Struct{"envoy.lb": field(roleKey, structpb.NewStringValue(role))}}

@@ -29,7 +29,7 @@ func Hop(r store.Reader, id model.HopID) (*model.Hop, bool) {
 		}
 		hop.Backends = []model.WeightedBackend{lastBackend(p, 1)}
 	} else {
-		imp, ok := importBehind(r, id)
+		imp, several, ok := importBehind(r, id)
 		if !ok {
 			return nil, false
 		}
@@ -46,10 +46,14 @@ func Hop(r store.Reader, id model.HopID) (*model.Hop, bool) {
 				continue
 			}
 			if m.Pool != nil {
-				hop.Backends = append(hop.Backends, lastBackend(m.Pool, m.Share))
+				b := lastBackend(m.Pool, m.Share)
+				if several && id.Member != "" && b.Picker != nil {
+					b.Picker.Closed = true
+				}
+				hop.Backends = append(hop.Backends, b)
 			} else {
 				cluster := m.Cluster
-				if id.Member != "" { // behind the hop of an import with several clusters
+				if several {
 					cluster = cluster.As(model.LastVariant)
 				}
 				hop.Backends = append(hop.Backends, model.WeightedBackend{Cluster: cluster, Backend: store.TargetKey(imp.Ref.Kind, imp.Ref.Namespace, imp.Ref.Name), Weight: m.Share, MaxGateways: m.MaxGateways, Peer: m.Peer})
@@ -59,21 +63,23 @@ func Hop(r store.Reader, id model.HopID) (*model.Hop, bool) {
 	return hop, len(hop.Backends) > 0
 }
 
-// importBehind finds the import of a hop: by the name that a user may have written (importNamed), or one exporting cluster
-// of it.
-func importBehind(r store.Reader, id model.HopID) (*model.Import, bool) {
+// importBehind finds the import of a hop: by the name that a user may have written (importNamed), or one exporting cluster of it. several
+// reports whether the hop is one of those to an import with several exporting clusters (together).
+func importBehind(r store.Reader, id model.HopID) (imp *model.Import, several, ok bool) {
 	base := func(key string) (*model.Import, bool) {
 		imp, _, _, ok := baseImport(r, key)
 		return imp, ok
 	}
 	if id.Member == "" {
-		return importNamed(r, id.Namespace, id.Name, base)
+		imp, ok = importNamed(r, id.Namespace, id.Name, base)
+		return imp, ok && takers(imp) != nil, ok
 	}
-	imp, ok := base(id.Key())
-	if !ok {
-		return nil, false
+	if imp, ok = base(id.Key()); !ok {
+		return nil, false, false
 	}
-	return pinnedTo(imp, id.Member)
+	several = takers(imp) != nil
+	imp, ok = pinnedTo(imp, id.Member)
+	return imp, several, ok
 }
 
 // lastBackend sends to a pool as a hop does: asked at its own picker, spilling no further.

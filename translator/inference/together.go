@@ -11,19 +11,31 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// together makes one cluster of hops of an import of which several exporting clusters take requests, or would if they were ready.
-func together(r store.Reader, imp *model.Import, policy *v1alpha1.PoolPolicy) {
-	takers := map[model.ClusterID]bool{}
+// takers are the clusters behind the hops of an import's exporting clusters that take requests, or would if they were ready; nil if there
+// are not several.
+func takers(imp *model.Import) (out []model.ClusterID) {
 	for i := range imp.Members {
 		switch m := &imp.Members[i]; {
 		case !m.Takes() && m.NotReady == "":
 		case m.Pool != nil:
-			takers[m.Pool.Last] = true
+			out = append(out, m.Pool.Last)
+		case m.Local:
+			out = append(out, m.Cluster)
 		default:
-			takers[m.Cluster] = true
+			out = append(out, m.Cluster.As(model.LastVariant))
 		}
 	}
-	if len(takers) < 2 {
+	if len(out) < 2 {
+		return nil
+	}
+	return out
+}
+
+// together makes one cluster of hops of an import with several exporting clusters. Behind its hop each of them fails closed, because another one
+// serves. Once all have failed, those that fail open get the request by a hop to the whole import.
+func together(r store.Reader, imp *model.Import, policy *v1alpha1.PoolPolicy) {
+	takers := takers(imp)
+	if takers == nil {
 		return
 	}
 	imp.Cluster = model.MembersCluster(imp.Ref.Namespace, imp.Ref.Name)
@@ -32,7 +44,9 @@ func together(r store.Reader, imp *model.Import, policy *v1alpha1.PoolPolicy) {
 	addSpill(r, whole, policy)
 	imp.Findings, imp.SpillImports = append(imp.Findings, whole.Findings...), whole.SpillImports
 	for _, s := range whole.Spill {
-		if !slices.ContainsFunc(s.Backends, func(b model.WeightedBackend) bool { return takers[b.Cluster] }) { // the others' requests are sent there anyway
+		if !slices.ContainsFunc(s.Backends, func(b model.WeightedBackend) bool {
+			return slices.Contains(takers, b.Cluster.As(model.LastVariant)) || slices.Contains(takers, b.Cluster)
+		}) { // the others' requests are sent there anyway
 			imp.Spill = append(imp.Spill, s)
 		}
 	}
@@ -41,6 +55,13 @@ func together(r store.Reader, imp *model.Import, policy *v1alpha1.PoolPolicy) {
 			Severity: report.Info, Owner: store.PoolPolicies.Ref(policy), Field: "spec.spill",
 			Problem: fmt.Sprintf("%s has several clusters: the places where it spills are tried in any order", imp.Ref),
 		})
+	}
+	if !slices.ContainsFunc(imp.Members, func(m model.ImportMember) bool { return m.Takes() && m.Pool != nil && m.Pool.FailOpen }) {
+		return
+	}
+	open := model.HopTo(imp.Ref.Kind, imp.Ref.Namespace, imp.Ref.Name)
+	if h, ok := Hop(r, open); ok {
+		imp.Spill = append(imp.Spill, model.Spill{Hop: open, Target: store.TargetKey(imp.Ref.Kind, imp.Ref.Namespace, imp.Ref.Name), Owner: imp.Ref, Backends: h.Backends})
 	}
 }
 

@@ -182,7 +182,7 @@ type Import struct {
 	// spills. Zero: they send to the one member.
 	Cluster ClusterID
 	InOrder bool    // of Cluster: each hop has a priority of its own
-	Spill   []Spill // of Cluster
+	Spill   []Spill // of Cluster: where a request goes that all members have declined
 	// SpillImports is Pool.SpillImports of Spill.
 	SpillImports []string
 	Findings     []report.Finding

@@ -186,6 +186,8 @@ type PickerCall struct {
 	// Spill is what our picker may name beside the pool's pods, in order, as HopID.Address; it is sent in the gRPC
 	// metadata x-penstock-spill (comma-separated).
 	Spill []string
+	// Closed: a request without a pick fails, whatever the pool's failure mode is. Another cluster serves it.
+	Closed bool
 	// Last marks a hop's own call (x-penstock-last), which has nothing to spill to: that is how spilling ends. Any other call
 	// without Spill for a pool that spills is one of routes that do not know of it yet.
 	Last bool

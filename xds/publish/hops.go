@@ -19,13 +19,21 @@ import (
 func isHost(n *cache.Slot) bool { return n.Type == resource.VirtualHost }
 func isHop(n *cache.Slot) bool  { return n.Type == resource.Listener || isHost(n) }
 
-// routesOf are the route configurations of the internal listeners that endpoints name.
-func routesOf(endpoints *cache.Entry) (out []*cache.Slot) {
+// routesOf are the route configurations of the internal listeners that endpoints name. A listener that was removed has those of the version
+// that the proxy has: it stays there until no endpoints name it.
+func (s *Stream) routesOf(endpoints *cache.Entry) (out []*cache.Slot) {
 	for _, l := range endpoints.Names {
-		if l.Type != resource.Listener || l.Current() == nil {
+		if l.Type != resource.Listener {
 			continue
 		}
-		for _, n := range l.Current().Names {
+		is := l.Current()
+		if is == nil {
+			is = s.Accepted(l)
+		}
+		if is == nil {
+			continue
+		}
+		for _, n := range is.Names {
 			if n.Type == resource.RouteConfiguration {
 				out = append(out, n)
 			}
@@ -37,7 +45,7 @@ func routesOf(endpoints *cache.Entry) (out []*cache.Slot) {
 // host reports whether the proxy has yet to accept the virtual host of a hop that endpoints name, and since when that is due.
 func (w *waiting) host(endpoints *cache.Entry, host *cache.Slot) (since time.Time, pending bool) {
 	s := w.s
-	for _, n := range routesOf(endpoints) {
+	for _, n := range s.routesOf(endpoints) {
 		it := s.items[n.Type][n]
 		switch {
 		case s.first[resource.RouteConfiguration] && !s.resumedAt.IsZero() && n.Current().NamesSlot(host):
@@ -75,7 +83,7 @@ func (s *Stream) missingHops(e *cache.Entry) (out []*cache.Slot) {
 		switch {
 		case n.Type == resource.Listener && n.Current() == nil && !s.held.has(n.ID):
 			out = append(out, n)
-		case isHost(n) && !slices.ContainsFunc(routesOf(e), func(routes *cache.Slot) bool {
+		case isHost(n) && !slices.ContainsFunc(s.routesOf(e), func(routes *cache.Slot) bool {
 			return routes.Current().NamesSlot(n) || s.Accepted(routes).NamesSlot(n)
 		}):
 			out = append(out, n)

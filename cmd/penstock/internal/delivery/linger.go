@@ -18,7 +18,7 @@ import (
 // LingerTimeout is how long clusters outlive the routes to them: longer than Envoy waits for an ordinary pick (2 s).
 const LingerTimeout = 5 * time.Second
 
-// Linger commits to the cache, and keeps the endpoints of imports' clusters there for a while after the clusters are
+// Linger commits to the cache, and keeps the endpoints of imports' clusters, pods or hops, there for a while after the clusters are
 // removed: a request that has chosen one may still wait for its pick, and the address that a remote picker names then must
 // be among them. Envoy keeps such a cluster as long (publish.Config.Linger); translation has dropped it.
 type Linger struct {
@@ -53,6 +53,13 @@ func importedPool(cluster string) (pool string, ok bool) {
 	return imported.String(), ok
 }
 
+// lingers reports whether the endpoints of a cluster are kept: those of an import's pods, and the hops to its clusters, which lead there.
+func lingers(cluster string) bool {
+	id, _ := model.ParseClusterID(cluster)
+	_, ok := id.Imported()
+	return ok || id.Kind == model.MembersKind
+}
+
 // Commit commits batches, the removals that linger excepted.
 func (d *Linger) Commit(batches ...cache.Batch) {
 	d.mu.Lock()
@@ -60,7 +67,7 @@ func (d *Linger) Commit(batches ...cache.Batch) {
 	until := time.Now().Add(d.timeout)
 	for i, b := range batches {
 		batches[i].Removes = slices.DeleteFunc(slices.Clone(b.Removes), func(ref resource.Ref) bool {
-			_, ok := importedPool(ref.Name)
+			ok := lingers(ref.Name)
 			cluster := d.cache.Resource(b.Gateway, resource.Ref{Type: resource.Cluster, Name: ref.Name})
 			if !ok || ref.Type != resource.Endpoints || cluster == nil {
 				return false

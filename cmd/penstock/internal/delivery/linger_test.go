@@ -105,3 +105,27 @@ func TestBackendTLSPolicy_ClosedClusterStaysClosedWhenRemoved(t *testing.T) {
 		t.Error("an endpoint was added, and would be sent to in clear")
 	}
 }
+
+// A request may have chosen the cluster of hops while its route changes.
+func TestLinger_HopsToExportingClustersAreKept(t *testing.T) {
+	id := model.MembersCluster("ns", "far")
+	load, err := envoy.Endpoints(&model.Assignment{Cluster: id, Endpoints: []model.Endpoint{{Hop: model.HopID{Import: true, Namespace: "ns", Name: "far", Member: "west"}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cluster, err := envoy.Cluster(&model.Cluster{Name: id, Protocol: model.HTTP1, Fallback: model.FallbackMembers, Hops: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := cache.New(cache.Config{})
+	d := NewLinger(c, time.Minute, slog.New(slog.DiscardHandler))
+	d.Commit(cache.Batch{Gateway: "ns/gw", Upserts: []*resource.Resource{cluster, load}})
+	d.Commit(cache.Batch{Gateway: "ns/gw", Removes: []resource.Ref{cluster.Ref, load.Ref}})
+	if c.Resource("ns/gw", cluster.Ref) != nil || c.Resource("ns/gw", load.Ref) == nil {
+		t.Error("the cluster is to be removed, and its endpoints kept")
+	}
+	d.expire(time.Now().Add(time.Hour))
+	if c.Resource("ns/gw", load.Ref) != nil {
+		t.Error("the endpoints are kept for ever")
+	}
+}
