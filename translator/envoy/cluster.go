@@ -135,6 +135,10 @@ func (b *builder) protocolOptions(c *model.Cluster) *httpv3.HttpProtocolOptions 
 		if c.Protocol == model.GRPC {
 			// A picker that is frozen, or behind a cut wire, does not close its connections.
 			h2.ConnectionKeepalive = &corev3.KeepaliveSettings{Interval: seconds(10 * time.Second), Timeout: seconds(2 * time.Second)}
+			if c.Name.Kind == model.ImportPickerKind {
+				// A pick that reads the body as a stream has no other limit (a request waited for 9.8 s where another cluster served).
+				h2.ConnectionKeepalive = peerKeepalive()
+			}
 			if c.Own {
 				// Without an answer to the ping the connection ends, and the call is made again at another picker. Passive
 				// outlier detection is no help: it takes the end of a call that was answered for a failure, and then leaves

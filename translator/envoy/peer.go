@@ -171,7 +171,7 @@ func marks() []*hcmv3.ResponseMapper {
 	}
 }
 
-// peerPing is how often a member's gateway is asked for a sign of life, and how long it has for that. Without it, requests into a black hole wait
+// peerPing is how often a member's gateway, and the picker of another cluster, is asked for a sign of life, and how long it has for that. Without it, requests into a black hole wait
 // for ever.
 const peerPing = time.Second
 
@@ -179,8 +179,12 @@ const peerPing = time.Second
 func peerProtocol() *corev3.Http2ProtocolOptions {
 	return &corev3.Http2ProtocolOptions{
 		AllowConnect:        true,
-		ConnectionKeepalive: &corev3.KeepaliveSettings{Interval: seconds(peerPing), Timeout: seconds(peerPing), ConnectionIdleInterval: seconds(peerPing)},
+		ConnectionKeepalive: peerKeepalive(),
 	}
+}
+
+func peerKeepalive() *corev3.KeepaliveSettings {
+	return &corev3.KeepaliveSettings{Interval: seconds(peerPing), Timeout: seconds(peerPing), ConnectionIdleInterval: seconds(peerPing)}
 }
 
 // toPeer sends a share of requests to a member's gateways: with the pool's authority, and the one that a backend would get here beside it.

@@ -1,0 +1,140 @@
+//go:build lab && linux
+
+package members
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/penstock-project/penstock/conformance/lab/labtest"
+	"github.com/penstock-project/penstock/conformance/lab/network"
+)
+
+// grace is how long after a loss a request may still go out on a connection that was opened before it.
+const grace = 3 * time.Second
+
+// sent is a request: when it was sent, how long it took, and how it failed.
+type sent struct {
+	what string
+	at   time.Time
+	took time.Duration
+	err  error
+}
+
+// sender sends requests of every kind to some pools, and keeps what became of each.
+type sender struct {
+	l    *load
+	stop context.CancelFunc
+	all  sync.WaitGroup
+	mu   sync.Mutex
+	list []sent
+}
+
+func (s *site) send(pools ...string) *sender {
+	s.Helper()
+	ctx, stop := context.WithCancel(s.Context())
+	out := &sender{l: &load{t: s.T, pools: pools, by: map[string]int{}}, stop: stop}
+	s.Cleanup(stop)
+	address := s.west.address()
+	for _, pool := range pools {
+		for what, r := range map[string]request{
+			"plain":                     {tokens: 1},
+			"plain on a new connection": {tokens: 1, fresh: true},
+			"streamed":                  {tokens: 2, stream: true},
+			"1 MB":                      {tokens: 1, prompt: words},
+		} {
+			out.all.Go(func() {
+				for ctx.Err() == nil {
+					start := time.Now()
+					err := out.l.ask(context.WithoutCancel(ctx), address, pool, r)
+					out.mu.Lock()
+					out.list = append(out.list, sent{pool + ", " + what, start, time.Since(start), err})
+					out.mu.Unlock()
+					time.Sleep(30 * time.Millisecond)
+				}
+			})
+		}
+	}
+	return out
+}
+
+// lost fails the test for each request that was sent at least grace after a loss, or before it and answered before it, and failed. It logs how
+// long the longest request took that was sent after the loss.
+func (s *sender) lost(t *testing.T, loss time.Time) {
+	t.Helper()
+	s.stop()
+	s.all.Wait()
+	longest, failed := sent{}, 0
+	for _, r := range s.list {
+		switch {
+		case r.err != nil && (r.at.After(loss.Add(grace)) || r.at.Add(r.took).Before(loss)):
+			if failed++; failed <= 5 {
+				t.Errorf("%s, sent %s after the loss, failed after %s: %v", r.what, r.at.Sub(loss).Round(time.Millisecond), r.took.Round(time.Millisecond), r.err)
+			}
+		case r.at.After(loss) && r.took > longest.took:
+			longest = r
+		}
+	}
+	early := slices.DeleteFunc(slices.Clone(s.list), func(r sent) bool {
+		return r.err == nil || r.at.After(loss.Add(grace)) || r.at.Add(r.took).Before(loss)
+	})
+	t.Logf("%d requests, %d lost; %d of those in flight at the loss, or sent within %s of it, failed; longest %s (%s, sent %s after it)",
+		len(s.list), failed, len(early), grace, longest.took.Round(time.Millisecond), longest.what, longest.at.Sub(loss).Round(time.Millisecond))
+	for _, r := range early[:min(len(early), 3)] {
+		t.Logf("%s, sent %s after the loss, failed after %s: %v", r.what, r.at.Sub(loss).Round(time.Millisecond), r.took.Round(time.Millisecond), r.err)
+	}
+}
+
+// goes waits until n more requests have ended.
+func (s *sender) goes(t *testing.T, n int) {
+	t.Helper()
+	count := func() int {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return len(s.list)
+	}
+	from := count()
+	labtest.Until(t, fmt.Sprintf("%d requests", n), func(context.Context) error {
+		if got := count() - from; got < n {
+			return fmt.Errorf("%d", got)
+		}
+		return nil
+	})
+}
+
+// One of two clusters is lost, with all that it has: packets to it vanish, or are rejected. The other one serves.
+func TestClusterSet_LostClusterIsReplacedByAnother(t *testing.T) {
+	for _, effect := range []network.Effect{network.Reject, network.Cut} {
+		t.Run(string(effect), func(t *testing.T) {
+			s := newSite(t, "epp")
+			s.load.End()
+			out := s.send("epp")
+			out.goes(t, 60)
+			t.Cleanup(func() { s.faults(network.Fault{Effect: network.Heal}) })
+			loss := time.Now()
+			s.faults(network.Fault{Effect: effect})
+			labtest.Until(t, "some seconds have passed", func(context.Context) error { // longer than anything waits
+				if left := time.Until(loss.Add(15 * time.Second)); left > 0 {
+					return fmt.Errorf("%s left", left)
+				}
+				return nil
+			})
+			out.goes(t, 60)
+			s.faults(network.Fault{Effect: network.Heal})
+			before := out.l.count("epp", "east")
+			labtest.Until(t, "east serves again", func(context.Context) error {
+				if out.l.count("epp", "east") < before+5 {
+					return fmt.Errorf("%d requests", out.l.count("epp", "east")-before)
+				}
+				return nil
+			})
+			out.lost(t, loss)
+			http.DefaultClient.CloseIdleConnections()
+		})
+	}
+}
