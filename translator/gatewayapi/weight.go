@@ -38,10 +38,10 @@ func weigh(shares []share, apart bool) []model.WeightedBackend {
 		if len(s.targets) == 0 {
 			targets = []Target{{Share: 1}}
 		}
-		if s.weight == 0 {
+		if s.weight == 0 || len(targets) == 0 {
 			continue
 		}
-		if !s.members.IsZero() && !apart {
+		if !s.members.IsZero() && !apart && len(s.targets) > 0 {
 			one := s.to(Target{Cluster: s.members})
 			one.Spills, one.InOrder = s.spills, s.inOrder
 			for _, t := range targets {

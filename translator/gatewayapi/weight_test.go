@@ -26,6 +26,31 @@ func backendOf(weight uint32, targets ...uint32) share {
 	return s
 }
 
+func TestWeight_ImportWithSeveralClustersIsOneBackend(t *testing.T) {
+	members := model.MembersCluster("ns", "far")
+	of := func(s share) share { s.members = members; return s }
+	failed, local := of(share{weight: 1}), backendOf(1, 1)
+	for what, c := range map[string]struct {
+		shares []share
+		want   []model.ClusterID
+	}{
+		"two clusters":                        {[]share{of(backendOf(1, 2, 3)), local}, []model.ClusterID{members, {Name: "c"}}},
+		"none takes requests now":             {[]share{of(backendOf(1, 0, 0)), local}, []model.ClusterID{{Name: "c"}}},
+		"a filter that fails is answered 500": {[]share{failed, local}, []model.ClusterID{{}, {Name: "c"}}},
+	} {
+		var got []model.ClusterID
+		for _, w := range weigh(c.shares, false) {
+			got = append(got, w.Cluster)
+		}
+		if !slices.Equal(got, c.want) {
+			t.Errorf("%s: %v, want %v", what, got, c.want)
+		}
+	}
+	if got := weigh([]share{of(backendOf(1, 2, 3))}, true); len(got) != 2 || got[0].Weight != 2 || got[1].Weight != 3 {
+		t.Errorf("apart, for sessions: %+v", got)
+	}
+}
+
 func TestWeight_SplitsExactly(t *testing.T) {
 	for _, c := range []struct {
 		name   string

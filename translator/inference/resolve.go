@@ -36,29 +36,12 @@ func (b Backends) Resolve(r store.Reader, ref report.Ref, _ int32) gatewayapi.Re
 	if !ok {
 		return missing(ref, store.InferencePoolImports.All(r))
 	}
-	if !imp.Cluster.IsZero() {
-		return b.together(r, imp)
-	}
 	res := gatewayapi.Resolution{Ref: targetKey(imp.Ref)}
 	useNames(r, imp.Ref.Key())
-	for _, m := range imp.Members {
-		switch {
-		case m.Problem != "" && m.Share > 0:
-			continue
-		case m.Problem != "":
-			res.Targets = append(res.Targets, gatewayapi.Target{Cluster: m.Cluster}) // takes nothing: see below
-		case m.Pool != nil:
-			addPool(&res, m.Pool, m.Share)
-			useSpillNames(r, m.Pool)
-		case m.Local:
-			if p, ok := b.Tables.Pool(r, imp.Ref.Key()); ok {
-				addPool(&res, p, m.Share)
-				useSpillNames(r, p)
-			}
-		default:
-			res.Targets = append(res.Targets, gatewayapi.Target{Cluster: m.Cluster, Share: m.Share, Protocol: model.HTTP1, MaxGateways: m.MaxGateways, Peer: m.Peer})
-			res.Clusters = append(res.Clusters, m.Cluster, model.OurPicker) // which is asked for the models of the rule
-		}
+	if imp.Cluster.IsZero() {
+		b.apart(&res, r, imp)
+	} else {
+		b.together(&res, r, imp)
 	}
 	// An import whose clusters all have weight 0 counts as a backendRef of weight 0. One whose only clusters with a weight cannot
 	// be reached does not.
@@ -72,10 +55,33 @@ func (b Backends) Resolve(r store.Reader, ref report.Ref, _ int32) gatewayapi.Re
 	return finish(res)
 }
 
+// apart resolves an import of which one exporting cluster takes requests, or none.
+func (b Backends) apart(res *gatewayapi.Resolution, r store.Reader, imp *model.Import) {
+	for _, m := range imp.Members {
+		switch {
+		case m.Problem != "" && m.Share > 0:
+			continue
+		case m.Problem != "":
+			res.Targets = append(res.Targets, gatewayapi.Target{Cluster: m.Cluster}) // takes nothing: see Resolve
+		case m.Pool != nil:
+			addPool(res, m.Pool, m.Share)
+			useSpillNames(r, m.Pool)
+		case m.Local:
+			if p, ok := b.Tables.Pool(r, imp.Ref.Key()); ok {
+				addPool(res, p, m.Share)
+				useSpillNames(r, p)
+			}
+		default:
+			res.Targets = append(res.Targets, gatewayapi.Target{Cluster: m.Cluster, Share: m.Share, Protocol: model.HTTP1, MaxGateways: m.MaxGateways, Peer: m.Peer})
+			res.Clusters = append(res.Clusters, m.Cluster, model.OurPicker) // which is asked for the models of the rule
+		}
+	}
+}
+
 // together resolves an import with several exporting clusters: a hop to each, behind which its own picker is asked.
-func (b Backends) together(r store.Reader, imp *model.Import) gatewayapi.Resolution {
-	res := gatewayapi.Resolution{Ref: targetKey(imp.Ref), Members: imp.Cluster, Spills: uint32(len(imp.Spill)), InOrder: imp.InOrder, Clusters: []model.ClusterID{imp.Cluster}}
-	useNames(r, imp.Ref.Key())
+func (b Backends) together(res *gatewayapi.Resolution, r store.Reader, imp *model.Import) {
+	res.Members, res.Spills, res.InOrder = imp.Cluster, uint32(len(imp.Spill)), imp.InOrder
+	res.Clusters = append(res.Clusters, imp.Cluster)
 	for i := range imp.Members {
 		m := &imp.Members[i]
 		if m.Problem != "" {
@@ -100,11 +106,10 @@ func (b Backends) together(r store.Reader, imp *model.Import) gatewayapi.Resolut
 			res.Clusters = append(res.Clusters, asked)
 		}
 	}
-	addSpills(&res, imp.Spill)
+	addSpills(res, imp.Spill)
 	for _, key := range imp.SpillImports {
 		useNames(r, key)
 	}
-	return finish(res)
 }
 
 // useSpillNames makes the host names of the imports that a pool spills to used.
