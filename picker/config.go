@@ -35,6 +35,8 @@ type Config struct {
 	// Publish receives what each pick shows about a server's caches, for the pickers of other processes; see Learn. It must not block,
 	// and not keep the Chain. Nil drops it.
 	Publish func(Sent)
+	// Observe receives the same of picks of this process, and of those that Learn has. Nil drops it.
+	Observe func(Sent)
 	// Session receives where a session of a pool is, for the pickers of other processes; see LearnSession. It must not block. Nil drops it.
 	Session func(Session)
 	// Read receives what each metrics page shows, for the pickers of other processes (endpoint.Registry.Receive). It must not block. Nil
@@ -63,6 +65,8 @@ type Config struct {
 	// Keyed: calls of the Gateways here have keys, so one without a key comes from another cluster, or from a gateway that Penstock does not
 	// configure.
 	Keyed bool
+	// Chooser chooses among the clusters of imports (Pool.Clusters); nil: there are no such pools.
+	Chooser Chooser
 	// Exported reports whether other clusters may pick from a pool, which they name; nil: from all.
 	Exported func(pool string) bool
 	// Learner runs before a relayed pick is answered. Nil if there are no relayed pools, or if Envoy dials any address.
@@ -96,6 +100,8 @@ type Protocol struct {
 
 // Sent is what a pick shows about a server's caches: it was sent a prompt, and a request for an adapter.
 type Sent struct {
+	Pool    string // that it was picked from
+	Sender  string // the process of another cluster that chose this one for the request (SenderHeader); "": none
 	Server  netip.AddrPort
 	Chain   prefix.Chain
 	Adapter uint64 // its hash; 0 for none
@@ -219,6 +225,9 @@ type Pool struct {
 	// Servers are the model servers of a pool with a Relay as far as they are known here, MaxServers at most. They are asked for their
 	// models only.
 	Servers []Server
+	// Clusters are those of an import, of which a pick names the best; nil: a pick names endpoints. Only Name, Body, BodyLimit and
+	// TrustHeaders have an effect beside it.
+	Clusters *Clusters
 	// Gateways: nothing is picked for the pool. It is reached through gateways of another cluster, which are Servers.
 	Gateways bool
 	Metrics  endpoint.Metrics
@@ -231,6 +240,23 @@ type Pool struct {
 	BodyLimit int
 	// Relay, if set, asks a remote picker instead of choosing here.
 	Relay *Relay
+}
+
+// Clusters are what a pick for a whole import chooses among.
+type Clusters struct {
+	List []Cluster
+	// Further are hops to where the import spills, in order: they follow the clusters in every pick.
+	Further []string
+	// Margin by which another cluster must be cheaper than the own one.
+	Margin time.Duration
+}
+
+// Cluster is an exporting cluster of an import.
+type Cluster struct {
+	Name    string
+	Hop     string // as Envoy has it: "envoy://hops/NAME"
+	Local   bool   // it is the own cluster
+	Servers int    // that it has declared; 0: not known
 }
 
 // Server is one of Pool.Servers.

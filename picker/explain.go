@@ -32,6 +32,8 @@ type Explanation struct {
 	Flow *Held `json:"flow,omitempty"`
 	// Relay lists the remote pickers that would be asked. If set, they choose, and nothing below is set.
 	Relay []string `json:"relay,omitempty"`
+	// Clusters are those of an import, the best first, for a request without a prompt. If set, nothing below is set.
+	Clusters []ClusterCost `json:"clusters,omitempty"`
 	// Endpoints is the list that Envoy would get; "" with a Status (429 or 503) and its Reason.
 	Endpoints  string             `json:"endpoints,omitempty"`
 	MaxRetries int                `json:"maxRetries"`
@@ -65,11 +67,15 @@ func (p *Picker) Explain(name string, headers map[string]string) Explanation {
 	if pool == nil {
 		return Explanation{Pool: name}
 	}
-	e := Explanation{Pool: pool.Name, Known: true, Strategy: pool.strategy.Name(), Body: string(pool.Body)}
+	e := Explanation{Pool: pool.Name, Known: true, Strategy: pool.strategyName(), Body: string(pool.Body)}
 	if pool.Relay != nil {
 		for _, addr := range pool.Relay.Pickers {
 			e.Relay = append(e.Relay, addr.String())
 		}
+		return e
+	}
+	if pool.Clusters != nil {
+		e.Clusters, _ = p.chooser.Choose(pool.Name, ClusterPrompt{}, false, nil)
 		return e
 	}
 	var spill []string

@@ -98,7 +98,7 @@ func (pool *pool) record(r *extproc.Request, a *extproc.Answer, d *decision, at 
 	request := pool.scheduled(r, at)
 	request.External = d.external
 	record := &Record{
-		Time: at, Pool: pool.Name, Strategy: pool.strategy.Name(), Model: request.Model,
+		Time: at, Pool: pool.Name, Strategy: pool.strategyName(), Model: request.Model,
 		Result: d.result, Status: a.Status, Endpoints: a.Endpoints.String(), Lease: a.Lease.String(),
 		OutOfRange: d.outOfRange, Error: d.problem,
 		Prefill: d.further.text(stagePrefill), Encode: d.further.text(stageEncode), Missing: d.further.lacks,

@@ -116,10 +116,13 @@ func (p *Picker) Pick(ctx context.Context, r *extproc.Request) extproc.Answer {
 			d.lease.Done()
 		}
 	}()
-	if pool.Relay != nil {
+	switch {
+	case pool.Clusters != nil:
+		a = p.chooseCluster(pool, r, &d)
+	case pool.Relay != nil:
 		a, d = p.relay(ctx, pool, r)
 		d.model, d.tokens = r.Facts.Model, r.Facts.Tokens
-	} else {
+	default:
 		held := false
 		if pool.queue.On() {
 			if pool, a, held = p.hold(ctx, pool, r, &d); d.waited > 0 {
@@ -144,6 +147,9 @@ func (p *Picker) Pick(ctx context.Context, r *extproc.Request) extproc.Answer {
 	}
 	if number := p.notes.add(pool, r, &a, &d, started); d.lease != nil {
 		tag := endpoint.Tag{Number: number, Model: d.model, Tokens: d.tokens}
+		if d.charge != nil {
+			tag.Charge = d.charge
+		}
 		if d.compared > 0 {
 			tag.Cached = int(d.choices[0].cached)
 		}
@@ -177,6 +183,7 @@ type decision struct {
 	staged     bool            // the pool's profile handler has decided about them
 	processed  processed       // by the pool's processor
 	span       trace.Span      // of the pick; nil without
+	charge     *charged        // of a pick that names clusters; nil for others
 }
 
 // working is the memory of a Pick, which the next one takes over.
@@ -252,7 +259,7 @@ func (p *Picker) choose(ctx context.Context, pool *pool, r *extproc.Request, d *
 	if c.lease == nil {
 		return a
 	}
-	p.sent(c)
+	p.sent(c, r)
 	if pool.sessions != nil {
 		p.keepSession(pool, c.request.Session.ID, c.ranked[0].Endpoint.Addr, c.at)
 	}

@@ -45,6 +45,7 @@ type Picker struct {
 	onRelayFailure func(pool string, f RelayFailure)
 	forward        func(accesslog.Entry)
 	publish        func(Sent)
+	observe        func(Sent)
 	publishSession func(Session)
 	peers          Peers
 	settle         time.Duration // Config.Settle
@@ -52,6 +53,7 @@ type Picker struct {
 	access         Access
 	keyed          bool // calls of the Gateways here have keys
 	exported       func(pool string) bool
+	chooser        Chooser
 	waiting        atomic.Int64 // calls that wait for access
 	tracer         trace.Tracer
 	prefixes       *prefix.Index
@@ -130,6 +132,7 @@ func New(c Config) (*Picker, error) {
 		onRelayFailure: c.OnRelayFailure,
 		forward:        c.Forward,
 		publish:        c.Publish,
+		observe:        c.Observe,
 		publishSession: c.Session,
 		recording:      c.Recording,
 		heapFloor:      c.HeapFloor,
@@ -139,6 +142,7 @@ func New(c Config) (*Picker, error) {
 		access:         c.Access,
 		keyed:          c.Keyed,
 		exported:       c.Exported,
+		chooser:        c.Chooser,
 		prefixes:       prefixes,
 		registry:       endpoint.NewRegistry(endpoint.Config{Never: c.Never, Read: c.Read, Prefixes: prefixes, Jitter: mathrand.Float64, OnPanic: c.OnPanic}),
 		renderer:       tokenize.New(tokenize.Config{}),
@@ -352,6 +356,7 @@ func (p *Picker) swap(next map[string]*pool, changed ...string) {
 	p.pools.Store(set)
 	for _, name := range changed {
 		was, now := old.byName[name], next[name]
+		p.setClusters(name, was, now)
 		if was == nil || now == was {
 			continue
 		}

@@ -66,14 +66,22 @@ type choice struct {
 	cost   float64
 	cached int32
 	trial  bool
+	// Of a cluster, as ClusterCost has them.
+	wait, roundTrip float32
+	basis, barred   string
 }
 
-// Choice is an endpoint that a pick compared, by what decided at that moment.
+// Choice is an endpoint, or a cluster, that a pick compared, by what decided at that moment.
 type Choice struct {
-	Address string  `json:"address"`
-	Cost    float64 `json:"cost"` // of strategy load in seconds, of least-request in requests
+	Address string  `json:"address"` // the name of a cluster
+	Cost    float64 `json:"cost"`    // of strategies load and LeastLoad in seconds, of least-request in requests
 	Cached  int     `json:"cached,omitempty"`
 	Trial   bool    `json:"trial,omitempty"`
+	// Of a cluster: the wait there and the round trip in seconds, by what the wait is known, and why the cluster comes last.
+	Wait      float64 `json:"wait,omitempty"`
+	RoundTrip float64 `json:"roundTrip,omitempty"`
+	Basis     string  `json:"basis,omitempty"`
+	Barred    string  `json:"barred,omitempty"`
 }
 
 // Outcome is what became of a request, by the last entry of the access log.
@@ -97,7 +105,7 @@ func (n *notes) add(pool *pool, r *extproc.Request, a *extproc.Answer, d *decisi
 	}
 	to := &n.ring[n.next%uint64(len(n.ring))]
 	to.number, to.at, to.gateway = n.next, at, r.Gateway
-	to.pool, to.strategy, to.history = pool.Name, pool.strategy.Name(), pool.history // the pool itself may be replaced often
+	to.pool, to.strategy, to.history = pool.Name, pool.strategyName(), pool.history // the pool itself may be replaced often
 	to.result, to.lease, to.status = d.result, a.Lease.Number, a.Status
 	to.further = ""
 	to.prefill, to.encode, to.lacks = d.further.text(stagePrefill), d.further.text(stageEncode), d.further.lacks
@@ -198,7 +206,7 @@ func (n *note) record(by string) *Record {
 		r.Processor = &processed
 	}
 	for _, c := range n.choices[:n.compared] {
-		r.Compared = append(r.Compared, Choice{c.text, c.cost, int(c.cached), c.trial})
+		r.Compared = append(r.Compared, Choice{c.text, c.cost, int(c.cached), c.trial, float64(c.wait), float64(c.roundTrip), c.basis, c.barred})
 	}
 	if n.lease > 0 {
 		outcome := n.outcome
@@ -234,7 +242,7 @@ func (d *decision) compare(ranked int, all []schedule.Candidate) {
 		}
 		last := min(d.compared, maxChoices-1)
 		copy(d.choices[at+1:last+1], d.choices[at:last])
-		d.choices[at] = choice{c.Endpoint.Text, c.Cost, int32(c.Cached), c.Trial}
+		d.choices[at] = choice{text: c.Endpoint.Text, cost: c.Cost, cached: int32(c.Cached), trial: c.Trial}
 		d.compared = last + 1
 	}
 }

@@ -4,36 +4,58 @@ import (
 	"net/netip"
 
 	"github.com/penstock-project/penstock/picker/endpoint"
+	"github.com/penstock-project/penstock/picker/extproc"
 )
 
 // What one picker sends to a server is cached there for all of them. So each pick is published to the pickers of other
 // processes, which count its prompt and its adapter as cached as if they had picked. Requests in flight are published by
 // their sums (endpoint.Registry.Counts).
 
+// maxSender bounds a sender's name, in bytes.
+const maxSender = 128
+
+// sender is the process of another cluster that has sent a request here; "" for none.
+func sender(r *extproc.Request) string {
+	if name := r.Headers.Header(SenderHeader); len(name) <= maxSender {
+		return string(name)
+	}
+	return ""
+}
+
 // sent records what the first of a pick's endpoints is sent.
-func (p *Picker) sent(c *candidates) {
+func (p *Picker) sent(c *candidates, r *extproc.Request) {
 	to := &c.ranked[0]
 	if e := c.further.prefill; e != nil { // both will have the prompt's cache
 		p.prefixes.Add(e.Load().Prefixes(), c.request.Chain)
 		p.prefixes.Expect(e.Load().Prefixes(), &c.request.Exact, c.request.Model, c.at)
 		if p.publish != nil && len(c.request.Chain) > 0 {
-			p.publish(Sent{Server: e.Addr, Chain: c.request.Chain})
+			p.publish(Sent{Pool: c.pool.Name, Server: e.Addr, Chain: c.request.Chain})
 		}
 	}
 	server := to.Endpoint.Load().Prefixes()
 	p.prefixes.Add(server, c.request.Chain)
 	p.prefixes.Expect(server, &c.request.Exact, c.request.Model, c.at)
-	if p.publish == nil {
+	if p.publish == nil && p.observe == nil {
 		return
 	}
 	work := to.Work(&c.request)
-	if len(c.request.Chain) > 0 || work.Adapter != 0 {
-		p.publish(Sent{Server: to.Endpoint.Addr, Chain: c.request.Chain, Adapter: work.Adapter, Slots: work.Slots})
+	s := Sent{Pool: c.pool.Name, Sender: sender(r), Server: to.Endpoint.Addr, Chain: c.request.Chain, Adapter: work.Adapter, Slots: work.Slots}
+	if len(s.Chain) == 0 && s.Adapter == 0 && s.Sender == "" {
+		return
+	}
+	if p.publish != nil {
+		p.publish(s)
+	}
+	if p.observe != nil {
+		p.observe(s)
 	}
 }
 
 // Learn records a pick of another process. Servers that no pool of this one has are ignored.
 func (p *Picker) Learn(s Sent) {
+	if p.observe != nil {
+		p.observe(s)
+	}
 	load := p.registry.Find(s.Server)
 	if load == nil {
 		return

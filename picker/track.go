@@ -125,6 +125,9 @@ func (p *Picker) follow(lease *endpoint.Lease, e accesslog.Entry) {
 	served := lease.Served(p.loadOf(lease.Holder().Pool, e.Served))
 	ok, now := e.Status > 0 && e.Status < 500, time.Now()
 	p.notes.ended(lease.Tag().Number, e, now)
+	if c, ok := lease.Tag().Charge.(*charged); ok {
+		c.follow(e)
+	}
 	switch {
 	case served != nil:
 		lease.MoveTo(served, now)

@@ -1,6 +1,7 @@
 package translator
 
 import (
+	"cmp"
 	"net/netip"
 	"slices"
 
@@ -47,7 +48,7 @@ func (t *tables) assignment(r *graph.Reader, id model.ClusterID) (*model.Assignm
 		if !ok || imp.Cluster.IsZero() {
 			return nil, false
 		}
-		a.Owners, a.Endpoints = []report.Ref{imp.Ref}, memberHops(imp)
+		a.Owners, a.Endpoints = []report.Ref{imp.Ref}, memberHops(imp, t.hopWeights(r, imp))
 		return a, true
 	case model.PeerKind:
 		imp, m, ok := t.importMember(r, id)
@@ -121,11 +122,11 @@ func hopsOf(p *model.Pool) []model.Endpoint {
 
 // memberHops are the endpoints of an import with several exporting clusters: a hop to each that takes requests, and then to the places where the
 // import spills.
-func memberHops(imp *model.Import) (out []model.Endpoint) {
+func memberHops(imp *model.Import, weights []uint32) (out []model.Endpoint) {
 	next := uint32(0)
 	for i := range imp.Members {
 		if m := &imp.Members[i]; m.Takes() {
-			out, next = append(out, model.Endpoint{Hop: imp.Hop(m), Weight: m.Share, Priority: m.Priority}), max(next, m.Priority+1)
+			out, next = append(out, model.Endpoint{Hop: imp.Hop(m), Weight: weights[i], Priority: m.Priority}), max(next, m.Priority+1)
 		}
 	}
 	for _, s := range imp.Spill {
@@ -134,6 +135,43 @@ func memberHops(imp *model.Import) (out []model.Endpoint) {
 		}
 	}
 	return out
+}
+
+// hopWeights are the weights of the hops to the members of an import: what the exporters give or, where our picker chooses, the number of
+// servers of each, for requests without a pick. Where the servers of some are not known, each of these counts as much as another one in the
+// mean.
+func (t *tables) hopWeights(r *graph.Reader, imp *model.Import) []uint32 {
+	weights := make([]uint32, len(imp.Members))
+	for i := range imp.Members {
+		weights[i] = imp.Members[i].Share
+	}
+	if imp.Choice == nil {
+		return weights
+	}
+	servers, known, sum := make([]uint32, len(weights)), uint32(0), uint32(0)
+	for i := range imp.Members {
+		m := &imp.Members[i]
+		id := model.PoolID{Namespace: imp.Ref.Namespace, Name: imp.Ref.Name, Member: m.Name}
+		if m.Local {
+			id.Member = ""
+		}
+		is, _ := t.members.Get(r, id)
+		for _, s := range is.Members {
+			if !s.Draining {
+				servers[i]++
+			}
+		}
+		if m.Takes() && servers[i] > 0 {
+			known, sum = known+1, sum+servers[i]
+		}
+	}
+	if known == 0 {
+		return weights
+	}
+	for i := range servers {
+		weights[i] = cmp.Or(servers[i], max(sum/known, 1))
+	}
+	return weights
 }
 
 func endpoints(addrs []netip.AddrPort) []model.Endpoint {

@@ -99,7 +99,7 @@ func (t *tables) owners(r *graph.Reader, table string, key any) []report.Ref {
 	case clusterKey:
 		return append(clusterOwner(k.cluster), store.RefOf(store.Gateways, k.gateway))
 	case model.PoolID:
-		if k.Member != "" {
+		if k.Imported() {
 			return []report.Ref{store.RefOf(store.InferencePoolImports, k.Key())}
 		}
 		return []report.Ref{store.RefOf(store.InferencePools, k.Key())}

@@ -1,6 +1,8 @@
 package translator
 
 import (
+	"time"
+
 	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/translator/gatewayapi"
@@ -18,6 +20,8 @@ type PickerPool struct {
 	External *model.ExternalPicker
 	// Gateways are how the gateways of another cluster are reached, if the pool is reached through them alone: nothing is picked for it.
 	Gateways *model.ExternalPicker
+	// Choice are the exporting clusters of an import, if the picker names one of them for each request; nil for all others.
+	Choice *Choice
 	// Scorers are the processes of Settings.Plugins.External, in their order; one that cannot be reached has no address.
 	Scorers []model.ExternalPicker
 	// Processor is the service of Settings.Processor; nil without one. One that cannot be reached has no address.
@@ -28,6 +32,21 @@ type PickerPool struct {
 	// while there is none, so that no certificate is trusted.
 	TLS *model.UpstreamTLS
 	CA  []byte
+}
+
+// Choice is what our picker chooses among for an import.
+type Choice struct {
+	Members []ChoiceMember // that take requests, sorted by name
+	Further []model.HopID  // to the places where the import spills, in order
+	Margin  time.Duration  // by which another one must be cheaper than the own cluster
+}
+
+// ChoiceMember is an exporting cluster.
+type ChoiceMember struct {
+	Name    string
+	Hop     model.HopID
+	Local   bool // it is this cluster itself
+	Servers int  // that it has declared; 0: not known
 }
 
 // poolTables are InferencePools and InferencePoolImports, and what our picker needs of them.
@@ -109,6 +128,9 @@ func (t *tables) declareMembers() {
 		Order:   model.PoolID.Compare,
 		Sources: []graph.Source[model.PoolID]{t.poolsByID, t.attachmentsByImportedPool},
 		Compute: func(r *graph.Reader, id model.PoolID) (PickerPool, bool) {
+			if id.Import {
+				return t.choicePool(r, id)
+			}
 			p, ok := t.pool(r, id)
 			if !ok {
 				return t.gatewayPool(r, id)
@@ -140,6 +162,29 @@ func (t *tables) declareMembers() {
 			return out, true
 		},
 	})
+}
+
+// choicePool is an import among whose exporting clusters our picker chooses.
+func (t *tables) choicePool(r *graph.Reader, id model.PoolID) (PickerPool, bool) {
+	imp, ok := t.imports.Get(r, id.Key())
+	if !ok || imp.Choice == nil {
+		return PickerPool{}, false
+	}
+	pool := &model.Pool{Name: id, Ref: imp.Ref, Cluster: imp.Cluster, Last: imp.Cluster, Picker: imp.Choice.Picker, Owners: []report.Ref{imp.Ref}}
+	choice := &Choice{Margin: imp.Choice.Margin}
+	for i := range imp.Members {
+		if m := &imp.Members[i]; m.Takes() {
+			is := ChoiceMember{Name: m.Name, Hop: imp.Hop(m), Local: m.Local}
+			if m.Pool != nil {
+				is.Servers = len(m.Pool.Remote)
+			}
+			choice.Members = append(choice.Members, is)
+		}
+	}
+	for _, s := range imp.Spill {
+		choice.Further = append(choice.Further, s.Hop)
+	}
+	return PickerPool{Pool: pool, Choice: choice}, true
 }
 
 // gatewayPool is one exporting cluster of an import that is reached through its gateways.

@@ -3,6 +3,7 @@ package translator_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -341,6 +342,8 @@ func (c *chaos) policy() (store.Op, func(string) store.Op, string) {
 			p.Spec.Selection = &v1alpha1.SelectionSpec{Within: &v1alpha1.WithinSpec{Clusters: []string{pick(c, "c-0", "c-1", "none")}}}
 		} else if c.some(2) {
 			p.Spec.Selection = &v1alpha1.SelectionSpec{Policy: v1alpha1.SelectPriority, Order: []string{pick(c, "c-0", "c-1", "none")}}
+		} else if c.some(2) {
+			p.Spec.Selection = &v1alpha1.SelectionSpec{Policy: v1alpha1.SelectLeastLoad, Affinity: pick(c, v1alpha1.AffinityPrefix, v1alpha1.AffinityNone), LocalMargin: pick(c, nil, &metav1.Duration{Duration: time.Second})}
 		}
 	}
 	if c.some(3) {

@@ -174,8 +174,8 @@ func (t *tables) indexAttachedBackends() {
 			return nil
 		}
 		for _, id := range a.Clusters {
-			if id.Member != "" && !id.Pool().IsZero() {
-				pools = append(pools, id.Pool())
+			if pool := id.Pool(); pool.Imported() {
+				pools = append(pools, pool)
 			}
 		}
 		return slices.Compact(pools)

@@ -237,9 +237,12 @@ func (p *printer) backend(indent, what string, b translator.BackendView, e app.E
 	}
 	p.pick(indent, e.Picks[b.Pool])
 	for _, h := range b.Hops {
-		if h.Share == "" {
+		switch {
+		case h.Share == "":
 			p.line(indent+"hop", "%s", h.Endpoint)
-		} else {
+		case b.Picker != "":
+			p.line(indent+"hop", "%s, the first for %s of the requests without a pick", h.Endpoint, h.Share)
+		default:
 			p.line(indent+"hop", "%s, the first for %s of these requests", h.Endpoint, h.Share)
 		}
 		for _, behind := range h.Backends {
@@ -288,6 +291,11 @@ func (p *printer) pick(indent string, raw json.RawMessage) {
 		p.line(indent+"model", "%s", targetsText(e.Targets))
 	}
 	switch {
+	case len(e.Clusters) > 0:
+		p.line(indent+"now", "cluster %s (strategy %s, for a request without a prompt)", e.Clusters[0].Cluster, strategyText(e))
+		for _, c := range e.Clusters {
+			p.line("", indent+"%s", clusterText(c))
+		}
 	case len(e.Relay) > 0:
 		p.line(indent+"now", "the remote picker decides: %s", strings.Join(e.Relay, " "))
 	case e.Status != 0:
@@ -307,6 +315,18 @@ func (p *printer) pick(indent string, raw json.RawMessage) {
 			p.line("", indent+"%s", verdictText(v))
 		}
 	}
+}
+
+// clusterText describes what a request costs at a cluster of an import.
+func clusterText(c picker.ClusterCost) string {
+	text := fmt.Sprintf("%s: cost %.3f s (wait %.3f s by %s, round trip %.3f s)", c.Cluster, c.Cost, c.Wait, c.Basis, c.RoundTrip)
+	if c.Cached > 0 {
+		text += fmt.Sprintf("; %d tokens cached", c.Cached)
+	}
+	if c.Barred != "" {
+		text += "; last: " + c.Barred
+	}
+	return text
 }
 
 // targetsText describes the models that replace the request's, with their shares.

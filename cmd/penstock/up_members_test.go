@@ -37,6 +37,7 @@ type exportingCluster struct {
 	marks         bool              // the server's answers have the mark of a hop
 	asked, served int
 	host          string // of the last request that the server got
+	sender        string // penstock-peer-sender of some request that it got
 	size          int    // of its body
 }
 
@@ -63,6 +64,7 @@ func (c *exportingCluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.served, c.host, c.size = c.served+1, r.Host, len(body)
+	c.sender += r.Header.Get("penstock-peer-sender")
 	w.Header().Set("x-served-by", c.name)
 	if c.marks {
 		w.Header().Set("penstock-peer-refused", "1")

@@ -119,6 +119,10 @@ func printPicks(w io.Writer, picks []*picker.Record) error {
 		}
 		if len(r.Verdicts) == 0 { // as of most picks of a busy pool
 			for _, c := range r.Compared {
+				if c.Basis != "" {
+					p.line("", "  %s", clusterText(picker.ClusterCost{Cluster: c.Address, Cost: c.Cost, Wait: c.Wait, RoundTrip: c.RoundTrip, Basis: c.Basis, Barred: c.Barred, Cached: c.Cached}))
+					continue
+				}
 				text := fmt.Sprintf("%s: cost %.3f", c.Address, c.Cost)
 				if c.Cached > 0 {
 					text += fmt.Sprintf(", %d tokens cached", c.Cached)

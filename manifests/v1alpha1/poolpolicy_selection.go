@@ -1,11 +1,16 @@
 package v1alpha1
 
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 // SelectionSpec configures to which of an InferencePoolImport's exporting clusters requests go.
 // +kubebuilder:validation:XValidation:rule="!has(self.order) || has(self.policy) && self.policy == 'Priority'",message="order is for policy Priority: add policy: Priority, or remove order"
+// +kubebuilder:validation:XValidation:rule="!has(self.localMargin) && !has(self.affinity) || has(self.policy) && self.policy == 'LeastLoad'",message="localMargin and affinity are for policy LeastLoad: add policy: LeastLoad, or remove them"
 type SelectionSpec struct {
 	// Policy decides which cluster is the first to get a request. With Weighted the clusters share requests by the weight of each. With
-	// Priority all requests go to one cluster, and the next ones get what it declines. In both cases a cluster that declines a request
-	// is followed by another for the same request.
+	// Priority all requests go to one cluster, and the next ones get what it declines. With LeastLoad each request goes to the cluster where
+	// its first token is expected first: Penstock's picker names the clusters for each request, by what they report of their load, by
+	// what they have cached of the prompt, and by the round trip. In all cases a cluster that declines a request is followed by another
+	// for the same request.
 	//
 	// +optional
 	// +kubebuilder:default=Weighted
@@ -19,6 +24,20 @@ type SelectionSpec struct {
 	// +kubebuilder:validation:items:MaxLength=253
 	// +listType=set
 	Order []string `json:"order,omitempty"`
+	// LocalMargin is by how much another cluster must be cheaper than this cluster itself, of policy LeastLoad; default 100ms. With a
+	// larger one fewer requests leave the cluster, and some wait longer. It has an effect where this cluster is among the import's.
+	//
+	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:Pattern=`^([0-9]+(\.[0-9]+)?(ms|s|m))+$`
+	// +kubebuilder:validation:MaxLength=16
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('0s') && duration(self) <= duration('1m')",message="localMargin must be 0s to 1m, such as 300ms"
+	LocalMargin *metav1.Duration `json:"localMargin,omitempty"`
+	// Affinity is what LeastLoad knows of a request; default Prefix. With Prefix the bodies of known APIs are read, so that prompts with the
+	// same beginning go to the cluster that has read it. With None no body is read, and a request counts by its length.
+	//
+	// +optional
+	Affinity SelectionAffinity `json:"affinity,omitempty"`
 	// Within bounds the clusters that requests go to. It is never left, whatever fails: prompts may have to stay in some clusters. A
 	// cluster outside is no part of the import here, also under the name NAME-CLUSTER.
 	//
@@ -28,13 +47,25 @@ type SelectionSpec struct {
 
 // SelectionPolicy is how the exporting clusters of an import share requests.
 //
-// +kubebuilder:validation:Enum=Weighted;Priority
+// +kubebuilder:validation:Enum=Weighted;Priority;LeastLoad
 type SelectionPolicy string
 
 // The policies of selection.
 const (
 	SelectWeighted SelectionPolicy = "Weighted"
 	SelectPriority SelectionPolicy = "Priority"
+	SelectLeastLoad SelectionPolicy = "LeastLoad"
+)
+
+// SelectionAffinity is what requests are kept together by.
+//
+// +kubebuilder:validation:Enum=Prefix;None
+type SelectionAffinity string
+
+// The affinities of selection.
+const (
+	AffinityPrefix SelectionAffinity = "Prefix"
+	AffinityNone   SelectionAffinity = "None"
 )
 
 // WithinSpec bounds clusters.

@@ -1394,6 +1394,11 @@ func (in *SelectionSpec) DeepCopyInto(out *SelectionSpec) {
 		*out = make([]string, len(*in))
 		copy(*out, *in)
 	}
+	if in.LocalMargin != nil {
+		in, out := &in.LocalMargin, &out.LocalMargin
+		*out = new(v1.Duration)
+		**out = **in
+	}
 	if in.Within != nil {
 		in, out := &in.Within, &out.Within
 		*out = new(WithinSpec)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"net"
 	"slices"
 	"sync"
 	"time"
@@ -23,6 +24,8 @@ type Config struct {
 	Credentials credentials.TransportCredentials
 	// CredentialsOf returns those that are used to dial one peer, in place of Credentials; nil: Credentials are used for all.
 	CredentialsOf func(address string) credentials.TransportCredentials
+	// Dial connects to an address of a peer; nil: over TCP.
+	Dial func(ctx context.Context, peer, address string) (net.Conn, error)
 	// Identify returns the name of a subscriber, by the context of its call, or an error that ends it. Topic.Visible gets it. nil: subscribers
 	// have no names.
 	Identify func(ctx context.Context) (string, error)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net"
 	"slices"
 	"sync"
 	"time"
@@ -100,7 +101,7 @@ func (c *Channel) dial(p *peer) (*grpc.ClientConn, error) {
 	if c.cfg.CredentialsOf != nil {
 		with = c.cfg.CredentialsOf(p.address)
 	}
-	conn, err := grpc.NewClient(p.address,
+	options := []grpc.DialOption{
 		grpc.WithTransportCredentials(with),
 		grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff:           backoff.Config{BaseDelay: retryInterval, MaxDelay: time.Second, Multiplier: 1.6, Jitter: 0.2},
@@ -108,7 +109,13 @@ func (c *Channel) dial(p *peer) (*grpc.ClientConn, error) {
 		}),
 		// Detects a process that is frozen but still connected.
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 10 * time.Second, Timeout: 3 * time.Second}),
-	)
+	}
+	if c.cfg.Dial != nil {
+		options = append(options, grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) {
+			return c.cfg.Dial(ctx, p.address, address)
+		}))
+	}
+	conn, err := grpc.NewClient(p.address, options...)
 	if err != nil {
 		return nil, err
 	}

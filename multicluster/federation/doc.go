@@ -8,11 +8,14 @@
 //	record.go       the wire form of an export, and its bounds
 //	placed.go       where exports stand at their importers
 //	endpoints.go    the endpoints of large pools, in parts
+//	loads.go        what clusters report of the load of pools, to members that ask for it
+//	roundtrip.go    how far members are away
 //
 // The topic exports has the cluster's UID, stamp and state as the key "", published again every 5 s, which renews the lease; and what
 // the cluster exports: key is "NAMESPACE/NAME", value the record. A pool of more than 64 endpoints has them in parts, with the keys
 // "NAMESPACE/NAME#N": a change of one endpoint sends some 32 of them again. The topic imports has where a member's exports stand here: key is
-// "MEMBER/NAMESPACE/NAME". Both resume after a lost connection (channel.Topic.Resume).
+// "MEMBER/NAMESPACE/NAME". The topic wanted has the pools whose load an importer asks for, and the topic loads has that; key is
+// "MEMBER/NAMESPACE/NAME" with the member that it is for. The first two resume after a lost connection (channel.Topic.Resume).
 //
 // Identity: a cluster is a SPIFFE trust domain of its name. A member's bundle vouches for SPIFFE IDs of its own trust domain alone, so no member can
 // take another's name. A process presents the ID spiffe://TRUSTDOMAIN/penstock; other IDs of the domain are denied.

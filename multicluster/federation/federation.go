@@ -50,6 +50,8 @@ type Config struct {
 	Denied func(member, problem string)
 	// Placed receives what a member reports of the exports of this cluster that are for it, once SetExports was called.
 	Placed func(registry.Reports)
+	// Load receives what a member reports of a pool whose load was asked for (Want); nil: nothing does.
+	Load func(MemberPool, Load)
 	// Now is the clock that certificates are compared with; time.Now if nil.
 	Now     func() time.Time
 	Log     *slog.Logger
@@ -64,6 +66,9 @@ type Federation struct {
 	channel *channel.Channel
 	exports *channel.Topic
 	imports *channel.Topic
+	wanted  *channel.Topic
+	loads   *channel.Topic
+	dialled connections
 
 	mu       sync.Mutex
 	uid      string // of this cluster; "": this process does not publish yet
@@ -76,6 +81,8 @@ type Federation struct {
 	missed   map[string]bool                     // addresses of members of which an update had no effect
 	parts    map[string]*assemblies              // by address; each is used by the goroutine that receives from there
 	placedAt map[registry.Pool]map[string]placed // what exporters were sent about where their export stands here
+	wants    map[string]bool                     // MemberPool.key of the loads that this cluster asks for
+	askedFor map[string]map[registry.Pool]bool   // by address: of the loads that members ask for
 
 	audience audience
 }
@@ -115,8 +122,8 @@ func New(c Config) *Federation {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
-	f := &Federation{cfg: c, trust: newTrust(c.Certificate, c.Now), members: map[string]Member{}, records: map[string]record{}, received: map[string]cluster{}, missed: map[string]bool{}, parts: map[string]*assemblies{}, placedAt: map[registry.Pool]map[string]placed{}, decided: make(chan struct{})}
-	f.channel = channel.New(channel.Config{CredentialsOf: f.credentials, Identify: f.trust.identify, Now: c.Now, Log: c.Log, OnPanic: c.OnPanic})
+	f := &Federation{cfg: c, trust: newTrust(c.Certificate, c.Now), members: map[string]Member{}, records: map[string]record{}, received: map[string]cluster{}, missed: map[string]bool{}, parts: map[string]*assemblies{}, placedAt: map[registry.Pool]map[string]placed{}, askedFor: map[string]map[registry.Pool]bool{}, decided: make(chan struct{})}
+	f.channel = channel.New(channel.Config{CredentialsOf: f.credentials, Identify: f.trust.identify, Dial: f.dialled.dial, Now: c.Now, Log: c.Log, OnPanic: c.OnPanic})
 	f.exports = f.channel.Topic(exportsTopic)
 	// What is for a cluster that is no member any more is retracted from it.
 	f.exports.Visible(func(member, key string) bool { return f.trust.has(member) && f.audience.has(member, key) })
@@ -126,6 +133,7 @@ func New(c Config) *Federation {
 	f.imports.Visible(func(member, key string) bool { return f.trust.has(member) && strings.HasPrefix(key, member+"/") })
 	f.imports.Subscribe(f.receiveImports)
 	f.imports.Resume()
+	f.subscribeLoads()
 	return f
 }
 
@@ -197,8 +205,10 @@ func (f *Federation) SetMembers(members []Member) {
 			delete(f.received, address)
 			delete(f.missed, address)
 			delete(f.parts, address)
+			delete(f.askedFor, address)
 		}
 	}
+	f.dialled.keep(func(address string) bool { _, is := next[address]; return is })
 	f.mu.Unlock()
 	if len(changed) > 0 {
 		f.channel.SetPeers(slices.DeleteFunc(slices.Clone(addresses), func(a string) bool { return changed[a] })...)

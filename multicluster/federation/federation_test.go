@@ -89,6 +89,7 @@ type site struct {
 	mu        sync.Mutex
 	presented func() (*tls.Certificate, error)
 	published []byte
+	loaded    map[MemberPool][]Load
 }
 
 // presents has a site use a certificate and publish a bundle from now on.
@@ -116,7 +117,7 @@ func newSite(t *testing.T, name, id string) *site {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &site{t: t, name: name, authority: newAuthority(t), listener: l, registry: registry.New(registry.Config{}), logs: &lines{}}
+	s := &site{t: t, name: name, authority: newAuthority(t), listener: l, registry: registry.New(registry.Config{}), loaded: map[MemberPool][]Load{}, logs: &lines{}}
 	s.presented, s.published = s.issue(t, id), s.bundle
 	s.Federation = New(Config{
 		Certificate: func() (*tls.Certificate, error) {
@@ -133,6 +134,11 @@ func newSite(t *testing.T, name, id string) *site {
 		Apply:     func(u ...registry.Update) bool { _, no := s.registry.Apply(u...); return len(no) == 0 },
 		Connected: func(member string, is bool) { s.registry.Connected(member, is) },
 		Placed:    s.registry.Place,
+		Load: func(of MemberPool, is Load) {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.loaded[of] = append(s.loaded[of], is)
+		},
 	})
 	s.Federation.exports.Subscribe(func(_ context.Context, u channel.Update) error {
 		for _, it := range u.Items {

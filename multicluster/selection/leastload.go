@@ -110,6 +110,13 @@ func (l *LeastLoad) SetMembers(members []Member) {
 	l.average()
 }
 
+// SetMargin replaces Config.Margin.
+func (l *LeastLoad) SetMargin(d time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.cfg.Margin = d
+}
+
 // find returns a member; nil if there is none.
 func (l *LeastLoad) find(name string) *member {
 	i, ok := slices.BinarySearchFunc(l.members, name, func(m *member, name string) int { return cmp.Compare(m.Name, name) })

@@ -305,7 +305,7 @@ type Tag struct {
 	Number         uint64 // of the opener's choice; 0: none
 	Model          string // that the request names; "" if it is not known
 	Tokens, Cached int    // of its prompt, and those that the server has cached
-	Of             any    // of the opener's own
+	Of, Charge     any    // of the opener's own
 }
 
 // SetTag gives the lease a tag, which Tag returns.

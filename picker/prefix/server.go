@@ -46,6 +46,13 @@ func (s *Server) SetCapacity(tokens int) {
 	s.shrink(0, 0)
 }
 
+// Blocks is how many blocks of 64 tokens the server's cache has.
+func (s *Server) Blocks() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.capacity / pieceTokens
+}
+
 // add moves a chain to the front of the list, with its first block foremost, and evicts what no longer fits.
 func (s *Server) add(c Chain) {
 	s.mu.Lock()

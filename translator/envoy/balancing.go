@@ -32,14 +32,16 @@ const servedKey = "x-gateway-destination-endpoint-served"
 func (b *builder) loadBalancing(c *model.Cluster) *clusterv3.LoadBalancingPolicy {
 	f := c.Fallback
 	least := b.policy("envoy.load_balancing_policies.least_request", &leastv3.LeastRequest{})
-	if f == model.FallbackMembers {
-		return b.policy("envoy.load_balancing_policies.round_robin", &roundrobinv3.RoundRobin{}) // the only one whose shares are exact
-	}
 	if f == model.PlainLB || f == model.FallbackHops {
 		return least
 	}
 	subset := &subsetv3.Subset{SubsetLbPolicy: least}
+	fallback := func() *clusterv3.LoadBalancingPolicy { return b.policy("envoy.load_balancing_policies.subset", subset) }
 	switch f {
+	case model.FallbackMembers: // round robin is the only one whose shares are exact
+		fallback = func() *clusterv3.LoadBalancingPolicy {
+			return b.policy("envoy.load_balancing_policies.round_robin", &roundrobinv3.RoundRobin{})
+		}
 	case model.FallbackPods, model.FallbackSpill, model.FallbackAgain:
 		role := roleSpill
 		if f == model.FallbackPods {
@@ -68,7 +70,7 @@ func (b *builder) loadBalancing(c *model.Cluster) *clusterv3.LoadBalancingPolicy
 	return b.policy("envoy.load_balancing_policies.override_host", &overridev3.OverrideHost{
 		OverrideHostSources: sources,
 		SelectedHostKey:     metadataKey(names.Namespace, servedKey),
-		FallbackPolicy:      b.policy("envoy.load_balancing_policies.subset", subset),
+		FallbackPolicy:      fallback(),
 	})
 }
 

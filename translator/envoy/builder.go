@@ -13,9 +13,10 @@ import (
 
 // builder collects what one resource names while it is built, and the first failure to encode a part of it.
 type builder struct {
-	hops bool // for HopListener
-	refs []resource.Ref
-	err  error
+	hops  bool // for HopListener
+	peers bool // for peer listeners
+	refs  []resource.Ref
+	err   error
 }
 
 // any encodes a nested message the one deterministic way.

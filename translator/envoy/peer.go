@@ -32,6 +32,9 @@ const (
 	peerAuthority = "penstock-peer-authority"
 	// peerMark marks an answer of a member's gateway or hop that no pod can have begun, so that another member may be asked.
 	peerMark = "penstock-peer-refused"
+	// peerSender names the process whose picker has chosen the cluster that a request goes to. That cluster's picker counts the requests
+	// of each (picker.SenderHeader), and no pod sees it.
+	peerSender = "penstock-peer-sender"
 )
 
 // Filters of peer listeners alone, beside those of httpFilters.
@@ -203,7 +206,7 @@ func toPeer(share *routev3.WeightedCluster_ClusterWeight, authority string) {
 // PeerHost encodes a pool for the route configuration of a peer listener. The server name of the connection must be the authority: a member
 // that may use one pool would reach others by their authority.
 func PeerHost(h *model.PeerHost) (*Encoded, error) {
-	b := &builder{}
+	b := &builder{peers: true}
 	host := &routev3.VirtualHost{
 		Name:                    h.Host,
 		Domains:                 []string{h.Host},

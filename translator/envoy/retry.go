@@ -66,7 +66,8 @@ func (b *builder) retryPolicy(f *model.Forward) *routev3.RetryPolicy {
 			p.RetryPriority = b.nextPriority(1)
 		}
 		if n := uint32(len(w.Members)); n > 0 {
-			// Each is asked once. The order in which hosts are drawn again is by their weights.
+			// Each is asked once. The order in which hosts are drawn again is by their weights; a picker that names hops names all of
+			// them, and those beyond its list are drawn.
 			attempts = n + w.Spills - 1
 			p.RetryOn += markedRetries
 			p.RetriableHeaders = []*routev3.HeaderMatcher{{Name: peerMark, HeaderMatchSpecifier: &routev3.HeaderMatcher_PresentMatch{PresentMatch: true}}}

@@ -25,6 +25,9 @@ func (b *builder) weightedClusters(f *model.Forward, calls pickerCalls) []*route
 			ResponseHeadersToAdd:    additions(w.ResponseHeaders),
 			ResponseHeadersToRemove: w.ResponseHeaders.Remove,
 		}
+		if (b.hops || b.peers) && w.Peer == "" {
+			s.RequestHeadersToRemove = append(slices.Clip(s.RequestHeadersToRemove), peerSender)
+		}
 		if b.hops && w.Peer == "" {
 			s.ResponseHeadersToRemove = append(slices.Clip(s.ResponseHeadersToRemove), peerMark) // only a hop marks answers, and a member's gateway
 		}

@@ -44,6 +44,7 @@ func (b *ruleBuilder) shares(specs []gatewayv1.HTTPBackendRef, matches []model.M
 		} else {
 			b.outside(res, at)
 			s.targets, s.clusters, s.hops, s.members, s.spills, s.inOrder = res.Targets, res.Clusters, res.Hops, res.Members, res.Spills, res.InOrder
+			s.chooser = res.Chooser
 		}
 		if f.fails {
 			s.targets = nil

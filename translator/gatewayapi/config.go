@@ -53,6 +53,8 @@ type Resolution struct {
 	Members model.ClusterID
 	Spills  uint32
 	InOrder bool // each hop has a priority of its own
+	// Chooser is asked for the hop, of an import whose hops a picker names.
+	Chooser *model.PickerCall
 	// Ref is the store.TargetKey of the object that the name resolved to; "" for the one that it names.
 	Ref string
 	// Reason and Message are why it could not be resolved: a reason of the ResolvedRefs condition and a sentence. The

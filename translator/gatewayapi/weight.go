@@ -19,6 +19,7 @@ type share struct {
 	members           model.ClusterID // Resolution.Members
 	spills            uint32
 	inOrder           bool
+	chooser           *model.PickerCall
 	request, response model.HeaderChanges
 	rewriteHost       string
 	own               *model.OwnFilters
@@ -43,7 +44,7 @@ func weigh(shares []share, apart bool) []model.WeightedBackend {
 		}
 		if !s.members.IsZero() && !apart && len(s.targets) > 0 {
 			one := s.to(Target{Cluster: s.members})
-			one.Spills, one.InOrder = s.spills, s.inOrder
+			one.Spills, one.InOrder, one.Picker = s.spills, s.inOrder, s.chooser
 			for _, t := range targets {
 				behind := s.to(t)
 				behind.Weight = 1 // requests are not drawn by it

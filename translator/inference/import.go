@@ -220,7 +220,7 @@ func importMember(r store.Reader, imp *model.Import, policy *v1alpha1.PoolPolicy
 	}
 	m.Pool = remotePool(imp, policy, c, m.Cluster)
 	if name := c.EndpointPicker.Pool; name != "" {
-		if id, ok := model.ParsePoolID(name); !ok || id.Member != "" || strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		if id, ok := model.ParsePoolID(name); !ok || id.Imported() || strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r > '~' }) {
 			problem(".endpointPicker.pool", fmt.Sprintf("%.100q is not the name of a pool", name), "write NAMESPACE/NAME, or remove it")
 			return m
 		}

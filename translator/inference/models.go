@@ -17,7 +17,7 @@ import (
 // Models collects what the InferenceModels, InferenceModelRewrites and InferenceObjectives of a pool do; nil if it has none. Invalid
 // objects have no effect.
 func Models(r store.Reader, id model.PoolID) *model.Models {
-	if id.Member != "" { // of an import: the exporting cluster's picker has them
+	if id.Imported() { // of an import: the exporting cluster's picker has them
 		return nil
 	}
 	target := store.TargetKey("InferencePool", id.Namespace, id.Name)

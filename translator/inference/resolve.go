@@ -82,6 +82,10 @@ func (b Backends) apart(res *gatewayapi.Resolution, r store.Reader, imp *model.I
 func (b Backends) together(res *gatewayapi.Resolution, r store.Reader, imp *model.Import) {
 	res.Members, res.Spills, res.InOrder = imp.Cluster, uint32(len(imp.Spill)), imp.InOrder
 	res.Clusters = append(res.Clusters, imp.Cluster)
+	if c := imp.Choice; c != nil {
+		res.Chooser = &c.Picker
+		res.Clusters = append(res.Clusters, c.Picker.Cluster)
+	}
 	for i := range imp.Members {
 		m := &imp.Members[i]
 		if m.Problem != "" {

@@ -40,6 +40,7 @@ func together(r store.Reader, imp *model.Import, policy *v1alpha1.PoolPolicy) {
 	}
 	imp.Cluster = model.MembersCluster(imp.Ref.Namespace, imp.Ref.Name)
 	prioritize(r, imp, policy)
+	choose(imp, policy)
 	whole := &model.Pool{Name: model.PoolID{Namespace: imp.Ref.Namespace, Name: imp.Ref.Name}, Ref: imp.Ref, Cluster: imp.Cluster, Last: imp.Cluster, Protocol: model.HTTP1}
 	addSpill(r, whole, policy)
 	imp.Findings, imp.SpillImports = append(imp.Findings, whole.Findings...), whole.SpillImports
@@ -62,6 +63,31 @@ func together(r store.Reader, imp *model.Import, policy *v1alpha1.PoolPolicy) {
 	open := model.HopTo(imp.Ref.Kind, imp.Ref.Namespace, imp.Ref.Name)
 	if h, ok := Hop(r, open); ok {
 		imp.Spill = append(imp.Spill, model.Spill{Hop: open, Target: store.TargetKey(imp.Ref.Kind, imp.Ref.Namespace, imp.Ref.Name), Owner: imp.Ref, Backends: h.Backends})
+	}
+}
+
+// choose has our picker name a hop for each request, if a policy asks for it.
+func choose(imp *model.Import, policy *v1alpha1.PoolPolicy) {
+	if policy == nil || policy.Spec.Selection == nil || policy.Spec.Selection.Policy != v1alpha1.SelectLeastLoad {
+		return
+	}
+	s := policy.Spec.Selection
+	call := model.PickerCall{Cluster: model.OurPicker, Pool: imp.Cluster.Pool()}
+	if s.Affinity != v1alpha1.AffinityNone {
+		call.Body = model.BodyBuffered
+	} else {
+		call.Body = model.BodyNone
+	}
+	margin := selection.DefaultMargin
+	if s.LocalMargin != nil {
+		margin = s.LocalMargin.Duration
+	}
+	imp.Choice = &model.Choice{Picker: call, Margin: margin}
+	if s.LocalMargin != nil && !slices.ContainsFunc(imp.Members, func(m model.ImportMember) bool { return m.Local }) {
+		imp.Findings = append(imp.Findings, report.Finding{
+			Severity: report.Info, Owner: store.PoolPolicies.Ref(policy), Field: "spec.selection.localMargin",
+			Problem: fmt.Sprintf("it has no effect: this cluster is not among those of %s", imp.Ref), Fix: "remove it, or set imports: All in the ClusterSet and export the pool here",
+		})
 	}
 }
 

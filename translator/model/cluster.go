@@ -181,13 +181,21 @@ type Import struct {
 	// Cluster is what routes send to if several of Members take requests: a hop to each of them, and to the places where the import
 	// spills. Zero: they send to the one member.
 	Cluster ClusterID
-	InOrder bool    // of Cluster: each hop has a priority of its own
-	Spill   []Spill // of Cluster: where a request goes that all members have declined
+	InOrder bool // of Cluster: each hop has a priority of its own
+	// Choice has our picker choose a hop for each request; nil: they are chosen by their weights and priorities.
+	Choice *Choice
+	Spill  []Spill // of Cluster: where a request goes that all members have declined
 	// SpillImports is Pool.SpillImports of Spill.
 	SpillImports []string
 	Findings     []report.Finding
 	Accepted     report.Condition
 	Ready        report.Condition
+}
+
+// Choice is how our picker chooses among the exporting clusters of an import.
+type Choice struct {
+	Picker PickerCall // as asked on an edge
+	Margin time.Duration
 }
 
 // ImportMember is one exporting cluster of an import.

@@ -137,13 +137,15 @@ func MembersCluster(namespace, name string) ClusterID {
 	return ClusterID{Kind: MembersKind, Namespace: namespace, Name: name}
 }
 
-// Pool is the pool whose endpoints, or gateways, the cluster has; zero if it has those of none.
+// Pool is the pool whose endpoints, gateways or exporting clusters the cluster has; zero if it has those of none.
 func (id ClusterID) Pool() PoolID {
 	switch id.Kind {
 	case PoolKind:
 		return PoolID{Namespace: id.Namespace, Name: id.Name}
 	case ImportKind, ParentKind, PeerKind:
 		return PoolID{Namespace: id.Namespace, Name: id.Name, Member: id.Member}
+	case MembersKind:
+		return PoolID{Namespace: id.Namespace, Name: id.Name, Import: true}
 	}
 	return PoolID{}
 }
@@ -174,7 +176,7 @@ func (id ClusterID) Imported() (PoolID, bool) {
 	if id.Kind != ImportKind || id.Variant == HopsVariant {
 		return PoolID{}, false
 	}
-	return PoolID{id.Namespace, id.Name, id.Member}, true
+	return PoolID{Namespace: id.Namespace, Name: id.Name, Member: id.Member}, true
 }
 
 // Compare orders IDs by kind, object and the rest.

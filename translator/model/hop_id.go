@@ -42,13 +42,18 @@ func (id HopID) Key() string { return id.Namespace + "/" + id.Name }
 
 // Compare orders IDs by their fields, from the first to the last; hops of pools come first.
 func (id HopID) Compare(o HopID) int {
-	first := 0
-	if id.Import != o.Import {
-		if first = -1; id.Import {
-			first = 1
-		}
+	return cmp.Or(compareBool(id.Import, o.Import), strings.Compare(id.Namespace, o.Namespace), strings.Compare(id.Name, o.Name), strings.Compare(id.Member, o.Member))
+}
+
+// compareBool orders false before true.
+func compareBool(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case a:
+		return 1
 	}
-	return cmp.Or(first, strings.Compare(id.Namespace, o.Namespace), strings.Compare(id.Name, o.Name), strings.Compare(id.Member, o.Member))
+	return -1
 }
 
 // String is the virtual host's name and the ID of endpoints that lead to it: "hop.NAMESPACE.pool.NAME", "hop.NAMESPACE.import.NAME" or

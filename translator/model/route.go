@@ -108,8 +108,8 @@ type WeightedBackend struct {
 	Weight  uint32      // the exact share; the sum of a rule's weights is at most 2^32-1
 	Picker  *PickerCall // nil: a Service
 	Hops    bool        // the cluster has FallbackHops: 429 and 503 move a request on to the next hop; Picker is nil
-	// Members are, of a cluster with FallbackMembers, what its hops to exporting clusters send to; Picker is nil. Spills is how
-	// many further hops it has.
+	// Members are, of a cluster with FallbackMembers, what its hops to exporting clusters send to; Picker is nil unless it names hops.
+	// Spills is how many further hops the cluster has.
 	Members []WeightedBackend
 	Spills  uint32
 	// InOrder: each of these hops has a priority of its own.

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
 
+	"github.com/penstock-project/penstock/cmd/penstock/internal/clusterload"
 	"github.com/penstock-project/penstock/cmd/penstock/internal/clusterset"
 	"github.com/penstock-project/penstock/cmd/penstock/internal/delivery"
 	"github.com/penstock-project/penstock/cmd/penstock/internal/peers"
@@ -26,6 +27,7 @@ import (
 	"github.com/penstock-project/penstock/picker/accesslog"
 	"github.com/penstock-project/penstock/picker/heap"
 	"github.com/penstock-project/penstock/picker/probe"
+	"github.com/penstock-project/penstock/picker/schedule"
 	"github.com/penstock-project/penstock/translator/model"
 	"github.com/penstock-project/penstock/xds/admission"
 	"github.com/penstock-project/penstock/xds/cache"
@@ -66,8 +68,10 @@ type App struct {
 	sessions *peers.Sessions
 	asked    *peers.Asked
 	picker   *picker.Picker
-	learner  *learned.Keeper
-	prober   *probe.Prober
+	// clusterLoads choose among the clusters of imports.
+	clusterLoads *clusterload.Loads
+	learner      *learned.Keeper
+	prober       *probe.Prober
 
 	standAlone *StandAlone // nil: another role
 }
@@ -107,7 +111,10 @@ func newApp(cfg Config, c core, w wiring) (a *App, err error) {
 	unpublished := prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "penstock_picker_unpublished_picks_total",
 		Help: "Picks that were not published to the pickers of other processes, because there were too many: their prompts count as cached in this process alone."},
 		func() float64 { return float64(a.shared.Missed()) })
-	if err := register(a.registry, a.panics.count, unpublished, unrecorded); err != nil {
+	a.clusterLoads = clusterload.New(clusterload.Config{
+		Waiting: func(pool string) (schedule.Wait, int, bool) { return a.picker.Waiting(pool) }, Federation: a.federation, Cluster: a.cluster, Log: a.log,
+	})
+	if err := register(a.registry, a.panics.count, unpublished, unrecorded, a.clusterLoads); err != nil {
 		return nil, err
 	}
 	a.progress, a.cache = delivery.NewProgress(), cache.New(cache.Config{})
@@ -146,7 +153,7 @@ func newApp(cfg Config, c core, w wiring) (a *App, err error) {
 	}
 	a.picker, err = picker.New(picker.Config{
 		Protocol: protocol,
-		Log:      a.log, Registerer: a.registry, Tracer: cfg.Tracer, Learner: a.learner, OnRelayFailure: a.relays.Trouble, Forward: a.entries.Add, Peers: a.loads, Publish: a.shared.Add, Read: a.pages.Add, Session: a.sessions.Add,
+		Log:      a.log, Registerer: a.registry, Tracer: cfg.Tracer, Learner: a.learner, OnRelayFailure: a.relays.Trouble, Forward: a.entries.Add, Peers: a.loads, Publish: a.shared.Add, Observe: a.clusterLoads.Sent, Chooser: a.clusterLoads, Read: a.pages.Add, Session: a.sessions.Add,
 		Gateway: identity.Gateway, Access: a.access, Keyed: a.security.keyed, Exported: func(pool string) bool { return a.set == nil || a.set.Exported(pool) }, HeldBodies: cfg.HeldBodies, HeapFloor: floor, Recording: cfg.Recording, KVEvents: cfg.KVEvents,
 		OnPanic: a.panics.of(partScrape), Outside: cfg.Addresses.Outside, Never: cfg.Addresses.Never,
 	})
@@ -192,7 +199,7 @@ func (a *App) serve(ctx context.Context, group *errgroup.Group, line *pipeline.P
 	rested := startTight()
 	start := func(run func(context.Context) error) { group.Go(func() error { return quiet(ctx, run(ctx)) }) }
 	for _, run := range []func(context.Context) error{
-		a.hosts.Run, line.Run, a.linger.Run, a.holds.Run, a.xds.Run, a.channel.Run, a.prober.Run, a.picker.Run, a.learner.Run, a.entries.Run, a.loads.Run, a.shared.Run, a.pages.Run, a.sessions.Run, a.pools.Run,
+		a.hosts.Run, line.Run, a.linger.Run, a.holds.Run, a.xds.Run, a.channel.Run, a.prober.Run, a.picker.Run, a.learner.Run, a.entries.Run, a.loads.Run, a.shared.Run, a.pages.Run, a.sessions.Run, a.pools.Run, a.clusterLoads.Run,
 		func(ctx context.Context) error { return reclaim(ctx, rested) },
 	} {
 		start(run)
@@ -294,6 +301,24 @@ func (a *App) pickerDown(id model.PoolID, source, why string) {
 	if a.set != nil {
 		a.set.PickerDown(registry.Pool{Namespace: id.Namespace, Name: id.Name}, id.Member, source, why)
 	}
+}
+
+// federation is this cluster's end of the exchange with members; nil while there is none.
+func (a *App) federation() clusterload.Federation {
+	if a.set != nil {
+		if f := a.set.Federation(); f != nil {
+			return f
+		}
+	}
+	return nil
+}
+
+// cluster is the name of this cluster in its set; "" while it is in none.
+func (a *App) cluster() string {
+	if a.set == nil {
+		return ""
+	}
+	return a.set.Cluster()
 }
 
 // quiet leaves out the error of a context that has ended: that is how everything ends.

@@ -73,6 +73,7 @@ func newMembership(a *App, c *cluster) (*membership, error) {
 			cfg.PickersOf = func(r store.Reader) []netip.AddrPort { return pickersIn(r, c.cfg.Service) }
 		}
 	}
+	cfg.Load = a.clusterLoads.Receive
 	cfg.InFlight = func() int64 { return a.picker.Imported() }
 	m.set = clusterset.New(cfg)
 	m.objects.Follow(m.set.Import)

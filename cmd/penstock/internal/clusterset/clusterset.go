@@ -86,6 +86,8 @@ type Config struct {
 	ServerOptions []grpc.ServerOption
 	// Drain is how long requests of a withdrawn export may go on.
 	Drain time.Duration
+	// Load receives what members report of the load of their pools, as Federation was asked to want; nil: nothing does.
+	Load func(federation.MemberPool, federation.Load)
 	// InFlight is how many requests of other clusters this process's picker counts; nil: not known.
 	InFlight func() int64
 	Now      func() time.Time // the clock that certificates are compared with; time.Now if nil
@@ -150,8 +152,22 @@ func (s *Set) begin(name string) {
 	})
 	s.federation = federation.New(federation.Config{
 		Certificate: func() (*tls.Certificate, error) { return s.authority.GetCertificate(nil) },
-		Bundle:      s.authority.Bundle, Apply: s.apply, Connected: s.disconnected, Placed: s.placed, Problem: s.problem, Denied: s.denied, Now: s.cfg.Now, Log: s.cfg.Log, OnPanic: s.cfg.OnPanic,
+		Bundle:      s.authority.Bundle, Apply: s.apply, Connected: s.disconnected, Placed: s.placed, Problem: s.problem, Denied: s.denied, Load: s.cfg.Load, Now: s.cfg.Now, Log: s.cfg.Log, OnPanic: s.cfg.OnPanic,
 	})
+}
+
+// Federation is this cluster's end of the exchange with members; nil before the first ClusterSet.
+func (s *Set) Federation() *federation.Federation {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.federation
+}
+
+// Cluster is the name of this cluster in its set; "" before the first ClusterSet.
+func (s *Set) Cluster() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.name
 }
 
 // overlap is how long the next authority is published before it signs. A member that is away for longer gets it with the ClusterSet.

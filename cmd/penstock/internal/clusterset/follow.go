@@ -55,7 +55,7 @@ func (s *Set) follow(ctx context.Context, c *delivery.Change) {
 		}
 	}
 	for _, p := range c.Output.Pools {
-		if id := p.Pool.Name; id.Member == "" {
+		if id := p.Pool.Name; !id.Imported() {
 			key := registry.Pool{Namespace: id.Namespace, Name: id.Name}
 			s.pools[key] = export.Pool{Endpoints: endpoints(p.Members), FailOpen: p.Pool.FailOpen}
 			dirty[key.Namespace+"/"+key.Name] = true
@@ -68,7 +68,7 @@ func (s *Set) follow(ctx context.Context, c *delivery.Change) {
 		dirty[p.Pool] = true
 	}
 	for _, id := range c.Output.PoolsGone {
-		if id.Member == "" {
+		if !id.Imported() {
 			key := registry.Pool{Namespace: id.Namespace, Name: id.Name}
 			delete(s.pools, key)
 			delete(s.parents, key)

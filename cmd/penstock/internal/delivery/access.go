@@ -97,7 +97,10 @@ func (a *Access) Allowed(gateway, pool string) (allowed bool, changed <-chan str
 	changed, until := a.changed, a.left[use{gateway, id}]
 	a.mu.Unlock() // the channel is older than what follows
 	kinds, cluster := []model.ClusterKind{model.PoolKind}, model.PoolCluster(id.Namespace, id.Name)
-	if id.Member != "" {
+	switch {
+	case id.Import:
+		kinds = []model.ClusterKind{model.MembersKind}
+	case id.Member != "":
 		kinds, cluster.Member = []model.ClusterKind{model.ImportKind, model.ParentKind, model.PeerKind}, id.Member
 	}
 	has := func(c model.ClusterID) bool {

@@ -45,6 +45,9 @@ func pickerPool(pp translator.PickerPool) picker.Pool {
 	if at := pp.Gateways; at != nil {
 		return gatewayPool(out.Name, at)
 	}
+	if c := pp.Choice; c != nil {
+		return choicePool(out.Name, pp.Pool.Picker.Body, c)
+	}
 	out.Metrics.TLS, out.Metrics.TLSKey = serverTLS(pp)
 	if e := s.KVEvents; e.Dial || e.Listen {
 		out.KVEvents = &picker.KVEvents{Port: uint16(e.Port), ReplayPort: uint16(e.ReplayPort), Topic: e.Topic, Render: e.Render}
@@ -85,6 +88,22 @@ func pickerPool(pp translator.PickerPool) picker.Pool {
 	}
 	for _, m := range pp.Members {
 		out.Endpoints = append(out.Endpoints, endpoint.Spec{Addr: m.Address, Pod: m.Pod, Labels: m.Labels, Draining: m.Draining})
+	}
+	return out
+}
+
+// choicePool converts an import among whose clusters the picker chooses.
+func choicePool(name string, body model.BodyMode, c *translator.Choice) picker.Pool {
+	out := picker.Pool{Name: name, Clusters: &picker.Clusters{Margin: c.Margin}}
+	out.Metrics.Off = true
+	if body == model.BodyBuffered {
+		out.Body = picker.BodyPrompts
+	}
+	for _, m := range c.Members {
+		out.Clusters.List = append(out.Clusters.List, picker.Cluster{Name: m.Name, Hop: m.Hop.Address(), Local: m.Local, Servers: m.Servers})
+	}
+	for _, h := range c.Further {
+		out.Clusters.Further = append(out.Clusters.Further, h.Address())
 	}
 	return out
 }

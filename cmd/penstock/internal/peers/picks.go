@@ -118,13 +118,19 @@ func (p *Picks) take() []byte {
 	return value
 }
 
-// A pick is encoded as the length of the server's address and port, these, the adapter's hash, the slots, and the blocks of the chain
-// behind their number.
-const sentBytes = 1 + 16 + 2 + 8 + 1 + 2
+// A pick is encoded as the length of the server's address and port, these, the adapter's hash, the slots, the blocks of the chain behind
+// their number, and the pool and the sender behind their lengths.
+const sentBytes = 1 + 16 + 2 + 8 + 1 + 2 + 2 + 1
 
-func sizeOfSent(s picker.Sent) int { return sentBytes + 8*len(s.Chain) }
+// maxPoolName bounds the name of a pool, and maxSenderName that of a sender, in bytes.
+const maxPoolName, maxSenderName = 1 << 10, 255
+
+func sizeOfSent(s picker.Sent) int { return sentBytes + 8*len(s.Chain) + len(s.Pool) + len(s.Sender) }
 
 func appendSent(out []byte, s picker.Sent) []byte {
+	if len(s.Pool) > maxPoolName || len(s.Sender) > maxSenderName {
+		s.Pool, s.Sender = "", ""
+	}
 	addr := s.Server.Addr().AsSlice()
 	out = append(append(out, byte(len(addr))), addr...)
 	out = binary.LittleEndian.AppendUint16(out, s.Server.Port())
@@ -134,7 +140,8 @@ func appendSent(out []byte, s picker.Sent) []byte {
 	for _, block := range s.Chain {
 		out = binary.LittleEndian.AppendUint64(out, block)
 	}
-	return out
+	out = append(binary.LittleEndian.AppendUint16(out, uint16(len(s.Pool))), s.Pool...)
+	return append(append(out, byte(len(s.Sender))), s.Sender...)
 }
 
 // decodeSent reads a pick, and returns what follows it. Its chain is in memory.
@@ -158,5 +165,19 @@ func decodeSent(in []byte, memory *[prefix.MaxBlocks]uint64) (s picker.Sent, res
 			return s, nil, false
 		}
 	}
-	return s, in[8*blocks:], true
+	in = in[8*blocks:]
+	if len(in) < 2 {
+		return s, nil, false
+	}
+	pool := int(binary.LittleEndian.Uint16(in))
+	if in = in[2:]; pool > maxPoolName || len(in) < pool+1 {
+		return s, nil, false
+	}
+	s.Pool, in = string(in[:pool]), in[pool:]
+	sender := int(in[0])
+	if in = in[1:]; len(in) < sender {
+		return s, nil, false
+	}
+	s.Sender = string(in[:sender])
+	return s, in[sender:], true
 }

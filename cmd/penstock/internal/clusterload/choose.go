@@ -1,0 +1,189 @@
+package clusterload
+
+import (
+	"cmp"
+	"crypto/rand"
+	"log/slog"
+	"maps"
+	mathrand "math/rand/v2"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/penstock-project/penstock/multicluster/registry"
+	"github.com/penstock-project/penstock/multicluster/selection"
+	"github.com/penstock-project/penstock/picker"
+	"github.com/penstock-project/penstock/picker/prefix"
+	"github.com/penstock-project/penstock/picker/schedule"
+	"github.com/penstock-project/penstock/translator/model"
+)
+
+// Config is what a Loads needs.
+type Config struct {
+	// Waiting is what a request finds at a pool of this process's picker, "namespace/name", and how many blocks of prompts its servers cache;
+	// false if that is not known.
+	Waiting func(pool string) (w schedule.Wait, capacity int, ok bool)
+	// Federation is this cluster's end of the exchange with members; nil while there is none.
+	Federation func() Federation
+	// Cluster is the name of this cluster in its set; "" while it is in none.
+	Cluster func() string
+	Log     *slog.Logger
+}
+
+// Loads chooses clusters, and reports the load of this one. It is safe for concurrent use.
+type Loads struct {
+	cfg    Config
+	id     string // of this process, random
+	sender atomic.Pointer[string]
+	epoch  uint64
+
+	mu      sync.RWMutex
+	imports map[string]*choosable // by the pool's name at the picker
+	changed bool                  // members are to be asked for other loads
+
+	pools pools
+}
+
+// choosable are the clusters of an import.
+type choosable struct {
+	pool  registry.Pool
+	local string // the cluster of the list that is this one; "": none
+	hops  map[string]string
+	load  *selection.LeastLoad
+	list  []picker.Cluster
+}
+
+var _ picker.Chooser = (*Loads)(nil)
+
+// New makes a Loads without imports.
+func New(c Config) *Loads {
+	l := &Loads{cfg: c, id: rand.Text()[:16], epoch: uint64(time.Now().UnixNano()), imports: map[string]*choosable{}}
+	l.pools.of = map[string]*counted{}
+	return l
+}
+
+// SetClusters implements picker.Chooser.
+func (l *Loads) SetClusters(name string, c *picker.Clusters) {
+	id, ok := model.ParsePoolID(name)
+	l.mu.Lock()
+	if c == nil || !ok {
+		delete(l.imports, name)
+		l.changed = true
+		l.mu.Unlock()
+		return
+	}
+	local := ""
+	if i := slices.IndexFunc(c.List, func(m picker.Cluster) bool { return m.Local }); i >= 0 {
+		local = c.List[i].Name
+	}
+	was, is := l.imports[name], &choosable{pool: registry.Pool{Namespace: id.Namespace, Name: id.Name}, local: local, list: c.List, hops: make(map[string]string, len(c.List))}
+	for _, m := range c.List {
+		is.hops[m.Name] = m.Hop
+	}
+	if was != nil && was.local == local {
+		was.load.SetMargin(c.Margin)
+		is.load = was.load
+	} else {
+		is.load = selection.New(selection.Config{Local: local, Margin: c.Margin, End: prefix.End, Random: mathrand.Uint64})
+	}
+	is.setMembers(l.roundTrips())
+	l.imports[name], l.changed = is, true
+	l.mu.Unlock()
+}
+
+// setMembers passes the clusters on, with how far away each is.
+func (c *choosable) setMembers(roundTrip func(member string) time.Duration) {
+	members := make([]selection.Member, len(c.list))
+	for i, m := range c.list {
+		members[i] = selection.Member{Name: m.Name, Servers: m.Servers}
+		if !m.Local {
+			members[i].RoundTrip = roundTrip(m.Name)
+		}
+	}
+	c.load.SetMembers(members)
+}
+
+// roundTrips returns how far members are away; 0 while that is not known.
+func (l *Loads) roundTrips() func(string) time.Duration {
+	if f := l.cfg.Federation(); f != nil {
+		return f.RoundTrip
+	}
+	return func(string) time.Duration { return 0 }
+}
+
+// rankings is the memory of Choose, which the next one takes over.
+var rankings = sync.Pool{New: func() any { return new([]selection.Choice) }}
+
+// Choose implements picker.Chooser.
+func (l *Loads) Choose(name string, p picker.ClusterPrompt, charged bool, out []picker.ClusterCost) ([]picker.ClusterCost, picker.Charge) {
+	l.mu.RLock()
+	c := l.imports[name]
+	l.mu.RUnlock()
+	if c == nil {
+		return out, nil
+	}
+	memory := rankings.Get().(*[]selection.Choice)
+	defer rankings.Put(memory)
+	prompt, now := selection.Prompt{Tokens: p.Tokens, Chain: p.Chain}, time.Now()
+	ranked := c.load.Rank(now, prompt, (*memory)[:0])
+	*memory = ranked
+	for i := range ranked {
+		if hop, ok := c.hops[ranked[i].Member]; ok {
+			r := &ranked[i]
+			out = append(out, picker.ClusterCost{
+				Cluster: r.Member, Hop: hop, Cost: r.Cost, Wait: r.Wait, Prompt: r.Prompt, RoundTrip: r.RoundTrip, Margin: r.Margin, Basis: string(r.Basis), Barred: r.Barred, Cached: max(p.Tokens-r.Uncached, 0),
+			})
+		}
+	}
+	if !charged || len(out) == 0 || ranked[0].Member != out[0].Cluster {
+		return out, nil
+	}
+	return out, &charge{lease: c.load.Begin(now, ranked[0], prompt)}
+}
+
+// charge is a request at the cluster that was named first. The access log reports on it from several streams.
+type charge struct {
+	mu    sync.Mutex
+	lease selection.Lease
+}
+
+// FirstByte implements picker.Charge.
+func (c *charge) FirstByte() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.lease.FirstByte()
+}
+
+// Declined implements picker.Charge.
+func (c *charge) Declined() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.lease.Declined(time.Now())
+}
+
+// End implements picker.Charge.
+func (c *charge) End() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.lease.End()
+}
+
+// Sender implements picker.Chooser: the name of this cluster, and of this process in it.
+func (l *Loads) Sender() string {
+	if s := l.sender.Load(); s != nil {
+		return *s
+	}
+	return l.id
+}
+
+// standings returns what is known of the clusters of each import, by the import's name, sorted.
+func (l *Loads) standings() (names []string, of map[string][]selection.Standing) {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	of = make(map[string][]selection.Standing, len(l.imports))
+	for _, c := range l.imports {
+		of[c.pool.Namespace+"/"+c.pool.Name] = c.load.Standings(time.Now())
+	}
+	return slices.SortedFunc(maps.Keys(of), cmp.Compare), of
+}

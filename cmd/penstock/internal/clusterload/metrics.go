@@ -1,0 +1,73 @@
+package clusterload
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+var (
+	requestsDesc = prometheus.NewDesc("penstock_selection_requests",
+		"Requests in flight that this process sent to the cluster of an import.", []string{"import", "cluster"}, nil)
+	waitDesc = prometheus.NewDesc("penstock_selection_reported_wait_seconds",
+		"How long a request waits at the least loaded server of the cluster, by its last report. A cluster that does not report has no series.", []string{"import", "cluster"}, nil)
+	ageDesc = prometheus.NewDesc("penstock_selection_report_age_seconds",
+		"Time since the last report of the cluster. A cluster that never reported has no series.", []string{"import", "cluster"}, nil)
+	roundTripDesc = prometheus.NewDesc("penstock_selection_round_trip_seconds",
+		"Round trip to the cluster, as the connection to the member has measured it; 0 while that is not known.", []string{"import", "cluster"}, nil)
+	barredDesc = prometheus.NewDesc("penstock_selection_barred",
+		"1 if the cluster comes last: it declined a request less than 10 s ago, is silent, or has no server.", []string{"import", "cluster"}, nil)
+	blocksDesc = prometheus.NewDesc("penstock_selection_prompt_blocks",
+		"Blocks of prompts that are known to have been sent to the cluster, by any gateway.", []string{"import", "cluster"}, nil)
+	arrivedDesc = prometheus.NewDesc("penstock_selection_arrived_requests_total",
+		"Requests of the exported pool that LeastLoad of another cluster chose this one for, of members that ask for the pool's load.", []string{"pool", "member"}, nil)
+)
+
+// Describe implements prometheus.Collector.
+func (l *Loads) Describe(out chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{requestsDesc, waitDesc, ageDesc, roundTripDesc, barredDesc, blocksDesc, arrivedDesc} {
+		out <- d
+	}
+}
+
+// Collect implements prometheus.Collector. Without imports that are chosen among, here or in a member, there is no series.
+func (l *Loads) Collect(out chan<- prometheus.Metric) {
+	l.collectArrived(out)
+	names, of := l.standings()
+	for _, name := range names {
+		for _, s := range of[name] {
+			gauge := func(d *prometheus.Desc, value float64) {
+				out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, name, s.Name)
+			}
+			barred := 0.0
+			if s.Barred != "" {
+				barred = 1
+			}
+			gauge(requestsDesc, float64(s.InFlight))
+			gauge(roundTripDesc, s.RoundTrip.Seconds())
+			gauge(barredDesc, barred)
+			gauge(blocksDesc, float64(s.Blocks))
+			if s.Report != nil {
+				gauge(waitDesc, s.Report.Least)
+			}
+			if s.Age > 0 {
+				gauge(ageDesc, s.Age.Seconds())
+			}
+		}
+	}
+}
+
+func (l *Loads) collectArrived(out chan<- prometheus.Metric) {
+	l.pools.mu.Lock()
+	defer l.pools.mu.Unlock()
+	for pool, c := range l.pools.of {
+		for _, member := range c.to {
+			if member == own {
+				continue
+			}
+			sum := uint64(0)
+			for _, n := range c.sentBy(member) {
+				sum += n
+			}
+			out <- prometheus.MustNewConstMetric(arrivedDesc, prometheus.CounterValue, float64(sum), pool, member)
+		}
+	}
+}

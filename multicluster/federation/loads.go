@@ -1,0 +1,227 @@
+package federation
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/penstock-project/penstock/multicluster/channel"
+	"github.com/penstock-project/penstock/multicluster/registry"
+)
+
+const (
+	wantedTopic = "wanted"
+	loadsTopic  = "loads"
+	// loadTTL is how long a report is sent to a member that subscribes late.
+	loadTTL = 5 * time.Second
+	// maxWanted bounds the pools whose load one member asks for.
+	maxWanted = 4096
+	// maxLoadBlocks and maxSenders bound a report, maxSender the name of a sender in bytes, and maxLoad a report in bytes.
+	maxLoadBlocks = 4096
+	maxSenders    = 64
+	maxSender     = 128
+	maxLoad       = 64 << 10
+)
+
+// Load is what a cluster reports of a pool to one member that imports it.
+type Load struct {
+	Least   float64 // seconds until a server of the pool begins a prompt that arrives now
+	Servers int     // that take requests
+	Rate    float64 // at which one of them reads prompts, in tokens a second; 0: not known
+	// Counted is how many requests of each sender of the member have arrived, since this cluster counts (Epoch).
+	Counted map[string]uint64
+	Epoch   uint64
+	// Blocks of prompts that were sent to the pool recently, by any cluster (selection.Report).
+	Blocks   []uint64
+	Capacity int           // how many blocks its servers cache together; 0: not known
+	Interval time.Duration // until the next report
+}
+
+// load is the wire form of a Load.
+type load struct {
+	Least    float64           `json:"least"`
+	Servers  int               `json:"servers"`
+	Rate     float64           `json:"rate,omitempty"`
+	Counted  map[string]uint64 `json:"counted,omitempty"`
+	Epoch    uint64            `json:"epoch"`
+	Blocks   []byte            `json:"blocks,omitempty"` // eight bytes each, little endian
+	Capacity int               `json:"capacity,omitempty"`
+	Interval int64             `json:"interval"` // in milliseconds
+}
+
+// MemberPool is a pool of a member, or that a member imports.
+type MemberPool struct {
+	Member string
+	Pool   registry.Pool
+}
+
+func (m MemberPool) key() string { return m.Member + "/" + poolKey(m.Pool) }
+
+// subscribeLoads makes the topics of loads. Each item is for the member that its key begins with.
+func (f *Federation) subscribeLoads() {
+	own := func(member, key string) bool { return f.trust.has(member) && strings.HasPrefix(key, member+"/") }
+	f.wanted = f.channel.Topic(wantedTopic)
+	f.wanted.Visible(own)
+	f.wanted.Subscribe(f.receiveWanted)
+	f.loads = f.channel.Topic(loadsTopic)
+	f.loads.Visible(own)
+	f.loads.Subscribe(f.receiveLoads)
+}
+
+// Want asks members for the load of pools, and of no others.
+func (f *Federation) Want(list []MemberPool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	next := make(map[string]bool, len(list))
+	var items []channel.Item
+	for _, m := range list {
+		key := m.key()
+		if next[key] = true; !f.wants[key] {
+			items = append(items, channel.Item{Key: key})
+		}
+	}
+	var gone []string
+	for key := range f.wants {
+		if !next[key] {
+			gone = append(gone, key)
+		}
+	}
+	f.wants = next
+	f.wanted.Retract(gone...)
+	f.wanted.Publish(items...)
+}
+
+// Wanted returns the pools whose load members ask for: of those that are exported to them.
+func (f *Federation) Wanted() (out []MemberPool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for address, pools := range f.askedFor {
+		name := f.members[address].Name
+		for p := range pools {
+			if name != "" && f.audience.has(name, poolKey(p)) {
+				out = append(out, MemberPool{name, p})
+			}
+		}
+	}
+	return out
+}
+
+// receiveWanted notes which loads a member asks for. One that is away asks for none.
+func (f *Federation) receiveWanted(_ context.Context, in channel.Update) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if in.Disconnected || in.Snapshot {
+		delete(f.askedFor, in.Peer)
+	}
+	if _, ok := f.members[in.Peer]; !ok || in.Disconnected {
+		return nil
+	}
+	pools := f.askedFor[in.Peer]
+	if pools == nil {
+		pools = map[registry.Pool]bool{}
+		f.askedFor[in.Peer] = pools
+	}
+	var problems []error
+	for _, it := range in.Items {
+		_, key, _ := strings.Cut(it.Key, "/")
+		p, err := parsePool(key)
+		if err == nil && len(pools) == maxWanted && !pools[p] {
+			err = fmt.Errorf("it asks for the load of more than %d pools", maxWanted)
+		}
+		if err != nil {
+			problems = append(problems, err)
+			continue
+		}
+		pools[p] = true
+	}
+	for _, k := range in.Retracted {
+		_, key, _ := strings.Cut(k, "/")
+		if p, err := parsePool(key); err == nil {
+			delete(pools, p)
+		}
+	}
+	return errors.Join(problems...)
+}
+
+// PublishLoad publishes the load of a pool to a member.
+func (f *Federation) PublishLoad(to MemberPool, is Load) error {
+	wire := load{Least: is.Least, Servers: is.Servers, Rate: is.Rate, Counted: is.Counted, Epoch: is.Epoch, Capacity: is.Capacity, Interval: is.Interval.Milliseconds()}
+	for _, b := range is.Blocks[:min(len(is.Blocks), maxLoadBlocks)] {
+		wire.Blocks = binary.LittleEndian.AppendUint64(wire.Blocks, b)
+	}
+	value, err := json.Marshal(wire)
+	if err != nil {
+		return fmt.Errorf("the load of %s: %w", poolKey(to.Pool), err)
+	}
+	f.loads.Publish(channel.Item{Key: to.key(), Value: value, TTL: loadTTL})
+	return nil
+}
+
+// receiveLoads passes on what a member reports of the pools whose load was asked for.
+func (f *Federation) receiveLoads(_ context.Context, in channel.Update) error {
+	f.mu.Lock()
+	m, ok := f.members[in.Peer]
+	f.mu.Unlock()
+	if !ok || f.cfg.Load == nil {
+		return nil
+	}
+	var problems []error
+	for _, it := range in.Items {
+		_, key, _ := strings.Cut(it.Key, "/")
+		p, err := parsePool(key)
+		of := MemberPool{m.Name, p}
+		var is Load
+		if err == nil {
+			is, err = decodeLoad(it.Value)
+		}
+		if err != nil {
+			problems = append(problems, fmt.Errorf("the load of %.200q: %w", key, err))
+			continue
+		}
+		f.mu.Lock()
+		wanted := f.wants[of.key()]
+		f.mu.Unlock()
+		if wanted {
+			f.cfg.Load(of, is)
+		}
+	}
+	return errors.Join(problems...)
+}
+
+// decodeLoad reads a report. Figures are the member's own: selection brings them into range.
+func decodeLoad(value []byte) (Load, error) {
+	var wire load
+	if len(value) > maxLoad {
+		return Load{}, fmt.Errorf("it has %d bytes", len(value))
+	}
+	if err := json.Unmarshal(value, &wire); err != nil {
+		return Load{}, err
+	}
+	if len(wire.Counted) > maxSenders || len(wire.Blocks)%8 != 0 || len(wire.Blocks) > 8*maxLoadBlocks {
+		return Load{}, errors.New("it has too many senders or blocks, or a part of one")
+	}
+	out := Load{Least: wire.Least, Servers: wire.Servers, Rate: wire.Rate, Counted: wire.Counted, Epoch: wire.Epoch, Capacity: wire.Capacity,
+		Interval: time.Duration(min(max(wire.Interval, 0), time.Minute.Milliseconds())) * time.Millisecond}
+	for rest := wire.Blocks; len(rest) > 0; rest = rest[8:] {
+		if b := binary.LittleEndian.Uint64(rest); b != 0 { // no hash is
+			out.Blocks = append(out.Blocks, b)
+		}
+	}
+	return out, nil
+}
+
+// RoundTrip is how long a packet takes to a member and back, by its connection; 0 while there is none.
+func (f *Federation) RoundTrip(member string) time.Duration {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for address, m := range f.members {
+		if m.Name == member {
+			return f.dialled.roundTrip(address)
+		}
+	}
+	return 0
+}

@@ -1,0 +1,111 @@
+package federation
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"math"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/penstock-project/penstock/multicluster/registry"
+	"github.com/penstock-project/penstock/xds/xdstest/poll"
+)
+
+// asked polls until a site is asked for some loads.
+func (s *site) asked(want ...MemberPool) {
+	s.t.Helper()
+	poll.NoError(s.t, s.name+" is asked for loads", poll.Limit, func() error {
+		got := s.Wanted()
+		slices.SortFunc(got, func(a, b MemberPool) int { return bytes.Compare([]byte(a.key()), []byte(b.key())) })
+		if d := cmp.Diff(want, got); d != "" {
+			return fmt.Errorf("(-want +got):\n%s", d)
+		}
+		return nil
+	})
+}
+
+func TestFederation_LoadIsReportedToMembersThatAskForIt(t *testing.T) {
+	a, b, c := newSite(t, "a", id("a")), newSite(t, "b", id("b")), newSite(t, "c", id("c"))
+	join(a, b, c)
+	a.exports(exported("10.0.0.1", "b"))
+	b.has("a=10.0.0.1")
+	at := MemberPool{Member: "a", Pool: chat}
+	c.Want([]MemberPool{at}) // the pool is not exported to it
+	b.Want([]MemberPool{at, {Member: "a", Pool: registry.Pool{Namespace: "ns", Name: "other"}}})
+	a.asked(MemberPool{Member: "b", Pool: chat})
+
+	is := Load{Least: 0.25, Servers: 3, Rate: 1500, Counted: map[string]uint64{"b/x": 7}, Epoch: 5, Blocks: []uint64{1, math.MaxUint64}, Capacity: 10, Interval: 200 * time.Millisecond}
+	for _, to := range []MemberPool{{Member: "b", Pool: chat}, {Member: "c", Pool: chat}} {
+		if err := a.PublishLoad(to, is); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b.reported(at, is)
+	is.Least = 0.5
+	if err := a.PublishLoad(MemberPool{Member: "b", Pool: chat}, is); err != nil {
+		t.Fatal(err)
+	}
+	b.reported(at, is)
+	poll.NoError(t, "the connection's round trip is known", poll.Limit, func() error {
+		if d := b.RoundTrip("a"); d <= 0 || d > time.Second {
+			return fmt.Errorf("%s", d)
+		}
+		return nil
+	})
+	if d := b.RoundTrip("mars"); d != 0 {
+		t.Errorf("the round trip to no member is %s", d)
+	}
+
+	b.Want(nil)
+	a.asked()
+	if got := b.loadsOf(MemberPool{Member: "c", Pool: chat}); len(got) > 0 {
+		t.Errorf("loads that were not asked for: %v", got)
+	}
+	c.stop()
+	b.Want([]MemberPool{at})
+	a.asked(MemberPool{Member: "b", Pool: chat})
+	b.stop() // what it asked for is over with its connection
+	a.asked()
+}
+
+// reported polls until a load has arrived.
+func (s *site) reported(of MemberPool, want Load) {
+	s.t.Helper()
+	poll.NoError(s.t, s.name+" has a load", poll.Limit, func() error {
+		got := s.loadsOf(of)
+		if len(got) == 0 {
+			return fmt.Errorf("none")
+		}
+		if d := cmp.Diff(want, got[len(got)-1]); d != "" {
+			return fmt.Errorf("(-want +got):\n%s", d)
+		}
+		return nil
+	})
+}
+
+func (s *site) loadsOf(of MemberPool) []Load {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.loaded[of])
+}
+
+// FuzzLoad_WhatAMemberReportsIsBounded: whatever bytes a member sends, a load that is taken is within its bounds.
+func FuzzLoad_WhatAMemberReportsIsBounded(f *testing.F) {
+	valid, _ := json.Marshal(load{Least: 1, Servers: 2, Counted: map[string]uint64{"a/b": 1}, Blocks: []byte("12345678"), Interval: 200})
+	for _, seed := range [][]byte{valid, nil, []byte("{}"), []byte("null"), []byte(`{"interval":-1}`), []byte(`{"interval":9223372036854775807,"servers":-9,"least":-1e308}`), []byte(`{"blocks":"AAAA"}`), []byte(`{"counted":{"":18446744073709551615}}`)} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, value []byte) {
+		is, err := decodeLoad(value)
+		if err != nil {
+			return
+		}
+		if len(is.Blocks) > maxLoadBlocks || len(is.Counted) > maxSenders || is.Interval < 0 || is.Interval > time.Minute || slices.Contains(is.Blocks, 0) {
+			t.Errorf("%+v", is)
+		}
+	})
+}

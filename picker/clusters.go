@@ -1,0 +1,158 @@
+package picker
+
+import (
+	"time"
+
+	"github.com/penstock-project/penstock/picker/accesslog"
+	"github.com/penstock-project/penstock/picker/endpoint"
+	"github.com/penstock-project/penstock/picker/extproc"
+	"github.com/penstock-project/penstock/picker/prefix"
+	"github.com/penstock-project/penstock/picker/schedule"
+)
+
+// Chooser chooses among the clusters of imports, by what they cost. Its methods are called concurrently.
+type Chooser interface {
+	// SetClusters replaces the clusters of a pool; nil: it is removed.
+	SetClusters(pool string, c *Clusters)
+	// Choose ranks the clusters of a pool, the best first, appended to out. With charged the request is charged to the first one, until
+	// the Charge ends, which is nil if there is no cluster.
+	Choose(pool string, p ClusterPrompt, charged bool, out []ClusterCost) (ranked []ClusterCost, charge Charge)
+	// Sender names this process to the pickers of the clusters, which count the requests of each.
+	Sender() string
+}
+
+// Charge is a request that is charged to the first of the clusters of its pick, until End.
+type Charge interface {
+	FirstByte()
+	// Declined: another cluster serves, or none.
+	Declined()
+	End()
+}
+
+// ClusterPrompt is what is known of a request. Chain is valid during the call.
+type ClusterPrompt struct {
+	Tokens int
+	Chain  prefix.Chain
+}
+
+// ClusterCost is what a request costs at a cluster, in seconds: the wait there, and to read what is not cached of its prompt, three times; the
+// round trip; and the margin by which another cluster must be cheaper than the own one.
+type ClusterCost struct {
+	Cluster   string  `json:"cluster"`
+	Hop       string  `json:"-"`
+	Cost      float64 `json:"cost"`
+	Wait      float64 `json:"wait"`
+	Prompt    float64 `json:"prompt"`
+	RoundTrip float64 `json:"roundTrip"`
+	Margin    float64 `json:"margin"`
+	Basis     string  `json:"basis"`            // by what the wait is known: a report, or own requests
+	Barred    string  `json:"barred,omitempty"` // why it comes last; "" if it does not
+	Cached    int     `json:"cached,omitempty"` // tokens of the prompt that were sent there before
+}
+
+// SenderHeader has the Sender of the process that chose this cluster for a request. Gateways remove it from what clients send, and before
+// model servers.
+const SenderHeader = "penstock-peer-sender"
+
+// resultCluster is the result of a pick that names clusters.
+const resultCluster = "cluster"
+
+// leastLoad is the strategy of pools with Clusters.
+const leastLoad = "LeastLoad"
+
+// strategyName is by what the pool's picks are made.
+func (pool *pool) strategyName() string {
+	if pool.Clusters != nil {
+		return leastLoad
+	}
+	return pool.strategy.Name()
+}
+
+// setClusters passes the clusters of a pool on.
+func (p *Picker) setClusters(name string, was, now *pool) {
+	switch {
+	case now != nil && now.Clusters != nil:
+		p.chooser.SetClusters(name, now.Clusters)
+	case was != nil && was.Clusters != nil:
+		p.chooser.SetClusters(name, nil)
+	}
+}
+
+// chooseCluster picks among the clusters of an import. It names all of them: one that declines a request is followed by the next one.
+func (p *Picker) chooseCluster(pool *pool, r *extproc.Request, d *decision) extproc.Answer {
+	tokens := r.Facts.Tokens
+	if r.Facts.Size == 0 { // the body is not read: most of it is the prompt
+		tokens = min(length(r.Headers.Header("content-length"))/prefix.BytesPerToken, prefix.MaxTokens)
+	}
+	var room [maxEndpoints]ClusterCost
+	ranked, charge := p.chooser.Choose(pool.Name, ClusterPrompt{Tokens: tokens, Chain: r.Facts.Chain}, true, room[:0])
+	if len(ranked) == 0 {
+		d.result = ReasonNoEndpoints
+		return immediate(503, ReasonNoEndpoints, "import "+quoted(pool.Name)+" has no cluster that takes requests")
+	}
+	d.result, d.model, d.tokens, d.candidates = resultCluster, r.Facts.Model, tokens, len(ranked)
+	texts := make([]string, 0, len(ranked)+len(pool.Clusters.Further))
+	for i := range ranked {
+		if d.compared < maxChoices {
+			of := &ranked[i]
+			d.choices[d.compared] = choice{text: of.Cluster, cost: of.Cost, cached: int32(of.Cached), wait: float32(of.Wait), roundTrip: float32(of.RoundTrip), basis: of.Basis, barred: of.Barred}
+			d.compared++
+		}
+		texts = append(texts, ranked[i].Hop)
+	}
+	texts = append(texts, pool.Clusters.Further...)
+	a := extproc.Answer{Endpoints: texts[:min(len(texts), maxEndpoints)], MaxRetries: -1} // the route has as many retries as there are hops
+	a.Headers = []extproc.Header{{Name: SenderHeader, Value: p.chooser.Sender()}}
+	if charge == nil {
+		return a
+	}
+	if p.leases.Bounded(r.Gateway) {
+		charge.End()
+		return a
+	}
+	d.charge = &charged{Charge: charge, hop: ranked[0].Hop}
+	d.lease = p.leases.OpenAt(p.nowhere, endpoint.Holder{Gateway: r.Gateway, Pool: pool.Name}, charge.End, time.Now())
+	a.Pool, a.Lease = pool.Name, extproc.Lease{Owner: p.leases.Owner(), Number: d.lease.Number()}
+	a.Track = &chosen{lease: d.lease}
+	return a
+}
+
+// charged is the charge of a pick that named a hop first.
+type charged struct {
+	Charge
+	hop string
+}
+
+// follow passes on what the access log shows of the request. An import's hops never move a request that a model server has begun, so a
+// request that another hop serves was declined.
+func (c *charged) follow(e accesslog.Entry) {
+	switch {
+	case e.Served != "" && e.Served != c.hop:
+		c.Declined()
+	case e.Body && e.Status < 400:
+		c.FirstByte()
+	}
+}
+
+// chosen ends the use of a lease with the call. The lease lives until the access log reports the request's end.
+type chosen struct{ lease *endpoint.Lease }
+
+// Response implements extproc.Tracker.
+func (*chosen) Response(int, string) extproc.Header { return extproc.Header{} }
+
+// End implements extproc.Tracker.
+func (c *chosen) End() { c.lease.Done() }
+
+// Waiting is what a request of another cluster finds at a pool, and how many blocks of prompts its servers cache. ok is false for a pool that
+// this picker does not pick from by the strategy "load".
+func (p *Picker) Waiting(name string) (w schedule.Wait, capacity int, ok bool) {
+	pool := p.pools.Load().byName[name]
+	if pool == nil || pool.Relay != nil || pool.Gateways || pool.Clusters != nil {
+		return w, 0, false
+	}
+	w, ok = pool.strategy.Wait(time.Now(), pool.snapshot.Endpoints)
+	for i := range pool.snapshot.Endpoints {
+		capacity += pool.snapshot.Endpoints[i].Load().Prefixes().Blocks()
+	}
+	return w, capacity, ok
+}

@@ -1,0 +1,35 @@
+package inference_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/penstock-project/penstock/translator/model"
+)
+
+func leastLoad(more string) string {
+	return `
+---
+kind: PoolPolicy
+metadata: {name: p}
+spec: {targetRef: {kind: InferencePoolImport, name: llm}, selection: {policy: LeastLoad` + more + `}}
+`
+}
+
+func TestLeastLoad_PickerChoosesAmongTheClusters(t *testing.T) {
+	_, imp := imported(t, llmImport+westHost+leastLoad(""))
+	if c := imp.Choice; c == nil || c.Margin != 100*time.Millisecond || c.Picker.Pool.String() != "default/llm@" || c.Picker.Cluster != model.OurPicker || c.Picker.Body != model.BodyBuffered {
+		t.Fatalf("%+v", c)
+	}
+	_, imp = imported(t, llmImport+westHost+leastLoad(", affinity: None, localMargin: 2s"))
+	if c := imp.Choice; c == nil || c.Margin != 2*time.Second || c.Picker.Body != model.BodyNone {
+		t.Fatalf("%+v", c)
+	}
+	if text := texts(imp.Findings); !strings.Contains(text, "spec.selection.localMargin: it has no effect: this cluster is not among those of") {
+		t.Errorf("findings: %s", text)
+	}
+	if _, imp = imported(t, llmImport+leastLoad("")); imp.Choice != nil {
+		t.Errorf("of an import with one cluster: %+v", imp.Choice)
+	}
+}
