@@ -43,6 +43,20 @@ func TestEndpointPickerConfig_InvalidDocumentKeepsLastGood(t *testing.T) {
 	}
 }
 
+func TestEndpointPickerConfig_DocumentThatContainsItselfKeepsLastGood(t *testing.T) {
+	f := newFolder(t)
+	f.write("scorers.yaml", scorers)
+	f.load()
+	f.write("scorers.yaml", strings.Replace(scorers, "plugins:\n- type: load-aware-scorer\n  parameters:\n    threshold: 10\n", "plugins: &all\n- type: load-aware-scorer\n  parameters: {threshold: 11, of: *all}\n", 1))
+	f.load()
+	if found := strings.Join(f.findings(), "\n"); !strings.Contains(found, "error: scorers.yaml:") || !strings.Contains(found, "is nested too deeply, or aliases expand to too many values") {
+		t.Errorf("findings: %s", found)
+	}
+	if doc, ok := store.EndpointPickerConfigs.Get(f.store.View(), "default/scorers"); !ok || string(doc.Plugins[0].Parameters.Raw) != `{"threshold":10}` {
+		t.Errorf("the last good version is not in use: %+v", doc)
+	}
+}
+
 func TestEndpointPickerConfig_UnknownFieldIsReportedWithItsLine(t *testing.T) {
 	f := newFolder(t)
 	f.write("scorers.yaml", scorers+"scorer: x\n")

@@ -127,6 +127,8 @@ func TestEndpointPickerConfig_ErrorsNameWhatIsNotSupported(t *testing.T) {
 		"plugins: [{type: queue-scorer}]\nflowControl: {defaultPriorityBand: {max: 1}}":                              `unknown field "flowControl.defaultPriorityBand.max"`,
 		"plugins: [{type: queue-scorer}]\n---\nplugins: [{type: random-picker}]":                                     "has a second YAML document, at line 5; remove it",
 		"plugins: [{type: queue-scorer}]\n---\n}":                                                                    "has a second YAML document, at line ",
+		"plugins: &all [{type: queue-scorer, parameters: {of: *all}}]":                                               "is not an EndpointPickerConfig: yaml: anchor 'all' value contains itself",
+		"plugins: [{type: queue-scorer, parameters: {a: &a [x, x, x, x, x, x, x, x, x], b: &b [*a, *a, *a, *a, *a, *a, *a, *a, *a], c: &c [*b, *b, *b, *b, *b, *b, *b, *b, *b], d: &d [*c, *c, *c, *c, *c, *c, *c, *c, *c], e: &e [*d, *d, *d, *d, *d, *d, *d, *d, *d], f: &f [*e, *e, *e, *e, *e, *e, *e, *e, *e], g: [*f, *f, *f, *f, *f, *f, *f, *f, *f]}}]": "is not an EndpointPickerConfig: yaml: document contains excessive aliasing",
 		"plugins: [": "is not an EndpointPickerConfig: ",
 		"plugins: [{type: queue-scorer}] #" + strings.Repeat("x", 300_000): "bytes; at most 262144 are allowed",
 	} {

@@ -52,8 +52,8 @@ type SelectionPolicy string
 
 // The policies of selection.
 const (
-	SelectWeighted SelectionPolicy = "Weighted"
-	SelectPriority SelectionPolicy = "Priority"
+	SelectWeighted  SelectionPolicy = "Weighted"
+	SelectPriority  SelectionPolicy = "Priority"
 	SelectLeastLoad SelectionPolicy = "LeastLoad"
 )
 
