@@ -40,6 +40,7 @@ type PoolPolicyStatus struct {
 // +kubebuilder:validation:XValidation:rule="has(self.targetRef) || !has(self.picker) && !has(self.externalPicker) && !has(self.spill) && !has(self.remote)",message="without targetRef only subset has an effect: add targetRef, or remove the other fields"
 // +kubebuilder:validation:XValidation:rule="!has(self.subset) || !has(self.targetRef) || !has(self.targetRef.kind) || self.targetRef.kind != 'InferencePoolImport'",message="subset selects endpoints of an InferencePool by their labels, which those of an InferencePoolImport do not have: remove it"
 // +kubebuilder:validation:XValidation:rule="!has(self.selection) || has(self.targetRef) && has(self.targetRef.kind) && self.targetRef.kind == 'InferencePoolImport'",message="selection is among the clusters of an InferencePoolImport: name one in targetRef with kind InferencePoolImport, or remove selection"
+// +kubebuilder:validation:XValidation:rule="!has(self.retryOn) || has(self.targetRef) && has(self.targetRef.kind) && self.targetRef.kind == 'InferencePoolImport'",message="retryOn is among the clusters of an InferencePoolImport: name one in targetRef with kind InferencePoolImport, or remove retryOn"
 type PoolPolicySpec struct {
 	// TargetRef is the pool, in the policy's own namespace. Of several policies for one pool the oldest is in force, then the
 	// first by name; the others have the condition Accepted False. A policy without it is for routes alone, see subset.
@@ -77,7 +78,28 @@ type PoolPolicySpec struct {
 	//
 	// +optional
 	Selection *SelectionSpec `json:"selection,omitempty"`
+	// RetryOn has a request sent to another exporting cluster also where a model server may have begun it, so that it may run twice.
+	// Without it only what no model server has begun is sent to another one. For a whole InferencePoolImport with several clusters only.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxItems=3
+	// +listType=set
+	RetryOn []RetryCause `json:"retryOn,omitempty"`
 }
+
+// RetryCause is why a request is sent to another cluster: TooManyRequests is a model server's own answer 429; ServiceUnavailable is its own
+// answer 503, or a connection to it that ends before the answer; LostGateway is a connection to a member's gateway (ParentMode) that ends
+// before the answer.
+//
+// +kubebuilder:validation:Enum=TooManyRequests;ServiceUnavailable;LostGateway
+type RetryCause string
+
+// The causes of spec.retryOn.
+const (
+	RetryTooManyRequests    RetryCause = "TooManyRequests"
+	RetryServiceUnavailable RetryCause = "ServiceUnavailable"
+	RetryLostGateway        RetryCause = "LostGateway"
+)
 
 // ExternalPickerSpec has the names of an external picker, which are flags of the picker's: penstock picker and the inference extension's
 // EPP name them --destination-endpoint-hint-key and --destination-endpoint-hint-metadata-namespace.

@@ -19,6 +19,7 @@ import (
 	inspectorv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/listener/tls_inspector/v3"
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
+	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 
@@ -32,6 +33,8 @@ const (
 	peerAuthority = "penstock-peer-authority"
 	// peerMark marks an answer of a member's gateway or hop that no pod can have begun, so that another member may be asked.
 	peerMark = "penstock-peer-refused"
+	// peerLost marks the answer to a request whose connection to a member's gateway has ended: a pod there may have begun it.
+	peerLost = "penstock-peer-lost"
 	// peerSender names the process whose picker has chosen the cluster that a request goes to. That cluster's picker counts the requests
 	// of each (picker.SenderHeader), and no pod sees it.
 	peerSender = "penstock-peer-sender"
@@ -158,18 +161,33 @@ func marks() []*hcmv3.ResponseMapper {
 			}},
 		}}
 	}
+	flags := func(list ...string) *accesslogv3.AccessLogFilter {
+		return &accesslogv3.AccessLogFilter{FilterSpecifier: &accesslogv3.AccessLogFilter_ResponseFlagFilter{
+			ResponseFlagFilter: &accesslogv3.ResponseFlagFilter{Flags: list},
+		}}
+	}
+	add := func(name string) []*corev3.HeaderValueOption {
+		return []*corev3.HeaderValueOption{{
+			Header:       &corev3.HeaderValue{Key: name, Value: "1"},
+			AppendAction: corev3.HeaderValueOption_OVERWRITE_IF_EXISTS_OR_ADD,
+		}}
+	}
+	toMember := &accesslogv3.AccessLogFilter{FilterSpecifier: &accesslogv3.AccessLogFilter_HeaderFilter{HeaderFilter: &accesslogv3.HeaderFilter{
+		Header: header(":authority", &matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_Suffix{Suffix: "." + model.PeerDomain}}),
+	}}}
 	return []*hcmv3.ResponseMapper{
-		{Filter: &accesslogv3.AccessLogFilter{FilterSpecifier: &accesslogv3.AccessLogFilter_ResponseFlagFilter{
-			ResponseFlagFilter: &accesslogv3.ResponseFlagFilter{Flags: begun},
-		}}},
+		{
+			Filter: &accesslogv3.AccessLogFilter{FilterSpecifier: &accesslogv3.AccessLogFilter_AndFilter{
+				AndFilter: &accesslogv3.AndFilter{Filters: []*accesslogv3.AccessLogFilter{flags("UC", "UR"), toMember}},
+			}},
+			HeadersToAdd: add(peerLost),
+		},
+		{Filter: flags(begun...)},
 		{
 			Filter: &accesslogv3.AccessLogFilter{FilterSpecifier: &accesslogv3.AccessLogFilter_OrFilter{
 				OrFilter: &accesslogv3.OrFilter{Filters: []*accesslogv3.AccessLogFilter{status(429), status(503), status(ringStatus)}},
 			}},
-			HeadersToAdd: []*corev3.HeaderValueOption{{
-				Header:       &corev3.HeaderValue{Key: peerMark, Value: "1"},
-				AppendAction: corev3.HeaderValueOption_OVERWRITE_IF_EXISTS_OR_ADD,
-			}},
+			HeadersToAdd: add(peerMark),
 		},
 	}
 }
@@ -210,7 +228,7 @@ func PeerHost(h *model.PeerHost) (*Encoded, error) {
 	host := &routev3.VirtualHost{
 		Name:                    h.Host,
 		Domains:                 []string{h.Host},
-		ResponseHeadersToRemove: []string{peerMark, peerAuthority}, // a pod does not mark its answer
+		ResponseHeadersToRemove: []string{peerMark, peerLost, peerAuthority}, // a pod does not mark its answer
 		TypedPerFilterConfig:    map[string]*anypb.Any{filterRBAC: b.any(&rbacv3.RBACPerRoute{Rbac: &rbacv3.RBAC{Rules: peerRules(h)}})},
 		Routes: b.routes(&model.VirtualHost{Host: h.Host, Routes: []model.Route{{
 			Name:   h.Host,

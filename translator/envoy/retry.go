@@ -72,6 +72,7 @@ func (b *builder) retryPolicy(f *model.Forward) *routev3.RetryPolicy {
 			p.RetryOn += markedRetries
 			p.RetriableHeaders = []*routev3.HeaderMatcher{{Name: peerMark, HeaderMatchSpecifier: &routev3.HeaderMatcher_PresentMatch{PresentMatch: true}}}
 			p.HostSelectionRetryMaxAttempts = otherMemberTries
+			b.retryAlso(p, w.RetryOn)
 			switch {
 			case w.InOrder:
 				p.RetryPriority = b.nextPriority(1)
@@ -95,6 +96,22 @@ func (b *builder) retryPolicy(f *model.Forward) *routev3.RetryPolicy {
 	p.RetriableStatusCodes = slices.Compact(p.RetriableStatusCodes)
 	p.NumRetries = u32(attempts)
 	return p
+}
+
+// retryAlso repeats what a server may have begun, as a user allows.
+func (b *builder) retryAlso(p *routev3.RetryPolicy, on model.RetryOn) {
+	if on.Full {
+		p.RetriableStatusCodes = append(p.RetriableStatusCodes, 429)
+	}
+	if on.Unavailable {
+		p.RetriableStatusCodes = append(p.RetriableStatusCodes, 503)
+	}
+	if len(p.RetriableStatusCodes) > 0 {
+		p.RetryOn += ",retriable-status-codes"
+	}
+	if on.LostGateway {
+		p.RetriableHeaders = append(p.RetriableHeaders, &routev3.HeaderMatcher{Name: peerLost, HeaderMatchSpecifier: &routev3.HeaderMatcher_PresentMatch{PresentMatch: true}})
+	}
 }
 
 // nextPriority moves on to the next priority after a number of attempts: with 1, to the next hop of a cluster of hops. Clusters with

@@ -28,8 +28,11 @@ func (b *builder) weightedClusters(f *model.Forward, calls pickerCalls) []*route
 		if (b.hops || b.peers) && w.Peer == "" {
 			s.RequestHeadersToRemove = append(slices.Clip(s.RequestHeadersToRemove), peerSender)
 		}
+		if b.hops {
+			s.ResponseHeadersToRemove = append(slices.Clip(s.ResponseHeadersToRemove), peerLost) // a hop alone writes it
+		}
 		if b.hops && w.Peer == "" {
-			s.ResponseHeadersToRemove = append(slices.Clip(s.ResponseHeadersToRemove), peerMark) // only a hop marks answers, and a member's gateway
+			s.ResponseHeadersToRemove = append(s.ResponseHeadersToRemove, peerMark) // only a hop marks answers, and a member's gateway
 		}
 		if w.MaxGateways > 0 {
 			b.via(s)

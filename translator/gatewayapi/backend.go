@@ -43,8 +43,7 @@ func (b *ruleBuilder) shares(specs []gatewayv1.HTTPBackendRef, matches []model.M
 			b.out.Findings = append(b.out.Findings, finding(b.out.Route, at, res.Message, ""))
 		} else {
 			b.outside(res, at)
-			s.targets, s.clusters, s.hops, s.members, s.spills, s.inOrder = res.Targets, res.Clusters, res.Hops, res.Members, res.Spills, res.InOrder
-			s.chooser = res.Chooser
+			s.targets, s.clusters, s.hops, s.members = res.Targets, res.Clusters, res.Hops, res.Members
 		}
 		if f.fails {
 			s.targets = nil

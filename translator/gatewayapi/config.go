@@ -49,12 +49,8 @@ type Resolution struct {
 	// Clusters and Hops are all that the targets need: their own clusters, pickers', and those of spill targets.
 	Clusters []model.ClusterID
 	Hops     []model.HopID
-	// Members is the cluster of hops to Targets, of an import with several exporting clusters, with Spills further hops; zero for others.
-	Members model.ClusterID
-	Spills  uint32
-	InOrder bool // each hop has a priority of its own
-	// Chooser is asked for the hop, of an import whose hops a picker names.
-	Chooser *model.PickerCall
+	// Members are the hops to Targets, of an import with several exporting clusters; nil for others.
+	Members *Members
 	// Ref is the store.TargetKey of the object that the name resolved to; "" for the one that it names.
 	Ref string
 	// Reason and Message are why it could not be resolved: a reason of the ResolvedRefs condition and a sentence. The
@@ -62,6 +58,15 @@ type Resolution struct {
 	Reason, Message string
 	// Outside is set if the backend was resolved but has addresses that may not become endpoints: which and why.
 	Outside string
+}
+
+// Members are the hops to the exporting clusters of an import.
+type Members struct {
+	Cluster model.ClusterID   // of the hops
+	Spills  uint32            // how many further hops it has
+	InOrder bool              // each hop has a priority of its own
+	Chooser *model.PickerCall // is asked for the hop; nil: none is
+	RetryOn model.RetryOn
 }
 
 // Target is one cluster of a backend, with its share of the backend's requests.

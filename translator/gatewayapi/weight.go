@@ -16,10 +16,7 @@ type share struct {
 	targets           []Target // none: not resolved; without a share above 0 the backend counts as one of weight 0
 	clusters          []model.ClusterID
 	hops              []model.HopID
-	members           model.ClusterID // Resolution.Members
-	spills            uint32
-	inOrder           bool
-	chooser           *model.PickerCall
+	members           *Members // Resolution.Members
 	request, response model.HeaderChanges
 	rewriteHost       string
 	own               *model.OwnFilters
@@ -42,9 +39,9 @@ func weigh(shares []share, apart bool) []model.WeightedBackend {
 		if s.weight == 0 || len(targets) == 0 {
 			continue
 		}
-		if !s.members.IsZero() && !apart && len(s.targets) > 0 {
-			one := s.to(Target{Cluster: s.members})
-			one.Spills, one.InOrder, one.Picker = s.spills, s.inOrder, s.chooser
+		if m := s.members; m != nil && !apart && len(s.targets) > 0 {
+			one := s.to(Target{Cluster: m.Cluster})
+			one.Spills, one.InOrder, one.Picker, one.RetryOn = m.Spills, m.InOrder, m.Chooser, m.RetryOn
 			for _, t := range targets {
 				behind := s.to(t)
 				behind.Weight = 1 // requests are not drawn by it

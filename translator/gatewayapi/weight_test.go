@@ -28,7 +28,7 @@ func backendOf(weight uint32, targets ...uint32) share {
 
 func TestWeight_ImportWithSeveralClustersIsOneBackend(t *testing.T) {
 	members := model.MembersCluster("ns", "far")
-	of := func(s share) share { s.members = members; return s }
+	of := func(s share) share { s.members = &Members{Cluster: members}; return s }
 	failed, local := of(share{weight: 1}), backendOf(1, 1)
 	for what, c := range map[string]struct {
 		shares []share

@@ -53,8 +53,15 @@ func Import(r store.Reader, key string) (*model.Import, bool) {
 	}
 	for _, policy := range append([]*v1alpha1.PoolPolicy{whole}, policies...) {
 		imp.Findings = append(imp.Findings, ineffectiveOn(imp.Ref, governs[policy], policy)...)
+		var fields []string
 		if policy != nil && policy != whole && policy.Spec.Selection != nil {
-			imp.Findings = append(imp.Findings, unused(policy, []string{"spec.selection"}, "it is among the clusters of "+imp.Ref.String()+", and the policy is for one of them", "write it into a PoolPolicy whose targetRef is the import"))
+			fields = append(fields, "spec.selection")
+		}
+		if policy != nil && policy != whole && len(policy.Spec.RetryOn) > 0 {
+			fields = append(fields, "spec.retryOn")
+		}
+		if len(fields) > 0 {
+			imp.Findings = append(imp.Findings, unused(policy, fields, "it is among the clusters of "+imp.Ref.String()+", and the policy is for one of them", "write it into a PoolPolicy whose targetRef is the import"))
 		}
 	}
 	imp.Findings = unique(imp.Findings) // those about a policy are the same for each of its clusters

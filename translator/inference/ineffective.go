@@ -95,7 +95,7 @@ func ineffectiveOn(ref report.Ref, members []model.ImportMember, policy *v1alpha
 		return nil
 	}
 	if len(members) == 0 {
-		if policy.Spec.Selection != nil {
+		if policy.Spec.Selection != nil || len(policy.Spec.RetryOn) > 0 {
 			return nil // it is in force for the whole import
 		}
 		return []report.Finding{{Severity: report.Warning, Owner: store.PoolPolicies.Ref(policy), Field: "spec",

@@ -41,6 +41,10 @@ func together(r store.Reader, imp *model.Import, policy *v1alpha1.PoolPolicy) {
 	imp.Cluster = model.MembersCluster(imp.Ref.Namespace, imp.Ref.Name)
 	prioritize(r, imp, policy)
 	choose(imp, policy)
+	if policy != nil {
+		has := func(c v1alpha1.RetryCause) bool { return slices.Contains(policy.Spec.RetryOn, c) }
+		imp.RetryOn = model.RetryOn{Full: has(v1alpha1.RetryTooManyRequests), Unavailable: has(v1alpha1.RetryServiceUnavailable), LostGateway: has(v1alpha1.RetryLostGateway)}
+	}
 	whole := &model.Pool{Name: model.PoolID{Namespace: imp.Ref.Namespace, Name: imp.Ref.Name}, Ref: imp.Ref, Cluster: imp.Cluster, Last: imp.Cluster, Protocol: model.HTTP1}
 	addSpill(r, whole, policy)
 	imp.Findings, imp.SpillImports = append(imp.Findings, whole.Findings...), whole.SpillImports

@@ -183,8 +183,9 @@ type Import struct {
 	Cluster ClusterID
 	InOrder bool // of Cluster: each hop has a priority of its own
 	// Choice has our picker choose a hop for each request; nil: they are chosen by their weights and priorities.
-	Choice *Choice
-	Spill  []Spill // of Cluster: where a request goes that all members have declined
+	Choice  *Choice
+	RetryOn RetryOn // of Cluster
+	Spill   []Spill // of Cluster: where a request goes that all members have declined
 	// SpillImports is Pool.SpillImports of Spill.
 	SpillImports []string
 	Findings     []report.Finding

@@ -101,6 +101,14 @@ type Retry struct {
 	Backoff  time.Duration // 0: our default
 }
 
+// RetryOn is what has a request sent to another exporting cluster of an import beside what no server can have begun. The zero value is
+// nothing.
+type RetryOn struct {
+	Full        bool // an answer 429 of a server
+	Unavailable bool // an answer 503, and a connection to a server that ends before its answer
+	LostGateway bool // a connection to a member's gateway that ends before the answer
+}
+
 // WeightedBackend is one share of a rule's requests.
 type WeightedBackend struct {
 	Cluster ClusterID   // zero answers 500: a backend that could not be resolved keeps its share (specification)
@@ -114,6 +122,7 @@ type WeightedBackend struct {
 	Spills  uint32
 	// InOrder: each of these hops has a priority of its own.
 	InOrder bool
+	RetryOn RetryOn
 	// External: a picker that is not ours is asked, also behind the first of Hops.
 	External bool
 	// MaxGateways is, for a cluster of gateways (ParentMode), how many a request may have passed through; else 0.
