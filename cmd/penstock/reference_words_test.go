@@ -131,7 +131,7 @@ var conditionRows = []conditionRow{
 	{"InferencePoolImport", "Ready", "True", "Ready", "At least one exporting cluster has known addresses and no condition Ready=False of its own; the message counts them. Host names are resolved once a route uses the import"},
 	{"InferencePoolImport", "Ready", "Unknown", "Stale", "In `status.conditions`, of the cluster set: no exporting cluster is Ready, and some are Stale or Unreachable. Requests go to these all the same"},
 	{"InferencePoolImport", "Ready", "False", "NoReadyCluster", "In `status.conditions`, of the cluster set: no exporting cluster takes new requests"},
-	{"InferencePoolImport", "ClustersPruned", "True", "CRDOfAnotherProject", "In the entry of `penstock.dev/multicluster-controller`: the installed CRD has no `status.clusters`, so the status has the clusters' names alone. Requests are routed all the same"},
+	{"InferencePoolImport", "ClustersPruned", "True", "CRDOfAnotherProject", "In the entry of `penstock.dev/multicluster-controller`: the installed CRD has no `status.clusters`, so the status has the clusters' names alone. Requests are routed all the same. In a hub's entry: conditions `penstock.dev/Clusters` have the clusters, which Penstock alone reads"},
 	{"InferencePoolImport", "Hub", "True", "Written", "In the entry of `penstock.dev/multicluster-hub`: which hub wrote it last, and in which epoch. An older leader of it, and another hub, do not write it"},
 	{"InferencePoolImport", "Ready", "False", "NoUsableCluster", "No exporting cluster has known addresses and is ready"},
 	{"InferencePoolImport", "Ready", "False", "NoReadyCluster", "Every cluster of the set that exports the pool drains, or is not allowed to; the message names them"},

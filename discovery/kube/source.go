@@ -30,6 +30,8 @@ type Config struct {
 	Namespaces []string
 	// Only are the only kinds to read; none: all. They count as installed, so that no CustomResourceDefinition is read.
 	Only []Kind
+	// NodeNames: EndpointSlices keep the names of their endpoints' nodes.
+	NodeNames bool
 	// Report receives all findings about the cluster itself each time that one may have changed: kinds that are not installed or
 	// cannot be read. May be nil.
 	Report func([]report.Report)
@@ -99,6 +101,9 @@ func New(cfg Config) (*Source, error) {
 		return nil, err
 	}
 	for _, k := range s.kinds {
+		if k.table == store.EndpointSlices && cfg.NodeNames {
+			k.trim = trimSliceToNodes
+		}
 		if k.instead == nil {
 			s.byTable[k.table.Kind()] = k
 		}

@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/utils/ptr"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 	mcsv1beta1 "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
 
@@ -90,7 +91,12 @@ func shared[T comparable](p, value *T) *T {
 	return p
 }
 
-func trimSlice(obj store.Object) {
+func trimSlice(obj store.Object) { trimSliceTo(obj, false) }
+
+// trimSliceToNodes is trimSlice for Config.NodeNames.
+func trimSliceToNodes(obj store.Object) { trimSliceTo(obj, true) }
+
+func trimSliceTo(obj store.Object, nodes bool) {
 	s := obj.(*discoveryv1.EndpointSlice)
 	if s.Labels != nil && s.UID == "" {
 		return // already trimmed
@@ -116,8 +122,13 @@ func trimSlice(obj store.Object) {
 		now := discoveryv1.Endpoint{Conditions: discoveryv1.EndpointConditions{
 			Ready: one(e.Conditions.Ready), Serving: one(e.Conditions.Serving), Terminating: one(e.Conditions.Terminating),
 		}}
+		if nodes {
+			now.NodeName = e.NodeName
+		}
 		// Endpoints with equal conditions become one with several addresses: no other object is as numerous.
-		i := slices.IndexFunc(endpoints, func(o discoveryv1.Endpoint) bool { return o.Conditions == now.Conditions })
+		i := slices.IndexFunc(endpoints, func(o discoveryv1.Endpoint) bool {
+			return o.Conditions == now.Conditions && ptr.Equal(o.NodeName, now.NodeName)
+		})
 		if i < 0 {
 			i = len(endpoints)
 			endpoints = append(endpoints, now)

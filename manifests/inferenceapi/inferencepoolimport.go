@@ -146,6 +146,11 @@ type ImportedCluster struct {
 	// +optional
 	// +kubebuilder:validation:Enum=http;kubernetes.io/h2c
 	AppProtocol string `json:"appProtocol,omitempty"`
+	// Local: the cluster is the one that has this import. Its requests go to the InferencePool of the import's name here; the other
+	// fields are for controllers that do not read this one.
+	//
+	// +optional
+	Local bool `json:"local,omitempty"`
 	// Conditions of this cluster, such as its picker's health. A cluster whose condition Ready is False takes no new request.
 	//
 	// +optional

@@ -26,6 +26,8 @@ type Pool struct {
 	FailOpen bool
 	// Gateways are those that route to the pool, for ParentMode.
 	Gateways []Gateway
+	// Own is how the cluster's own Penstock exports the pool, for Config.Hub; nil: it does not.
+	Own *inferenceapi.ImportedCluster
 }
 
 // Gateway is a Gateway that routes to a pool.
@@ -67,7 +69,9 @@ func entry(r store.Reader, c Config, pool *inferencev1.InferencePool, w wish, ha
 		if ref.FailureMode != "" {
 			e.FailureMode = string(ref.FailureMode)
 		}
-		e.EndpointPicker, no = externalPicker(r, pool, ref)
+		e.EndpointPicker, no = externalPicker(r, c, pool, ref)
+	} else if c.Hub {
+		no = ofPenstock(&e, has.Own)
 	} else {
 		if has.FailOpen {
 			e.FailureMode = string(inferencev1.EndpointPickerFailOpen)
@@ -99,8 +103,22 @@ func ownPicker(c Config, pool *inferencev1.InferencePool) (*inferenceapi.Endpoin
 	return out, nil
 }
 
+// ofPenstock completes the entry of a pool without endpointPickerRef for a hub: its picker is the cluster's gateway, and that is known of Penstock
+// alone, by its PoolExport.
+func ofPenstock(e *inferenceapi.ImportedCluster, own *inferenceapi.ImportedCluster) *missing {
+	if own == nil || own.EndpointPicker == nil {
+		return &missing{NotSupportedReason, "it has no endpointPickerRef, and no PoolExport of its cluster's own Penstock that has the address of its picker: give Penstock there a ClusterSet " +
+			"and --picker-open, or export the pool in ParentMode"}
+	}
+	e.EndpointPicker, e.FailureMode = own.EndpointPicker.DeepCopy(), own.FailureMode
+	if len(e.PodCIDRs) == 0 {
+		e.PodCIDRs = slices.Clone(own.PodCIDRs)
+	}
+	return nil
+}
+
 // externalPicker is the Service of a pool's own picker.
-func externalPicker(r store.Reader, pool *inferencev1.InferencePool, ref *inferencev1.EndpointPickerRef) (*inferenceapi.EndpointPickerImport, *missing) {
+func externalPicker(r store.Reader, c Config, pool *inferencev1.InferencePool, ref *inferencev1.EndpointPickerRef) (*inferenceapi.EndpointPickerImport, *missing) {
 	key := pool.Namespace + "/" + string(ref.Name)
 	svc, ok := store.Services.Get(r, key)
 	if !ok {
@@ -116,7 +134,7 @@ func externalPicker(r store.Reader, pool *inferencev1.InferencePool, ref *infere
 	if port == nil {
 		return nil, &missing{NoAddressReason, fmt.Sprintf("Service %s, its picker, has no port %d", key, ref.Port.Number)}
 	}
-	at, number := reached(r, svc, port)
+	at, number := reached(r, c, svc, port)
 	if len(at.Addresses) == 0 {
 		return nil, &missing{NoAddressReason, fmt.Sprintf("Service %s, its picker, is of type %s and has no address yet", key, at.Type)}
 	}

@@ -22,6 +22,10 @@ type Config struct {
 	PeerListener bool
 	// PodCIDRs are the ranges of this cluster's pods, for importers; none: they are not known.
 	PodCIDRs []string
+	// Hub: the decision is a hub's, about a cluster of which it has the objects alone. So its own picker is where Pool.Own has it.
+	Hub bool
+	// NodeAddress is where other clusters reach a node, "" if that is not known; nil: Pods have it, as far as they are in the store.
+	NodeAddress func(name string) string
 }
 
 // Export is a pool that this cluster exports.

@@ -312,3 +312,50 @@ func TestExport_ReplicasOfThePickerHaveAddressesOfTheirOwn(t *testing.T) {
 		}
 	}
 }
+
+// A hub has the objects of a cluster alone: its nodes, and what its Penstock exports itself.
+func TestExport_HubReachesNodesAndThePickerOfThePenstockThere(t *testing.T) {
+	slice := decode[discoveryv1.EndpointSlice](t, pickers)
+	for i := range slice.Endpoints {
+		node := fmt.Sprintf("node-%d", i)
+		slice.Endpoints[i].NodeName = &node
+	}
+	service := decode[corev1.Service](t, seedPicker)
+	service.Spec.Type, service.Spec.ClusterIP = corev1.ServiceTypeNodePort, "10.96.0.7"
+	service.Spec.Ports[0].NodePort, service.Spec.Ports[1].NodePort = 30002, 30003
+	s := store.New()
+	if _, err := s.Apply(store.InferencePools.Put(decode[inferencev1.InferencePool](t, seedPool)), store.Services.Put(service), store.EndpointSlices.Put(slice)); err != nil {
+		t.Fatal(err)
+	}
+	nodes := map[string]string{"node-0": "192.0.2.1", "node-1": "192.0.2.2", "node-2": "192.0.2.3"}
+	c := set
+	c.Hub, c.NodeAddress = true, func(name string) string { return nodes[name] }
+	d, _ := export.Decide(s.View(), c, "example/llm-pool", export.Pool{})
+	if d.Export == nil || fmt.Sprint(d.Export.Entry.EndpointPicker.Service) != "[{NodePort [192.0.2.1 192.0.2.2] [{30002 ext-proc http2}]}]" || d.Export.Entry.EndpointPicker.Health.Port != 30003 {
+		t.Errorf("nodes of ready pods: %+v", d)
+	}
+	nodes = nil
+	if d, _ = export.Decide(s.View(), c, "example/llm-pool", export.Pool{}); d.Export != nil || d.Reason != "NoAddress" {
+		t.Errorf("no node is known: %+v", d)
+	}
+
+	pool := strings.Replace(seedPool, "  endpointPickerRef:\n    name: epp\n    port: {number: 9002}\n", "", 1)
+	if d := decide(t, c, pool, "", export.Pool{}); d.Export != nil || d.Reason != "NotSupported" || !strings.Contains(d.Message, "PoolExport") {
+		t.Errorf("a pool without a picker that is known: %+v", d)
+	}
+	d = decide(t, c, pool, "", export.Pool{Own: decode[inferenceapi.ImportedCluster](t, `
+name: another-name
+routingMode: EndpointMode
+targetPorts: [{number: 9}]
+failureMode: FailOpen
+podCIDRs: [10.1.0.0/16]
+endpointPicker: {name: penstock, pool: example/llm-pool, service: [{addresses: [192.0.2.7], ports: [{number: 9002}]}]}
+`)})
+	if d.Export == nil {
+		t.Fatalf("%s: %s", d.Reason, d.Message)
+	}
+	e := d.Export.Entry
+	if got := fmt.Sprint(e.Name, e.TargetPortNumber, e.EndpointPicker.Pool, e.EndpointPicker.Service[0].Addresses, e.FailureMode, e.PodCIDRs); got != "cluster-a8080example/llm-pool[192.0.2.7]FailOpen[10.1.0.0/16]" {
+		t.Errorf("the entry: %s", got)
+	}
+}

@@ -17,19 +17,19 @@ import (
 //
 //	LoadBalancer   its ingress           ExternalName   its name
 //	NodePort       nodes with its pods   ClusterIP      its pods, with or without a cluster IP
-func reached(r store.Reader, svc *corev1.Service, port *corev1.ServicePort) (at inferenceapi.ServiceImport, number func(*corev1.ServicePort) int32) {
+func reached(r store.Reader, c Config, svc *corev1.Service, port *corev1.ServicePort) (at inferenceapi.ServiceImport, number func(*corev1.ServicePort) int32) {
 	at.Type = cmp.Or(svc.Spec.Type, corev1.ServiceTypeClusterIP)
 	number = func(p *corev1.ServicePort) int32 { return p.Port }
 	ready := replicas(r, svc)
 	switch {
 	case at.Type == corev1.ServiceTypeNodePort && port.NodePort > 0:
-		if nodes := ready.nodes(r, svc.Namespace); len(nodes) > 0 {
+		if nodes := ready.nodeAddresses(r, c, svc.Namespace); len(nodes) > 0 || c.NodeAddress != nil {
 			at.Addresses, number = nodes, func(p *corev1.ServicePort) int32 { return p.NodePort }
 		}
 	case at.Type == corev1.ServiceTypeClusterIP && ready.ports[port.Name] > 0:
 		at.Addresses, number = ready.addresses, func(p *corev1.ServicePort) int32 { return ready.ports[p.Name] }
 	}
-	if len(at.Addresses) == 0 {
+	if len(at.Addresses) == 0 && !(at.Type == corev1.ServiceTypeNodePort && c.NodeAddress != nil) {
 		at.Addresses = addresses(svc)
 	}
 	at.Addresses = at.Addresses[:min(len(at.Addresses), maxAddresses)]
@@ -44,6 +44,7 @@ func reached(r store.Reader, svc *corev1.Service, port *corev1.ServicePort) (at 
 type pods struct {
 	addresses []string
 	names     []string         // of Pod objects
+	nodes     []string         // names; of ready pods, or of all if none is ready
 	ports     map[string]int32 // by the name of the Service's port; absent if they differ
 }
 
@@ -52,6 +53,7 @@ func replicas(r store.Reader, svc *corev1.Service) pods {
 	out := pods{ports: map[string]int32{}}
 	var list []netip.Addr
 	differ := map[string]bool{}
+	var others []string // nodes of pods that are not ready
 	for _, s := range store.EndpointSlices.By(r, store.ByService, store.ID(svc)) {
 		if s.AddressType == discoveryv1.AddressTypeFQDN {
 			continue
@@ -59,7 +61,13 @@ func replicas(r store.Reader, svc *corev1.Service) pods {
 		some := false
 		for _, e := range s.Endpoints {
 			if e.Conditions.Ready != nil && !*e.Conditions.Ready {
+				if e.NodeName != nil {
+					others = append(others, *e.NodeName)
+				}
 				continue
+			}
+			if e.NodeName != nil {
+				out.nodes = append(out.nodes, *e.NodeName)
 			}
 			for _, text := range e.Addresses {
 				if ip, err := netip.ParseAddr(text); err == nil {
@@ -91,11 +99,23 @@ func replicas(r store.Reader, svc *corev1.Service) pods {
 	for _, ip := range slices.Compact(list) {
 		out.addresses = append(out.addresses, ip.String())
 	}
+	if len(out.nodes) == 0 {
+		out.nodes = others
+	}
 	return out
 }
 
-// nodes are the addresses of the nodes that the pods run on, as far as their objects are read here.
-func (p pods) nodes(r store.Reader, namespace string) (out []string) {
+// nodeAddresses are those of the nodes that the pods run on, as far as they are known.
+func (p pods) nodeAddresses(r store.Reader, c Config, namespace string) (out []string) {
+	if c.NodeAddress != nil {
+		for _, name := range p.nodes {
+			if at := c.NodeAddress(name); at != "" {
+				out = append(out, at)
+			}
+		}
+		slices.Sort(out)
+		return slices.Compact(out)
+	}
 	for _, name := range p.names {
 		if pod, ok := store.Pods.Get(r, namespace+"/"+name); ok && pod.Status.HostIP != "" && !slices.Contains(out, pod.Status.HostIP) {
 			out = append(out, pod.Status.HostIP)

@@ -360,7 +360,11 @@ func (h *Hub) Import(name string, p registry.Pool, generation int64) (s inferenc
 	if m == nil {
 		return s, false
 	}
-	return m.importer.Status(p, generation)
+	s, imported = m.importer.Status(p, generation)
+	for i := range s.Clusters {
+		s.Clusters[i].Local = s.Clusters[i].Name == name
+	}
+	return s, imported
 }
 
 // Run ends leases and drains as they are due, until ctx ends.

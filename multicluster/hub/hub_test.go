@@ -237,3 +237,30 @@ func TestHub_MemberExportsWithinWhatItIsAllowed(t *testing.T) {
 		t.Errorf("the import: %+v", s.Clusters)
 	}
 }
+
+// With `imports: All`, a member's own pool is an entry of its import.
+func TestHub_ImportsAllHasTheOwnPoolToo(t *testing.T) {
+	w := newWorld(t, "east", "west")
+	var list []hub.Member
+	for _, m := range w.members {
+		list = append(list, m)
+	}
+	w.SetMembers(list, true)
+	w.exports("west", "192.0.2.2")
+	w.exports("east", "192.0.2.1")
+	w.has("east", "east 192.0.2.1, west 192.0.2.2")
+	for member, local := range map[string]string{"east": "[true false]", "west": "[false true]"} {
+		var got []bool
+		s, _ := w.Import(member, chat, 1)
+		for _, c := range s.Clusters {
+			got = append(got, c.Local)
+		}
+		if fmt.Sprint(got) != local {
+			t.Errorf("at %s, local is %v of %s", member, got, w.imports(member))
+		}
+	}
+	w.Written("west", chat, hub.Writing{Clusters: []string{"east", "west"}})
+	w.condition("east", "True/Exported")
+	w.set() // as before
+	w.has("east", "east 192.0.2.1 False/Draining, west 192.0.2.2")
+}

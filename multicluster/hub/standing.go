@@ -20,6 +20,8 @@ type Writing struct {
 	Clusters []string
 	// Reason is why others are missing, for the condition Exported; "": none are. Message describes it.
 	Reason, Message string
+	// Pruned: the object has no field for clusters, so Penstock alone reads them there.
+	Pruned bool
 }
 
 // Written notes what the import of a pool at a member has now.
@@ -33,7 +35,7 @@ func (h *Hub) Written(name string, p registry.Pool, w Writing) {
 		return
 	}
 	old := m.written[p]
-	if old.Reason == w.Reason && old.Message == w.Message && slices.Equal(old.Clusters, w.Clusters) && m.placed[p] != nil {
+	if old.Reason == w.Reason && old.Message == w.Message && old.Pruned == w.Pruned && slices.Equal(old.Clusters, w.Clusters) && m.placed[p] != nil {
 		return
 	}
 	if m.written[p] = w; len(w.Clusters) == 0 && w.Reason == "" {
@@ -71,7 +73,7 @@ func (h *Hub) Condition(name string, p registry.Pool) (is report.Condition, aske
 	if !ok || !d.Asked {
 		return is, false, true
 	}
-	var names []string
+	var names, pruned []string
 	var list []registry.Placement
 	for _, o := range h.sorted() {
 		if o == m {
@@ -88,9 +90,22 @@ func (h *Hub) Condition(name string, p registry.Pool) (is report.Condition, aske
 		if !pending {
 			list = append(list, pl)
 		}
+		if !pending && pl.Reason == "" && o.written[p].Pruned {
+			pruned = append(pruned, o.Name)
+		}
 	}
-	return export.Exported(d, names, list), true, true
+	if is = export.Exported(d, names, list); len(pruned) > 0 {
+		more := ""
+		if n := len(pruned) - mostPruned; n > 0 {
+			more = fmt.Sprintf(" and %d more", n)
+		}
+		is.Message += fmt.Sprintf("; by Penstock alone in %s%s, where the CRD of InferencePoolImport has no status.clusters", strings.Join(pruned[:min(len(pruned), mostPruned)], ", "), more)
+	}
+	return is, true, true
 }
+
+// mostPruned is how many members a message names.
+const mostPruned = 8
 
 // Status is a member as penstock hub shows it.
 type Status struct {
@@ -102,6 +117,8 @@ type Status struct {
 	Exports int               `json:"exports"`
 	Imports int               `json:"imports"`
 	Missing map[string]string `json:"missing,omitempty"`
+	// Pruned: the CRD of InferencePoolImport there has no status.clusters, so Penstock alone reads them.
+	Pruned bool `json:"pruned,omitempty"`
 }
 
 // Status returns the members, sorted.
@@ -116,6 +133,7 @@ func (h *Hub) Status() (out []Status) {
 			}
 		}
 		for p, of := range m.placed {
+			is.Pruned = is.Pruned || m.written[p].Pruned
 			for cluster := range of {
 				is.Imports++
 				if pl, pending := m.standing(cluster, p); pl.Reason != "" || pending {

@@ -108,6 +108,7 @@ func StatusOf(sources []Source, generation int64) (out inferenceapi.InferencePoo
 			continue // no version of it could be read
 		}
 		c := *s.Entry.DeepCopy()
+		c.Local = s.local // whatever the exporter has written
 		if s.NotAllowed != "" {
 			none := int32(0)
 			c = inferenceapi.ImportedCluster{Name: c.Name, RoutingMode: c.RoutingMode, TargetPortNumber: c.TargetPortNumber, TargetPorts: c.TargetPorts, Weight: &none}

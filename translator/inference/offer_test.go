@@ -79,6 +79,18 @@ spec: {selector: {matchLabels: {app: llm}}, targetPorts: [{number: 8000}]}
 	if !slices.ContainsFunc(clusters, func(c string) bool { return strings.HasPrefix(c, "pool/default/llm") }) || !slices.Equal(shares, []uint32{1, 3, 1}) || reason != "" {
 		t.Errorf("%q %v %s", clusters, shares, reason)
 	}
+	hub := `
+---
+kind: InferencePoolImport
+apiVersion: inference.networking.x-k8s.io/v1alpha1
+metadata: {name: llm}
+status: {clusters: [{name: here, local: true, routingMode: EndpointMode, targetPortNumber: 8000, weight: 3, endpointPicker: {service: [{addresses: [192.0.2.1], ports: [{number: 9002}]}]}},
+  {name: east, local: true, routingMode: ParentMode}]}
+`
+	clusters, shares, reason = resolve(world(t, strings.TrimPrefix(offers+hub+pool, "\n---")), "llm")
+	if !slices.ContainsFunc(clusters, func(c string) bool { return strings.HasPrefix(c, "pool/default/llm") }) || !slices.Equal(shares, []uint32{1, 3, 1}) || reason != "" {
+		t.Errorf("as a hub writes it, and a member that claims to be here: %q %v %s", clusters, shares, reason)
+	}
 	if clusters, shares, _ := resolve(world(t, strings.TrimPrefix(offers+own, "\n---")), "llm"); slices.ContainsFunc(clusters, func(c string) bool { return strings.HasPrefix(c, "pool/") }) {
 		t.Errorf("without the pool: %q %v", clusters, shares)
 	}

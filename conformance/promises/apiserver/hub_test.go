@@ -40,8 +40,8 @@ type hub struct {
 	kill func()
 }
 
-// newHub writes the kubeconfigs and the ClusterSet of a hub, and gives it its permissions in each member.
-func newHub(t *testing.T, members map[string]*server, set string) *hub {
+// newHub writes the kubeconfigs and the ClusterSet of a hub, and gives it its permissions in each member. rules are flags of `penstock hub rules`.
+func newHub(t *testing.T, members map[string]*server, set string, flags ...string) *hub {
 	t.Helper()
 	h := &hub{t: t, dir: t.TempDir()}
 	for _, d := range []string{"set", "members"} {
@@ -49,7 +49,7 @@ func newHub(t *testing.T, members map[string]*server, set string) *hub {
 			t.Fatal(err)
 		}
 	}
-	rules, err := exec.CommandContext(t.Context(), "../../../bin/penstock", "hub", "rules").Output()
+	rules, err := exec.CommandContext(t.Context(), "../../../bin/penstock", append([]string{"hub", "rules"}, flags...)...).Output()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -81,11 +81,11 @@ users: [{name: hub, user: {token: %s}}]
 }
 
 // start starts the hub, again after a kill.
-func (h *hub) start() {
+func (h *hub) start(flags ...string) {
 	h.t.Helper()
 	h.page = "http://" + port(h.t) + "/members"
-	h.kill = launch(h.t, h.dir, "hub", "../../../bin/penstock", "hub", "-f", filepath.Join(h.dir, "set"), "--kubeconfigs", filepath.Join(h.dir, "members"),
-		"--state", filepath.Join(h.dir, "state"), "--http", strings.TrimSuffix(strings.TrimPrefix(h.page, "http://"), "/members"), "--drain-time", "2s")
+	h.kill = launch(h.t, h.dir, "hub", "../../../bin/penstock", append([]string{"hub", "-f", filepath.Join(h.dir, "set"), "--kubeconfigs", filepath.Join(h.dir, "members"),
+		"--state", filepath.Join(h.dir, "state"), "--http", strings.TrimSuffix(strings.TrimPrefix(h.page, "http://"), "/members"), "--drain-time", "2s"}, flags...)...)
 }
 
 type members struct {
@@ -218,6 +218,9 @@ func (s *server) hasExported(t *testing.T, namespace, name, want string) {
 			conditions, _, _ := unstructured.NestedSlice(p.(map[string]any), "conditions")
 			for _, c := range conditions {
 				c := c.(map[string]any)
+				if c["type"] != "Exported" {
+					continue // of a Gateway
+				}
 				got += fmt.Sprintf("%v=%v/%v: %v", c["type"], c["status"], c["reason"], c["message"])
 			}
 		}

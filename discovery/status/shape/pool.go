@@ -17,6 +17,9 @@ import (
 // and the clusters of an import.
 const MultiCluster = v1alpha1.Group + "/multicluster-controller"
 
+// Hub is the same of a hub. A member's own Penstock reads what a hub writes like what any other controller does.
+const Hub = v1alpha1.Group + "/multicluster-hub"
+
 // InferencePool is the shape of a pool's status: an entry for each Gateway, and one for the pool's import in other clusters.
 func InferencePool() *Shape {
 	return &Shape{
@@ -103,6 +106,7 @@ func InferencePoolImport() *Shape {
 		Take: func(obj store.Object) any {
 			imp := obj.(*inferenceapi.InferencePoolImport)
 			out := imp.Status
+			out.Clusters = uncarried(&out)
 			imp.Status = inferenceapi.InferencePoolImportStatus{Clusters: unmirrored(&out)}
 			return &out
 		},
@@ -134,6 +138,15 @@ func InferencePoolImport() *Shape {
 			return &out
 		},
 	}
+}
+
+// uncarried returns the clusters with those that a hub has in conditions, because the installed CRD has no clusters.
+func uncarried(s *inferenceapi.InferencePoolImportStatus) []inferenceapi.ImportedCluster {
+	i := slices.IndexFunc(s.Controllers, func(c upstream.ImportController) bool { return c.Name == Hub })
+	if i < 0 || len(s.Clusters) > 0 {
+		return s.Clusters
+	}
+	return inferenceapi.Carried(s.Controllers[i].Conditions)
 }
 
 // unmirrored returns the clusters that another controller, or a user, wrote. Our multi-cluster controller lists its own.

@@ -89,13 +89,15 @@ type HubWriter struct {
 	Version func(ref report.Ref) string
 	// Settled reports whether the exports of a cluster are known, or will not be soon: until then its entries stay as they are.
 	Settled func(cluster string) bool
-	// Written is called after each write of an import, or without one if there is nothing to write: with the clusters that it has from us.
-	Written func(p registry.Pool, clusters []string, err error)
+	// Pruned: the installed CRD of InferencePoolImport is known to have no status.clusters, so that conditions have them.
+	Pruned bool
+	// Written is called after each write of an import, or without one if there is nothing to write: with the clusters that it has from us, and
+	// whether conditions have them.
+	Written func(p registry.Pool, clusters []string, pruned bool, err error)
 }
 
-// HubController is the name of a hub among the controllers of an import, and of a parent of a pool. A member's own Penstock has another one, and
-// reads what a hub writes like what any other controller does.
-const HubController = v1alpha1.Group + "/multicluster-hub"
+// HubController is the name of a hub among the controllers of an import, and of a parent of a pool.
+const HubController = shape.Hub
 
 // Kubernetes keeps what a cluster set needs in the objects of a cluster, and writes its imports and exports there. It implements Records.
 type Kubernetes struct {
@@ -121,7 +123,8 @@ func NewKubernetes(c KubernetesConfig) (*Kubernetes, error) {
 		return nil, fmt.Errorf("kubernetes client: %w", err)
 	}
 	return &Kubernetes{
-		cfg: c, client: client, members: map[string]v1alpha1.ClusterSetMemberStatus{},
+		pruned: c.Hub != nil && c.Hub.Pruned,
+		cfg:    c, client: client, members: map[string]v1alpha1.ClusterSetMemberStatus{},
 		problems: map[registry.Pool]report.Report{}, written: map[registry.Pool]*inferenceapi.InferencePoolImportStatus{},
 	}, nil
 }

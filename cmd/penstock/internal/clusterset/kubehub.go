@@ -68,7 +68,7 @@ func (k *Kubernetes) writeAsHub(ctx context.Context, p registry.Pool) (clusters 
 	k.mu.Lock()
 	last := k.written[p]
 	k.mu.Unlock()
-	if uid, _, _ := writtenBy(live); uid == hub.UID && k.mirrors(live, &want) && (last == nil || k.mirrors(last, &want)) {
+	if uid, _, _ := writtenBy(live); uid == hub.UID && k.mirrors(live, &want) && (last == nil || has(last, &want, true) && len(last.Clusters) == len(want.Clusters)) {
 		list, _ := ownEntries(&want, HubController)
 		return list, nil
 	}

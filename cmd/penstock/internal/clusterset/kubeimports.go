@@ -192,14 +192,11 @@ func (k *Kubernetes) report() {
 	k.cfg.Board.Replace(status.Instance(status.Members, "imports"), reports...)
 }
 
-const prunedMessage = "the installed CRD of InferencePoolImport has no status.clusters: imports list the names of their clusters alone. Requests are " +
-	"routed all the same. For the whole status, apply the CRD of Penstock's chart"
-
 // writeImport makes the import of a pool as the members offer it, or takes away what we wrote.
 func (k *Kubernetes) writeImport(ctx context.Context, p registry.Pool) error {
 	if k.cfg.Hub != nil {
 		clusters, err := k.writeAsHub(ctx, p)
-		k.cfg.Hub.Written(p, clusters, err)
+		k.cfg.Hub.Written(p, clusters, k.prunes(), err)
 		return err
 	}
 	view := k.cfg.Store.View()
@@ -271,18 +268,15 @@ func (k *Kubernetes) makeImport(ctx context.Context, p registry.Pool, namespaces
 // applied. version is applyAs's.
 func (k *Kubernetes) writeStatus(ctx context.Context, p registry.Pool, version string, want inferenceapi.InferencePoolImportStatus) (inferenceapi.InferencePoolImportStatus, error) {
 	var nothing inferenceapi.InferencePoolImportStatus
+	if k.cfg.Hub != nil && k.prunes() {
+		return want, k.writePruned(ctx, p, version, want)
+	}
 	var conflict error
 	for range 2 {
 		err := k.applyAs(ctx, false, version, importKind, "InferencePoolImport", p.Namespace, p.Name, map[string]any{"status": want}, "status")
 		if undeclared(err) {
 			k.setPruned(true)
-			only := inferenceapi.InferencePoolImportStatus{Controllers: slices.Clone(want.Controllers)}
-			accepted := only.Controllers[0].Conditions[0]
-			only.Controllers[0].Conditions = append(slices.Clone(want.Controllers[0].Conditions), metav1.Condition{
-				Type: conditionClustersPruned, Status: metav1.ConditionTrue, Reason: crdOfAnotherReason, Message: prunedMessage,
-				ObservedGeneration: accepted.ObservedGeneration, LastTransitionTime: accepted.LastTransitionTime,
-			})
-			return want, k.apply(ctx, importKind, "InferencePoolImport", p.Namespace, p.Name, map[string]any{"status": only}, "status")
+			return want, k.writePruned(ctx, p, version, want)
 		}
 		if !apierrors.IsConflict(err) {
 			if err == nil {
@@ -299,21 +293,6 @@ func (k *Kubernetes) writeStatus(ctx context.Context, p registry.Pool, version s
 		}
 	}
 	return nothing, conflict
-}
-
-func (k *Kubernetes) setPruned(is bool) {
-	k.mu.Lock()
-	changed := k.pruned != is
-	k.pruned = is
-	k.mu.Unlock()
-	if changed {
-		k.report()
-	}
-}
-
-// undeclared reports whether the API server's schema lacks a field.
-func undeclared(err error) bool {
-	return err != nil && strings.Contains(err.Error(), "field not declared in schema")
 }
 
 // without leaves out what another manager has: clusters by name, and the conditions.
@@ -419,13 +398,25 @@ func (k *Kubernetes) mirrors(live, want *inferenceapi.InferencePoolImportStatus)
 	if i < 0 || !equality.Semantic.DeepEqual(live.Controllers[i].ExportingClusters, want.Controllers[0].ExportingClusters) {
 		return false
 	}
-	if pruned := slices.ContainsFunc(live.Controllers[i].Conditions, func(c metav1.Condition) bool { return c.Type == conditionClustersPruned }); pruned {
+	pruned := slices.ContainsFunc(live.Controllers[i].Conditions, func(c metav1.Condition) bool { return c.Type == conditionClustersPruned })
+	if pruned && k.cfg.Hub == nil {
 		return true
 	}
+	if k.cfg.Hub != nil && pruned != k.prunes() {
+		return false
+	}
+	return has(live, want, !pruned)
+}
+
+// has reports whether a status has the clusters of another one, and, if conditions is true, its conditions.
+func has(live, want *inferenceapi.InferencePoolImportStatus, conditions bool) bool {
 	for _, c := range want.Clusters {
 		if !slices.ContainsFunc(live.Clusters, func(l inferenceapi.ImportedCluster) bool { return equality.Semantic.DeepEqual(l, c) }) {
 			return false
 		}
+	}
+	if !conditions {
+		return true // those of the clusters add up to them
 	}
 	for _, c := range want.Conditions {
 		if !slices.ContainsFunc(live.Conditions, func(l metav1.Condition) bool { return equality.Semantic.DeepEqual(l, c) }) {

@@ -1,10 +1,10 @@
 package management
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -15,11 +15,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
-	inferencev1 "sigs.k8s.io/gateway-api-inference-extension/api/v1"
-	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/penstock-project/penstock/cmd/penstock/internal/clusterset"
 	"github.com/penstock-project/penstock/discovery/kube"
@@ -61,6 +58,7 @@ type cluster struct {
 	source  *kube.Source
 	objects *clusterset.Kubernetes
 	exports *exported
+	beside  *beside
 	uid     string
 }
 
@@ -153,41 +151,6 @@ func (c *cluster) report(err error) {
 	}
 }
 
-// rights are what the hub reads in a member, in the order in which it is tried. An optional kind may be missing.
-var rights = []struct {
-	group, version, resource, kind string
-	optional                       bool
-}{
-	{"", "v1", "namespaces", "Namespace", false},
-	{"", "v1", "services", "Service", false},
-	{"discovery.k8s.io", "v1", "endpointslices", "EndpointSlice", false},
-	{"inference.networking.k8s.io", "v1", "inferencepools", "InferencePool", true},
-	{inferenceapi.Group, "v1alpha1", "inferencepoolimports", "InferencePoolImport", true},
-	{"gateway.networking.k8s.io", "v1", "gateways", "Gateway", true},
-}
-
-// kinds are those of rights that are installed. A read that is forbidden is a mistake of the member's user.
-func (c *cluster) kinds(ctx context.Context, client dynamic.Interface) (out []kube.Kind, err error) {
-	for _, r := range rights {
-		one, cancel := context.WithTimeout(ctx, 2*contactTimeout)
-		_, err := client.Resource(schema.GroupVersionResource{Group: r.group, Version: r.version, Resource: r.resource}).List(one, metav1.ListOptions{Limit: 1})
-		cancel()
-		switch {
-		case err == nil:
-			out = append(out, kube.Kind{Group: r.group, Kind: r.kind, Required: true})
-		case apierrors.IsNotFound(err) && r.optional:
-		case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
-			return nil, &mistake{
-				Field: "spec.members[" + c.name + "]", Problem: fmt.Sprintf("its credential may not list %s: %.300v", strings.TrimSuffix(r.resource+"."+r.group, "."), err),
-				Fix: "apply in that cluster what `penstock hub rules` prints, and use the token of its service account",
-			}
-		default:
-			return nil, err
-		}
-	}
-	return out, nil
-}
-
 // once is one attempt of run.
 func (c *cluster) once(ctx context.Context) error {
 	config := rest.CopyConfig(c.rest)
@@ -196,19 +159,26 @@ func (c *cluster) once(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	kinds, err := c.kinds(ctx, client)
+	readable, err := c.readable(ctx, client)
 	if err != nil {
 		return err
 	}
 	if err := c.identify(ctx, client); err != nil {
 		return err
 	}
-	source, err := kube.New(kube.Config{REST: config, Store: c.store, Only: kinds, Log: c.hub.log.With("member", c.name)})
+	schema, err := newInstalled(config)
+	if err != nil {
+		return err
+	}
+	if err := schema.read(ctx); err != nil { // contact reads it again
+		c.hub.log.Warn("whether a member's imports have room for their clusters is not known", "member", c.name, "error", err)
+	}
+	source, err := kube.New(kube.Config{REST: config, Store: c.store, Only: kinds(readable), NodeNames: true, Log: c.hub.log.With("member", c.name)})
 	if err != nil {
 		return err
 	}
 	objects, err := clusterset.NewKubernetes(clusterset.KubernetesConfig{REST: config, Store: c.store, Live: c.live, Log: c.hub.log.With("member", c.name), Hub: &clusterset.HubWriter{
-		UID: c.hub.uid, Epoch: c.hub.epoch, TakeOver: c.hub.cfg.TakeOver, Settled: c.hub.out.Settled, Written: c.written,
+		UID: c.hub.uid, Epoch: c.hub.epoch, TakeOver: c.hub.cfg.TakeOver, Settled: c.hub.out.Settled, Pruned: schema.prunes, Written: c.written,
 		CreateNamespaces: func() bool { c.mu.Lock(); defer c.mu.Unlock(); return c.create },
 		Version: func(ref report.Ref) string {
 			live, _ := source.Live(ref)
@@ -222,15 +192,20 @@ func (c *cluster) once(ctx context.Context) error {
 		return c.hub.out.Import(c.name, p, generation)
 	})
 	exports := newExported(c, source)
+	beside, err := newBeside(client, readable, c.decideAgain)
+	if err != nil {
+		return err
+	}
 	c.mu.Lock()
-	c.source, c.objects, c.exports = source, objects, exports
+	c.source, c.objects, c.exports, c.beside = source, objects, exports, beside
 	c.mu.Unlock()
 	source.OnLive(c.changed)
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return source.Run(ctx) })
-	group.Go(func() error { return c.contact(ctx, client, source, kinds) })
+	group.Go(func() error { return beside.run(ctx) })
+	group.Go(func() error { return c.contact(ctx, client, source, readable, schema) })
 	group.Go(func() error {
-		if err := source.Synced(ctx); err != nil {
+		if err := cmp.Or(source.Synced(ctx), beside.synced(ctx)); err != nil {
 			return err
 		}
 		c.report(nil)
@@ -280,24 +255,31 @@ func (c *cluster) restore() {
 }
 
 // contact asks the API server who it is, again and again, and ends once a kind is installed, or gone.
-func (c *cluster) contact(ctx context.Context, client dynamic.Interface, source *kube.Source, kinds []kube.Kind) error {
+func (c *cluster) contact(ctx context.Context, client dynamic.Interface, source *kube.Source, before []right, schema *installed) error {
 	tick := time.NewTicker(contactInterval)
 	defer tick.Stop()
+	prunes := schema.prunes
 	for n := 1; ; n++ {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-tick.C:
 		}
-		before := c.clusterUID()
+		uid := c.clusterUID()
 		err := c.identify(ctx, client)
-		if err == nil && c.clusterUID() != before {
+		if err == nil && c.clusterUID() != uid {
 			return fmt.Errorf("%w: another cluster answers in its place", errAnew)
 		}
 		if err == nil && n%3 == 0 {
-			var now []kube.Kind
-			if now, err = c.kinds(ctx, client); err == nil && !slices.Equal(now, kinds) {
+			var now []right
+			if now, err = c.readable(ctx, client); err == nil && !slices.EqualFunc(now, before, func(a, b right) bool { return a.gvr() == b.gvr() }) {
 				return fmt.Errorf("%w: the kinds that it has installed have changed", errAnew)
+			}
+			if err == nil {
+				err = schema.read(ctx)
+			}
+			if err == nil && schema.prunes != prunes {
+				return fmt.Errorf("%w: its CRD of InferencePoolImport has changed", errAnew)
 			}
 		}
 		switch {
@@ -395,84 +377,9 @@ func poolOf(key string) registry.Pool {
 	return registry.Pool{Namespace: namespace, Name: name}
 }
 
-// decide decides on all exports of the member.
-func (c *cluster) decide(view *store.View, source *kube.Source, services *[]string) {
-	c.mu.Lock()
-	cfg := export.Config{Cluster: c.name, Members: c.others, PodCIDRs: c.config.Allow.PodCIDRs}
-	uid := c.uid
-	c.mu.Unlock()
-	var list []export.Decision
-	wanted := map[string]bool{}
-	for _, pool := range store.InferencePools.All(view) {
-		if _, ok := pool.Annotations[export.Annotation]; ok && pool.Spec.EndpointPickerRef != nil {
-			wanted[pool.Namespace+"/"+string(pool.Spec.EndpointPickerRef.Name)] = true
-		}
-		d, ok := export.Decide(view, cfg, pool.Namespace+"/"+pool.Name, export.Pool{Gateways: c.gateways(view, source, pool)})
-		if ok && (d.Asked || len(d.Findings) > 0) {
-			list = append(list, d)
-		}
-	}
-	if now := slices.Sorted(maps.Keys(wanted)); !slices.Equal(now, *services) {
-		*services = now
-		var demands []kube.Demand
-		for _, key := range now {
-			demands = append(demands, kube.Demand{Table: store.EndpointSlices.Kind(), Index: store.ByService, Key: key})
-		}
-		source.Keep(demands)
-	}
-	c.hub.out.Exports(c.name, uid, list)
-}
-
-// gateways are those that route to a pool, as their controller states in the status of the pool, with the addresses that their own status has.
-func (c *cluster) gateways(view store.Reader, source *kube.Source, pool *inferencev1.InferencePool) (out []export.Gateway) {
-	if pool.Annotations[export.ModeAnnotation] != string(inferenceapi.ParentMode) {
-		return nil
-	}
-	live, ok := source.Live(store.InferencePools.Ref(pool))
-	if !ok {
-		return nil
-	}
-	for _, p := range live.Status.(*inferencev1.InferencePoolStatus).Parents {
-		ref := p.ParentRef
-		if ref.Kind != inferencev1.Kind(store.Gateways.Kind()) && ref.Kind != "" {
-			continue
-		}
-		namespace := string(ref.Namespace)
-		if namespace == "" {
-			namespace = pool.Namespace
-		}
-		gw, ok := store.Gateways.Get(view, namespace+"/"+string(ref.Name))
-		if !ok {
-			continue
-		}
-		one := export.Gateway{Namespace: gw.Namespace, Name: gw.Name}
-		if is, ok := source.Live(store.Gateways.Ref(gw)); ok {
-			for _, a := range is.Status.(*gatewayv1.GatewayStatus).Addresses {
-				one.Addresses = append(one.Addresses, a.Value)
-			}
-		}
-		for _, l := range gw.Spec.Listeners {
-			port := inferenceapi.Port{Number: int32(l.Port)}
-			switch {
-			case l.Protocol == gatewayv1.HTTPSProtocolType:
-				port.AppProtocol = "https"
-			case l.Protocol != gatewayv1.HTTPProtocolType:
-				continue
-			}
-			if !slices.Contains(one.Ports, port) {
-				one.Ports = append(one.Ports, port)
-			}
-		}
-		slices.SortStableFunc(one.Ports, func(a, b inferenceapi.Port) int { return strings.Compare(b.AppProtocol, a.AppProtocol) })
-		out = append(out, one)
-	}
-	slices.SortFunc(out, func(a, b export.Gateway) int { return strings.Compare(a.Namespace+"/"+a.Name, b.Namespace+"/"+b.Name) })
-	return out
-}
-
 // written passes on what was written of an import.
-func (c *cluster) written(p registry.Pool, clusters []string, err error) {
-	w := hub.Writing{Clusters: clusters}
+func (c *cluster) written(p registry.Pool, clusters []string, pruned bool, err error) {
+	w := hub.Writing{Clusters: clusters, Pruned: pruned}
 	switch {
 	case err == nil:
 	case errors.Is(err, context.Canceled):

@@ -1,0 +1,64 @@
+package clusterset
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/penstock-project/penstock/manifests/inferenceapi"
+	"github.com/penstock-project/penstock/multicluster/imports"
+	"github.com/penstock-project/penstock/multicluster/registry"
+)
+
+const prunedMessage = "the installed CRD of InferencePoolImport has no status.clusters: imports list the names of their clusters alone. Requests are " +
+	"routed all the same. For the whole status, apply the CRD of Penstock's chart"
+
+const prunedForHubMessage = "the installed CRD of InferencePoolImport has no status.clusters. Conditions " + inferenceapi.ClustersCondition + " have them, which Penstock reads; " +
+	"for other gateways, apply the CRD of Penstock's chart"
+
+// writePruned applies what the CRD of another project has of an import's status: our entry among the controllers.
+func (k *Kubernetes) writePruned(ctx context.Context, p registry.Pool, version string, want inferenceapi.InferencePoolImportStatus) error {
+	only := inferenceapi.InferencePoolImportStatus{Controllers: slices.Clone(want.Controllers)}
+	accepted, message := only.Controllers[0].Conditions[0], prunedMessage
+	if k.cfg.Hub != nil {
+		message = prunedForHubMessage
+	}
+	only.Controllers[0].Conditions = append(slices.Clone(want.Controllers[0].Conditions), metav1.Condition{
+		Type: conditionClustersPruned, Status: metav1.ConditionTrue, Reason: crdOfAnotherReason, Message: message,
+		ObservedGeneration: accepted.ObservedGeneration, LastTransitionTime: accepted.LastTransitionTime,
+	})
+	if k.cfg.Hub != nil {
+		carried, err := inferenceapi.Carry(want.Clusters, accepted.ObservedGeneration, accepted.LastTransitionTime)
+		if err != nil {
+			return fmt.Errorf("InferencePoolImport %s/%s: %w", p.Namespace, p.Name, err)
+		}
+		ready := slices.DeleteFunc(slices.Clone(want.Conditions), func(c metav1.Condition) bool { return c.Type != imports.ConditionReady })
+		only.Controllers[0].Conditions = slices.Concat(only.Controllers[0].Conditions, ready, carried)
+	}
+	return k.applyAs(ctx, true, version, importKind, "InferencePoolImport", p.Namespace, p.Name, map[string]any{"status": only}, "status")
+}
+
+// prunes reports whether the installed CRD is known to have no status.clusters.
+func (k *Kubernetes) prunes() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.pruned
+}
+
+func (k *Kubernetes) setPruned(is bool) {
+	k.mu.Lock()
+	changed := k.pruned != is
+	k.pruned = is
+	k.mu.Unlock()
+	if changed {
+		k.report()
+	}
+}
+
+// undeclared reports whether the API server's schema lacks a field.
+func undeclared(err error) bool {
+	return err != nil && strings.Contains(err.Error(), "field not declared in schema")
+}

@@ -1,0 +1,141 @@
+package management
+
+import (
+	"context"
+	"reflect"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/dynamic/dynamicinformer"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/penstock-project/penstock/manifests/inferenceapi"
+	"github.com/penstock-project/penstock/manifests/v1alpha1"
+	"github.com/penstock-project/penstock/multicluster/registry"
+)
+
+const (
+	nodeResource       = "nodes"
+	poolExportResource = "poolexports"
+)
+
+// beside are the objects of a member that no table of the store has: its nodes, at which Services of type NodePort are reached, and the
+// PoolExports by which its own Penstock exports pools.
+type beside struct {
+	informers map[string]cache.SharedIndexInformer // by resource; none for what is not installed, or forbidden
+}
+
+// newBeside follows what of some rights is beside the store. changed is called after each change, and must not block.
+func newBeside(client dynamic.Interface, of []right, changed func()) (*beside, error) {
+	b := &beside{informers: map[string]cache.SharedIndexInformer{}}
+	for _, r := range of {
+		if r.kept == nil {
+			continue
+		}
+		informer := dynamicinformer.NewFilteredDynamicInformer(client, r.gvr(), metav1.NamespaceAll, 0, cache.Indexers{}, nil).Informer()
+		if err := informer.SetTransform(func(obj any) (any, error) {
+			if u, ok := obj.(*unstructured.Unstructured); ok {
+				return r.kept(u)
+			}
+			return obj, nil
+		}); err != nil {
+			return nil, err
+		}
+		if _, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+			AddFunc: func(any) { changed() }, DeleteFunc: func(any) { changed() },
+			UpdateFunc: func(old, now any) {
+				if !reflect.DeepEqual(old, now) { // nodes are written again and again
+					changed()
+				}
+			},
+		}); err != nil {
+			return nil, err
+		}
+		b.informers[r.resource] = informer
+	}
+	return b, nil
+}
+
+// keptNode is what is kept of a node: the address at which others reach it.
+func keptNode(u *unstructured.Unstructured) (any, error) {
+	var n corev1.Node
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &n); err != nil {
+		return nil, err
+	}
+	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: n.Name}, Status: corev1.NodeStatus{Addresses: n.Status.Addresses}}, nil
+}
+
+// keptExport is what is kept of a PoolExport. The cluster's own has no UID of another cluster, and an entry.
+func keptExport(u *unstructured.Unstructured) (any, error) {
+	var e v1alpha1.PoolExport
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &e); err != nil {
+		return nil, err
+	}
+	out := &v1alpha1.PoolExport{ObjectMeta: metav1.ObjectMeta{Namespace: e.Namespace, Name: e.Name}, Spec: e.Spec}
+	if e.Status.ClusterUID == "" && !e.Status.Withdrawn {
+		out.Status.Entry = e.Status.Entry
+	}
+	return out, nil
+}
+
+// run follows the objects until ctx ends. synced is called once all are known.
+func (b *beside) run(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
+	for _, informer := range b.informers {
+		group.Go(func() error {
+			informer.RunWithContext(ctx)
+			return ctx.Err()
+		})
+	}
+	return group.Wait()
+}
+
+// synced returns once all objects are known.
+func (b *beside) synced(ctx context.Context) error {
+	for _, informer := range b.informers {
+		if !cache.WaitForCacheSync(ctx.Done(), informer.HasSynced) {
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+// nodeAddress is where a node is reached from other clusters: its address in the cluster's network, as Pods have it, else an external one.
+func (b *beside) nodeAddress(name string) (address string) {
+	informer := b.informers[nodeResource]
+	if informer == nil {
+		return ""
+	}
+	obj, ok, err := informer.GetStore().GetByKey(name)
+	if err != nil || !ok {
+		return ""
+	}
+	for _, a := range obj.(*corev1.Node).Status.Addresses {
+		switch a.Type {
+		case corev1.NodeInternalIP:
+			return a.Address
+		case corev1.NodeExternalIP:
+			address = a.Address
+		}
+	}
+	return address
+}
+
+// exports are the entries of the pools that the cluster's own Penstock exports.
+func (b *beside) exports() map[registry.Pool]*inferenceapi.ImportedCluster {
+	informer := b.informers[poolExportResource]
+	if informer == nil {
+		return nil
+	}
+	out := map[registry.Pool]*inferenceapi.ImportedCluster{}
+	for _, obj := range informer.GetStore().List() {
+		if e := obj.(*v1alpha1.PoolExport); e.Status.Entry != nil {
+			out[registry.Pool{Namespace: e.Namespace, Name: e.Spec.Pool}] = e.Status.Entry
+		}
+	}
+	return out
+}

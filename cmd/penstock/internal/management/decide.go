@@ -1,0 +1,94 @@
+package management
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	inferencev1 "sigs.k8s.io/gateway-api-inference-extension/api/v1"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/penstock-project/penstock/discovery/kube"
+	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/manifests/inferenceapi"
+	"github.com/penstock-project/penstock/multicluster/export"
+	"github.com/penstock-project/penstock/multicluster/registry"
+)
+
+// decide decides on all exports of the member.
+func (c *cluster) decide(view *store.View, source *kube.Source, services *[]string) {
+	c.mu.Lock()
+	beside, uid := c.beside, c.uid
+	cfg := export.Config{Cluster: c.name, Members: c.others, PodCIDRs: c.config.Allow.PodCIDRs, Hub: true, NodeAddress: beside.nodeAddress}
+	c.mu.Unlock()
+	own := beside.exports()
+	var list []export.Decision
+	wanted := map[string]bool{}
+	for _, pool := range store.InferencePools.All(view) {
+		if _, ok := pool.Annotations[export.Annotation]; ok && pool.Spec.EndpointPickerRef != nil {
+			wanted[pool.Namespace+"/"+string(pool.Spec.EndpointPickerRef.Name)] = true
+		}
+		d, ok := export.Decide(view, cfg, pool.Namespace+"/"+pool.Name, export.Pool{
+			Gateways: c.gateways(view, source, pool), Own: own[registry.Pool{Namespace: pool.Namespace, Name: pool.Name}],
+		})
+		if ok && (d.Asked || len(d.Findings) > 0) {
+			list = append(list, d)
+		}
+	}
+	if now := slices.Sorted(maps.Keys(wanted)); !slices.Equal(now, *services) {
+		*services = now
+		var demands []kube.Demand
+		for _, key := range now {
+			demands = append(demands, kube.Demand{Table: store.EndpointSlices.Kind(), Index: store.ByService, Key: key})
+		}
+		source.Keep(demands)
+	}
+	c.hub.out.Exports(c.name, uid, list)
+}
+
+// gateways are those that route to a pool, as their controller states in the status of the pool, with the addresses that their own status has.
+func (c *cluster) gateways(view store.Reader, source *kube.Source, pool *inferencev1.InferencePool) (out []export.Gateway) {
+	if pool.Annotations[export.ModeAnnotation] != string(inferenceapi.ParentMode) {
+		return nil
+	}
+	live, ok := source.Live(store.InferencePools.Ref(pool))
+	if !ok {
+		return nil
+	}
+	for _, p := range live.Status.(*inferencev1.InferencePoolStatus).Parents {
+		ref := p.ParentRef
+		if ref.Kind != inferencev1.Kind(store.Gateways.Kind()) && ref.Kind != "" {
+			continue
+		}
+		namespace := string(ref.Namespace)
+		if namespace == "" {
+			namespace = pool.Namespace
+		}
+		gw, ok := store.Gateways.Get(view, namespace+"/"+string(ref.Name))
+		if !ok {
+			continue
+		}
+		one := export.Gateway{Namespace: gw.Namespace, Name: gw.Name}
+		if is, ok := source.Live(store.Gateways.Ref(gw)); ok {
+			for _, a := range is.Status.(*gatewayv1.GatewayStatus).Addresses {
+				one.Addresses = append(one.Addresses, a.Value)
+			}
+		}
+		for _, l := range gw.Spec.Listeners {
+			port := inferenceapi.Port{Number: int32(l.Port)}
+			switch {
+			case l.Protocol == gatewayv1.HTTPSProtocolType:
+				port.AppProtocol = "https"
+			case l.Protocol != gatewayv1.HTTPProtocolType:
+				continue
+			}
+			if !slices.Contains(one.Ports, port) {
+				one.Ports = append(one.Ports, port)
+			}
+		}
+		slices.SortStableFunc(one.Ports, func(a, b inferenceapi.Port) int { return strings.Compare(b.AppProtocol, a.AppProtocol) })
+		out = append(out, one)
+	}
+	slices.SortFunc(out, func(a, b export.Gateway) int { return strings.Compare(a.Namespace+"/"+a.Name, b.Namespace+"/"+b.Name) })
+	return out
+}

@@ -1,0 +1,243 @@
+//go:build lab
+
+package apiserver
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/yaml"
+
+	"github.com/penstock-project/penstock/conformance/lab/labtest"
+	"github.com/penstock-project/penstock/discovery/kube"
+	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/manifests"
+)
+
+var (
+	namespaceKind = schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
+	crdKind       = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
+)
+
+// annotate sets annotations of a pool, as JSON.
+func (s *server) annotate(t *testing.T, name, annotations string) {
+	t.Helper()
+	if _, err := s.client.Resource(poolKind).Namespace("team").Patch(t.Context(), name, types.MergePatchType, []byte(`{"metadata": {"annotations": `+annotations+`}}`), metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Every member has every exporter, its own cluster included, and a namespace for it; one pool goes through the gateways of its cluster, and one
+// member drains.
+func TestHub_ImportsAllThroughParentsIntoNewNamespacesUntilAMemberDrains(t *testing.T) {
+	of := clusters(t, "east", "west")
+	east, west := of["east"], of["west"]
+	east.install(t, "gateways")
+	east.namespace(t, "team")
+	set := strings.Replace(setOf("east", "west"), "cluster: management,", "cluster: management, imports: All, createNamespaces: true,", 1)
+	h := newHub(t, of, set, "--create-namespaces")
+	h.start()
+	east.exported(t, "team", "chat", "192.0.2.1")
+	west.entry(t, "team", "chat", "east", `"192.0.2.1"`, `"type":"EPPReady"`)
+	east.entry(t, "team", "chat", "east", `"local":true`)
+	if u, err := west.client.Resource(namespaceKind).Get(t.Context(), "team", metav1.GetOptions{}); err != nil || u.GetLabels()["penstock.dev/imported-by"] == "" {
+		t.Errorf("the namespace that the hub has made: %v %v", u, err)
+	}
+	east.hasExported(t, "team", "chat", "Exported=True/Exported: imported by 1 members")
+
+	east.annotate(t, "chat", `{"inference.networking.x-k8s.io/export-mode": "ParentMode"}`)
+	east.hasExported(t, "team", "chat", "Exported=False/NoAddress: no Gateway routes to it")
+	west.hasImport(t, "team", "chat", "") // it has drained
+	east.create(t, "gateways", "{apiVersion: gateway.networking.k8s.io/v1, kind: Gateway, metadata: {namespace: team, name: gw}, spec: {gatewayClassName: any, listeners: [{name: tcp, port: 1, protocol: TCP}, {name: http, port: 8080, protocol: HTTP}]}}")
+	east.setStatus(t, poolKind, "team", "chat", `{"parents": [{"controllerName": "example.com/any", "parentRef": {"group": "gateway.networking.k8s.io", "kind": "Gateway", "name": "gw", "namespace": "team"},
+  "conditions": [{"type": "Accepted", "status": "True", "reason": "Accepted", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"}]}]}`)
+	east.hasExported(t, "team", "chat", "Exported=False/NoAddress: Gateway team/gw, which routes to it, has no address")
+	east.setStatus(t, gatewayKind("gateways"), "team", "gw", `{"addresses": [{"type": "IPAddress", "value": "192.0.2.80"}]}`)
+	west.entry(t, "team", "chat", "east", `"routingMode":"ParentMode"`, `"192.0.2.80"`, `"number":8080`, `"type":"ParentsReady"`)
+	east.entry(t, "team", "chat", "east", `"local":true`, `"routingMode":"ParentMode"`)
+	east.hasExported(t, "team", "chat", "Exported=True")
+
+	west.exported(t, "team", "chat", "192.0.2.2")
+	east.hasImport(t, "team", "chat", "import: east True/Ready, west[192.0.2.2] True/Ready")
+	drained := strings.Replace(set, "{name: west,", "{name: west, draining: true,", 1)
+	write(t, filepath.Join(h.dir, "set", "set.yaml"), []byte(drained))
+	east.hasImport(t, "team", "chat", "import: east True/Ready, west[192.0.2.2] False/Draining")
+	h.kill()
+	h.start()
+	west.annotate(t, "chat", `{"penstock.dev/export-weight": "7"}`)
+	east.entry(t, "team", "chat", "west", `"weight":7`, `"reason":"Draining"`)
+	write(t, filepath.Join(h.dir, "set", "set.yaml"), []byte(set))
+	east.hasImport(t, "team", "chat", "import: east True/Ready, west[192.0.2.2] True/Ready")
+}
+
+// theirs is upstream's own CRD of InferencePoolImport.
+func theirs(t *testing.T) string {
+	t.Helper()
+	module := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/gateway-api-inference-extension")
+	module.Dir = "../../.."
+	dir, err := module.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, err := os.ReadFile(filepath.Join(strings.TrimSpace(string(dir)), "config/crd/bases/inference.networking.x-k8s.io_inferencepoolimports.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(raw)
+}
+
+// carries waits until the import of a pool, whose CRD has no status.clusters, has them elsewhere, and a Penstock there reads them.
+func (s *server) carries(t *testing.T, objects *store.Store, name, want string) {
+	t.Helper()
+	labtest.Until(t, "a Penstock reads the clusters of "+name, func(context.Context) error {
+		imp, ok := store.InferencePoolImports.Get(objects.View(), "team/"+name)
+		if !ok {
+			return fmt.Errorf("no import")
+		}
+		got := ""
+		for _, c := range imp.Status.Clusters {
+			got += fmt.Sprint(c.Name, c.EndpointPicker.Service[0].Addresses, c.Conditions[1].Status)
+		}
+		if got != want {
+			return fmt.Errorf("it reads %q", got)
+		}
+		return nil
+	})
+}
+
+// In one member, another project has installed its CRD of InferencePoolImport, which has no status.clusters. Later an operator installs ours.
+func TestHub_CRDOfAnotherProjectHasTheClustersInConditions(t *testing.T) {
+	of := clusters(t, "east")
+	east, west := of["east"], start(t)
+	of["west"] = west
+	west.create(t, "customresourcedefinitions", theirs(t))
+	west.install(t, "inferencepools")
+	for _, s := range of {
+		s.namespace(t, "team")
+	}
+	objects := store.New()
+	source, err := kube.New(kube.Config{REST: west.rest, Store: objects, Only: []kube.Kind{{Group: importKind.Group, Kind: "InferencePoolImport", Required: true}}, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() { _ = source.Run(t.Context()) }()
+	h := newHub(t, of, setOf("east", "west"))
+	h.start()
+	east.exported(t, "team", "chat", "192.0.2.1")
+	west.carries(t, objects, "chat", "east[192.0.2.1]True")
+	east.hasExported(t, "team", "chat", "Exported=True/Exported: imported by 1 members; by Penstock alone in west, where the CRD")
+	u, err := west.client.Resource(importKind).Namespace("team").Get(t.Context(), "chat", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := fmt.Sprint(u.Object["status"]); !strings.Contains(got, "ClustersPruned") || strings.Contains(got, "status.clusters:") {
+		t.Errorf("the status: %s", got)
+	}
+
+	// It costs no more writes than elsewhere.
+	n := len(west.writes(t))
+	east.balance(t, "team", "chat-epp", "192.0.2.9")
+	west.carries(t, objects, "chat", "east[192.0.2.9]True")
+	if got := about(west.writes(t), n, "chat"); len(got) != 1 {
+		t.Errorf("a changed export: %v", got)
+	}
+	h.kill()
+	n = len(west.writes(t))
+	h.start()
+	east.exported(t, "team", "marker", "192.0.2.4")
+	west.carries(t, objects, "marker", "east[192.0.2.4]True")
+	if got := about(west.writes(t), n, "chat"); len(got) != 0 {
+		t.Errorf("a restart without a change: %v", got)
+	}
+
+	// Ours has room for them.
+	files, err := manifests.CRDs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range files {
+		if f.Plural != importKind.Resource {
+			continue
+		}
+		ours := &unstructured.Unstructured{}
+		if err := yaml.Unmarshal(f.YAML, &ours.Object); err != nil {
+			t.Fatal(err)
+		}
+		live, err := west.client.Resource(crdKind).Get(t.Context(), ours.GetName(), metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		live.Object["spec"] = ours.Object["spec"]
+		if _, err := west.client.Resource(crdKind).Update(t.Context(), live, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	west.hasImport(t, "team", "chat", "import: east[192.0.2.9] True/Ready")
+	west.carries(t, objects, "chat", "east[192.0.2.9]True")
+	east.hasExported(t, "team", "chat", "Exported=True/Exported: imported by 1 members")
+	u, err = west.client.Resource(importKind).Namespace("team").Get(t.Context(), "chat", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := fmt.Sprint(u.Object["status"]); strings.Contains(got, "ClustersPruned") || strings.Contains(got, "penstock.dev/Clusters") {
+		t.Errorf("the status with our CRD: %s", got)
+	}
+	east.annotate(t, "chat", `{"inference.networking.x-k8s.io/export": null}`)
+	west.hasImport(t, "team", "chat", "")
+}
+
+// A hub writes no import of another one, unless it is to take its place; then the first one writes none any more.
+func TestHub_TakesThePlaceOfAnotherOnlyIfAsked(t *testing.T) {
+	of := clusters(t, "east", "west")
+	east, west := of["east"], of["west"]
+	for _, s := range of {
+		s.namespace(t, "team")
+	}
+	first := newHub(t, of, setOf("east", "west"))
+	first.start()
+	east.exported(t, "team", "chat", "192.0.2.1")
+	east.exported(t, "team", "gone", "192.0.2.3")
+	west.hasImport(t, "team", "chat", "import: east[192.0.2.1] True/Ready")
+	west.hasImport(t, "team", "gone", "import: east[192.0.2.3] True/Ready")
+	first.kill()
+	east.balance(t, "team", "chat-epp", "192.0.2.2")
+	east.annotate(t, "gone", `{"inference.networking.x-k8s.io/export": null}`)
+
+	second := &hub{t: t, dir: t.TempDir()}
+	if err := os.CopyFS(second.dir, os.DirFS(first.dir)); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.RemoveAll(filepath.Join(second.dir, "state")); err != nil {
+		t.Fatal(err)
+	}
+	second.start()
+	east.hasExported(t, "team", "chat", "Exported=False/NotAllowed: imported by 0 members, and not by others: NotAllowed: west")
+	west.hasImport(t, "team", "chat", "import: east[192.0.2.1] True/Ready")
+	second.kill()
+	second.start("--take-over")
+	west.hasImport(t, "team", "chat", "import: east[192.0.2.2] True/Ready")
+	west.hasImport(t, "team", "gone", "")
+	east.hasExported(t, "team", "chat", "Exported=True")
+	second.kill()
+	second.start() // it needs the flag once
+	east.balance(t, "team", "chat-epp", "192.0.2.4")
+	west.hasImport(t, "team", "chat", "import: east[192.0.2.4] True/Ready")
+	second.kill()
+
+	first.start()
+	east.hasExported(t, "team", "chat", "Exported=False/NotAllowed")
+	east.balance(t, "team", "chat-epp", "192.0.2.5")
+	east.exported(t, "team", "marker", "192.0.2.6")
+	west.hasImport(t, "team", "marker", "import: east[192.0.2.6] True/Ready")
+	west.hasImport(t, "team", "chat", "import: east[192.0.2.4] True/Ready")
+}
