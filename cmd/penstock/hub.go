@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
@@ -13,9 +14,12 @@ import (
 	"strings"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/penstock-project/penstock/cmd/penstock/internal/app"
 	"github.com/penstock-project/penstock/cmd/penstock/internal/management"
 	"github.com/penstock-project/penstock/cmd/penstock/internal/state"
 )
@@ -25,7 +29,7 @@ type hubFlags struct {
 	files
 	kubeconfig, namespace  string
 	kubeconfigs, providers string
-	http                   string
+	http, admin            string
 	takeOver               bool
 	drain                  time.Duration
 }
@@ -57,7 +61,8 @@ its next start, and writes nothing if nothing has changed meanwhile.`,
 	f.StringVar(&h.namespace, "namespace", "", "namespace of the hub's Lease (default: the pod's namespace, else the kubeconfig's)")
 	f.StringVar(&h.kubeconfigs, "kubeconfigs", "", "folder with the kubeconfigs that spec.members[].kubeconfig.file names (default: none)")
 	f.StringVar(&h.providers, "clusterprofile-provider-file", "", "JSON file with the credential providers of ClusterProfiles, as KEP-5339 has it (default: none)")
-	f.StringVar(&h.http, "http", "", "address of /members, which shows the members and what is wrong with them, and /healthz (default: none)")
+	f.StringVar(&h.http, "http", "", "address of /metrics and /healthz, as HOST:PORT; a loopback address also serves the page of --admin (default: none)")
+	f.StringVar(&h.admin, "admin", "", "address of /members, which shows the members and what is wrong with them to every client: choose a loopback address such as 127.0.0.1:9091 (default: none)")
 	f.BoolVar(&h.takeOver, "take-over", false, "write imports that another hub has written: for a hub that takes the place of one that is gone for good")
 	f.DurationVar(&h.drain, "drain-time", 10*time.Minute, "how long the requests of a withdrawn export may go on before its entry is removed")
 	cmd.AddCommand(newHubRules())
@@ -94,21 +99,8 @@ func (h *hubFlags) run(cmd *cobra.Command) error {
 		return err
 	}
 	group, ctx := errgroup.WithContext(cmd.Context())
-	if h.http != "" {
-		l, err := net.Listen("tcp", h.http)
-		if err != nil {
-			return fmt.Errorf("--http: %w", err)
-		}
-		pages := http.NewServeMux()
-		pages.HandleFunc("/members", is.Page)
-		pages.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok\n") })
-		server := &http.Server{Handler: pages, ReadHeaderTimeout: 5 * time.Second, MaxHeaderBytes: 16 << 10}
-		log.Info("serving", "http", l.Addr().String())
-		group.Go(func() error { return server.Serve(l) })
-		group.Go(func() error {
-			<-ctx.Done()
-			return errors.Join(ctx.Err(), server.Close())
-		})
+	if err := h.servePages(ctx, group, is, log); err != nil {
+		return err
 	}
 	group.Go(func() error { return is.Run(ctx) })
 	err = group.Wait()
@@ -116,6 +108,36 @@ func (h *hubFlags) run(cmd *cobra.Command) error {
 		return nil // it was asked to end
 	}
 	return err
+}
+
+// servePages serves /metrics and /healthz, and, as far as only this machine reaches it, /members.
+func (h *hubFlags) servePages(ctx context.Context, group *errgroup.Group, is *management.Hub, log *slog.Logger) error {
+	metrics := prometheus.NewRegistry()
+	for _, c := range []prometheus.Collector{is, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{})} {
+		if err := metrics.Register(c); err != nil {
+			return err
+		}
+	}
+	open, all := http.NewServeMux(), http.NewServeMux()
+	open.Handle("GET /metrics", app.MetricsPage(metrics))
+	open.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok\n") })
+	all.Handle("/", open)
+	all.HandleFunc("GET /members", is.Page)
+	for _, of := range []struct {
+		flag, address string
+		open          http.Handler
+	}{{"http", h.http, open}, {"admin", h.admin, all}} {
+		if of.address == "" {
+			continue
+		}
+		l, err := net.Listen("tcp", of.address)
+		if err != nil {
+			return fmt.Errorf("--%s: %w", of.flag, err)
+		}
+		log.Info("serving", of.flag, l.Addr().String())
+		group.Go(func() error { return app.ServePages(ctx, l, of.open, all) })
+	}
+	return nil
 }
 
 // place is where the ClusterSet comes from: the management cluster, or files with a state folder.

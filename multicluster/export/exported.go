@@ -15,7 +15,7 @@ const Controller = "penstock.dev/multicluster-controller"
 // The condition and its reason if it is True: upstream's InferencePoolConditionExported and InferencePoolReasonExported.
 const (
 	conditionExported = "Exported"
-	exportedReason    = "Exported"
+	ExportedReason    = "Exported"
 )
 
 // MemberUnreachableReason is that of Exported while an intended member has not confirmed the import.
@@ -54,7 +54,7 @@ func Exported(d Decision, members []string, placements []registry.Placement) rep
 		failed[reason] = append(failed[reason], m)
 	}
 	if len(reasons) == 0 {
-		out.Status, out.Reason = report.True, exportedReason
+		out.Status, out.Reason = report.True, ExportedReason
 		out.Message = fmt.Sprintf("imported by %d members", imported)
 		return out
 	}

@@ -71,6 +71,7 @@ type member struct {
 	uid       string
 	read      bool // Exports was called
 	connected bool
+	contacted time.Time
 	stamp     registry.Stamp
 	decisions map[registry.Pool]export.Decision
 	stamps    map[registry.Pool]registry.Stamp // of the exports among them
@@ -189,7 +190,7 @@ func (h *Hub) Exports(name, uid string, decisions []export.Decision) {
 		return
 	}
 	before, rebuilt := m.decisions, m.uid != uid
-	m.uid, m.decisions, m.connected = uid, make(map[registry.Pool]export.Decision, len(decisions)), true
+	m.uid, m.decisions, m.connected, m.contacted = uid, make(map[registry.Pool]export.Decision, len(decisions)), true, h.cfg.Now()
 	h.sequence++
 	next := registry.Stamp{Epoch: 1, Sequence: h.sequence}
 	changed := !m.read || rebuilt
@@ -276,7 +277,9 @@ func (h *Hub) reached(name string, is bool, f func(m, o *member) []registry.Pool
 		return
 	}
 	was := m.connected
-	m.connected = is
+	if m.connected = is; is {
+		m.contacted = h.cfg.Now()
+	}
 	for _, o := range h.sorted() {
 		if o != m || h.all {
 			h.assemble(&c, o, f(m, o))

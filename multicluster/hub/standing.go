@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
@@ -69,6 +70,11 @@ func (h *Hub) Condition(name string, p registry.Pool) (is report.Condition, aske
 	if m == nil || !m.read {
 		return is, false, false
 	}
+	return h.exported(m, p)
+}
+
+// exported is Condition of a member that was read. mu is held.
+func (h *Hub) exported(m *member, p registry.Pool) (is report.Condition, asked, known bool) {
 	d, ok := m.decisions[p]
 	if !ok || !d.Asked {
 		return is, false, true
@@ -104,6 +110,12 @@ func (h *Hub) Condition(name string, p registry.Pool) (is report.Condition, aske
 	return is, true, true
 }
 
+// States of exports and imports, beside reasons.
+const (
+	Imported = "Imported"
+	Pending  = "Pending" // to be written
+)
+
 // mostPruned is how many members a message names.
 const mostPruned = 8
 
@@ -113,9 +125,12 @@ type Status struct {
 	// Read: all that it exports is known. Connected: its API server answers.
 	Read      bool `json:"read"`
 	Connected bool `json:"connected"`
-	// Exports are the pools that it exports; Imports those that are exported to it; Missing those among them that are not imported, and why.
-	Exports int               `json:"exports"`
-	Imports int               `json:"imports"`
+	// Contacted is when its API server answered last; zero: never.
+	Contacted time.Time `json:"contacted,omitzero"`
+	// Exports are the pools that it exports, or is to, by state: Exported, Pending, or the reason of the condition Exported.
+	Exports map[string]int `json:"exports"`
+	// Imports are the exports of others to it by state: Imported, Pending, or why they are not imported; Missing names those that are not, and why.
+	Imports map[string]int    `json:"imports"`
 	Missing map[string]string `json:"missing,omitempty"`
 	// Pruned: the CRD of InferencePoolImport there has no status.clusters, so Penstock alone reads them.
 	Pruned bool `json:"pruned,omitempty"`
@@ -126,17 +141,27 @@ func (h *Hub) Status() (out []Status) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, m := range h.sorted() {
-		is := Status{Name: m.Name, Read: m.read, Connected: m.connected}
-		for _, d := range m.decisions {
-			if d.Export != nil {
-				is.Exports++
+		is := Status{Name: m.Name, Read: m.read, Connected: m.connected, Contacted: m.contacted, Exports: map[string]int{}, Imports: map[string]int{}}
+		for p := range m.decisions {
+			condition, asked, known := h.exported(m, p)
+			switch {
+			case !known:
+				is.Exports[Pending]++
+			case asked:
+				is.Exports[condition.Reason]++
 			}
 		}
 		for p, of := range m.placed {
 			is.Pruned = is.Pruned || m.written[p].Pruned
 			for cluster := range of {
-				is.Imports++
-				if pl, pending := m.standing(cluster, p); pl.Reason != "" || pending {
+				pl, pending := m.standing(cluster, p)
+				state := Imported
+				if pending {
+					state = Pending
+				} else if pl.Reason != "" {
+					state = pl.Reason
+				}
+				if is.Imports[state]++; state != Imported {
 					if is.Missing == nil {
 						is.Missing = map[string]string{}
 					}

@@ -56,6 +56,8 @@ func TestHub_MembersByClusterProfileThroughTheLossOfTheLeader(t *testing.T) {
 	management.create(t, "customresourcedefinitions", string(crd))
 	management.create(t, "namespaces", "{apiVersion: v1, kind: Namespace, metadata: {name: fleet, labels: {multicluster.x-k8s.io/clusterset: gpus}}}")
 	management.namespace(t, "elsewhere")
+	management.namespace(t, "penstock-hub")
+	management.permitHub(t)
 	h := newHub(t, of, "")
 	text := "{apiVersion: penstock.dev/v1alpha1, kind: ClusterSet, metadata: {name: gpus}, spec: {cluster: management, members: ["
 	for name, s := range of {
@@ -74,10 +76,11 @@ echo '{"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential"
 	}
 	providers := filepath.Join(h.dir, "providers.json")
 	write(t, providers, fmt.Appendf(nil, `{"providers": [{"name": "token", "execConfig": {"apiVersion": "client.authentication.k8s.io/v1", "command": %q}}]}`, plugin))
+	h.kubeconfig("management", management, "hub")
 	hubs := map[string]*hub{}
 	for _, name := range []string{"a", "b"} {
 		one := &hub{t: t, dir: h.dir, page: "http://" + port(t) + "/members"}
-		one.kill = launch(t, h.dir, "hub-"+name, "../../../bin/penstock", "hub", "--kubeconfig", management.kubeconfig(t), "--namespace", "default", "--clusterprofile-provider-file", providers,
+		one.kill = launch(t, h.dir, "hub-"+name, "../../../bin/penstock", "hub", "--kubeconfig", filepath.Join(h.dir, "members", "management.yaml"), "--namespace", "penstock-hub", "--clusterprofile-provider-file", providers,
 			"--http", strings.TrimSuffix(strings.TrimPrefix(one.page, "http://"), "/members"), "--drain-time", "2s")
 		hubs[name] = one
 	}
@@ -109,6 +112,26 @@ echo '{"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential"
 	of["west"].hasImport(t, "team", "chat", "import: east[192.0.2.2] True/Ready")
 	if second := of["west"].epoch(t, "team", "chat"); second <= first {
 		t.Errorf("the epoch of the first leader is %d, and of the next one %d", first, second)
+	}
+}
+
+// permitHub gives the hub the permissions in its management cluster that the chart does.
+func (s *server) permitHub(t *testing.T) {
+	t.Helper()
+	home := t.TempDir()
+	cmd := exec.CommandContext(t.Context(), filepath.Join(tools, "helm"), "template", "penstock", "../../../manifests/charts/penstock", "--namespace", "penstock-hub", "--show-only", "templates/hub.yaml",
+		"--set", "hub.enabled=true,hub.profiles.configMap=providers")
+	cmd.Env = append(os.Environ(), "HELM_CACHE_HOME="+home, "HELM_CONFIG_HOME="+home, "HELM_DATA_HOME="+home)
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("helm: %v", err)
+	}
+	for _, text := range strings.Split(string(out), "\n---\n") {
+		for _, kind := range []string{"ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"} {
+			if strings.Contains(text, "\nkind: "+kind+"\n") {
+				s.create(t, strings.ToLower(kind)+"s", text)
+			}
+		}
 	}
 }
 

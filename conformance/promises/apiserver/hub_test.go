@@ -115,6 +115,33 @@ func (h *hub) members(ctx context.Context) (out members, err error) {
 	return out, json.Unmarshal(raw, &out)
 }
 
+// measures waits until /metrics has some lines.
+func (h *hub) measures(lines ...string) {
+	h.t.Helper()
+	labtest.Until(h.t, "the hub's metrics", func(ctx context.Context) error {
+		r, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.Replace(h.page, "/members", "/metrics", 1), nil)
+		if err != nil {
+			return err
+		}
+		answer, err := http.DefaultClient.Do(r)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = answer.Body.Close() }()
+		raw, err := io.ReadAll(answer.Body)
+		if err != nil {
+			return err
+		}
+		for _, line := range lines {
+			if !strings.Contains("\n"+string(raw), "\n"+line) {
+				own := slices.DeleteFunc(strings.Split(string(raw), "\n"), func(l string) bool { return !strings.HasPrefix(l, "penstock_hub") })
+				return fmt.Errorf("no %s in\n%s", line, strings.Join(own, "\n"))
+			}
+		}
+		return nil
+	})
+}
+
 // writes lists what the hub has written in a member so far, as "verb resource/subresource name".
 func (s *server) writes(t *testing.T) (out []string) {
 	t.Helper()
@@ -303,6 +330,16 @@ func TestHub_AnnotatedPoolIsImportedByClustersWithoutPenstock(t *testing.T) {
 			t.Errorf("a changed export: %d writes in %s, want %d: %v", len(got), name, want, got)
 		}
 	}
+
+	h.measures(`penstock_hub_leading 1`, `penstock_hub_problems 0`, `penstock_hub_member_connected{member="west"} 1`, `penstock_hub_member_age_seconds{member="north"} `,
+		`penstock_hub_exports{member="east",state="Exported"} 2`, `penstock_hub_imports{member="west",state="Imported"} 3`)
+	east.namespace(t, "other")
+	east.exported(t, "other", "lonely", "192.0.2.77")
+	h.measures(`penstock_hub_exports{member="east",state="NamespaceNotFound"} 1`, `penstock_hub_imports{member="north",state="NamespaceNotFound"} 1`)
+	if err := east.client.Resource(poolKind).Namespace("other").Delete(t.Context(), "lonely", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	h.measures(`penstock_hub_exports{member="east",state="Exported"} 2`, `penstock_hub_imports{member="west",state="Imported"} 3`)
 
 	// A restart without a change writes nothing. A marker shows that the new hub has read all.
 	h.kill()

@@ -26,9 +26,9 @@ const (
 	metricsTimeout = 10 * time.Second
 )
 
-// metricsPage serves /metrics. A client that reads slowly, or not at all, occupies one of metricsClients for two timeouts at
+// MetricsPage serves /metrics. A client that reads slowly, or not at all, occupies one of metricsClients for two timeouts at
 // most; meanwhile further clients get 503 and no page is made for them.
-func metricsPage(g prometheus.Gatherer) http.Handler {
+func MetricsPage(g prometheus.Gatherer) http.Handler {
 	// promhttp's own limit counts pages that are still being collected after their timeout.
 	page := promhttp.HandlerFor(g, promhttp.HandlerOpts{MaxRequestsInFlight: metricsClients, Timeout: metricsTimeout})
 	served := make(chan struct{}, metricsClients)

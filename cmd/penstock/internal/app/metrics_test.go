@@ -85,7 +85,7 @@ func TestMetrics_ClientsThatDoNotReadAreFewAndDisconnected(t *testing.T) {
 		registry := prometheus.NewRegistry()
 		registry.MustRegister(prometheus.NewGauge(prometheus.GaugeOpts{Name: "one"}))
 		l := pipes(make(chan net.Conn))
-		server := &http.Server{Handler: metricsPage(registry)}
+		server := &http.Server{Handler: MetricsPage(registry)}
 		go func() { _ = server.Serve(l) }()
 		defer func() {
 			_ = server.Close()

@@ -64,16 +64,20 @@ func (a *App) servePages(ctx context.Context, group *errgroup.Group) error {
 		return err
 	}
 	if a.cfg.HTTP != nil {
-		pages := a.panics.pages(open)
-		if Local(a.cfg.HTTP.Addr()) {
-			pages = sameOrigin(handler)
-		}
-		group.Go(func() error { return serveHandler(ctx, a.cfg.HTTP, pages) })
+		group.Go(func() error { return ServePages(ctx, a.cfg.HTTP, a.panics.pages(open), handler) })
 	}
 	if a.cfg.Admin != nil {
 		group.Go(func() error { return serveHandler(ctx, a.cfg.Admin, sameOrigin(handler)) })
 	}
 	return nil
+}
+
+// ServePages serves pages for every client until ctx ends; at an address that only this machine reaches, all pages.
+func ServePages(ctx context.Context, l net.Listener, open, all http.Handler) error {
+	if Local(l.Addr()) {
+		open = sameOrigin(all)
+	}
+	return serveHandler(ctx, l, open)
 }
 
 // listenSocket returns nil for a process without a state folder.
@@ -108,7 +112,7 @@ func withProfiles(handler http.Handler) http.Handler {
 // openPages contain no object's content.
 func (a *App) openPages() *http.ServeMux {
 	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", metricsPage(a.registry))
+	mux.Handle("GET /metrics", MetricsPage(a.registry))
 	mux.HandleFunc("GET /healthz", a.healthz)
 	mux.HandleFunc("GET /readyz", a.readyz)
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {

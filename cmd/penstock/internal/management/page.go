@@ -45,8 +45,8 @@ func (h *Hub) name() string {
 	return h.set
 }
 
-// Page serves Status as JSON.
-func (h *Hub) Page(w http.ResponseWriter, _ *http.Request) {
+// status is what the hub shows.
+func (h *Hub) status() Status {
 	h.mu.Lock()
 	is := Status{ClusterSet: h.set, Leading: h.leading, Members: []hub.Status{}, Problems: map[string]*mistake{}}
 	for name, m := range h.mistakes {
@@ -61,10 +61,15 @@ func (h *Hub) Page(w http.ResponseWriter, _ *http.Request) {
 	if out != nil && is.Leading {
 		is.Members = out.Status()
 	}
+	return is
+}
+
+// Page serves Status as JSON.
+func (h *Hub) Page(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("content-type", "application/json")
 	e := json.NewEncoder(w)
 	e.SetIndent("", "  ")
-	_ = e.Encode(is) // fails only if the client has disconnected
+	_ = e.Encode(h.status()) // fails only if the client has disconnected
 }
 
 // equalMember compares what decisions about exports depend on.

@@ -1,0 +1,92 @@
+package chart
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"sigs.k8s.io/yaml"
+)
+
+// hubValues have penstock hub run with mounted kubeconfigs and ClusterProfiles.
+var hubValues = map[string]any{"hub": map[string]any{
+	"enabled": true, "takeOver": true, "drainTime": "1m",
+	"kubeconfigs": map[string]any{"secret": map[string]any{"secretName": "members"}},
+	"profiles":    map[string]any{"configMap": "providers", "plugins": map[string]any{"image": map[string]any{"reference": "plugins:1"}}},
+}}
+
+// The hub is a workload of its own: it has neither Penstock's permissions nor its traffic, and is as confined.
+func TestChart_HubHasPodsAndPermissionsOfItsOwn(t *testing.T) {
+	var own, hub appsv1.Deployment
+	var service corev1.Service
+	policies := 0
+	for _, d := range render(t, hubValues) {
+		kind := check(t, d)
+		var into any
+		switch isHub := strings.HasSuffix(d.file, "hub.yaml"); {
+		case kind == "Deployment" && isHub:
+			into = &hub
+		case kind == "Deployment":
+			into = &own
+		case kind == "Service":
+			into = &service
+		case kind == "NetworkPolicy" && isHub:
+			var p networkingv1.NetworkPolicy
+			if err := yaml.UnmarshalStrict([]byte(d.text), &p); err != nil {
+				t.Fatal(err)
+			}
+			if policies++; len(p.Spec.Ingress) != 1 || p.Spec.Ingress[0].Ports[0].Port.StrVal != "http" {
+				t.Errorf("ingress %+v", p.Spec.Ingress)
+			}
+			continue
+		default:
+			continue
+		}
+		if err := yaml.UnmarshalStrict([]byte(d.text), into); err != nil {
+			t.Fatal(err)
+		}
+	}
+	pods := labels.Set(hub.Spec.Template.Labels)
+	if policies != 1 || pods.AsSelector().Empty() || labels.SelectorFromSet(service.Spec.Selector).Matches(pods) || labels.SelectorFromSet(own.Spec.Selector.MatchLabels).Matches(pods) {
+		t.Errorf("%d NetworkPolicies; the hub's pods, %v, are among those of the Service %v", policies, pods, service.Spec.Selector)
+	}
+	is, want := hub.Spec.Template.Spec, own.Spec.Template.Spec
+	if diff := cmp.Diff(want.SecurityContext, is.SecurityContext) + cmp.Diff(want.Containers[0].SecurityContext, is.Containers[0].SecurityContext); diff != "" {
+		t.Errorf("(-penstock +hub)\n%s", diff)
+	}
+	if is.ServiceAccountName != "penstock-hub" || is.Volumes[0].Secret.SecretName != "members" || len(is.Containers[0].VolumeMounts) != 3 {
+		t.Errorf("%s, volumes %+v", is.ServiceAccountName, is.Volumes)
+	}
+	args := strings.Join(is.Containers[0].Args, " ")
+	for _, want := range []string{"hub --http=", "--admin=127.0.0.1:", "--kubeconfigs=/etc/penstock/members", "--clusterprofile-provider-file=/etc/penstock/profiles/providers.json", "--take-over", "--drain-time=1m"} {
+		if !strings.Contains(args, want) {
+			t.Errorf("%s is missing in %s", want, args)
+		}
+	}
+	for name, rules := range allRules(t, onlyHub(t)) {
+		for _, r := range rules {
+			for _, resource := range r.Resources {
+				if resource == "secrets" || resource == "*" || strings.Contains(strings.Join(r.Verbs, " "), "delete") {
+					t.Errorf("namespace %q: %+v", name, r)
+				}
+			}
+		}
+	}
+	if out, err := runHelm(t, "template", "penstock", chartDir, "--set", "hub.enabled=true"); err == nil || !strings.Contains(err.Error(), "hub.kubeconfigs") {
+		t.Errorf("a hub that reaches no member: %v\n%.300s", err, out)
+	}
+}
+
+func onlyHub(t *testing.T) (out []document) {
+	t.Helper()
+	for _, d := range render(t, hubValues) {
+		if strings.HasSuffix(d.file, "hub.yaml") {
+			out = append(out, d)
+		}
+	}
+	return out
+}
