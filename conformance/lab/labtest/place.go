@@ -56,8 +56,8 @@ func Ready(s corev1.PodStatus) bool {
 	return false
 }
 
-// Process returns the PID of a pod's process that has an argument. The pod must have its name in the environment variable POD_NAME. The
-// lab's processes are processes of this machine.
+// Process returns the PID of a pod's process that has an argument. The lab's processes are processes of this machine, and have the name of
+// their pod as HOSTNAME.
 func (p Place) Process(pod corev1.Pod, arg string) int {
 	p.Helper()
 	files, err := filepath.Glob("/proc/[0-9]*/environ")
@@ -67,7 +67,7 @@ func (p Place) Process(pod corev1.Pod, arg string) int {
 	for _, file := range files {
 		env, _ := os.ReadFile(file) // most are other processes, or have ended
 		line, _ := os.ReadFile(filepath.Join(filepath.Dir(file), "cmdline"))
-		if bytes.Contains(append([]byte{0}, env...), []byte("\x00POD_NAME="+pod.Name+"\x00")) && bytes.Contains(line, []byte("\x00"+arg+"\x00")) {
+		if bytes.Contains(append([]byte{0}, env...), []byte("\x00HOSTNAME="+pod.Name+"\x00")) && bytes.Contains(line, []byte("\x00"+arg+"\x00")) {
 			pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file)))
 			if err != nil {
 				p.Fatal(err)

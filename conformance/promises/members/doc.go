@@ -1,7 +1,8 @@
 // Package members tests that what happens to the control side of a cluster set costs no request: three clusters in a lab, of which two
 // export pools to the third. In each test plain, streamed and 1 MB requests go on while Penstocks are killed, links cut, exports withdrawn,
 // modes changed, members drained, removed and added, and clocks set apart (by a test build of penstock). In
-// data_test.go a whole cluster is lost: the other one serves requests that are sent after that.
+// data_test.go a whole cluster is lost, in parts_test.go its pickers, servers or gateways alone: the other one serves requests that are sent after
+// that. There, too, all clusters are full at once, and the selection among them changes.
 //
 // Each exporter has two pools of the same model servers: chat has Penstock's own picker and fails open, epp has a picker of its own (the
 // chart's) and fails closed. The clusters name the ranges of their pods.

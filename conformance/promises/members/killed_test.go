@@ -35,8 +35,7 @@ func TestClusterSet_UpgradedImporterLosesNoRequest(t *testing.T) {
 	s.ends()
 }
 
-// The pool chat is left out: its picker is Penstock's own and is killed too. Requests whose body that picker reads as a stream are lost until
-// Envoy has noticed, although the pool fails open.
+// The pool chat is left out: its picker is Penstock's own and is killed too. See TestClusterSet_KilledExporterWithThePickerIsReplacedByAnother.
 func TestClusterSet_KilledExporterLosesNoRequestOfAPoolWithAPickerOfItsOwn(t *testing.T) {
 	s := newSite(t, "epp")
 	s.east.kill()
