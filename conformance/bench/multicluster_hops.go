@@ -77,7 +77,14 @@ func measureHopCPU(ctx context.Context, c config, out report) error {
 // latencyTurns is how many requests go each way.
 const latencyTurns = 400
 
-// measureAddedLatency measures requests to the pools of another cluster, one at a time, in both modes.
+// spillingPolicy has the pool busy, which has no server, spill to the import endpoint.
+const spillingPolicy = `apiVersion: penstock.dev/v1alpha1
+kind: PoolPolicy
+metadata: {name: busy}
+spec: {targetRef: {name: busy}, spill: [{kind: InferencePoolImport, name: endpoint}]}
+`
+
+// measureAddedLatency measures requests to the pools of another cluster, one at a time, in both modes, and those that a local pool spills there.
 func measureAddedLatency(ctx context.Context, c config, out report) error {
 	servers, stop, err := modelServers(1)
 	if err != nil {
@@ -94,6 +101,7 @@ func measureAddedLatency(ctx context.Context, c config, out report) error {
 		hereFiles[mode+"-route.yaml"] = importRoute(mode)
 		eastFiles[mode+".yaml"], eastFiles[mode+"-route.yaml"] = poolText(mode, annotations), routeText(mode, "inference.networking.k8s.io", "InferencePool")
 	}
+	hereFiles["busy.yaml"], hereFiles["policy.yaml"], hereFiles["busy-route.yaml"] = poolText("busy", ""), spillingPolicy, routeText("busy", "inference.networking.k8s.io", "InferencePool")
 	here, err := newSite(ctx, c, "here", hereFiles)
 	if err != nil {
 		return err
@@ -125,11 +133,14 @@ func measureAddedLatency(ctx context.Context, c config, out report) error {
 			}
 		}
 	}
+	if err := eventually(ctx, func() error { _, err := timed(here, "busy"); return err }); err != nil {
+		return errors.Join(err, here.running())
+	}
 	for turn := range latencyTurns + latencyTurns/10 {
 		for _, way := range []struct {
 			name, path string
 			at         *site
-		}{{"own", "endpoint", east}, {"endpoint", "endpoint", here}, {"parent", "parent", here}} {
+		}{{"own", "endpoint", east}, {"endpoint", "endpoint", here}, {"parent", "parent", here}, {"spilled", "busy", here}} {
 			d, err := timed(way.at, way.path)
 			if err != nil {
 				return err
@@ -142,6 +153,8 @@ func measureAddedLatency(ctx context.Context, c config, out report) error {
 	own := median(took["own"])
 	out("mc_added_latency", "", float64(median(took["endpoint"]))/float64(own))
 	out("mc_added_latency_parent", "", float64(median(took["parent"]))/float64(own))
+	out("mc_spill", "", float64(median(took["spilled"]))/float64(median(took["endpoint"])))
+	out("mc_spill", "spilled", milliseconds(median(took["spilled"])))
 	out("mc_added_latency", "own", milliseconds(own))
 	out("mc_added_latency", "endpoint", milliseconds(median(took["endpoint"])))
 	out("mc_added_latency", "parent", milliseconds(median(took["parent"])))

@@ -117,8 +117,11 @@ func (p *process) settled(ctx context.Context, idle time.Duration) (time.Duratio
 }
 
 // rss returns the process's resident memory in MiB.
-func (p *process) rss() (float64, error) {
-	f, err := os.Open(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
+func (p *process) rss() (float64, error) { return residentOf(p.cmd.Process.Pid) }
+
+// residentOf returns the resident memory of a process in MiB.
+func residentOf(pid int) (float64, error) {
+	f, err := os.Open(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
 		return 0, err
 	}
