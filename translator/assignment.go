@@ -130,7 +130,7 @@ func memberHops(imp *model.Import, weights []uint32) (out []model.Endpoint) {
 		}
 	}
 	for _, s := range imp.Spill {
-		if out = append(out, model.Endpoint{Hop: s.Hop, Priority: next}); imp.InOrder {
+		if out = append(out, model.Endpoint{Hop: s.Hop, Priority: next}); imp.Order.InOrder {
 			next++
 		}
 	}

@@ -341,6 +341,8 @@ func (c *chaos) policy() (store.Op, func(string) store.Op, string) {
 		if c.some(2) {
 			p.Spec.Selection = &v1alpha1.SelectionSpec{Within: &v1alpha1.WithinSpec{Clusters: []string{pick(c, "c-0", "c-1", "none")}}}
 		} else if c.some(2) {
+			p.Spec.Selection = &v1alpha1.SelectionSpec{Policy: v1alpha1.SelectLocality, Within: pick(c, nil, &v1alpha1.WithinSpec{Regions: []string{"eu"}})}
+		} else if c.some(2) {
 			p.Spec.Selection = &v1alpha1.SelectionSpec{Policy: v1alpha1.SelectPriority, Order: []string{pick(c, "c-0", "c-1", "none")}}
 		} else if c.some(2) {
 			p.Spec.RetryOn = []v1alpha1.RetryCause{v1alpha1.RetryTooManyRequests}

@@ -37,6 +37,7 @@ var allowed = []struct{ from, to string }{
 	{"multicluster", "discovery/store"},
 	{"translator", "xds/resource"},
 	{"translator/inference", "multicluster/selection"}, // decisions alone
+	{"translator/gatewayapi", "multicluster/selection"},
 	{"xds/fleet", "discovery/store"},
 	{"discovery/kube/kubetest", "xds/xdstest/poll"}, // a package for tests
 }

@@ -127,6 +127,8 @@ type Membership struct {
 	metav1.ObjectMeta `json:"metadata"`
 
 	Cluster string // this cluster's name, which is its trust domain
+	// Region and Zone of this cluster; "": not known.
+	Region, Zone string
 	// Chain and Key are the certificate of this cluster's Gateways, in PEM. Its ID is model.GatewayURI of Cluster.
 	Chain, Key []byte
 	// PeerPort is the port of the peer listener; 0: there is none.

@@ -146,6 +146,16 @@ type ImportedCluster struct {
 	// +optional
 	// +kubebuilder:validation:Enum=http;kubernetes.io/h2c
 	AppProtocol string `json:"appProtocol,omitempty"`
+	// Region of the cluster, for a PoolPolicy that selects clusters by it.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	Region string `json:"region,omitempty"`
+	// Zone of the cluster within its region.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	Zone string `json:"zone,omitempty"`
 	// Local: the cluster is the one that has this import. Its requests go to the InferencePool of the import's name here; the other
 	// fields are for controllers that do not read this one.
 	//

@@ -7,6 +7,7 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // +kubebuilder:validation:XValidation:rule="!has(self.localMargin) && !has(self.affinity) || has(self.policy) && self.policy == 'LeastLoad'",message="localMargin and affinity are for policy LeastLoad: add policy: LeastLoad, or remove them"
 type SelectionSpec struct {
 	// Policy decides which cluster is the first to get a request. With Weighted the clusters share requests by the weight of each. With
+	// Locality those in the zone of this cluster do, itself included; what they decline goes to those of its region, and then to the rest. With
 	// Priority all requests go to one cluster, and the next ones get what it declines. With LeastLoad each request goes to the cluster where
 	// its first token is expected first: Penstock's picker names the clusters for each request, by what they report of their load, by
 	// what they have cached of the prompt, and by the round trip. In all cases a cluster that declines a request is followed by another
@@ -47,12 +48,13 @@ type SelectionSpec struct {
 
 // SelectionPolicy is how the exporting clusters of an import share requests.
 //
-// +kubebuilder:validation:Enum=Weighted;Priority;LeastLoad
+// +kubebuilder:validation:Enum=Weighted;Locality;Priority;LeastLoad
 type SelectionPolicy string
 
 // The policies of selection.
 const (
 	SelectWeighted  SelectionPolicy = "Weighted"
+	SelectLocality  SelectionPolicy = "Locality"
 	SelectPriority  SelectionPolicy = "Priority"
 	SelectLeastLoad SelectionPolicy = "LeastLoad"
 )
@@ -68,14 +70,26 @@ const (
 	AffinityNone   SelectionAffinity = "None"
 )
 
-// WithinSpec bounds clusters.
+// WithinSpec bounds clusters. With both lists a cluster must be in both.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.clusters) || has(self.regions)",message="write clusters, regions, or both"
 type WithinSpec struct {
 	// Clusters are the names of the clusters, in the cluster set.
 	//
+	// +optional
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=64
 	// +kubebuilder:validation:items:MinLength=1
 	// +kubebuilder:validation:items:MaxLength=253
 	// +listType=set
-	Clusters []string `json:"clusters"`
+	Clusters []string `json:"clusters,omitempty"`
+	// Regions are those of the clusters, as each has it in its ClusterSet. A cluster whose region is not known is in none.
+	//
+	// +optional
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=63
+	// +listType=set
+	Regions []string `json:"regions,omitempty"`
 }

@@ -52,7 +52,7 @@ type missing struct{ reason, message string }
 
 // entry returns how others reach a pool.
 func entry(r store.Reader, c Config, pool *inferencev1.InferencePool, w wish, has Pool) (e inferenceapi.ImportedCluster, no *missing) {
-	e = inferenceapi.ImportedCluster{Name: c.Cluster, RoutingMode: w.mode, Weight: w.weight}
+	e = inferenceapi.ImportedCluster{Name: c.Cluster, Region: c.Region, Zone: c.Zone, RoutingMode: w.mode, Weight: w.weight}
 	for _, p := range pool.Spec.TargetPorts {
 		e.TargetPorts = append(e.TargetPorts, inferenceapi.Port{Number: int32(p.Number)})
 	}

@@ -20,6 +20,8 @@ type Config struct {
 	Cleartext bool
 	// PeerListener: Gateways have one, and members use it in ParentMode.
 	PeerListener bool
+	// Region and Zone of this cluster; "": not known.
+	Region, Zone string
 	// PodCIDRs are the ranges of this cluster's pods, for importers; none: they are not known.
 	PodCIDRs []string
 	// Hub: the decision is a hub's, about a cluster of which it has the objects alone. So its own picker is where Pool.Own has it.

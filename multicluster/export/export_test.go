@@ -297,7 +297,7 @@ func TestExport_ReplicasOfThePickerHaveAddressesOfTheirOwn(t *testing.T) {
 			t.Fatal(err)
 		}
 		c := set
-		c.PodCIDRs = []string{"10.0.0.0/16"}
+		c.Region, c.Zone, c.PodCIDRs = "eu", "eu-a", []string{"10.0.0.0/16"}
 		d, _ := export.Decide(s.View(), c, "example/llm-pool", export.Pool{})
 		if d.Export == nil {
 			t.Fatalf("%s: %s", spec, d.Message)
@@ -307,7 +307,7 @@ func TestExport_ReplicasOfThePickerHaveAddressesOfTheirOwn(t *testing.T) {
 		if got := fmt.Sprintf("%s %v %d, health %d", at.Type, at.Addresses, at.Ports[0].Number, e.EndpointPicker.Health.Port); got != want {
 			t.Errorf("%s, want %s", got, want)
 		}
-		if fmt.Sprint(e.PodCIDRs) != "[10.0.0.0/16]" || e.FailureMode != "FailClose" {
+		if fmt.Sprintf("%s %s %v", e.Region, e.Zone, e.PodCIDRs) != "eu eu-a [10.0.0.0/16]" || e.FailureMode != "FailClose" {
 			t.Errorf("%+v", e)
 		}
 	}

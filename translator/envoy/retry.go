@@ -68,17 +68,11 @@ func (b *builder) retryPolicy(f *model.Forward) *routev3.RetryPolicy {
 		if n := uint32(len(w.Members)); n > 0 {
 			// Each is asked once. The order in which hosts are drawn again is by their weights; a picker that names hops names all of
 			// them, and those beyond its list are drawn.
-			attempts = n + w.Spills - 1
 			p.RetryOn += markedRetries
 			p.RetriableHeaders = []*routev3.HeaderMatcher{{Name: peerMark, HeaderMatchSpecifier: &routev3.HeaderMatcher_PresentMatch{PresentMatch: true}}}
 			p.HostSelectionRetryMaxAttempts = otherMemberTries
 			b.retryAlso(p, w.RetryOn)
-			switch {
-			case w.InOrder:
-				p.RetryPriority = b.nextPriority(1)
-			case w.Spills > 0:
-				p.RetryPriority = b.nextPriority(n)
-			}
+			attempts = b.memberAttempts(p, &w)
 		}
 	}
 	if r := f.Retry; r != nil && r.Attempts > 0 {
@@ -96,6 +90,27 @@ func (b *builder) retryPolicy(f *model.Forward) *routev3.RetryPolicy {
 	p.RetriableStatusCodes = slices.Compact(p.RetriableStatusCodes)
 	p.NumRetries = u32(attempts)
 	return p
+}
+
+// memberAttempts has each hop of an import with several clusters asked once, in the order of their priorities, and returns how often a request is
+// sent again. Where priorities have more than one hop, Envoy goes on to the next priority after each attempt, and comes back for those that are
+// left: so a smaller priority may be asked again, as Envoy has no other order.
+func (b *builder) memberAttempts(p *routev3.RetryPolicy, w *model.WeightedBackend) uint32 {
+	n, o := uint32(len(w.Members)), w.Order
+	if o.Priorities <= 1 {
+		if w.Spills > 0 {
+			p.RetryPriority = b.nextPriority(n)
+		}
+		return n + w.Spills - 1
+	}
+	p.RetryPriority = b.nextPriority(1)
+	switch {
+	case o.InOrder:
+		return n + w.Spills - 1
+	case w.Spills > 0:
+		return (o.Priorities+1)*max(o.Largest, w.Spills) - 1
+	}
+	return o.Priorities*o.Largest - 1
 }
 
 // retryAlso repeats what a server may have begun, as a user allows.

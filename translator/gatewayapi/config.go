@@ -62,9 +62,9 @@ type Resolution struct {
 
 // Members are the hops to the exporting clusters of an import.
 type Members struct {
-	Cluster model.ClusterID   // of the hops
-	Spills  uint32            // how many further hops it has
-	InOrder bool              // each hop has a priority of its own
+	Cluster model.ClusterID // of the hops
+	Spills  uint32          // how many further hops it has
+	Order   model.HopOrder
 	Chooser *model.PickerCall // is asked for the hop; nil: none is
 	RetryOn model.RetryOn
 }

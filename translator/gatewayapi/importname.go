@@ -8,6 +8,7 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
+	"github.com/penstock-project/penstock/multicluster/selection"
 )
 
 // Imported reads the import with a key, as its object and the Offers of the cluster set's members have it, within the clusters that its
@@ -27,16 +28,33 @@ func ImportedWithin(r store.Reader, key string) (obj *inferenceapi.InferencePool
 	if len(policies) == 0 || policies[0].Spec.Selection == nil || policies[0].Spec.Selection.Within == nil {
 		return obj, nil, true
 	}
+	of := policies[0].Spec.Selection.Within
+	within := selection.Within{Clusters: of.Clusters, Regions: of.Regions}
 	bounded := *obj
 	bounded.Status.Clusters = nil
 	for _, c := range obj.Status.Clusters {
-		if slices.Contains(policies[0].Spec.Selection.Within.Clusters, c.Name) {
+		at := selection.Place{Name: c.Name, Region: c.Region}
+		if len(within.Regions) > 0 && at.Region == "" {
+			if own := OwnPlace(r); own.Name == c.Name {
+				at = own
+			}
+		}
+		if within.Allows(at) {
 			bounded.Status.Clusters = append(bounded.Status.Clusters, c)
 		} else {
 			outside = append(outside, c.Name)
 		}
 	}
 	return &bounded, outside, true
+}
+
+// OwnPlace is where this cluster is; zero if it is in no cluster set.
+func OwnPlace(r store.Reader) selection.Place {
+	m, ok := store.Memberships.Get(r, store.OwnMembership)
+	if !ok {
+		return selection.Place{}
+	}
+	return selection.Place{Name: m.Cluster, Region: m.Region, Zone: m.Zone}
 }
 
 // PoolPolicies lists the policies of a pool. The first is in force: the oldest, then the first by name.

@@ -41,7 +41,7 @@ func weigh(shares []share, apart bool) []model.WeightedBackend {
 		}
 		if m := s.members; m != nil && !apart && len(s.targets) > 0 {
 			one := s.to(Target{Cluster: m.Cluster})
-			one.Spills, one.InOrder, one.Picker, one.RetryOn = m.Spills, m.InOrder, m.Chooser, m.RetryOn
+			one.Spills, one.Order, one.Picker, one.RetryOn = m.Spills, m.Order, m.Chooser, m.RetryOn
 			for _, t := range targets {
 				behind := s.to(t)
 				behind.Weight = 1 // requests are not drawn by it

@@ -116,12 +116,12 @@ func beyond(policy *v1alpha1.PoolPolicy, obj *inferenceapi.InferencePoolImport, 
 	return []report.Finding{{
 		Severity: report.Error, Owner: store.PoolPolicies.Ref(policy), Field: fieldWithin,
 		Problem: fmt.Sprintf("it leaves no cluster of InferencePoolImport %s/%s, which %s export: it takes no requests", obj.Namespace, obj.Name, strings.Join(outside, ", ")),
-		Fix:     "add one of these clusters, or export the pool from one that is allowed",
+		Fix:     "allow one of these clusters, or its region, or export the pool from one that is allowed",
 	}}
 }
 
 // fieldWithin bounds the clusters of an import.
-const fieldWithin = "spec.selection.within.clusters"
+const fieldWithin = "spec.selection.within"
 
 // memberPolicy is the policy of one exporting cluster: the one for NAME-CLUSTER, else that of the whole import.
 func memberPolicy(r store.Reader, imp report.Ref, member string, whole *v1alpha1.PoolPolicy) (*v1alpha1.PoolPolicy, []report.Finding) {
@@ -143,7 +143,7 @@ func notReady(conditions []metav1.Condition) string {
 
 func importMember(r store.Reader, imp *model.Import, policy *v1alpha1.PoolPolicy, c inferenceapi.ImportedCluster, field string) model.ImportMember {
 	m := model.ImportMember{
-		Name:    c.Name,
+		Name: c.Name, Region: c.Region, Zone: c.Zone,
 		Cluster: model.ImportCluster(imp.Ref.Namespace, imp.Ref.Name, c.Name),
 		Share:   uint32(or(c.Weight, 1)),
 	}

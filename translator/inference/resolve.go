@@ -80,7 +80,7 @@ func (b Backends) apart(res *gatewayapi.Resolution, r store.Reader, imp *model.I
 
 // together resolves an import with several exporting clusters: a hop to each, behind which its own picker is asked.
 func (b Backends) together(res *gatewayapi.Resolution, r store.Reader, imp *model.Import) {
-	res.Members = &gatewayapi.Members{Cluster: imp.Cluster, Spills: uint32(len(imp.Spill)), InOrder: imp.InOrder, RetryOn: imp.RetryOn}
+	res.Members = &gatewayapi.Members{Cluster: imp.Cluster, Spills: uint32(len(imp.Spill)), Order: imp.Order, RetryOn: imp.RetryOn}
 	res.Clusters = append(res.Clusters, imp.Cluster)
 	if c := imp.Choice; c != nil {
 		res.Members.Chooser = &c.Picker

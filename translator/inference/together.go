@@ -8,6 +8,7 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 	"github.com/penstock-project/penstock/multicluster/selection"
+	"github.com/penstock-project/penstock/translator/gatewayapi"
 	"github.com/penstock-project/penstock/translator/model"
 )
 
@@ -55,7 +56,7 @@ func together(r store.Reader, imp *model.Import, policy *v1alpha1.PoolPolicy) {
 			imp.Spill = append(imp.Spill, s)
 		}
 	}
-	if len(imp.Spill) > 1 && !imp.InOrder {
+	if len(imp.Spill) > 1 && !imp.Order.InOrder && imp.Choice == nil { // a pick names them in their order
 		imp.Findings = append(imp.Findings, report.Finding{
 			Severity: report.Info, Owner: store.PoolPolicies.Ref(policy), Field: "spec.spill",
 			Problem: fmt.Sprintf("%s has several clusters: the places where it spills are tried in any order", imp.Ref),
@@ -97,31 +98,42 @@ func choose(imp *model.Import, policy *v1alpha1.PoolPolicy) {
 
 // prioritize decides which hop of an import with several clusters is tried first.
 func prioritize(r store.Reader, imp *model.Import, policy *v1alpha1.PoolPolicy) {
-	own := ""
-	if m, ok := store.Memberships.Get(r, store.OwnMembership); ok {
-		own = m.Cluster
-	}
+	own := gatewayapi.OwnPlace(r)
 	var members []selection.Candidate
 	for i := range imp.Members {
 		if m := &imp.Members[i]; m.Takes() {
-			members = append(members, selection.Candidate{Place: selection.Place{Name: m.Name}, Weight: m.Share})
+			members = append(members, selection.Candidate{Place: place(m), Weight: m.Share})
 			if m.Local {
-				own = m.Name
+				own.Name = m.Name
 			}
 		}
 	}
-	if policy == nil || policy.Spec.Selection == nil || policy.Spec.Selection.Policy != v1alpha1.SelectPriority {
-		if _, warning := selection.Weighted(members); warning != "" {
-			imp.Findings = append(imp.Findings, report.Finding{Severity: report.Warning, Owner: imp.Ref, Field: "status.clusters", Problem: warning})
+	spec := &v1alpha1.SelectionSpec{}
+	if policy != nil && policy.Spec.Selection != nil {
+		spec = policy.Spec.Selection
+	}
+	var shares []selection.Share
+	warning := ""
+	switch spec.Policy {
+	case v1alpha1.SelectPriority:
+		shares = selection.Priority(own.Name, spec.Order, members)
+		imp.Order.InOrder = true
+	case v1alpha1.SelectLocality:
+		shares, warning = selection.Locality(own, members)
+		if own.Region == "" {
+			imp.Findings = append(imp.Findings, report.Finding{
+				Severity: report.Warning, Owner: store.PoolPolicies.Ref(policy), Field: "spec.selection.policy",
+				Problem: "the region of this cluster is not known: only this cluster itself is near", Fix: "write spec.region, and zone, into its ClusterSet",
+			})
 		}
-		return
+	default:
+		shares, warning = selection.Weighted(members)
 	}
-	imp.InOrder = true
-	for _, s := range selection.Priority(own, policy.Spec.Selection.Order, members) {
-		i := slices.IndexFunc(imp.Members, func(m model.ImportMember) bool { return m.Name == s.Name })
-		imp.Members[i].Priority = s.Priority
+	if warning != "" {
+		imp.Findings = append(imp.Findings, report.Finding{Severity: report.Warning, Owner: imp.Ref, Field: "status.clusters", Problem: warning})
 	}
-	for i, name := range policy.Spec.Selection.Order {
+	setOrder(imp, shares)
+	for i, name := range spec.Order {
 		if !slices.ContainsFunc(imp.Members, func(m model.ImportMember) bool { return m.Name == name }) {
 			imp.Findings = append(imp.Findings, report.Finding{
 				Severity: report.Info, Owner: store.PoolPolicies.Ref(policy), Field: fmt.Sprintf("spec.selection.order[%d]", i),
@@ -129,4 +141,20 @@ func prioritize(r store.Reader, imp *model.Import, policy *v1alpha1.PoolPolicy) 
 			})
 		}
 	}
+}
+
+func place(m *model.ImportMember) selection.Place {
+	return selection.Place{Name: m.Name, Region: m.Region, Zone: m.Zone}
+}
+
+// setOrder gives the members of an import the priorities of their hops.
+func setOrder(imp *model.Import, shares []selection.Share) {
+	hops := map[uint32]uint32{}
+	for _, s := range shares {
+		i := slices.IndexFunc(imp.Members, func(m model.ImportMember) bool { return m.Name == s.Name })
+		imp.Members[i].Priority = s.Priority
+		hops[s.Priority]++
+		imp.Order.Largest = max(imp.Order.Largest, hops[s.Priority])
+	}
+	imp.Order.Priorities = uint32(len(hops))
 }

@@ -42,7 +42,7 @@ func TestWithin_LeavingNoClusterIsReportedOnThePolicy(t *testing.T) {
 	if clusters, _, _ := resolve(v, "llm"); len(clusters) > 0 {
 		t.Errorf("llm goes to %v", clusters)
 	}
-	want := "spec.selection.within.clusters: it leaves no cluster of InferencePoolImport default/llm, which east, west-2 export"
+	want := "spec.selection.within: it leaves no cluster of InferencePoolImport default/llm, which east, west-2 export"
 	if text := texts(imp.Findings); !strings.Contains(text, want) || strings.Contains(text, "no effect") {
 		t.Errorf("findings: %s", text)
 	}

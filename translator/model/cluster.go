@@ -181,7 +181,7 @@ type Import struct {
 	// Cluster is what routes send to if several of Members take requests: a hop to each of them, and to the places where the import
 	// spills. Zero: they send to the one member.
 	Cluster ClusterID
-	InOrder bool // of Cluster: each hop has a priority of its own
+	Order   HopOrder // of Cluster
 	// Choice has our picker choose a hop for each request; nil: they are chosen by their weights and priorities.
 	Choice  *Choice
 	RetryOn RetryOn // of Cluster
@@ -201,9 +201,11 @@ type Choice struct {
 
 // ImportMember is one exporting cluster of an import.
 type ImportMember struct {
-	Name    string
-	Cluster ClusterID // what routes send to
-	Share   uint32    // weight within the import
+	Name string
+	// Region and Zone of the cluster; "": not known.
+	Region, Zone string
+	Cluster      ClusterID // what routes send to
+	Share        uint32    // weight within the import
 	// Priority is that of its hop in Import.Cluster; 0 is tried first.
 	Priority uint32
 	Pool     *Pool           // EndpointMode

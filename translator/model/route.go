@@ -101,6 +101,14 @@ type Retry struct {
 	Backoff  time.Duration // 0: our default
 }
 
+// HopOrder is in which order the hops to the exporting clusters of an import are tried.
+type HopOrder struct {
+	// Priorities is how many there are, and Largest how many hops the largest has.
+	Priorities, Largest uint32
+	// InOrder: each hop has a priority of its own, those to where the import spills too.
+	InOrder bool
+}
+
 // RetryOn is what has a request sent to another exporting cluster of an import beside what no server can have begun. The zero value is
 // nothing.
 type RetryOn struct {
@@ -120,8 +128,7 @@ type WeightedBackend struct {
 	// Spills is how many further hops the cluster has.
 	Members []WeightedBackend
 	Spills  uint32
-	// InOrder: each of these hops has a priority of its own.
-	InOrder bool
+	Order   HopOrder // of Members
 	RetryOn RetryOn
 	// External: a picker that is not ours is asked, also behind the first of Hops.
 	External bool

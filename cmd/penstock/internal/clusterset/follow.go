@@ -174,7 +174,7 @@ func (s *Set) decide(r store.Reader, dirty map[string]bool, again bool) {
 	if s.cfg.PickersOf != nil {
 		cfg.Pickers = s.cfg.PickersOf(r)
 	}
-	cfg.PodCIDRs, cfg.PeerListener = spec.Spec.PodCIDRs, spec.Spec.PeerListener != nil
+	cfg.PodCIDRs, cfg.PeerListener, cfg.Region, cfg.Zone = spec.Spec.PodCIDRs, spec.Spec.PeerListener != nil, spec.Spec.Region, spec.Spec.Zone
 	changed := again
 	for _, m := range spec.Spec.Members {
 		cfg.Members = append(cfg.Members, m.Name)

@@ -82,7 +82,7 @@ func (s *Set) publishMembership() error {
 	op := store.Memberships.Delete(store.OwnMembership)
 	var is *store.Membership
 	if spec != nil && len(pair.Cert) > 0 {
-		is = &store.Membership{ObjectMeta: metav1.ObjectMeta{Name: store.OwnMembership}, Cluster: name, Chain: pair.Cert, Key: pair.Key, Members: s.trustedMembers(spec)}
+		is = &store.Membership{ObjectMeta: metav1.ObjectMeta{Name: store.OwnMembership}, Cluster: name, Region: spec.Spec.Region, Zone: spec.Spec.Zone, Chain: pair.Cert, Key: pair.Key, Members: s.trustedMembers(spec)}
 		if l := spec.Spec.PeerListener; l != nil {
 			is.PeerPort = uint16(l.Port)
 		}
@@ -96,7 +96,7 @@ func (s *Set) publishMembership() error {
 }
 
 func sameMembership(a, b *store.Membership) bool {
-	return a.Cluster == b.Cluster && a.PeerPort == b.PeerPort && bytes.Equal(a.Chain, b.Chain) && bytes.Equal(a.Key, b.Key) && reflect.DeepEqual(a.Members, b.Members)
+	return a.Cluster == b.Cluster && a.Region == b.Region && a.Zone == b.Zone && a.PeerPort == b.PeerPort && bytes.Equal(a.Chain, b.Chain) && bytes.Equal(a.Key, b.Key) && reflect.DeepEqual(a.Members, b.Members)
 }
 
 // trustedMembers are the members with a valid certificate in their bundles, sorted.
