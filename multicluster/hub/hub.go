@@ -68,6 +68,7 @@ type member struct {
 	written  map[registry.Pool]Writing
 
 	since     time.Time // when it became a member
+	restored  bool      // what its imports have from this hub is known: before that, nothing is exported to it
 	uid       string
 	read      bool // Exports was called
 	connected bool
@@ -156,7 +157,8 @@ func (h *Hub) sorted() []*member {
 	return slices.SortedFunc(maps.Values(h.members), func(a, b *member) int { return cmp.Compare(a.Name, b.Name) })
 }
 
-// Restore takes over what the imports of a member have from this hub, before its first Exports and before those of other members.
+// Restore takes over what the imports of a member have from this hub, before its first Exports. Only then do exports of others reach it: what they
+// have withdrawn meanwhile is among its imports, and drains.
 func (h *Hub) Restore(name string, entries map[registry.Pool][]inferenceapi.ImportedCluster) {
 	var c changes
 	defer h.call(&c)
@@ -169,14 +171,20 @@ func (h *Hub) Restore(name string, entries map[registry.Pool][]inferenceapi.Impo
 	var records []registry.Record
 	for p, list := range entries {
 		for _, e := range list {
-			if o := h.members[e.Name]; o != nil && o.read {
-				continue // what it exports is known
-			}
 			e.Conditions = nil
 			records = append(records, registry.Record{RecordID: registry.RecordID{Cluster: e.Name, Pool: p}, Entry: e})
 		}
 	}
 	h.assemble(&c, m, m.registry.Restore(records))
+	m.restored = true
+	for _, o := range h.sorted() {
+		if o.read && (o != m || h.all) {
+			h.pass(&c, o, m)
+			if !o.connected {
+				h.assemble(&c, m, m.registry.Connected(o.Name, false))
+			}
+		}
+	}
 }
 
 // Exports passes all that a member exports, or is asked to. uid is that of its cluster.
@@ -225,12 +233,16 @@ func (h *Hub) Exports(name, uid string, decisions []export.Decision) {
 // distribute passes what a member exports to the registries of the others. mu is held.
 func (h *Hub) distribute(c *changes, m *member) {
 	for _, o := range h.sorted() {
-		if o == m && !h.all {
-			continue
+		if o.restored && (o != m || h.all) {
+			h.pass(c, m, o)
 		}
-		changed, _ := o.registry.Apply(m.snapshot(o))
-		h.assemble(c, o, changed)
 	}
+}
+
+// pass passes what a member exports to another one. mu is held.
+func (h *Hub) pass(c *changes, m, o *member) {
+	changed, _ := o.registry.Apply(m.snapshot(o))
+	h.assemble(c, o, changed)
 }
 
 // snapshot is all that a member exports to another one.
@@ -281,7 +293,7 @@ func (h *Hub) reached(name string, is bool, f func(m, o *member) []registry.Pool
 		m.contacted = h.cfg.Now()
 	}
 	for _, o := range h.sorted() {
-		if o != m || h.all {
+		if o.restored && (o != m || h.all) {
 			h.assemble(&c, o, f(m, o))
 		}
 	}

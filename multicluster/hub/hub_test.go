@@ -44,6 +44,9 @@ func newWorld(t *testing.T, names ...string) *world {
 		w.members[n] = hub.Member{Name: n, Store: store.New(), Namespace: func(ns string) bool { return ns != "missing" }, Own: func(registry.Pool) []string { return nil }}
 	}
 	w.set()
+	for _, n := range names {
+		w.Restore(n, nil)
+	}
 	return w
 }
 
@@ -263,4 +266,20 @@ func TestHub_ImportsAllHasTheOwnPoolToo(t *testing.T) {
 	w.condition("east", "True/Exported")
 	w.set() // as before
 	w.has("east", "east 192.0.2.1 False/Draining, west 192.0.2.2")
+}
+
+// A hub that starts reads the exporters and the importers in any order: what was withdrawn while no hub ran drains all the same.
+func TestHub_ExportWithdrawnWhileNoHubRanDrains(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, "east")
+		w.members["west"] = hub.Member{Name: "west", Store: store.New(), Namespace: func(string) bool { return true }, Own: func(registry.Pool) []string { return nil }}
+		w.set()
+		w.exports("east", "")
+		w.has("west", "")
+		w.Restore("west", map[registry.Pool][]inferenceapi.ImportedCluster{chat: {{Name: "east", RoutingMode: inferenceapi.ParentMode}}})
+		w.exports("west", "")
+		w.has("west", "east False/Draining")
+		w.exports("east", "192.0.2.1")
+		w.has("west", "east 192.0.2.1")
+	})
 }

@@ -5,19 +5,13 @@ package chart
 import (
 	"context"
 	"fmt"
-	"net"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
-	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/client-go/tools/clientcmd"
-	"k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/penstock-project/penstock/conformance/lab"
 	"github.com/penstock-project/penstock/conformance/lab/installed"
@@ -43,20 +37,12 @@ func TestHub_PoolServesTheGatewayOfAClusterThatKnowsNoOther(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	h := &hubProcess{t: t, dir: t.TempDir()}
 	var of []*member
-	set := "apiVersion: penstock.dev/v1alpha1\nkind: ClusterSet\nmetadata: {name: gpus}\nspec:\n  cluster: management\n  members:\n"
 	for i, name := range []string{"east", "west", "north"} {
-		m := newMember(t, l, i, name)
-		h.admit(m)
-		set += fmt.Sprintf("  - {name: %s, kubeconfig: {file: %s.yaml}, allow: {podCIDRs: [10.128.0.0/9]}}\n", name, name)
-		of = append(of, m)
+		of = append(of, newMember(t, l, i, name))
 	}
 	east, west, north := of[0], of[1], of[2]
-	if err := os.WriteFile(filepath.Join(h.dir, "set.yaml"), []byte(set), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	h.start()
+	h := newHub(t, of...)
 	at := []string{"--kubeconfig", l.Kubeconfig(), "--wait", "--timeout", labtest.Timeout.String()}
 	east.apply(strings.Split(pool, "---")[0])
 	helm(t, append([]string{"install", "chat", pickerDir, "--namespace", team, "--kube-context", l.Contexts()[0], "--set", "pool.selector.app=chat,replicas=1,networkPolicy.enabled=false,allowedCIDRs={10.128.0.0/9}"}, at...)...)
@@ -76,7 +62,7 @@ func TestHub_PoolServesTheGatewayOfAClusterThatKnowsNoOther(t *testing.T) {
 
 	load := labtest.NewLoad(t)
 	load.Each("a request while the hub is killed and started again", 0, chat)
-	h.kill()
+	h.Kill()
 	if err := north.imports.Delete(t.Context(), "chat", metav1.DeleteOptions{}); err != nil { // while no hub runs
 		t.Fatal(err)
 	}
@@ -123,72 +109,43 @@ func (m *member) exportedByHub(ctx context.Context, status, reason string) error
 	return fmt.Errorf("parents %v", parents)
 }
 
-// hubProcess is penstock hub, outside of the clusters.
-type hubProcess struct {
-	t   *testing.T
-	dir string
-	cmd *exec.Cmd
+// hub is penstock hub of some clusters.
+type hub struct {
+	*testing.T
+	*installed.Hub
 }
 
-// admit gives the hub its permissions in a cluster, and writes its kubeconfig: the token of the service account that `penstock hub rules` has.
-func (h *hubProcess) admit(m *member) {
-	h.t.Helper()
-	rules, err := exec.CommandContext(h.t.Context(), "../../../bin/penstock", "hub", "rules").Output()
+// newHub starts a hub of some members.
+func newHub(t *testing.T, members ...*member) *hub {
+	t.Helper()
+	is, err := installed.NewHub(t.TempDir())
 	if err != nil {
-		h.t.Fatal(err)
+		t.Fatal(err)
 	}
-	if err := installed.Apply(h.t.Context(), m.REST, "penstock-hub", rules); err != nil {
-		h.t.Fatal(err)
-	}
-	token, err := m.CoreV1().ServiceAccounts("penstock-hub").CreateToken(h.t.Context(), "penstock-hub", &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
-	if err != nil {
-		h.t.Fatal(err)
-	}
-	config := api.NewConfig()
-	config.Clusters["it"] = &api.Cluster{Server: m.REST.Host, CertificateAuthorityData: m.REST.CAData, CertificateAuthority: m.REST.CAFile, InsecureSkipTLSVerify: m.REST.Insecure}
-	config.AuthInfos["it"] = &api.AuthInfo{Token: token.Status.Token}
-	config.Contexts["it"] = &api.Context{Cluster: "it", AuthInfo: "it"}
-	config.CurrentContext = "it"
-	if err := clientcmd.WriteToFile(*config, filepath.Join(h.dir, "members", m.name+".yaml")); err != nil {
-		h.t.Fatal(err)
-	}
-}
-
-// start starts the hub, again after a kill.
-func (h *hubProcess) start() {
-	h.t.Helper()
-	logs, err := os.OpenFile(filepath.Join(h.dir, "hub.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	if err != nil {
-		h.t.Fatal(err)
-	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		h.t.Fatal(err)
-	}
-	address := l.Addr().String()
-	_ = l.Close()
-	h.cmd = exec.Command("../../../bin/penstock", "hub", "-f", filepath.Join(h.dir, "set.yaml"), "--kubeconfigs", filepath.Join(h.dir, "members"),
-		"--state", filepath.Join(h.dir, "state"), "--http", address, "--drain-time", "2s")
-	h.cmd.Stdout, h.cmd.Stderr = logs, logs
-	if err := h.cmd.Start(); err != nil {
-		h.t.Fatal(err)
-	}
-	cmd := h.cmd
-	h.t.Cleanup(func() {
-		if cmd.ProcessState == nil {
-			_ = cmd.Process.Kill()
-			_ = cmd.Wait() // an error, because it was killed
-		}
-		_ = logs.Close()
-		if raw, err := os.ReadFile(logs.Name()); err == nil && h.t.Failed() {
-			h.t.Logf("the hub logged: %s", raw[max(0, len(raw)-4000):])
+	h := &hub{t, is}
+	t.Cleanup(func() {
+		h.Kill()
+		if t.Failed() {
+			t.Logf("the hub logged: %s", h.Hub.Log())
 		}
 	})
+	var names []string
+	for _, m := range members {
+		if err := h.Admit(t.Context(), m.name, m.REST); err != nil {
+			t.Fatal(err)
+		}
+		names = append(names, m.name)
+	}
+	if err := h.Lead("10.128.0.0/9", names...); err != nil {
+		t.Fatal(err)
+	}
+	h.start()
+	return h
 }
 
-// kill kills the hub.
-func (h *hubProcess) kill() {
-	h.t.Helper()
-	_ = h.cmd.Process.Kill()
-	_ = h.cmd.Wait() // an error, because it was killed
+func (h *hub) start() {
+	h.Helper()
+	if err := h.Start("2s"); err != nil {
+		h.Fatal(err)
+	}
 }

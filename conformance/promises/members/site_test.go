@@ -149,6 +149,25 @@ type cluster struct {
 // newSite waits until both exporters serve the importer's Gateway, and starts requests to some pools; none: to all.
 func newSite(t *testing.T, to ...string) *site {
 	t.Helper()
+	s := newQuietSite(t)
+	s.ready("east", "north")
+	if len(to) == 0 {
+		to = pools
+	}
+	s.begins(to...)
+	return s
+}
+
+// begins starts requests to some pools, and waits until both exporters serve.
+func (s *site) begins(to ...string) {
+	s.Helper()
+	s.load = newLoad(s.T, s.west.address(), to...)
+	s.load.serves("east", "north")
+}
+
+// newQuietSite is newSite without requests.
+func newQuietSite(t *testing.T) *site {
+	t.Helper()
 	s := &site{T: t}
 	for i, is := range []**cluster{&s.east, &s.north, &s.west} {
 		m := members[i]
@@ -160,12 +179,6 @@ func newSite(t *testing.T, to ...string) *site {
 		t.Cleanup(c.logProcesses)
 		*is = c
 	}
-	s.ready("east", "north")
-	if len(to) == 0 {
-		to = pools
-	}
-	s.load = newLoad(t, s.west.address(), to...)
-	s.load.serves("east", "north")
 	return s
 }
 

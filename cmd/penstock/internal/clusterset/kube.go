@@ -54,6 +54,14 @@ func (k *Kubernetes) manager() string {
 	return fieldManager
 }
 
+// maker is the value of madeLabel.
+func (k *Kubernetes) maker() string {
+	if k.cfg.Hub != nil {
+		return hubManager
+	}
+	return "penstock"
+}
+
 func (k *Kubernetes) controller() upstream.ControllerName {
 	if k.cfg.Hub != nil {
 		return HubController

@@ -1,0 +1,114 @@
+//go:build lab && linux
+
+package members
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/penstock-project/penstock/conformance/lab/installed"
+)
+
+// The clusters leave each other, and a hub makes the imports: by pickers of their own, and by the PoolExports of the Penstocks there. Then the hub is killed,
+// again and again, also between its writes and while an exporter withdraws its pools.
+func TestHub_KilledHubLosesNoRequest(t *testing.T) {
+	s := newQuietSite(t)
+	all := []*cluster{s.east, s.north, s.west}
+	t.Cleanup(func() {
+		for i, c := range all {
+			if err := c.Join(context.Background(), spec(c.Member, false, c.Others(members)...)); err != nil {
+				t.Errorf("cluster %d: %v", i, err)
+			}
+		}
+	})
+	h, err := installed.NewHub(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		h.Kill()
+		if t.Failed() {
+			t.Logf("the hub logged: %s", h.Log())
+		}
+	})
+	for _, c := range all {
+		c.join(false)
+		if err := h.Admit(t.Context(), c.Name, c.Config); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.without()
+	if err := h.Lead("10.128.0.0/9", "east", "north", "west"); err != nil {
+		t.Fatal(err)
+	}
+	start := func() {
+		t.Helper()
+		if err := h.Start("10s"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	start()
+	s.ready("east", "north")
+	s.begins(pools...)
+
+	h.Kill()
+	s.load.Goes(100)
+	start()
+	s.load.serves("east", "north")
+
+	h.Kill()
+	s.north.annotate("export", "null")
+	s.load.Goes(50)
+	start()
+	s.states("north", "False", "Draining")
+	s.load.idles("north")
+	s.north.annotate("export", `"ClusterSet"`)
+	s.ready("east", "north")
+	s.load.serves("east", "north")
+
+	s.east.address()
+	for n := range 6 { // each time later after a change
+		mode := []string{"ParentMode", "EndpointMode"}[n%2]
+		s.east.annotate("export-mode", fmt.Sprintf("%q", mode))
+		s.load.Goes(int64(3 * n))
+		h.Kill()
+		s.load.Goes(20)
+		start()
+		s.imports("east has "+mode, func(of map[string]map[string]any) error {
+			if of["east"]["routingMode"] != mode {
+				return fmt.Errorf("%v", of["east"])
+			}
+			return nil
+		})
+	}
+	s.ends()
+
+	// The set is as it was: the hub takes its entries away, and the clusters are members of each other.
+	for _, c := range []*cluster{s.east, s.north} {
+		c.annotate("export-mode", "null")
+		c.annotate("export", "null")
+	}
+	s.without()
+	h.Kill()
+	for _, c := range []*cluster{s.east, s.north} {
+		c.annotate("export", `"ClusterSet"`)
+	}
+}
+
+// without waits until the importer has no import.
+func (s *site) without() {
+	s.Helper()
+	for _, pool := range pools {
+		s.west.Until("there is no import "+pool, func(ctx context.Context) error {
+			_, err := s.west.kind("inference.networking.x-k8s.io", "v1alpha1", "inferencepoolimports").Get(ctx, pool, metav1.GetOptions{})
+			if apierrors.IsNotFound(err) {
+				return nil
+			}
+			return fmt.Errorf("it exists: %v", err)
+		})
+	}
+}
