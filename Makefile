@@ -90,9 +90,9 @@ bench-picker: build envoy ## measure picks: their cost through a real Envoy, and
 	  (cd conformance && go run ./bench -picker -penstock ../bin/penstock -run '$(or $(BENCH),^(pick|schedule|scrape|kv|sim|flow|rewrite|models|dropin|process)_)') || echo 'FAIL bench'; \
 	} | (cd conformance && go run ./bench/benchtable)
 
-bench-multicluster: build envoy ## measure cluster sets: exports, 100 simulated clusters, and gateways that choose among clusters by simulation (BENCH=regexp selects, ARGS=-shape=8x4)
+bench-multicluster: build envoy labs helm ## measure cluster sets: exports, a hub in a lab, 100 simulated clusters, and gateways that choose among clusters by simulation (BENCH=regexp selects, ARGS=-shape=8x4)
 	@export ENVOY="$(ENVOY_PATH)" CGO_ENABLED=0; { \
-	  (cd conformance && go run ./bench -multicluster -penstock ../bin/penstock $(ARGS) -run '$(or $(BENCH),^(mc|sel)_)') || echo 'FAIL bench'; \
+	  (cd conformance && go run ./bench -multicluster -labs -penstock ../bin/penstock $(ARGS) -run '$(or $(BENCH),^(mc|sel)_)') || echo 'FAIL bench'; \
 	} | (cd conformance && go run ./bench/benchtable)
 
 bench-kube: build labs ## measure on Kubernetes, in labs

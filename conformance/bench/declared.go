@@ -57,6 +57,12 @@ var figures = map[string]figure{
 	"failed_requests.standstills":    {"times", none, "How often the machine did not run the harness or an Envoy for more than a second, half of a pick's timeout."},
 	"failed_requests.in_standstills": {"requests", none, "How many of the failed requests were in flight while the machine stalled. They do not count against Penstock."},
 
+	"mc_export_to_request_hub":       {"ratio", 20, "The annotation of an export is written, to the first request through a Gateway of another cluster that the pool serves, over an annotation written to the event that a watch sends; medians, in turns. A hub, and two clusters on Kubernetes."},
+	"mc_export_to_request_hub.ours":  {"ms", none, ""},
+	"mc_export_to_request_hub.event": {"ms", none, ""},
+	"mc_hub_writes":                  {"writes", 1, "Writes of a member's import for one change of an export: the mean of 20."},
+	"mc_hub_writes_restart":          {"writes", 0, "Writes of imports and pools after a hub was killed and started again without a change."},
+
 	"mc_export_to_request":       {"ratio", 10, "A pool's file is saved with the annotation of an export, to the first request through an Envoy of another cluster that it serves, over a file of a pool saved to the event that a watch of the objects sends; medians, in turns. Two penstock up, federated."},
 	"mc_export_to_request.ours":  {"ms", none, ""},
 	"mc_export_to_request.event": {"ms", none, ""},
@@ -228,6 +234,7 @@ var figures = map[string]figure{
 func haveClusters(c config) bool      { return c.clusters && c.penstock != "" }
 func haveSets(c config) bool          { return c.clusters }
 func haveClustersEnvoy(c config) bool { return c.clusters && c.penstock != "" && c.envoy != "" }
+func haveClustersLabs(c config) bool  { return c.clusters && c.penstock != "" && c.labs }
 func haveKube(c config) bool          { return c.penstock != "" && c.labs }
 func havePicker(c config) bool        { return c.picker }
 func havePickerEnvoy(c config) bool   { return c.picker && c.penstock != "" && c.envoy != "" }
@@ -256,6 +263,7 @@ var measurements = []measurement{
 	{names: []string{"kube_failed_requests"}, what: "common operations on Kubernetes", needs: haveKube, run: measureKubeTraffic},
 	{names: []string{"mc_sync", "mc_change_cpu", "mc_memory"}, what: "100 simulated clusters with 100 pools each", needs: haveClusters, run: measureSync},
 	{names: []string{"mc_export_to_request"}, what: "an annotation to a request through another cluster's Envoy", needs: haveClustersEnvoy, run: measureExport},
+	{names: []string{"mc_export_to_request_hub", "mc_hub_writes", "mc_hub_writes_restart"}, what: "the same with a hub, on Kubernetes", needs: haveClustersLabs, run: measureHub},
 	{names: []string{"mc_hop_cpu"}, what: "CPU of Envoy through a hop", needs: haveClustersEnvoy, run: measureHopCPU},
 	{names: []string{"mc_added_latency", "mc_added_latency_parent", "mc_spill"}, what: "the latency of another cluster's pools", needs: haveClustersEnvoy, run: measureAddedLatency},
 	{names: []string{"mc_imports_memory", "mc_imports_live"}, what: "1,000 imports of three clusters", needs: haveClustersEnvoy, run: measureImports},
