@@ -116,7 +116,7 @@ func TestDemo_TwoSideBySidePassAndLeaveNothingBehind(t *testing.T) {
 // Three clusters exchange pools, one drains, one stops, and no request fails.
 func TestDemo_ClusterSetPasses(t *testing.T) {
 	t.Parallel()
-	startDemo(t, "--cluster-set").ended(t, 6)
+	startDemo(t, "--cluster-set").ended(t, 8)
 }
 
 // The step that queries the picker of another cluster must not pass if that picker is elsewhere.

@@ -47,8 +47,7 @@ func RunClusterSet(ctx context.Context, cfg Config) (err error) {
 	for _, name := range sites {
 		t.start(name)
 	}
-	t.run(epp, "picker", "-f", t.folder("west"), "--state", t.state(epp), "--bind-address", "127.0.0.1", "--secure-serving=false",
-		"--grpc-port", fmt.Sprint(t.ports[epp]), "--grpc-health-port", "0", "--metrics-port", "0")
+	t.startPicker()
 	t.group.Go(func() error {
 		failed := t.runSteps(t.running, p)
 		if cfg.Keep && failed == nil {
@@ -130,6 +129,12 @@ func (t *tour) start(name string) {
 		"--picker", fmt.Sprintf("127.0.0.1:%d", t.ports[name+"-picker"]), "--members-listen", fmt.Sprintf("127.0.0.1:%d", t.ports[name+"-members"]))
 }
 
+// startPicker runs west's picker.
+func (t *tour) startPicker() {
+	t.run(epp, "picker", "-f", t.folder("west"), "--state", t.state(epp), "--bind-address", "127.0.0.1", "--secure-serving=false",
+		"--grpc-port", fmt.Sprint(t.ports[epp]), "--grpc-health-port", "0", "--metrics-port", "0")
+}
+
 // run runs a penstock process.
 func (t *tour) run(name string, args ...string) {
 	c := &cluster{name: name, state: t.state(name), ready: make(chan struct{}), cmd: func(ctx context.Context) *exec.Cmd { return t.cfg.command(ctx, args...) }}
@@ -183,6 +188,16 @@ func legs() []leg {
 			title: "An exporter's Penstock stops",
 			intro: "The picker of west's pool is a process of its own (endpointPickerRef), as in a cluster with an endpoint picker. West's Penstock stops. Silence withdraws nothing: requests go to west's picker and model servers as before.",
 			run:   stopped,
+		},
+		{
+			title: "Each request goes where it waits least",
+			intro: "Weights know nothing of load. With LeastLoad the picker here names the clusters for each request, by what east reports every 200 ms, and of west, whose own picker reports nothing, by its own requests.",
+			run:   leastLoaded,
+		},
+		{
+			title: "A cluster is lost, and returns",
+			intro: "West's Penstock, gateway and picker end while requests go on. What they decline, or cannot answer any more, is sent to east within the same request.",
+			run:   lost,
 		},
 	}
 }
