@@ -59,11 +59,12 @@ func entry(r store.Reader, c Config, pool *inferencev1.InferencePool, w wish, ha
 	if len(e.TargetPorts) > 0 {
 		e.TargetPortNumber = e.TargetPorts[0].Number // the proposal's form of one target port
 	}
+	e.AppProtocol = string(pool.Spec.AppProtocol)
 	if w.mode == inferenceapi.ParentMode {
 		e.Parents, no = parents(c, has.Gateways)
 		return e, no
 	}
-	e.AppProtocol, e.PodCIDRs = string(pool.Spec.AppProtocol), c.PodCIDRs
+	e.PodCIDRs = c.PodCIDRs
 	e.FailureMode = string(inferencev1.EndpointPickerFailClose)
 	if ref := pool.Spec.EndpointPickerRef; ref != nil {
 		if ref.FailureMode != "" {

@@ -143,7 +143,7 @@ func notReady(conditions []metav1.Condition) string {
 
 func importMember(r store.Reader, imp *model.Import, policy *v1alpha1.PoolPolicy, c inferenceapi.ImportedCluster, field string) model.ImportMember {
 	m := model.ImportMember{
-		Name: c.Name, Region: c.Region, Zone: c.Zone,
+		Name: c.Name, Region: c.Region, Zone: c.Zone, Protocol: model.HTTP1,
 		Cluster: model.ImportCluster(imp.Ref.Namespace, imp.Ref.Name, c.Name),
 		Share:   uint32(or(c.Weight, 1)),
 	}
@@ -174,6 +174,7 @@ func importMember(r store.Reader, imp *model.Import, policy *v1alpha1.PoolPolicy
 	pods, badPods := pods.narrowed(policy, fieldPodCIDRs)
 	imp.Findings = append(append(imp.Findings, bad...), badPods...)
 	if c.RoutingMode == inferenceapi.ParentMode && throughPeers(r, imp, &m, c, allowed, field) {
+		m.Protocol = protocolOf(c.AppProtocol)
 		return m
 	}
 	if c.RoutingMode == inferenceapi.ParentMode {
