@@ -153,7 +153,7 @@ func compact(list []string) []string {
 func trimPod(obj store.Object) {
 	p := obj.(*corev1.Pod)
 	p.Spec, p.Generation = corev1.PodSpec{}, 0
-	status := corev1.PodStatus{Phase: p.Status.Phase, PodIP: p.Status.PodIP, PodIPs: p.Status.PodIPs}
+	status := corev1.PodStatus{Phase: p.Status.Phase, PodIP: p.Status.PodIP, PodIPs: p.Status.PodIPs, HostIP: unique.Make(p.Status.HostIP).Value()}
 	for _, c := range p.Status.Conditions {
 		if c.Type == corev1.PodReady {
 			status.Conditions = []corev1.PodCondition{{Type: c.Type, Status: c.Status}}

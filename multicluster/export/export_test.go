@@ -272,8 +272,8 @@ metadata: {name: epp-1, namespace: example, labels: {kubernetes.io/service-name:
 addressType: IPv4
 ports: [{name: ext-proc, port: 19002}, {name: health, port: 19003}]
 endpoints:
-- {addresses: [10.0.0.9], targetRef: {kind: Pod, name: epp-b}}
-- {addresses: [10.0.0.8], targetRef: {kind: Pod, name: epp-a}}
+- {addresses: [10.0.0.9]}
+- {addresses: [10.0.0.8]}
 - {addresses: [10.0.0.7], conditions: {ready: false}}
 `
 
@@ -289,8 +289,8 @@ func TestExport_ReplicasOfThePickerHaveAddressesOfTheirOwn(t *testing.T) {
 		s := store.New()
 		ops := []store.Op{store.InferencePools.Put(decode[inferencev1.InferencePool](t, seedPool)), store.Services.Put(service), store.EndpointSlices.Put(decode[discoveryv1.EndpointSlice](t, pickers))}
 		for name, node := range map[string]string{"epp-a": "192.0.2.2", "epp-b": "192.0.2.1"} {
-			pod := &corev1.Pod{Status: corev1.PodStatus{HostIP: node}}
-			pod.Namespace, pod.Name = "example", name
+			pod := &corev1.Pod{Status: corev1.PodStatus{HostIP: node, Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}}}
+			pod.Namespace, pod.Name, pod.Labels = "example", name, map[string]string{"app": "epp"}
 			ops = append(ops, store.Pods.Put(pod))
 		}
 		if _, err := s.Apply(ops...); err != nil {

@@ -2,11 +2,13 @@ package export
 
 import (
 	"cmp"
+	"maps"
 	"net/netip"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
@@ -23,7 +25,7 @@ func reached(r store.Reader, c Config, svc *corev1.Service, port *corev1.Service
 	ready := replicas(r, svc)
 	switch {
 	case at.Type == corev1.ServiceTypeNodePort && port.NodePort > 0:
-		if nodes := ready.nodeAddresses(r, c, svc.Namespace); len(nodes) > 0 || c.NodeAddress != nil {
+		if nodes := ready.nodeAddresses(r, c, svc); len(nodes) > 0 || c.NodeAddress != nil {
 			at.Addresses, number = nodes, func(p *corev1.ServicePort) int32 { return p.NodePort }
 		}
 	case at.Type == corev1.ServiceTypeClusterIP && ready.ports[port.Name] > 0:
@@ -43,7 +45,6 @@ func reached(r store.Reader, c Config, svc *corev1.Service, port *corev1.Service
 // pods are the ready pods of a Service.
 type pods struct {
 	addresses []string
-	names     []string         // of Pod objects
 	nodes     []string         // names; of ready pods, or of all if none is ready
 	ports     map[string]int32 // by the name of the Service's port; absent if they differ
 }
@@ -74,9 +75,6 @@ func replicas(r store.Reader, svc *corev1.Service) pods {
 					list, some = append(list, ip.Unmap()), true
 				}
 			}
-			if t := e.TargetRef; t != nil && t.Kind == "Pod" {
-				out.names = append(out.names, t.Name)
-			}
 		}
 		for _, p := range s.Ports {
 			if !some || p.Port == nil {
@@ -106,21 +104,37 @@ func replicas(r store.Reader, svc *corev1.Service) pods {
 }
 
 // nodeAddresses are those of the nodes that the pods run on, as far as they are known.
-func (p pods) nodeAddresses(r store.Reader, c Config, namespace string) (out []string) {
+func (p pods) nodeAddresses(r store.Reader, c Config, svc *corev1.Service) (out []string) {
 	if c.NodeAddress != nil {
 		for _, name := range p.nodes {
 			if at := c.NodeAddress(name); at != "" {
 				out = append(out, at)
 			}
 		}
-		slices.Sort(out)
-		return slices.Compact(out)
-	}
-	for _, name := range p.names {
-		if pod, ok := store.Pods.Get(r, namespace+"/"+name); ok && pod.Status.HostIP != "" && !slices.Contains(out, pod.Status.HostIP) {
-			out = append(out, pod.Status.HostIP)
+	} else if key := NodePods(svc); key != "" {
+		var others []string // of pods that are not ready
+		for _, pod := range store.Pods.By(r, store.ByLabel, key) {
+			switch is := pod.Status.HostIP; {
+			case is == "" || pod.Namespace != svc.Namespace || !labels.SelectorFromSet(svc.Spec.Selector).Matches(labels.Set(pod.Labels)):
+			case slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue }):
+				out = append(out, is)
+			default:
+				others = append(others, is)
+			}
+		}
+		if len(out) == 0 {
+			out = others
 		}
 	}
 	slices.Sort(out)
-	return out
+	return slices.Compact(out)
+}
+
+// NodePods is the key of store.ByLabel of the pods of a Service whose nodes are its addresses; "" for one of another type.
+func NodePods(svc *corev1.Service) string {
+	if svc.Spec.Type != corev1.ServiceTypeNodePort || len(svc.Spec.Selector) == 0 {
+		return ""
+	}
+	first := slices.Min(slices.Collect(maps.Keys(svc.Spec.Selector)))
+	return store.LabelKey(svc.Namespace, first, svc.Spec.Selector[first])
 }

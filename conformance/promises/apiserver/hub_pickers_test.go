@@ -86,10 +86,11 @@ func TestHub_PickerOfEveryTypeOfServiceIsReached(t *testing.T) {
 	}
 	east.hasExported(t, "team", "node", "Exported=False/NoAddress")
 	for node, address := range map[string]string{"node-a": "192.0.2.1", "node-b": "192.0.2.2"} {
-		east.create(t, "nodes", "{apiVersion: v1, kind: Node, metadata: {name: "+node+"}}")
+		east.create(t, "nodes", "{apiVersion: v1, kind: Node, metadata: {name: "+node+", labels: {topology.kubernetes.io/region: eu, topology.kubernetes.io/zone: "+node+"}}}")
 		east.setStatus(t, schema.GroupVersionResource{Version: "v1", Resource: "nodes"}, "", node, `{"addresses": [{"type": "ExternalIP", "address": "198.51.100.1"}, {"type": "InternalIP", "address": "`+address+`"}]}`)
 	}
 	west.entry(t, "team", "node", "east", `"addresses":["192.0.2.1"]`, `"number":30002`, `"type":"NodePort"`)
+	west.entry(t, "team", "node", "east", `"region":"eu"`)
 	west.entry(t, "team", "cluster", "east", `"addresses":["10.1.0.7"]`, `"number":19002`, `"type":"ClusterIP"`)
 	west.entry(t, "team", "name", "east", `"addresses":["epp.example.com"]`, `"number":9002`, `"type":"ExternalName"`)
 	if _, err := east.client.Resource(schema.GroupVersionResource{Group: "discovery.k8s.io", Version: "v1", Resource: "endpointslices"}).Namespace("team").Patch(t.Context(), "node-1", types.JSONPatchType,
@@ -98,6 +99,9 @@ func TestHub_PickerOfEveryTypeOfServiceIsReached(t *testing.T) {
 	}
 	west.entry(t, "team", "node", "east", `"addresses":["192.0.2.1","192.0.2.2"]`)
 	east.hasExported(t, "team", "node", "Exported=True")
+	if u, err := west.client.Resource(importKind).Namespace("team").Get(t.Context(), "node", metav1.GetOptions{}); err != nil || strings.Contains(fmt.Sprint(u.Object), "zone:") {
+		t.Errorf("the nodes are in two zones: %v %v", u, err)
+	}
 
 	east.pool(t, "team", "own", "", "")
 	east.hasExported(t, "team", "own", "Exported=False/NotSupported: it has no endpointPickerRef")

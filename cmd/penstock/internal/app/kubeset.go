@@ -51,10 +51,13 @@ func newMembership(a *App, c *cluster) (*membership, error) {
 		Store: a.store, Board: a.board, StateDir: a.cfg.StateDir, Address: a.cfg.Members.Address, Listen: a.cfg.Members.Listen,
 		Identity: m.objects.Identity, Authority: apply.Secret{Cluster: secrets, Namespace: c.cfg.Namespace, Name: membersSecret}, Records: m.objects, Local: clusterset.LocalRecords(a.cfg.StateDir),
 		Leading: m.leading.Load, Namespace: func(name string) bool { return c.importsTo(a.store.View(), name) }, Exports: m.objects.SetExports, Imported: m.objects.Imported,
-		Services: func(keys []string) {
+		Services: func(keys, pods []string) {
 			var demands []kube.Demand
 			for _, key := range keys {
 				demands = append(demands, kube.Demand{Table: store.EndpointSlices.Kind(), Index: store.ByService, Key: key})
+			}
+			for _, key := range pods {
+				demands = append(demands, kube.Demand{Table: store.Pods.Kind(), Index: store.ByLabel, Key: key})
 			}
 			c.source.Keep(demands)
 		},

@@ -74,8 +74,9 @@ type Config struct {
 	// "namespace/name", change.
 	PickersOf     func(r store.Reader) []netip.AddrPort
 	PickerService string
-	// Services is called with the Services, "namespace/name", whose EndpointSlices are read: those in front of pickers. nil: all are in the store.
-	Services func(keys []string)
+	// Services is called with the Services, "namespace/name", whose EndpointSlices are read: those in front of pickers; and with keys of the
+	// index of labels whose Pods are. nil: all are in the store.
+	Services func(keys, pods []string)
 	// Namespace reports whether a namespace exists here, or may be made; nil: all do. It is asked again when a Namespace changes.
 	Namespace func(name string) bool
 	// Exports is called with what this cluster exports, after each decision; nil: not at all.
@@ -112,6 +113,7 @@ type Set struct {
 	parents   map[registry.Pool][]model.ParentGateway
 	taken     map[string][]string // by the import's key: clusters whose entries are of others
 	services  []string            // whose EndpointSlices are read
+	nodePods  map[string][]string // by keys of the index of labels: the Services whose Pods are read
 	annotated map[string]bool     // keys of pools with an annotation about exports
 	decisions map[string]export.Decision
 

@@ -45,6 +45,14 @@ func (s *Set) follow(ctx context.Context, c *delivery.Change) {
 			s.assemble(s.exportedTo(o.ID))
 		case store.InferencePoolImports.Kind():
 			s.assemble(s.retaken(c.View, o.ID))
+		case store.Pods.Kind(): // the nodes of a picker
+			for _, k := range o.Keys {
+				if k.Index == store.ByLabel {
+					for _, service := range s.nodePods[k.Key] {
+						s.askedAt(service, dirty)
+					}
+				}
+			}
 		case store.EndpointSlices.Kind(): // the replicas of a picker
 			for _, k := range o.Keys {
 				if k.Index == store.ByService {
@@ -138,7 +146,7 @@ func asks(pool *inferencev1.InferencePool) bool {
 	return false
 }
 
-// readServices has the EndpointSlices of the Services in front of pickers read.
+// readServices has the EndpointSlices of the Services in front of pickers read, and the pods of those that are reached at nodes.
 func (s *Set) readServices(r store.Reader) {
 	if s.cfg.Services == nil {
 		return
@@ -155,9 +163,15 @@ func (s *Set) readServices(r store.Reader) {
 			keys = append(keys, pool.Namespace+"/"+string(pool.Spec.EndpointPickerRef.Name))
 		}
 	}
-	if !slices.Equal(keys, s.services) {
-		s.services = keys
-		s.cfg.Services(keys)
+	pods := map[string][]string{}
+	for _, key := range keys {
+		if svc, ok := store.Services.Get(r, key); ok && export.NodePods(svc) != "" {
+			pods[export.NodePods(svc)] = append(pods[export.NodePods(svc)], key)
+		}
+	}
+	if !slices.Equal(keys, s.services) || !maps.EqualFunc(pods, s.nodePods, slices.Equal) {
+		s.services, s.nodePods = keys, pods
+		s.cfg.Services(keys, slices.Sorted(maps.Keys(pods)))
 	}
 }
 

@@ -60,13 +60,19 @@ func newBeside(client dynamic.Interface, of []right, changed func()) (*beside, e
 	return b, nil
 }
 
-// keptNode is what is kept of a node: the address at which others reach it.
+// keptNode is what is kept of a node: the address at which others reach it, and where it is.
 func keptNode(u *unstructured.Unstructured) (any, error) {
 	var n corev1.Node
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &n); err != nil {
 		return nil, err
 	}
-	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: n.Name}, Status: corev1.NodeStatus{Addresses: n.Status.Addresses}}, nil
+	where := map[string]string{}
+	for _, label := range []string{corev1.LabelTopologyRegion, corev1.LabelTopologyZone} {
+		if is := n.Labels[label]; is != "" {
+			where[label] = is
+		}
+	}
+	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: n.Name, Labels: where}, Status: corev1.NodeStatus{Addresses: n.Status.Addresses}}, nil
 }
 
 // keptExport is what is kept of a PoolExport. The cluster's own has no UID of another cluster, and an entry.
@@ -123,6 +129,28 @@ func (b *beside) nodeAddress(name string) (address string) {
 		}
 	}
 	return address
+}
+
+// topology is the region and the zone of the cluster: those of its nodes, as far as all have the same.
+func (b *beside) topology() (region, zone string) {
+	informer := b.informers[nodeResource]
+	if informer == nil {
+		return "", ""
+	}
+	same := func(label string) (is string) {
+		for i, obj := range informer.GetStore().List() {
+			here := obj.(*corev1.Node).Labels[label]
+			if i > 0 && here != is {
+				return ""
+			}
+			is = here
+		}
+		return is
+	}
+	if region = same(corev1.LabelTopologyRegion); region != "" {
+		zone = same(corev1.LabelTopologyZone)
+	}
+	return region, zone
 }
 
 // exports are the entries of the pools that the cluster's own Penstock exports.

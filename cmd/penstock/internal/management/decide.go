@@ -21,6 +21,7 @@ func (c *cluster) decide(view *store.View, source *kube.Source, services *[]stri
 	beside, uid := c.beside, c.uid
 	cfg := export.Config{Cluster: c.name, Members: c.others, PodCIDRs: c.config.Allow.PodCIDRs, Hub: true, NodeAddress: beside.nodeAddress}
 	c.mu.Unlock()
+	cfg.Region, cfg.Zone = beside.topology()
 	own := beside.exports()
 	var list []export.Decision
 	wanted := map[string]bool{}
