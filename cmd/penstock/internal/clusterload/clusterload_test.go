@@ -12,14 +12,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/penstock-project/penstock/multicluster/federation"
-	"github.com/penstock-project/penstock/multicluster/registry"
 	"github.com/penstock-project/penstock/picker"
 	"github.com/penstock-project/penstock/picker/schedule"
 )
 
 const pool = "default/chat"
-
-var chatPool = registry.Pool{Namespace: "default", Name: "chat"}
 
 // link stands for the federation: what one cluster publishes arrives at the other at once.
 type link struct {
