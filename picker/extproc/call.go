@@ -30,8 +30,6 @@ const (
 	// MetadataKeyUpload makes a call one about an upload, which picks nothing. Its value is how many bytes of bodies the Envoy may
 	// hold in all, as decimal text. The call lasts as long as the request.
 	MetadataKeyUpload = "x-penstock-upload"
-	// MetadataKeyClient is whose request such a call is about: an IP address, or the URI of a member's certificate.
-	MetadataKeyClient = "x-penstock-client"
 )
 
 // call is what the initial metadata of an ext_proc call shows, as Request has it.
@@ -41,8 +39,7 @@ type call struct {
 	retries           int
 	spill, pools      []string
 	last, imported    bool
-	upload            int64  // the value of MetadataKeyUpload; 0 without one
-	client            string // of an upload
+	upload            int64 // the value of MetadataKeyUpload; 0 without one
 }
 
 func readCall(md metadata.MD) (c call) {
@@ -62,7 +59,7 @@ func readCall(md metadata.MD) (c call) {
 	}
 	c.last, c.imported = first(MetadataKeyLast) == "true", first(MetadataKeyImport) == "true"
 	if limit, err := strconv.ParseInt(first(MetadataKeyUpload), 10, 64); err == nil && limit > 0 {
-		c.upload, c.client = limit, first(MetadataKeyClient)
+		c.upload = limit
 	}
 	return c
 }

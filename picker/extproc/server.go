@@ -108,7 +108,7 @@ func (s *Server) process(stream grpc.ServerStream) error {
 	ctx := stream.Context()
 	call := callOf(ctx)
 	if call.upload > 0 {
-		return s.upload(stream, call)
+		return s.upload(stream, call.upload)
 	}
 	x := newExchange()
 	defer x.close()

@@ -12,31 +12,31 @@ const headerChunked = "x-penstock-chunked"
 
 // Uploads decides which requests with large bodies an Envoy may take.
 type Uploads interface {
-	// Upload begins one of a client of an Envoy that may hold limit bytes in all.
-	Upload(ctx context.Context, gateway, client string, limit int64) Upload
+	// Upload begins one of an Envoy that may hold limit bytes in all.
+	Upload(ctx context.Context, gateway string, limit int64) Upload
 }
 
 // Upload is the share of one request in what its Envoy holds.
 type Upload interface {
-	Take(n int64) bool // reports whether there is room for n more bytes; a request counts also without any
+	Take(n int64) bool // reports whether there is room for n more bytes
 	Close()            // returns what was taken
 }
 
 // unlimited takes every upload.
 type unlimited struct{}
 
-func (unlimited) Upload(context.Context, string, string, int64) Upload { return unlimited{} }
-func (unlimited) Take(int64) bool                                      { return true }
-func (unlimited) Close()                                               {}
+func (unlimited) Upload(context.Context, string, int64) Upload { return unlimited{} }
+func (unlimited) Take(int64) bool                              { return true }
+func (unlimited) Close()                                       {}
 
 // maxHeld is how much of one body an Envoy holds at most: it answers 413 to a larger one, or sends it on without a way to
 // repeat it (translator/envoy, maxBody).
 const maxHeld = 32 << 20
 
-// upload serves one HTTP request until it ends. A declared length is taken at once; a chunked body is watched as it arrives. That of
-// an HTTP/2 stream without a length is not: Envoy itself can reset the largest of them, and a stream in both directions would wait here.
-func (s *Server) upload(stream grpc.ServerStream, c *call) error {
-	u := s.Uploads.Upload(stream.Context(), s.Gateway(stream.Context()), c.client, c.upload)
+// upload serves one HTTP request until it ends. A declared length is taken at once; a body without one is watched as it
+// arrives.
+func (s *Server) upload(stream grpc.ServerStream, limit int64) error {
+	u := s.Uploads.Upload(stream.Context(), s.Gateway(stream.Context()), limit)
 	defer u.Close()
 	for left := int64(maxHeld); ; {
 		m := newMessage()
@@ -46,9 +46,8 @@ func (s *Server) upload(stream grpc.ServerStream, c *call) error {
 		}
 		n := min(size(m), left)
 		answer := passUpload(m)
-		begins := m.Kind == RequestHeaders && !m.EndOfStream
 		m.Free()
-		if left -= n; (begins || n > 0) && !u.Take(n) {
+		if left -= n; n > 0 && !u.Take(n) {
 			answer = noRoom
 		}
 		if answer == nil {
@@ -80,7 +79,7 @@ func size(m *Message) int64 {
 func passUpload(m *Message) *reply {
 	switch m.Kind {
 	case RequestHeaders:
-		if !m.EndOfStream && m.Header("content-length") == nil && m.Header(headerChunked) != nil {
+		if !m.EndOfStream && m.Header("content-length") == nil {
 			return watchBody
 		}
 		return passRequestHeaders

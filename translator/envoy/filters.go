@@ -48,13 +48,13 @@ const (
 // is a composite filter without a match tree: an empty place that costs nothing, into which a route puts the filter
 // with all of its configuration (e2e_filters_test.go does).
 //
-// uploads is empty on hops, whose requests count at the edge. headers is done to every request, before its picker is asked.
-func (b *builder) httpFilters(requestTimeout time.Duration, uploads proto.Message, headers *headersv3.HeaderMutation) []*hcmv3.HttpFilter {
+// uploads is model.Edge.Uploads; 0 on hops, whose requests count at the edge. headers is done to every request, before its picker is asked.
+func (b *builder) httpFilters(requestTimeout time.Duration, uploads int64, headers *headersv3.HeaderMutation) []*hcmv3.HttpFilter {
 	list := []struct {
 		name   string
 		config proto.Message
 	}{
-		{filterUploads, uploads},
+		{filterUploads, b.uploads(uploads)},
 		{filterScripts, scripts()},
 		{filterCORS, &corsv3.Cors{}},
 		{filterAPIKey, &compositev3.Composite{}},

@@ -31,7 +31,7 @@ var hopFilters = []string{filterScripts, filterHeaders, filterSubset, filterPick
 // (Pool.PicksAgain). The bootstrap must have the internal listener extension. A hop that comes or goes changes nothing in it.
 func HopListener(cfg Config, owners []report.Ref) (*resource.Resource, error) {
 	b, name := &builder{}, model.HopListener
-	m := b.manager(cfg, name, name, model.DefaultRequestTimeout, b.uploads(0, ""), &headersv3.HeaderMutation{Mutations: &headersv3.Mutations{
+	m := b.manager(cfg, name, name, model.DefaultRequestTimeout, 0, &headersv3.HeaderMutation{Mutations: &headersv3.Mutations{
 		RequestMutations: []*mutationv3.HeaderMutation{removeHeader(hopHeader)}, // no picker and no pod sees it
 	}})
 	m.HttpFilters = slices.DeleteFunc(m.HttpFilters, func(f *hcmv3.HttpFilter) bool { return !slices.Contains(hopFilters, f.Name) })

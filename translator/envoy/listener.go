@@ -115,7 +115,7 @@ func (b *builder) terminate(secrets []string, clients *model.ClientValidation, a
 
 // edge is the connection manager that clients meet.
 func (b *builder) edge(cfg Config, p model.Port, c model.Chain) *hcmv3.HttpConnectionManager {
-	m := b.manager(cfg, p.Gateway, c.Name, p.Edge.RequestTimeout, b.uploads(p.Edge.Uploads, clientAddress), &headersv3.HeaderMutation{Mutations: &headersv3.Mutations{
+	m := b.manager(cfg, p.Gateway, c.Name, p.Edge.RequestTimeout, p.Edge.Uploads, &headersv3.HeaderMutation{Mutations: &headersv3.Mutations{
 		ResponseMutations: []*mutationv3.HeaderMutation{removeHeader(peerMark), removeHeader(peerLost)}, // it is between gateways and hops
 	}})
 	m.UseRemoteAddress = boolean(true)

@@ -13,7 +13,6 @@ import (
 	earlyv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/http/early_header_mutation/header_mutation/v3"
 	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
 	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/penstock-project/penstock/manifests/endpointpicker"
 	"github.com/penstock-project/penstock/translator/model"
@@ -42,7 +41,7 @@ func routingHeaders() (out []*mutationv3.HeaderMutation) {
 
 // manager is what the connection managers of edges and hops have in common. The name is that of the route
 // configuration; owner is the gateway, or the hops, for the picker's access log. headers are what each request and answer loses.
-func (b *builder) manager(cfg Config, owner, name string, requestTimeout time.Duration, uploads proto.Message, headers *headersv3.HeaderMutation) *hcmv3.HttpConnectionManager {
+func (b *builder) manager(cfg Config, owner, name string, requestTimeout time.Duration, uploads int64, headers *headersv3.HeaderMutation) *hcmv3.HttpConnectionManager {
 	return &hcmv3.HttpConnectionManager{
 		StatPrefix: name,
 		RouteSpecifier: &hcmv3.HttpConnectionManager_Rds{

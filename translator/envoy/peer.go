@@ -121,7 +121,7 @@ func (b *builder) gateways(domains []model.TrustDomain) *tlsv3.CertificateValida
 
 // peer is the connection manager that members meet.
 func (b *builder) peer(cfg Config, p model.PeerListener, name string) *hcmv3.HttpConnectionManager {
-	m := b.manager(cfg, p.Gateway, name, p.Edge.RequestTimeout, b.uploads(p.Edge.Uploads, clientMember), &headersv3.HeaderMutation{})
+	m := b.manager(cfg, p.Gateway, name, p.Edge.RequestTimeout, p.Edge.Uploads, &headersv3.HeaderMutation{})
 	m.HttpFilters = b.peerFilters(m.HttpFilters)
 	m.HttpProtocolOptions = &corev3.Http1ProtocolOptions{EnableTrailers: true} // grpc-status
 	m.SkipXffAppend = true                                                     // the member's edge has added the client
