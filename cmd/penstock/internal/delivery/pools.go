@@ -62,7 +62,8 @@ type Pools struct {
 	current  map[string]picker.Pool // what the picker has
 	growing  map[string]picker.Pool // what it gets once Envoys have the endpoints
 	plain    map[string]*model.Pool
-	gone     map[string]time.Time // removed pools, and until when they are kept
+	gone     map[string]time.Time   // removed pools, and until when they are kept
+	gateways map[string]picker.Pool // what takes the place of some of them then: pools that are reached through gateways alone
 }
 
 // NewPools makes it.
@@ -70,7 +71,7 @@ func NewPools(cfg PoolsConfig) *Pools {
 	signal := func() chan struct{} { return make(chan struct{}, 1) }
 	return &Pools{
 		cfg: cfg, grow: signal(), retire: signal(), current: map[string]picker.Pool{}, growing: map[string]picker.Pool{},
-		plain: map[string]*model.Pool{}, gone: map[string]time.Time{},
+		plain: map[string]*model.Pool{}, gone: map[string]time.Time{}, gateways: map[string]picker.Pool{},
 	}
 }
 
@@ -94,10 +95,17 @@ func (s *Pools) before(out translator.Output) map[string]naming {
 	s.updating = true
 	changed := map[string]naming{}
 	for _, name := range out.PoolsGone {
+		delete(s.gateways, name.String())
 		s.leave(name.String())
 	}
 	for _, pp := range out.Pools {
 		name := pp.Pool.Name.String()
+		delete(s.gateways, name)
+		if was, ok := s.current[name]; ok && pp.Gateways != nil && !was.Gateways { // routes of before still ask for picks
+			s.gateways[name] = pickerPool(pp)
+			s.leave(name)
+			continue
+		}
 		relays := pp.Pool.External || pp.Pool.Relay != nil
 		if relays && (pp.External == nil || len(pp.External.Addresses) == 0) { // there is no picker to relay requests to
 			s.leave(name)
@@ -293,6 +301,11 @@ func (s *Pools) remove(ctx context.Context) error {
 				continue
 			}
 			delete(s.gone, name)
+			if next, ok := s.gateways[name]; ok {
+				delete(s.gateways, name)
+				s.set(next)
+				continue
+			}
 			delete(s.current, name)
 			s.cfg.Picker.Remove(name)
 		}

@@ -188,6 +188,30 @@ func TestSpill_NamesNoPlaceThatEnvoyLacks(t *testing.T) {
 	})
 }
 
+// An exporting cluster that is reached through its gateways from now on is still picked from for routes of before.
+func TestInferencePoolImport_ChangedModeIsPickedFromForTheDrainTime(t *testing.T) {
+	gateways := translator.PickerPool{Pool: &model.Pool{Name: poolA}, Gateways: &model.ExternalPicker{Addresses: []model.RemoteAddress{{Addr: netip.MustParseAddrPort(e2), Cleartext: true}}}}
+	r := newPoolRig(t, time.Hour)
+	r.change(0, false, e1)
+	for range 2 {
+		r.pools.before(translator.Output{Pools: []translator.PickerPool{gateways}})
+		r.atOnce("routes of before still ask", 0, e1)
+	}
+	r = newPoolRig(t, time.Millisecond)
+	r.change(0, false, e1)
+	r.pools.before(translator.Output{Pools: []translator.PickerPool{gateways}})
+	poll.NoError(t, "the gateways take its place once the time is over", poll.Limit, func() error {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if p := r.picked["ns/a"]; !p.Gateways || len(p.Servers) != 1 {
+			return fmt.Errorf("%+v", p)
+		}
+		return nil
+	})
+	r.change(0, false, e1)
+	r.atOnce("it is picked from again", 0, e1)
+}
+
 func TestInferencePool_RemovedOneIsPickedFromForTheDrainTime(t *testing.T) {
 	for name, leave := range map[string]func(*poolRig){
 		"removed":                   func(r *poolRig) { r.pools.before(translator.Output{PoolsGone: []model.PoolID{poolA}}) },
