@@ -199,9 +199,12 @@ func TestClusterSet_EntryOfAnotherIsAConflict(t *testing.T) {
 	}
 	const exported = `default/chat +InferencePoolImport chat +- +- +`
 	shows("a conflict", exported+"False")
-	if text := east.penstock("clusters", "list"); !strings.Contains(text, "Conflict: status.clusters of InferencePoolImport default/chat") {
-		t.Errorf("clusters list:\n%s", text)
-	}
+	eventually(t, "the member's report has arrived", func() error { // before, it is False because the member is not known yet
+		if text := east.penstock("clusters", "list"); !strings.Contains(text, "Conflict: status.clusters of InferencePoolImport default/chat") {
+			return fmt.Errorf("clusters list:\n%s", text)
+		}
+		return nil
+	})
 	if text := here.penstock("clusters", "list"); !strings.Contains(text, "status.clusters of InferencePoolImport default/chat has an entry east of another") {
 		t.Errorf("clusters list:\n%s", text)
 	}
