@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/penstock-project/penstock/multicluster/federation"
@@ -39,8 +40,9 @@ const own = ""
 
 // pools are those whose load is asked for.
 type pools struct {
-	mu sync.Mutex
-	of map[string]*counted // by "namespace/name"
+	asked atomic.Bool // there are some: picks take no lock where no cluster asks
+	mu    sync.Mutex
+	of    map[string]*counted // by "namespace/name"
 }
 
 // counted is what picks show of a pool.
@@ -60,6 +62,9 @@ type sender struct {
 
 // Sent notes a pick of this process, or of a replica.
 func (l *Loads) Sent(s picker.Sent) {
+	if !l.pools.asked.Load() {
+		return
+	}
 	l.pools.mu.Lock()
 	defer l.pools.mu.Unlock()
 	c := l.pools.of[s.Pool]
@@ -222,6 +227,7 @@ func (l *Loads) keep(asked map[registry.Pool][]string) {
 			delete(l.pools.of, name)
 		}
 	}
+	l.pools.asked.Store(len(l.pools.of) > 0)
 }
 
 // load is the report of a pool for members, with the requests of all senders. It is not due if nothing has changed since the last one, whose
