@@ -80,10 +80,7 @@ func (p *Picker) setClusters(name string, was, now *pool) {
 
 // chooseCluster picks among the clusters of an import. It names all of them: one that declines a request is followed by the next one.
 func (p *Picker) chooseCluster(pool *pool, r *extproc.Request, d *decision) extproc.Answer {
-	tokens := r.Facts.Tokens
-	if r.Facts.Size == 0 { // the body is not read: most of it is the prompt
-		tokens = min(length(r.Headers.Header("content-length"))/prefix.BytesPerToken, prefix.MaxTokens)
-	}
+	tokens := promptTokens(r)
 	var room [maxEndpoints]ClusterCost
 	ranked, charge := p.chooser.Choose(pool.Name, ClusterPrompt{Tokens: tokens, Chain: r.Facts.Chain}, true, room[:0])
 	if len(ranked) == 0 {

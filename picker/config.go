@@ -225,8 +225,8 @@ type Pool struct {
 	// Servers are the model servers of a pool with a Relay as far as they are known here, MaxServers at most. They are asked for their
 	// models only.
 	Servers []Server
-	// Clusters are those of an import, of which a pick names the best; nil: a pick names endpoints. Only Name, Body, BodyLimit and
-	// TrustHeaders have an effect beside it.
+	// Clusters are those of an import, of which a pick names the best; nil: a pick names endpoints. Only Name, Body and BodyLimit
+	// have an effect beside it.
 	Clusters *Clusters
 	// Gateways: nothing is picked for the pool. It is reached through gateways of another cluster, which are Servers.
 	Gateways bool

@@ -282,16 +282,21 @@ func (p *Picker) choose(ctx context.Context, pool *pool, r *extproc.Request, d *
 
 // scheduled is what a request's pick is decided by.
 func (pool *pool) scheduled(r *extproc.Request, now time.Time) schedule.Request {
-	q := schedule.Request{Model: servedModel(&r.Facts), Stream: r.Facts.Stream, Tokens: r.Facts.Tokens, Chain: r.Facts.Chain, Exact: r.Facts.Exact, Criticality: criticality(pool.priority(r)), Spread: r.Facts.Spread,
+	q := schedule.Request{Model: servedModel(&r.Facts), Stream: r.Facts.Stream, Tokens: promptTokens(r), Chain: r.Facts.Chain, Exact: r.Facts.Exact, Criticality: criticality(pool.priority(r)), Spread: r.Facts.Spread,
 		MaxTokens: r.Facts.MaxTokens, Objective: pool.objective(r.Headers.Header),
 		Session: pool.session(r.Headers.Header, now)}
-	if r.Facts.Size == 0 { // the body is not read: most of it is the prompt
-		q.Tokens = min(length(r.Headers.Header("content-length"))/prefix.BytesPerToken, prefix.MaxTokens)
-	}
 	if q.Model == "" && schedule.UsesModel(pool.Strategy) {
 		q.Model = string(r.Headers.Header(modelHeader))
 	}
 	return q
+}
+
+// promptTokens is how long a request's prompt is, as far as that is known.
+func promptTokens(r *extproc.Request) int {
+	if r.Facts.Size == 0 { // the body is not read: most of it is the prompt
+		return min(length(r.Headers.Header("content-length"))/prefix.BytesPerToken, prefix.MaxTokens)
+	}
+	return r.Facts.Tokens
 }
 
 // servedModel is the model that the server gets.

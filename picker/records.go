@@ -73,7 +73,7 @@ type choice struct {
 
 // Choice is an endpoint, or a cluster, that a pick compared, by what decided at that moment.
 type Choice struct {
-	Address string  `json:"address"` // the name of a cluster
+	Address string  `json:"address"` // of a cluster its name
 	Cost    float64 `json:"cost"`    // of strategies load and LeastLoad in seconds, of least-request in requests
 	Cached  int     `json:"cached,omitempty"`
 	Trial   bool    `json:"trial,omitempty"`
