@@ -243,6 +243,13 @@ type FleetClients struct {
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=86400
 	RequestTimeoutSeconds *int32 `json:"requestTimeoutSeconds,omitempty"`
+	// HTTP2Streams is how many requests one HTTP/2 connection of a client may have at a time. Further ones wait at the client. A proxy holds
+	// about 70 KiB for each, besides its body. Defaults to 1000.
+	//
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=100000
+	HTTP2Streams *int32 `json:"http2Streams,omitempty"`
 	// EscapedSlashes decides about requests whose path has an escaped slash or backslash (%2F, %5C), which servers may read
 	// as one: UnescapeAndRedirect (the default) answers with a redirect to the path without escapes, RejectRequest answers 400,
 	// UnescapeAndForward routes and forwards the path without escapes, KeepUnchanged the path as it is. gRPC requests are

@@ -517,6 +517,11 @@ func (in *FleetClients) DeepCopyInto(out *FleetClients) {
 		*out = new(int32)
 		**out = **in
 	}
+	if in.HTTP2Streams != nil {
+		in, out := &in.HTTP2Streams, &out.HTTP2Streams
+		*out = new(int32)
+		**out = **in
+	}
 	if in.TrustedHops != nil {
 		in, out := &in.TrustedHops, &out.TrustedHops
 		*out = new(int32)

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/net/http2"
+
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 	"github.com/penstock-project/penstock/translator/model"
 )
@@ -204,6 +206,38 @@ func TestProxyProtocol_NamesTheClientOnlyWhereItIsAllowed(t *testing.T) {
 		}
 		if got := r.raw(t, get("/")); got != want[1] && !(want[1] == "EOF" && strings.Contains(got, "reset")) {
 			t.Errorf("%q, without the header: want %s, got %s", action, want[1], got)
+		}
+	}
+}
+
+func TestHTTP2Streams_BoundWhatOneConnectionMayHold(t *testing.T) {
+	t.Parallel()
+	for set, want := range map[uint32]uint32{0: 1000, 7: 7} {
+		r := edgeRig(t, model.Edge{Streams: set}, startPod(t, "a", 200))
+		r.start()
+		conn, err := net.Dial("tcp", r.address())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = conn.Close() }()
+		_ = conn.SetDeadline(time.Now().Add(10 * time.Second))
+		framer := http2.NewFramer(conn, conn)
+		if _, err := conn.Write([]byte(http2.ClientPreface)); err != nil {
+			t.Fatal(err)
+		}
+		if err := framer.WriteSettings(); err != nil {
+			t.Fatal(err)
+		}
+		f, err := framer.ReadFrame()
+		if err != nil {
+			t.Fatal(err)
+		}
+		settings, ok := f.(*http2.SettingsFrame)
+		if !ok {
+			t.Fatalf("want settings first, got %v", f)
+		}
+		if got, _ := settings.Value(http2.SettingMaxConcurrentStreams); got != want {
+			t.Errorf("%d streams: a client may have %d, want %d", set, got, want)
 		}
 	}
 }

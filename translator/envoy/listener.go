@@ -144,6 +144,9 @@ func (b *builder) edge(cfg Config, p model.Port, c model.Chain) *hcmv3.HttpConne
 	m.PathWithEscapedSlashesAction = escapedSlashes(p.Edge.EscapedSlashes)
 	m.CommonHttpProtocolOptions = &corev3.HttpProtocolOptions{HeadersWithUnderscoresAction: underscores(p.Edge.Underscores)}
 	m.XffNumTrustedHops = p.Edge.TrustedHops
+	if p.Edge.Streams > 0 {
+		m.Http2ProtocolOptions.MaxConcurrentStreams = u32(p.Edge.Streams)
+	}
 	return m
 }
 

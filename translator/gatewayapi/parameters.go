@@ -116,6 +116,9 @@ func edge(fleet *v1alpha1.EnvoyFleetSpec) model.Edge {
 	if c.RequestTimeoutSeconds != nil {
 		e.RequestTimeout = time.Duration(*c.RequestTimeoutSeconds) * time.Second
 	}
+	if c.HTTP2Streams != nil {
+		e.Streams = uint32(max(1, *c.HTTP2Streams))
+	}
 	if c.TrustedHops != nil {
 		e.TrustedHops = uint32(max(0, *c.TrustedHops))
 	}

@@ -95,6 +95,7 @@ type Port struct {
 // Edge is how a listener treats clients. The empty values are the defaults of v1alpha1.FleetClients.
 type Edge struct {
 	RequestTimeout time.Duration // 0: none
+	Streams        uint32        // of one HTTP/2 connection; 0: the default
 	EscapedSlashes v1alpha1.EscapedSlashes
 	Underscores    v1alpha1.HeadersWithUnderscores
 	RequestIDs     v1alpha1.RequestIDs
