@@ -108,6 +108,20 @@ func (t *tables) declarePools() {
 	})
 }
 
+// ordered is what decides when the clusters of an import are first again. imp is nil if the import is gone.
+func ordered(key string, imp *model.Import) OrderedImport {
+	out := OrderedImport{Import: key}
+	if imp == nil || !imp.Ordered {
+		return out
+	}
+	out.Ready = make(map[string]bool, len(imp.Members))
+	for i := range imp.Members {
+		m := &imp.Members[i]
+		out.Ready[m.Name] = m.Problem == "" && m.NotReady == "" // without a weight it is not down: a user has drained it
+	}
+	return out
+}
+
 // awaitSpill has a row wait for the pods of the pools that a pool or an import spills to: its hops lead there.
 func (t *tables) awaitSpill(r *graph.Reader, list []model.Spill) {
 	for _, s := range list {

@@ -43,7 +43,7 @@ func (c *chaos) numbered(kind string, n int) metav1.ObjectMeta {
 func (c *chaos) op() store.Op {
 	kinds := []func() (store.Op, func(id string) store.Op, string){
 		c.gateway, c.route, c.route, c.route, c.grpcRoute, c.tlsRoute, c.tcpRoute, c.listenerSet, c.service, c.slice, c.pool, c.pool, c.imported, c.imported, c.servers, c.pod,
-		c.policy, c.policy, c.secret, c.grant, c.configMap, c.tlsPolicy, c.tlsPolicy, c.namespace, c.host, c.addresses, c.learned, c.offer, c.offer, c.dialect, c.class, c.model, c.model, c.rewrite, c.rewrite, c.inferenceObjective, c.fleet, c.membership, c.export,
+		c.policy, c.policy, c.secret, c.grant, c.configMap, c.tlsPolicy, c.tlsPolicy, c.namespace, c.host, c.addresses, c.learned, c.offer, c.offer, c.failback, c.dialect, c.class, c.model, c.model, c.rewrite, c.rewrite, c.inferenceObjective, c.fleet, c.membership, c.export,
 	}
 	put, del, id := kinds[c.IntN(len(kinds))]()
 	if c.some(4) {
@@ -298,6 +298,11 @@ func (c *chaos) offer() (store.Op, func(string) store.Op, string) {
 		o.Allowed, o.Pods = []string{pick(c, "10.9.0.1/32", "10.0.0.0/8")}, []string{"10.8.0.0/31"}
 	}
 	return made(store.Offers, o)
+}
+
+func (c *chaos) failback() (store.Op, func(string) store.Op, string) {
+	f := &store.Failback{ObjectMeta: c.numbered("imp", 2), Clusters: []string{pick(c, "c-0", "c-1", "none")}}
+	return made(store.Failbacks, f)
 }
 
 func (c *chaos) servers() (store.Op, func(string) store.Op, string) {

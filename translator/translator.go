@@ -50,6 +50,8 @@ type Output struct {
 	PoolsGone   []model.PoolID
 	// Parents are the Gateways that route to pools with export mode ParentMode, of those pools where they changed.
 	Parents []PoolParents
+	// Ordered are the imports whose clusters serve in an order, of those where something changed.
+	Ordered []OrderedImport
 	// Pickers are those external ones, and where they are, that routes lead to now and not before, or that are elsewhere now.
 	Pickers     []model.ExternalPicker
 	PickersGone []model.ClusterID // model.ExternalPicker.Cluster
@@ -73,6 +75,13 @@ type Output struct {
 type PoolParents struct {
 	Pool     string
 	Gateways []model.ParentGateway
+}
+
+// OrderedImport is an InferencePoolImport, "namespace/name", whose clusters serve in an order.
+type OrderedImport struct {
+	Import string
+	// Ready has each cluster, and whether it can take requests; nil: the import is gone, or has no order any more.
+	Ready map[string]bool
 }
 
 // Rows counts the rows that were computed since New. It is safe to call while Update runs.
@@ -101,6 +110,11 @@ func (t *Translator) Update(view *store.View, changes []store.Change, arrived ..
 	}
 	for _, c := range t.tables.parents.Changes(d) {
 		out.Parents = append(out.Parents, PoolParents{c.Key, c.New})
+	}
+	for _, c := range t.tables.imports.Changes(d) {
+		if c.Had && c.Old.Ordered || c.Has && c.New.Ordered {
+			out.Ordered = append(out.Ordered, ordered(c.Key, c.New))
+		}
 	}
 	for _, c := range t.tables.externalPickers.Changes(d) {
 		if c.Has {
@@ -170,7 +184,11 @@ func (t *Translator) resources(d *graph.Diff, out *Output) {
 			errs = append(errs, fmt.Errorf("cluster %s: %w", c.Key, c.New.err))
 		}
 	}
+	r := t.engine.Reader()
 	for _, delta := range deltas {
+		if _, ok := t.tables.gateways.Get(r, delta.Gateway); !ok && !delta.Gone {
+			continue // rows that waited for what they read, and outlived it: what they had is gone with it
+		}
 		delta.moved()
 		slices.SortFunc(delta.Upserts, func(a, b *resource.Resource) int { return a.Compare(b.Ref) })
 		slices.SortFunc(delta.Removes, resource.Ref.Compare)

@@ -434,3 +434,51 @@ func TestSelection_PriorityServesInOrder(t *testing.T) {
 		t.Errorf("status: %s", text)
 	}
 }
+
+// A cluster whose readiness flaps leaves at once, and is first again once it stays ready.
+func TestFailback_ClusterThatFlapsDoesNotMoveRequests(t *testing.T) {
+	t.Parallel()
+	east, west := newExportingCluster(t, "east"), newExportingCluster(t, "west")
+	imports := func(west string) string {
+		return "apiVersion: inference.networking.x-k8s.io/v1alpha1\nkind: InferencePoolImport\nmetadata: {name: far}\nstatus:\n  clusters:\n" + east.entry("EndpointMode", 1) + west
+	}
+	ready := imports(west.entry("EndpointMode", 1))
+	down := imports(west.entry("EndpointMode", 1) + "    conditions: [{type: Ready, status: 'False', reason: Draining, message: '', lastTransitionTime: '2026-01-01T00:00:00Z'}]\n")
+	port := freePort(t)
+	s := up(t, map[string]string{
+		"gateway.yaml": gatewayYAML("gw", port), "import.yaml": ready,
+		"far.yaml":    routeYAML("far", "/far", "{group: inference.networking.x-k8s.io, kind: InferencePoolImport, name: far}"),
+		"policy.yaml": "apiVersion: penstock.dev/v1alpha1\nkind: PoolPolicy\nmetadata: {name: far}\nspec:\n  targetRef: {kind: InferencePoolImport, name: far}\n  selection: {policy: Priority, order: [west, east]}\n",
+	})
+	answers(t, local(port)+"/far", http.StatusOK)
+	by := func() string {
+		got, err := chat(t.Context(), local(port)+"/far")
+		if err != nil || got.status != http.StatusOK {
+			t.Errorf("%d %s %v", got.status, got.body, err)
+		}
+		return got.header.Get("x-served-by")
+	}
+	const last = "cluster west comes last until it has been ready for 3s"
+	comesLast := func() bool { return strings.Contains(s.penstock("status"), last) }
+	poll.Until(t, "west serves", func() bool { return by() == "west" })
+	for range 3 {
+		s.write("import.yaml", down)
+		poll.Until(t, "east serves", func() bool { return by() == "east" })
+		s.write("import.yaml", ready)
+		poll.Until(t, "west is ready", comesLast)
+		for range 10 {
+			if got := by(); got != "east" && comesLast() {
+				t.Errorf("%s serves, although west has only been ready for a moment", got)
+			}
+		}
+	}
+	east.set(func(c *exportingCluster) { c.declines = 429 })
+	if got := by(); got != "west" {
+		t.Errorf("%s serves what east declines", got)
+	}
+	east.set(func(*exportingCluster) {})
+	poll.Until(t, "west is first again", func() bool { return by() == "west" })
+	if comesLast() {
+		t.Errorf("west is first, and the status has %q", last)
+	}
+}

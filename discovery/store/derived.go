@@ -78,6 +78,23 @@ func (o *Offer) DeepCopyObject() runtime.Object {
 	return &c
 }
 
+// Failback lists the clusters of an import that were not ready, and are not first again before they have been ready for a while: with
+// selection.policy Priority they come last. cmd writes it (internal/failback). Its namespace and name are the import's.
+type Failback struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata"`
+
+	Clusters []string // sorted
+}
+
+// DeepCopyObject implements runtime.Object.
+func (f *Failback) DeepCopyObject() runtime.Object {
+	c := *f
+	f.ObjectMeta.DeepCopyInto(&c.ObjectMeta)
+	c.Clusters = slices.Clone(f.Clusters)
+	return &c
+}
+
 // Dialect holds the results of picker/probe for an external picker: how it answers. There is none for a picker without
 // results. picker/probe writes it. Its name is that of the picker's Envoy cluster.
 type Dialect struct {

@@ -172,6 +172,7 @@ var (
 	Offers           = &Table[*Offer]{group: v1alpha1.Group, kind: "Offer", indexes: []Index[*Offer]{
 		{ByImport, func(o *Offer) []string { return []string{o.Namespace + "/" + o.Import} }},
 	}}
+	Failbacks         = &Table[*Failback]{group: v1alpha1.Group, kind: "Failback"}
 	Dialects          = &Table[*Dialect]{group: v1alpha1.Group, kind: "Dialect", clusterWide: true}
 	Authorities       = &Table[*Authority]{group: v1alpha1.Group, kind: "Authority", clusterWide: true}
 	Memberships       = &Table[*Membership]{group: v1alpha1.Group, kind: "Membership", clusterWide: true}
@@ -189,7 +190,7 @@ func Tables() []Kind {
 		GatewayClasses, Gateways, ListenerSets, HTTPRoutes, GRPCRoutes, TLSRoutes, TCPRoutes, ReferenceGrants, BackendTLSPolicies, Namespaces,
 		Services, ServiceImports, EndpointSlices, Pods, Secrets, ConfigMaps,
 		InferencePools, InferenceModels, InferenceModelRewrites, InferenceObjectives, InferencePoolImports, ModelServers, PoolPolicies, EndpointPickerConfigs, EnvoyFleets, ClusterSets,
-		Hosts, LearnedEndpoints, Offers, Dialects, Authorities, Memberships, Exports, AddressPolicies, ProcessorDefaults, Occupants,
+		Hosts, LearnedEndpoints, Offers, Failbacks, Dialects, Authorities, Memberships, Exports, AddressPolicies, ProcessorDefaults, Occupants,
 	}
 }
 

@@ -2,9 +2,9 @@ package selection
 
 import "time"
 
-// recovery is how long a member must have been up without interruption before it counts as up again. A member that flaps once a second
+// Recovery is how long a member must have been up without interruption before it counts as up again. A member that flaps once a second
 // stays down; one that recovers is back within 5 s.
-const recovery = 3 * time.Second
+const Recovery = 3 * time.Second
 
 // Damper keeps Envoys from following a member that comes and goes: they follow within milliseconds. It is for one member. The zero value
 // is up.
@@ -26,7 +26,7 @@ func (d *Damper) Observe(now time.Time, up bool) {
 
 // Up reports whether the member counts as up.
 func (d *Damper) Up(now time.Time) bool {
-	return !d.down || d.rises && now.Sub(d.since) >= recovery
+	return !d.down || d.rises && now.Sub(d.since) >= Recovery
 }
 
 // Next returns when Up changes without a further observation; false if it does not.
@@ -34,5 +34,5 @@ func (d *Damper) Next(now time.Time) (at time.Time, ok bool) {
 	if !d.down || !d.rises || d.Up(now) {
 		return time.Time{}, false
 	}
-	return d.since.Add(recovery), true
+	return d.since.Add(Recovery), true
 }

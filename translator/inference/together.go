@@ -102,7 +102,7 @@ func prioritize(r store.Reader, imp *model.Import, policy *v1alpha1.PoolPolicy) 
 	var members []selection.Candidate
 	for i := range imp.Members {
 		if m := &imp.Members[i]; m.Takes() {
-			members = append(members, selection.Candidate{Place: place(m), Weight: m.Share})
+			members = append(members, selection.Candidate{Place: place(m), Weight: m.Share, Down: imp.Ordered && recovering(r, imp, m)})
 			if m.Local {
 				own.Name = m.Name
 			}
@@ -141,6 +141,19 @@ func prioritize(r store.Reader, imp *model.Import, policy *v1alpha1.PoolPolicy) 
 			})
 		}
 	}
+}
+
+// recovering reports whether a member that takes requests did not do so a moment ago, so that it must not be first yet.
+func recovering(r store.Reader, imp *model.Import, m *model.ImportMember) bool {
+	of, ok := store.Failbacks.Get(r, imp.Ref.Key())
+	if !ok || !slices.Contains(of.Clusters, m.Name) {
+		return false
+	}
+	imp.Findings = append(imp.Findings, report.Finding{
+		Severity: report.Info, Owner: imp.Ref, Field: "status.clusters",
+		Problem: fmt.Sprintf("cluster %s comes last until it has been ready for %s: it was not ready before", m.Name, selection.Recovery),
+	})
+	return true
 }
 
 func place(m *model.ImportMember) selection.Place {

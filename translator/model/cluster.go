@@ -182,6 +182,8 @@ type Import struct {
 	// spills. Zero: they send to the one member.
 	Cluster ClusterID
 	Order   HopOrder // of Cluster
+	// Ordered: one of Members serves, the first that takes requests. One that did not take any comes last for a while (store.Failback).
+	Ordered bool
 	// Choice has our picker choose a hop for each request; nil: they are chosen by their weights and priorities.
 	Choice  *Choice
 	RetryOn RetryOn // of Cluster

@@ -17,6 +17,7 @@ import (
 	"github.com/penstock-project/penstock/cmd/penstock/internal/clusterload"
 	"github.com/penstock-project/penstock/cmd/penstock/internal/clusterset"
 	"github.com/penstock-project/penstock/cmd/penstock/internal/delivery"
+	"github.com/penstock-project/penstock/cmd/penstock/internal/failback"
 	"github.com/penstock-project/penstock/cmd/penstock/internal/peers"
 	"github.com/penstock-project/penstock/cmd/penstock/internal/pipeline"
 	"github.com/penstock-project/penstock/discovery/store"
@@ -70,6 +71,7 @@ type App struct {
 	picker   *picker.Picker
 	// clusterLoads choose among the clusters of imports.
 	clusterLoads *clusterload.Loads
+	failback     *failback.Keeper
 	learner      *learned.Keeper
 	prober       *probe.Prober
 
@@ -138,6 +140,7 @@ func newApp(cfg Config, c core, w wiring) (a *App, err error) {
 		Clusters: a.translation.PoolClusters, NoPeers: a.channel.Isolated,
 	})
 	a.learner = learned.New(learned.Config{Store: a.store, Delivery: envoys, Object: delivery.LearnedObject, Peers: a.channel.Topic(learned.Topic)})
+	a.failback = failback.New(a.store, a.log)
 	a.entries = peers.NewEntries(a.channel, func(e accesslog.Entry) { a.picker.LogOwn(e) })
 	a.loads = peers.NewLoads(a.channel)
 	a.shared = peers.NewPicks(a.channel, func() peers.Caches { return a.picker })
@@ -183,7 +186,7 @@ func (a *App) pipeline(cfg pipeline.Config, own ...delivery.Part) *pipeline.Pipe
 		}
 	})
 	cfg.Delivery = delivery.New(append(own,
-		delivery.Reports{Board: a.board, Log: a.log, OnPanic: a.panics.of(partTranslation)}, relays, a.access, a.pools, health, delivery.Probes{Prober: a.prober}, a.holds, a.progress)...)
+		delivery.Reports{Board: a.board, Log: a.log, OnPanic: a.panics.of(partTranslation)}, relays, a.access, a.pools, health, delivery.Probes{Prober: a.prober}, a.holds, a.failback, a.progress)...)
 	return pipeline.New(cfg)
 }
 
@@ -199,7 +202,7 @@ func (a *App) serve(ctx context.Context, group *errgroup.Group, line *pipeline.P
 	rested := startTight()
 	start := func(run func(context.Context) error) { group.Go(func() error { return quiet(ctx, run(ctx)) }) }
 	for _, run := range []func(context.Context) error{
-		a.hosts.Run, line.Run, a.linger.Run, a.holds.Run, a.xds.Run, a.channel.Run, a.prober.Run, a.picker.Run, a.learner.Run, a.entries.Run, a.loads.Run, a.shared.Run, a.pages.Run, a.sessions.Run, a.pools.Run, a.clusterLoads.Run,
+		a.hosts.Run, line.Run, a.linger.Run, a.holds.Run, a.xds.Run, a.channel.Run, a.prober.Run, a.picker.Run, a.learner.Run, a.failback.Run, a.entries.Run, a.loads.Run, a.shared.Run, a.pages.Run, a.sessions.Run, a.pools.Run, a.clusterLoads.Run,
 		func(ctx context.Context) error { return reclaim(ctx, rested) },
 	} {
 		start(run)

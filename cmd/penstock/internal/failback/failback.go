@@ -1,0 +1,176 @@
+package failback
+
+import (
+	"context"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/penstock-project/penstock/cmd/penstock/internal/delivery"
+	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/multicluster/selection"
+	"github.com/penstock-project/penstock/translator"
+)
+
+// Store stores which clusters come last. *store.Store implements it.
+type Store interface {
+	Apply(ops ...store.Op) (store.Revision, error)
+}
+
+// Keeper holds which clusters of imports are not first yet.
+type Keeper struct {
+	store Store
+	log   *slog.Logger
+	wake  chan struct{} // has one element when a deadline may have changed
+
+	mu      sync.Mutex
+	imports map[string]*ordered // by "namespace/name"
+}
+
+// ordered is an import whose clusters serve in an order.
+type ordered struct {
+	members map[string]*member
+	stored  []string // clusters of its Failback; empty: it has none
+}
+
+// member is a cluster that was ready once.
+type member struct {
+	damper selection.Damper
+	gone   time.Time // when it left the import; zero: it has not
+}
+
+// New makes a Keeper without imports.
+func New(s Store, log *slog.Logger) *Keeper {
+	return &Keeper{store: s, log: log, wake: make(chan struct{}, 1), imports: map[string]*ordered{}}
+}
+
+// Steps implements delivery.Part.
+func (k *Keeper) Steps() []delivery.Step {
+	return []delivery.Step{{Stage: delivery.Observe, Deliver: func(_ context.Context, c *delivery.Change) { k.Follow(c.Output.Ordered) }}}
+}
+
+// Follow takes over which clusters of some imports are ready.
+func (k *Keeper) Follow(changed []translator.OrderedImport) {
+	if len(changed) == 0 {
+		return
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	now := time.Now()
+	var ops []store.Op
+	for _, c := range changed {
+		of := k.imports[c.Import]
+		if of == nil {
+			of = &ordered{members: map[string]*member{}}
+			k.imports[c.Import] = of
+		}
+		if c.Ready == nil {
+			clear(of.members)
+		} else {
+			of.follow(now, c.Ready)
+		}
+		ops = append(ops, k.update(now, c.Import)...)
+	}
+	k.apply(ops)
+	select {
+	case k.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (o *ordered) follow(now time.Time, ready map[string]bool) {
+	for name, is := range ready {
+		m := o.members[name]
+		switch {
+		case m == nil && is:
+			o.members[name] = &member{}
+		case m != nil:
+			m.gone = time.Time{}
+			m.damper.Observe(now, is)
+		}
+	}
+	for name, m := range o.members {
+		if _, listed := ready[name]; !listed && m.gone.IsZero() {
+			m.gone = now
+			m.damper.Observe(now, false)
+		}
+	}
+}
+
+// update forgets what has no effect any more, and returns what brings the Failback of an import up to date. mu is held.
+func (k *Keeper) update(now time.Time, key string) []store.Op {
+	of := k.imports[key]
+	maps.DeleteFunc(of.members, func(_ string, m *member) bool { return !m.gone.IsZero() && now.Sub(m.gone) >= selection.Recovery })
+	var last []string
+	for name, m := range of.members {
+		if !m.damper.Up(now) {
+			last = append(last, name)
+		}
+	}
+	slices.Sort(last)
+	if len(of.members) == 0 {
+		delete(k.imports, key)
+	}
+	if slices.Equal(last, of.stored) {
+		return nil
+	}
+	of.stored = last
+	if len(last) == 0 {
+		return []store.Op{store.Failbacks.Delete(key)}
+	}
+	f := &store.Failback{Clusters: last}
+	f.Namespace, f.Name, _ = strings.Cut(key, "/")
+	return []store.Op{store.Failbacks.Put(f)}
+}
+
+func (k *Keeper) apply(ops []store.Op) {
+	if len(ops) == 0 {
+		return
+	}
+	if _, err := k.store.Apply(ops...); err != nil {
+		k.log.Error("which clusters come last cannot be stored", "error", err)
+	}
+}
+
+// Run has clusters be first again once they have been ready for long enough, until ctx ends.
+func (k *Keeper) Run(ctx context.Context) error {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-k.wake:
+		case <-timer.C:
+		}
+		timer.Stop()
+		if at, ok := k.expire(); ok {
+			timer.Reset(time.Until(at))
+		}
+	}
+}
+
+// expire applies what has changed with time, and returns when more does; false if nothing will.
+func (k *Keeper) expire() (next time.Time, ok bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	now := time.Now()
+	var ops []store.Op
+	for key, of := range k.imports {
+		ops = append(ops, k.update(now, key)...)
+		for _, m := range of.members {
+			at, due := m.damper.Next(now)
+			if !m.gone.IsZero() {
+				at, due = m.gone.Add(selection.Recovery), true
+			}
+			if due && (!ok || at.Before(next)) {
+				next, ok = at, true
+			}
+		}
+	}
+	k.apply(ops)
+	return next, ok
+}
