@@ -195,7 +195,7 @@ type Initial struct {
 }
 
 // AcquireInitial is AcquireAll for the names of initial_resource_versions. It returns the names at their current
-// version separately, because those are nearly always all of them. Safe for concurrent use.
+// version separately, because those are nearly always all of them; not those that changed since the last Pull. Safe for concurrent use.
 func (c *Cursor) AcquireInitial(t resource.Type, initial iter.Seq2[string, string]) (current []*Slot, others []Initial) {
 	l := c.log
 	missing := false
@@ -207,7 +207,7 @@ func (c *Cursor) AcquireInitial(t resource.Type, initial iter.Seq2[string, strin
 				continue
 			}
 			s.users.Add(1)
-			if e := s.Current(); e != nil && e.Version == version {
+			if e := s.Current(); e != nil && e.Version == version && e.Seq <= c.Seq() {
 				current = append(current, s)
 			} else {
 				others = append(others, Initial{Slot: s, Version: version})

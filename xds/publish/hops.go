@@ -1,6 +1,7 @@
 package publish
 
 import (
+	"bytes"
 	"slices"
 	"time"
 
@@ -125,34 +126,105 @@ func (s *Stream) withUsedHosts(it *item, now time.Time) *cache.Entry {
 	if it.want == nil || last == nil || last == it.want {
 		return it.want
 	}
-	var used []*cache.Slot
-	for _, n := range last.Names {
-		if isHost(n) && !it.want.NamesSlot(n) && (n.Named() || s.proxyNames(n, it) || s.staleNames(n, it, now)) {
-			used = append(used, n)
-		}
-	}
-	if len(used) == 0 {
+	hosts := s.usedHosts(it, last, now)
+	if len(hosts) == 0 {
 		return it.want
 	}
-	body := slices.Clone(it.want.Body())
-	for _, p := range last.Parts {
-		_, hosts := fields(p.Body, fieldInner[0])
-		for _, h := range hosts {
-			if name := nameOf(h, 1); slices.ContainsFunc(used, func(n *cache.Slot) bool { return n.Name == name }) {
-				body = protowire.AppendBytes(protowire.AppendTag(body, fieldInner[0], protowire.BytesType), h)
-			}
-		}
-	}
-	names := append(slices.Clone(it.want.Names), used...)
+	body, names := slices.Clone(it.want.Body()), slices.Clone(it.want.Names)
 	for _, n := range last.Names {
-		if !isHost(n) && !slices.Contains(names, n) {
-			names = append(names, n) // clusters: they stay as long
+		h := hosts[n]
+		if h == nil {
+			continue
+		}
+		body = protowire.AppendBytes(protowire.AppendTag(body, fieldInner[0], protowire.BytesType), h)
+		names = append(names, n)
+		for _, c := range last.Names {
+			if !isHost(c) && !slices.Contains(names, c) && hasText(h, c.Name) {
+				names = append(names, c) // clusters stay as long as the virtual hosts that name them
+			}
 		}
 	}
 	if e := cache.Variant(it.want, body, names); e.Version != it.rejected {
 		return e
 	}
 	return it.want
+}
+
+// usedHosts are the virtual hosts that leave a route configuration and that endpoints of the proxy still name, with their bytes.
+//
+// Endpoints count if a request can reach their cluster. Of two hops, each may be named by endpoints of the cluster behind the other one:
+// when nothing else leads there any more, both leave.
+func (s *Stream) usedHosts(it *item, last *cache.Entry, now time.Time) map[*cache.Slot][]byte {
+	var named []*cache.Slot // only by endpoints that are not current
+	used := map[*cache.Slot][]byte{}
+	for _, n := range last.Names {
+		switch {
+		case !isHost(n) || it.want.NamesSlot(n):
+		case n.Named() || s.staleNames(n, it, now):
+			used[n] = nil
+		case s.proxyNames(n, it):
+			named = append(named, n)
+		}
+	}
+	if len(used)+len(named) == 0 {
+		return nil
+	}
+	hosts, leading := map[*cache.Slot][]byte{}, [][]byte{} // leading are virtual hosts that requests may come through
+	for _, p := range last.Parts {
+		_, all := fields(p.Body, fieldInner[0])
+		for _, h := range all {
+			name := nameOf(h, 1)
+			if i := slices.IndexFunc(named, func(n *cache.Slot) bool { return n.Name == name }); i >= 0 {
+				hosts[named[i]] = h
+				continue
+			}
+			leading = append(leading, h)
+			for n := range used {
+				if n.Name == name {
+					used[n] = h
+				}
+			}
+		}
+	}
+	for again := true; again; {
+		again = false
+		for n, h := range hosts {
+			if used[n] == nil && s.leads(n, it, leading, now) {
+				used[n], leading, again = h, append(leading, h), true
+			}
+		}
+	}
+	return used
+}
+
+// leads reports whether a request can reach a cluster whose endpoints name a hop: some resource names the cluster, or one of some virtual
+// hosts of the item it does.
+func (s *Stream) leads(hop *cache.Slot, it *item, hosts [][]byte, now time.Time) bool {
+	reached := func(c *item) bool {
+		_, drains := s.drain[c.slot]
+		return drains || c.slot.Named() || s.proxyNames(c.slot, it) || s.staleNames(c.slot, it, now) ||
+			slices.ContainsFunc(hosts, func(h []byte) bool { return hasText(h, c.slot.Name) })
+	}
+	names := func(it *item, n *cache.Slot) bool { return it.have.NamesSlot(n) || it.lastSent().NamesSlot(n) }
+	for _, e := range s.items[resource.Endpoints] {
+		if !names(e, hop) {
+			continue
+		}
+		if e.slot.Named() {
+			return true
+		}
+		for _, c := range s.items[resource.Cluster] {
+			if (c.stale || names(c, e.slot)) && reached(c) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// hasText reports whether a protobuf message has a string in it, at any depth.
+func hasText(message []byte, text string) bool {
+	return bytes.Contains(message, protowire.AppendString(nil, text))
 }
 
 // staleNames reports whether endpoints that the proxy resumed with may name a hop. It has the state machine run again when that

@@ -38,7 +38,11 @@ func (s *Stream) takeInitial(r Request, subscribed []*cache.Slot, now time.Time)
 	for _, other := range others {
 		slot := other.Slot
 		current := slot.Current()
-		if !take(slot) || current != nil && current.Version == other.Version {
+		if !take(slot) {
+			continue
+		}
+		if current != nil && current.Version == other.Version {
+			s.resumedWith(current)
 			continue
 		}
 		it := s.newItem(slot)
@@ -53,6 +57,15 @@ func (s *Stream) takeInitial(r Request, subscribed []*cache.Slot, now time.Time)
 		}
 	}
 	return initial
+}
+
+// resumedWith notes that a proxy has resumed with a version. Of one that is newer than the last pull, the next pull would take the version
+// before it for what the proxy has.
+func (s *Stream) resumedWith(e *cache.Entry) {
+	if e.Seq > s.cursor.Seq() {
+		it := s.newItem(e.Slot)
+		it.have, it.want = e, e
+	}
 }
 
 // placeholderFor is what a proxy has after the answer that there is no such resource.

@@ -114,6 +114,9 @@ func (s *Stream) ack(p part, r *Response, now time.Time) {
 	s.expectRoutes(p.entry, now)
 	it.have, it.stale = p.entry, false
 	s.noteAccepted(p.entry)
+	if it.want == nil && it.flight == nil && it.slot.Type == resource.Endpoints {
+		s.setWant(it, nil, now) // they were removed while they were in flight: their hops may be missing
+	}
 	if it.quarantine != nil && it.quarantine.entry == p.entry {
 		s.continueQuarantine(it, true, "", now)
 		return

@@ -85,6 +85,7 @@ func (s *Stream) resume(r StateRequest, slots []*cache.Slot, now time.Time) bool
 		for _, e := range entries {
 			s.hold(e.Slot)
 			s.noteAccepted(e)
+			s.resumedWith(e)
 		}
 		return true
 	}

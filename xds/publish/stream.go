@@ -133,18 +133,18 @@ func (s *Stream) NextFlush() time.Time { return s.nextFlush }
 func (s *Stream) pull(now time.Time) {
 	d := s.cursor.Pull()
 	for _, c := range d.Changes {
-		it := s.items[c.Slot.Type][c.Slot]
-		if it == nil && !s.interested(c.Slot) {
+		if s.items[c.Slot.Type][c.Slot] != nil || !s.interested(c.Slot) {
 			continue
 		}
-		if it == nil {
-			it = s.newItem(c.Slot)
-			if s.held.has(c.Slot.ID) {
-				// The proxy may have a version that is newer than the last pull.
-				it.have, it.stale = c.Prev, d.Reset || c.Prev == nil
-			}
+		if it := s.newItem(c.Slot); s.held.has(c.Slot.ID) {
+			// The proxy may have a version that is newer than the last pull.
+			it.have, it.stale = c.Prev, d.Reset || c.Prev == nil
 		}
-		s.setWant(it, c.Entry, now)
+	}
+	for _, c := range d.Changes { // what each should be goes by what the proxy has of all the others
+		if it := s.items[c.Slot.Type][c.Slot]; it != nil {
+			s.setWant(it, c.Entry, now)
+		}
 	}
 	if d.Reset {
 		s.resumedAt = now

@@ -23,7 +23,7 @@ type dial struct {
 	service  [6]int // 0: the cluster's own endpoints; else shared ones
 	port     [6]int // of the own endpoints
 	hop      [6]int // 0: none
-	leaf     [3]int // the cluster behind a hop
+	leaf     [3]int // the cluster behind a hop: a leaf, or one that routes name too and that has no hop itself
 	badC     int    // a cluster that Envoy rejects; -1: none
 	badR     int    // routes that Envoy rejects; -1: none
 }
@@ -46,7 +46,7 @@ func (d *dial) turn(r *rand.Rand) {
 	case 6:
 		d.hop[r.IntN(len(d.hop))] = r.IntN(4)
 	case 7:
-		d.leaf[r.IntN(len(d.leaf))] = r.IntN(3)
+		d.leaf[r.IntN(len(d.leaf))] = r.IntN(3 + len(d.cluster))
 	case 8:
 		d.badC, d.badR = -1, -1
 		if r.IntN(3) == 0 {
@@ -101,8 +101,14 @@ func (d *dial) pool(t testing.TB, c int, name string, hops map[string]string, pu
 		}
 		return
 	}
-	h, leaf := fmt.Sprintf("hop-%d", hop), fmt.Sprintf("leaf-%d", d.leaf[hop-1])
+	h, behind := fmt.Sprintf("hop-%d", hop), d.leaf[hop-1]
 	put(xdstest.EndpointsWithHops(t, service, []string{h}, uint32(2000+d.port[c])))
+	if other := behind - 3; other >= 0 && other != d.badC && d.hop[other] == 0 {
+		hops[h] = fmt.Sprintf("cluster-%d", other)
+		d.pool(t, other, hops[h], hops, put)
+		return
+	}
+	leaf := fmt.Sprintf("leaf-%d", behind)
 	hops[h] = leaf
 	put(xdstest.Cluster(t, leaf, 0))
 	put(xdstest.Endpoints(t, leaf, 4000))

@@ -1,0 +1,75 @@
+package xdstest_test
+
+import (
+	"maps"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/penstock-project/penstock/xds/cache"
+	"github.com/penstock-project/penstock/xds/publish"
+	"github.com/penstock-project/penstock/xds/resource"
+	"github.com/penstock-project/penstock/xds/xdstest"
+)
+
+// hopWorld has routes to clusters, of which some spill: cluster to the cluster behind its hop. A hop has the name of what is behind it.
+func hopWorld(t *testing.T, routes [2]string, spills, hops map[string]string) map[resource.Ref]*resource.Resource {
+	out := map[resource.Ref]*resource.Resource{}
+	put := func(list ...*resource.Resource) {
+		for _, r := range list {
+			out[r.Ref] = r
+		}
+	}
+	cluster := func(name string) {
+		put(xdstest.Cluster(t, name, 0), xdstest.Endpoints(t, name, 2000))
+		if hop := spills[name]; hop != "" {
+			put(xdstest.EndpointsWithHops(t, name, []string{hop}, 2000))
+		}
+	}
+	for i, c := range routes {
+		name := []string{"one", "two"}[i]
+		put(xdstest.Listener(t, name, uint32(1000+i), name), xdstest.Routes(t, name, c))
+		cluster(c)
+	}
+	for c := range maps.Values(hops) {
+		cluster(c)
+	}
+	l, rc := xdstest.Hops(t, hops)
+	put(l, rc)
+	return out
+}
+
+// A virtual host that endpoints still name keeps its clusters, and no others of the version that it comes from: those would keep endpoints
+// that name virtual hosts, without end.
+func TestHops_ThoseOfChangedPoolsLeaveWithThem(t *testing.T) {
+	worlds := []map[resource.Ref]*resource.Resource{
+		hopWorld(t, [2]string{"p", "q"}, map[string]string{"p": "hop-c", "q": "hop-y"}, map[string]string{"hop-c": "c", "hop-y": "y"}),
+		// q leaves, and its hop stays for the linger timeout; c, which a hop leads to, begins to spill.
+		hopWorld(t, [2]string{"p", "c"}, map[string]string{"p": "hop-c", "c": "hop-b"}, map[string]string{"hop-c": "c-last", "hop-b": "b"}),
+		// c leaves meanwhile.
+		hopWorld(t, [2]string{"z", "z"}, map[string]string{"z": "hop-w"}, map[string]string{"hop-w": "w"}),
+	}
+	for _, sotw := range []bool{false, true} {
+		store := storeOf(worlds[0])
+		s := xdstest.Simulate(t, xdstest.FakeConfig{Node: "a", StateOfTheWorld: sotw}, store, publish.Config{Watchdog: time.Hour, Linger: time.Minute})
+		r := rand.New(rand.NewPCG(1, 0))
+		s.Settle(r)
+		for i, next := range worlds[1:] {
+			upserts, removes := difference(worlds[i], next)
+			store.Commit(cache.Batch{Gateway: xdstest.Gateway, Upserts: upserts, Removes: removes})
+			for range 2000 { // without the clock, which Settle moves
+				s.Step(r)
+			}
+			// Requests may still be on their way to q. An import's cluster has hops alone: without them they would be answered 503.
+			q := endpoints("q")
+			if v, _ := s.Has(q); v != worlds[0][q].Version {
+				t.Errorf("state of the world %v, after change %d: q has lost its hop before the linger timeout is over", sotw, i+1)
+			}
+		}
+		s.Settle(r)
+		d := newDial()
+		if wrong := outOfSync(s, worlds[2], &d); wrong != "" || len(s.Violations()) > 0 {
+			t.Errorf("state of the world %v: %s %v", sotw, wrong, s.Violations())
+		}
+	}
+}
