@@ -23,7 +23,8 @@ type Chooser interface {
 
 // Charge is a request that is charged to the first of the clusters of its pick, until End.
 type Charge interface {
-	FirstByte()
+	// FirstByte arrived so long after the request was sent.
+	FirstByte(after time.Duration)
 	// Declined: another cluster serves, or none.
 	Declined()
 	End()
@@ -36,7 +37,8 @@ type ClusterPrompt struct {
 }
 
 // ClusterCost is what a request costs at a cluster, in seconds: the wait there, and to read what is not cached of its prompt, three times; the
-// round trip; and the margin by which another cluster must be cheaper than the own one.
+// round trip; and the margin by which another cluster must be cheaper than the own one. With Clusters.Latency the wait is until the first byte
+// of the cluster's answers, less the round trip, and nothing is known of prompts.
 type ClusterCost struct {
 	Cluster   string  `json:"cluster"`
 	Hop       string  `json:"-"`
@@ -45,7 +47,7 @@ type ClusterCost struct {
 	Prompt    float64 `json:"prompt"`
 	RoundTrip float64 `json:"roundTrip"`
 	Margin    float64 `json:"margin"`
-	Basis     string  `json:"basis"`            // by what the wait is known: a report, or own requests
+	Basis     string  `json:"basis"`            // by what the wait is known: a report, own requests, answers, or a trial
 	Barred    string  `json:"barred,omitempty"` // why it comes last; "" if it does not
 	Cached    int     `json:"cached,omitempty"` // tokens of the prompt that were sent there before
 }
@@ -57,15 +59,21 @@ const SenderHeader = "penstock-peer-sender"
 // resultCluster is the result of a pick that names clusters.
 const resultCluster = "cluster"
 
-// leastLoad is the strategy of pools with Clusters.
-const leastLoad = "LeastLoad"
+// The strategies of pools with Clusters.
+const (
+	leastLoad = "LeastLoad"
+	latency   = "Latency"
+)
 
 // strategyName is by what the pool's picks are made.
 func (pool *pool) strategyName() string {
-	if pool.Clusters != nil {
-		return leastLoad
+	switch {
+	case pool.Clusters == nil:
+		return pool.strategy.Name()
+	case pool.Clusters.Latency:
+		return latency
 	}
-	return pool.strategy.Name()
+	return leastLoad
 }
 
 // setClusters passes the clusters of a pool on.
@@ -127,7 +135,7 @@ func (c *charged) follow(e accesslog.Entry) {
 	case e.Served != "" && e.Served != c.hop:
 		c.Declined()
 	case e.Body && e.Status < 400:
-		c.FirstByte()
+		c.FirstByte(e.FirstByte - e.Sent)
 	}
 }
 

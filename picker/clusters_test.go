@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -39,9 +40,11 @@ func (c *chooser) Choose(pool string, p ClusterPrompt, charged bool, out []Clust
 }
 
 func (c *chooser) Sender() string { return "here/process" }
-func (c *chooser) FirstByte()     { c.notes = append(c.notes, "first byte") }
-func (c *chooser) Declined()      { c.notes = append(c.notes, "declined") }
-func (c *chooser) End()           { c.notes = append(c.notes, "end") }
+func (c *chooser) FirstByte(after time.Duration) {
+	c.notes = append(c.notes, "first byte after "+after.String())
+}
+func (c *chooser) Declined() { c.notes = append(c.notes, "declined") }
+func (c *chooser) End()      { c.notes = append(c.notes, "end") }
 
 func clustersOf(n int, further ...string) *Clusters {
 	out := &Clusters{Further: further}
@@ -83,13 +86,13 @@ func TestLeastLoad_PickNamesTheClustersAndChargesTheFirst(t *testing.T) {
 	for _, e := range []accesslog.Entry{
 		{Open: true},
 		{Open: true, Served: "envoy://hops/c00"},
-		{Open: true, Served: "envoy://hops/c00", Status: 200, Body: true},
-		{Served: "envoy://hops/c00", Status: 200, Body: true},
+		{Open: true, Served: "envoy://hops/c00", Status: 200, Body: true, Sent: time.Second, FirstByte: 3 * time.Second},
+		{Served: "envoy://hops/c00", Status: 200, Body: true, Sent: time.Second, FirstByte: 3 * time.Second},
 	} {
 		e.Lease = lease
 		p.Log(e)
 	}
-	if d := cmp.Diff([]string{"first byte", "first byte", "end"}, c.notes); d != "" {
+	if d := cmp.Diff([]string{"first byte after 2s", "first byte after 2s", "end"}, c.notes); d != "" {
 		t.Errorf("of a request that the first cluster serves (-want +got):\n%s", d)
 	}
 	c.notes = nil

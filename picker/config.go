@@ -249,6 +249,8 @@ type Clusters struct {
 	Further []string
 	// Margin by which another cluster must be cheaper than the own one.
 	Margin time.Duration
+	// Latency: by how fast the clusters answer, not by their load.
+	Latency bool
 }
 
 // Cluster is an exporting cluster of an import.

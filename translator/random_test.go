@@ -351,7 +351,7 @@ func (c *chaos) policy() (store.Op, func(string) store.Op, string) {
 			p.Spec.Selection = &v1alpha1.SelectionSpec{Policy: v1alpha1.SelectPriority, Order: []string{pick(c, "c-0", "c-1", "none")}}
 		} else if c.some(2) {
 			p.Spec.RetryOn = []v1alpha1.RetryCause{v1alpha1.RetryTooManyRequests}
-			p.Spec.Selection = &v1alpha1.SelectionSpec{Policy: v1alpha1.SelectLeastLoad, Affinity: pick(c, v1alpha1.AffinityPrefix, v1alpha1.AffinityNone), LocalMargin: pick(c, nil, &metav1.Duration{Duration: time.Second})}
+			p.Spec.Selection = &v1alpha1.SelectionSpec{Policy: pick(c, v1alpha1.SelectLeastLoad, v1alpha1.SelectLatency), Affinity: pick(c, v1alpha1.AffinityPrefix, v1alpha1.AffinityNone), LocalMargin: pick(c, nil, &metav1.Duration{Duration: time.Second})}
 		}
 	}
 	if c.some(3) {

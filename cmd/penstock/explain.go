@@ -18,6 +18,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/penstock-project/penstock/cmd/penstock/internal/app"
+	"github.com/penstock-project/penstock/multicluster/selection"
 	"github.com/penstock-project/penstock/picker"
 	"github.com/penstock-project/penstock/picker/request"
 	"github.com/penstock-project/penstock/picker/schedule"
@@ -319,7 +320,11 @@ func (p *printer) pick(indent string, raw json.RawMessage) {
 
 // clusterText describes what a request costs at a cluster of an import.
 func clusterText(c picker.ClusterCost) string {
-	text := fmt.Sprintf("%s: cost %.3f s (wait %.3f s by %s, round trip %.3f s)", c.Cluster, c.Cost, c.Wait, c.Basis, c.RoundTrip)
+	wait := "wait"
+	if c.Basis == string(selection.Answered) || c.Basis == string(selection.Tried) {
+		wait = "first byte"
+	}
+	text := fmt.Sprintf("%s: cost %.3f s (%s %.3f s by %s, round trip %.3f s)", c.Cluster, c.Cost, wait, c.Wait, c.Basis, c.RoundTrip)
 	if c.Cached > 0 {
 		text += fmt.Sprintf("; %d tokens cached", c.Cached)
 	}

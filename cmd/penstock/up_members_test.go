@@ -11,6 +11,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
@@ -34,6 +35,7 @@ type exportingCluster struct {
 	declines      typev3.StatusCode // what the picker answers; 0: it names the server
 	down          bool              // the picker names an address where nothing listens
 	status        int               // of the server's answers; 0: 200
+	delay         time.Duration     // before the server's answers
 	marks         bool              // the server's answers have the mark of a hop
 	asked, served int
 	host          string // of the last request that the server got
@@ -61,6 +63,10 @@ func newExportingCluster(t *testing.T, name string) *exportingCluster {
 // ServeHTTP is the model server.
 func (c *exportingCluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(r.Body)
+	c.mu.Lock()
+	delay := c.delay
+	c.mu.Unlock()
+	time.Sleep(delay) // as a server does that computes
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.served, c.host, c.size = c.served+1, r.Host, len(body)
@@ -152,7 +158,7 @@ func (c *exportingCluster) entry(mode string, weight int) string {
 func (c *exportingCluster) set(change func(*exportingCluster)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.declines, c.down, c.status, c.marks, c.asked, c.served = 0, false, 0, false, 0, 0
+	c.declines, c.down, c.status, c.delay, c.marks, c.asked, c.served = 0, false, 0, 0, false, 0, 0
 	change(c)
 }
 

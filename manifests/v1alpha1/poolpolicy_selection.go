@@ -4,13 +4,16 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 // SelectionSpec configures to which of an InferencePoolImport's exporting clusters requests go.
 // +kubebuilder:validation:XValidation:rule="!has(self.order) || has(self.policy) && self.policy == 'Priority'",message="order is for policy Priority: add policy: Priority, or remove order"
-// +kubebuilder:validation:XValidation:rule="!has(self.localMargin) && !has(self.affinity) || has(self.policy) && self.policy == 'LeastLoad'",message="localMargin and affinity are for policy LeastLoad: add policy: LeastLoad, or remove them"
+// +kubebuilder:validation:XValidation:rule="!has(self.localMargin) || has(self.policy) && self.policy in ['LeastLoad', 'Latency']",message="localMargin is for policies LeastLoad and Latency: add policy, or remove localMargin"
+// +kubebuilder:validation:XValidation:rule="!has(self.affinity) || has(self.policy) && self.policy == 'LeastLoad'",message="affinity is for policy LeastLoad: add policy: LeastLoad, or remove affinity"
 type SelectionSpec struct {
 	// Policy decides which cluster is the first to get a request. With Weighted the clusters share requests by the weight of each. With
 	// Locality those in the zone of this cluster do, itself included; what they decline goes to those of its region, and then to the rest. With
-	// Priority all requests go to one cluster, and the next ones get what it declines. With LeastLoad each request goes to the cluster where
+	// Priority all requests go to one cluster, and the next ones get what it declines; one that was not ready is first again once it has
+	// been ready for 3 s. With LeastLoad each request goes to the cluster where
 	// its first token is expected first: Penstock's picker names the clusters for each request, by what they report of their load, by
-	// what they have cached of the prompt, and by the round trip. In all cases a cluster that declines a request is followed by another
+	// what they have cached of the prompt, and by the round trip. With Latency each request goes to the cluster whose answers begin first: by
+	// the round trip, and the time until the first byte of its recent answers here. In all cases a cluster that declines a request is followed by another
 	// for the same request.
 	//
 	// +optional
@@ -25,7 +28,7 @@ type SelectionSpec struct {
 	// +kubebuilder:validation:items:MaxLength=253
 	// +listType=set
 	Order []string `json:"order,omitempty"`
-	// LocalMargin is by how much another cluster must be cheaper than this cluster itself, of policy LeastLoad; default 100ms. With a
+	// LocalMargin is by how much another cluster must be cheaper than this cluster itself, of policies LeastLoad and Latency; default 100ms. With a
 	// larger one fewer requests leave the cluster, and some wait longer. It has an effect where this cluster is among the import's.
 	//
 	// +optional
@@ -48,7 +51,7 @@ type SelectionSpec struct {
 
 // SelectionPolicy is how the exporting clusters of an import share requests.
 //
-// +kubebuilder:validation:Enum=Weighted;Locality;Priority;LeastLoad
+// +kubebuilder:validation:Enum=Weighted;Locality;Priority;LeastLoad;Latency
 type SelectionPolicy string
 
 // The policies of selection.
@@ -57,6 +60,7 @@ const (
 	SelectLocality  SelectionPolicy = "Locality"
 	SelectPriority  SelectionPolicy = "Priority"
 	SelectLeastLoad SelectionPolicy = "LeastLoad"
+	SelectLatency   SelectionPolicy = "Latency"
 )
 
 // SelectionAffinity is what requests are kept together by.

@@ -7,12 +7,13 @@
 //	report.go     Report: what a member publishes of its pool, and what is believed of it
 //	books.go      the requests that this gateway sent to a member
 //	lease.go      Lease: one of them, until it ends
+//	latency.go    Latency: a cost in seconds by how fast each member answers
 //	blocks.go     the beginnings of prompts that were sent to a member, by any gateway
 //
 // By EDS alone, as weights and priorities of the members' endpoints:
 //
 //	shares.go     Weighted, Locality, Priority
-//	damper.go     Damper: when a member that was down counts as up again, for Priority
+//	damper.go     Damper: when a member that was down counts as up again, for Priority (cmd/penstock/internal/failback observes it)
 //
 // within.go bounds both: a member outside of Within is not listed at all, whatever fails.
 //
@@ -28,6 +29,14 @@
 // the wait at its least loaded server, Q the sum of u without a first byte, W the same less what the servers have read since. The
 // weights 3 and 20 ms are those of the strategy "load" (picker/schedule). The simulation of picker/simulation with several clusters
 // shows what each term is worth; conformance/bench has its figures (sel_*).
+//
+// With Latency a member costs
+//
+//	first byte + round trip + margin
+//
+// with the exponentially weighted mean of the times until the first byte of its answers, less the round trip, for the first byte. One that
+// has not answered for 10 min is unknown, and one that has not for 30 s is checked by every twentieth request at most: it then costs its
+// round trip and margin alone, for one request at a time, so it is tried unless another one is faster than that.
 //
 // A member that declines a request is barred for 10 s. One that misses three reports of the interval that it announced is barred once,
 // for 10 s; then this gateway's own books count until it reports again, because silence is not withdrawal. Barred members are last in the

@@ -21,6 +21,9 @@ func (l *LeastLoad) Begin(now time.Time, c Choice, p Prompt) Lease {
 	m := c.member
 	rate, servers := l.figures(m)
 	lease := Lease{of: l, member: m, tokens: float64(c.Uncached)}
+	l.picks++
+	m.answers.pick = l.picks
+	m.answers.waiting++
 	lease.number = m.books.begin(now, lease.tokens, rate*servers)
 	if !l.cfg.Blind {
 		m.blocks.add(p.Chain)
@@ -36,6 +39,7 @@ func (e *Lease) FirstByte() {
 	e.of.mu.Lock()
 	defer e.of.mu.Unlock()
 	e.member.books.firstByte(e.tokens)
+	e.member.answers.waiting--
 	e.read = true
 }
 

@@ -37,6 +37,8 @@ type Config struct {
 	Margin time.Duration
 	// End returns the tokens up to and including block i of a prompt's chain. Required; equal in all clusters of the set.
 	End func(i int) int
+	// Latency has members judged by how fast they answer instead of by their load (latency.go).
+	Latency bool
 	// Blind has prompts decide by their length alone, as if no server cached any.
 	Blind bool
 	// Blocks that are kept of all members together; default DefaultBlocks.
@@ -70,13 +72,15 @@ type LeastLoad struct {
 	members []*member // sorted by name
 	// rate and servers are the means over the members that have reported, for those that have not.
 	rate, servers float64
+	picks         uint64 // requests that were charged, for Latency
 }
 
 // member is one cluster, and what is known of it.
 type member struct {
 	Member
-	books  books
-	blocks blocks
+	books   books
+	blocks  blocks
+	answers answers
 
 	reported bool
 	report   facts
@@ -160,6 +164,10 @@ const (
 	Reported Basis = "report"
 	// Own: by this gateway's own requests alone, because the member does not report.
 	Own Basis = "own requests"
+	// Answered: by the time until the first byte of its answers, for Latency.
+	Answered Basis = "its answers"
+	// Tried: it has not answered recently, and is tried, for Latency.
+	Tried Basis = "a trial"
 )
 
 // Choice is a member for a request, with its cost in seconds and the parts of it.
@@ -217,6 +225,9 @@ func (c *Choice) before(o *Choice) bool {
 
 // choice returns the cost of a member.
 func (l *LeastLoad) choice(m *member, now time.Time, p Prompt) Choice {
+	if l.cfg.Latency {
+		return l.latency(m, now)
+	}
 	rate, servers := l.figures(m)
 	c := Choice{Member: m.Name, Barred: m.bar(now), Basis: Own, RoundTrip: m.RoundTrip.Seconds(), member: m}
 	if c.Uncached = max(p.Tokens, 0); !l.cfg.Blind {
@@ -229,11 +240,16 @@ func (l *LeastLoad) choice(m *member, now time.Time, p Prompt) Choice {
 	} else {
 		c.Wait = m.books.wait(now, rate, servers)
 	}
-	if l.cfg.Local != "" && m.Name != l.cfg.Local {
+	l.sum(&c)
+	return c
+}
+
+// sum adds up the cost of a member.
+func (l *LeastLoad) sum(c *Choice) {
+	if l.cfg.Local != "" && c.Member != l.cfg.Local {
 		c.Margin = l.cfg.Margin.Seconds()
 	}
 	c.Cost = c.Wait + c.Prompt + c.RoundTrip + c.Margin
-	return c
 }
 
 // figures returns how many prompt tokens a second a server of a member reads, and how many servers it has.

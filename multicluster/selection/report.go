@@ -80,6 +80,8 @@ type Standing struct {
 	// InFlight are the requests of this gateway there, Unreported those that the last report does not count.
 	InFlight, Unreported int
 	Blocks               int // of prompts that are known to have been sent there
+	// FirstByte is the mean of the member's answers less the round trip, in seconds, with Latency; 0: it has not answered recently.
+	FirstByte float64
 }
 
 // Standings returns all members, sorted by name.
@@ -89,6 +91,9 @@ func (l *LeastLoad) Standings(now time.Time) []Standing {
 	out := make([]Standing, len(l.members))
 	for i, m := range l.members {
 		out[i] = Standing{Member: m.Member, Barred: m.bar(now), InFlight: m.books.inFlight, Unreported: m.books.pending, Blocks: m.blocks.count}
+		if l.cfg.Latency && m.answers.known(now) {
+			out[i].FirstByte = m.answers.mean
+		}
 		if m.reported {
 			out[i].Age = now.Sub(m.at)
 		}

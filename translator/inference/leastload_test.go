@@ -33,3 +33,13 @@ func TestLeastLoad_PickerChoosesAmongTheClusters(t *testing.T) {
 		t.Errorf("of an import with one cluster: %+v", imp.Choice)
 	}
 }
+
+func TestLatency_PickerChoosesWithoutReadingBodies(t *testing.T) {
+	_, imp := imported(t, llmImport+westHost+strings.Replace(leastLoad(", localMargin: 0s"), "LeastLoad", "Latency", 1))
+	if c := imp.Choice; c == nil || !c.Latency || c.Margin != 0 || c.Picker.Body != model.BodyNone || c.Picker.Cluster != model.OurPicker {
+		t.Fatalf("%+v", c)
+	}
+	if _, imp = imported(t, llmImport+westHost+leastLoad("")); imp.Choice.Latency {
+		t.Error("LeastLoad goes by latency")
+	}
+}

@@ -73,21 +73,25 @@ func together(r store.Reader, imp *model.Import, policy *v1alpha1.PoolPolicy) {
 
 // choose has our picker name a hop for each request, if a policy asks for it.
 func choose(imp *model.Import, policy *v1alpha1.PoolPolicy) {
-	if policy == nil || policy.Spec.Selection == nil || policy.Spec.Selection.Policy != v1alpha1.SelectLeastLoad {
+	if policy == nil || policy.Spec.Selection == nil {
 		return
 	}
 	s := policy.Spec.Selection
+	latency := s.Policy == v1alpha1.SelectLatency
+	if !latency && s.Policy != v1alpha1.SelectLeastLoad {
+		return
+	}
 	call := model.PickerCall{Cluster: model.OurPicker, Pool: imp.Cluster.Pool()}
-	if s.Affinity != v1alpha1.AffinityNone {
-		call.Body = model.BodyBuffered
-	} else {
+	if latency || s.Affinity == v1alpha1.AffinityNone {
 		call.Body = model.BodyNone
+	} else {
+		call.Body = model.BodyBuffered
 	}
 	margin := selection.DefaultMargin
 	if s.LocalMargin != nil {
 		margin = s.LocalMargin.Duration
 	}
-	imp.Choice = &model.Choice{Picker: call, Margin: margin}
+	imp.Choice = &model.Choice{Picker: call, Margin: margin, Latency: latency}
 	if s.LocalMargin != nil && !slices.ContainsFunc(imp.Members, func(m model.ImportMember) bool { return m.Local }) {
 		imp.Findings = append(imp.Findings, report.Finding{
 			Severity: report.Info, Owner: store.PoolPolicies.Ref(policy), Field: "spec.selection.localMargin",

@@ -199,6 +199,8 @@ type Import struct {
 type Choice struct {
 	Picker PickerCall // as asked on an edge
 	Margin time.Duration
+	// Latency: by how fast the clusters answer, not by their load.
+	Latency bool
 }
 
 // ImportMember is one exporting cluster of an import.

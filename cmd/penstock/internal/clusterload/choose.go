@@ -49,9 +49,11 @@ type Loads struct {
 type choosable struct {
 	pool  registry.Pool
 	local string // the cluster of the list that is this one; "": none
-	hops  map[string]string
-	load  *selection.LeastLoad
-	list  []picker.Cluster
+	// latency: by how fast clusters answer. Nothing is reported of their load.
+	latency bool
+	hops    map[string]string
+	load    *selection.LeastLoad
+	list    []picker.Cluster
 }
 
 var _ picker.Chooser = (*Loads)(nil)
@@ -77,15 +79,15 @@ func (l *Loads) SetClusters(name string, c *picker.Clusters) {
 	if i := slices.IndexFunc(c.List, func(m picker.Cluster) bool { return m.Local }); i >= 0 {
 		local = c.List[i].Name
 	}
-	was, is := l.imports[name], &choosable{pool: registry.Pool{Namespace: id.Namespace, Name: id.Name}, local: local, list: c.List, hops: make(map[string]string, len(c.List))}
+	was, is := l.imports[name], &choosable{pool: registry.Pool{Namespace: id.Namespace, Name: id.Name}, local: local, latency: c.Latency, list: c.List, hops: make(map[string]string, len(c.List))}
 	for _, m := range c.List {
 		is.hops[m.Name] = m.Hop
 	}
-	if was != nil && was.local == local {
+	if was != nil && was.local == local && was.latency == c.Latency {
 		was.load.SetMargin(c.Margin)
 		is.load = was.load
 	} else {
-		is.load = selection.New(selection.Config{Local: local, Margin: c.Margin, End: prefix.End, Random: mathrand.Uint64})
+		is.load = selection.New(selection.Config{Local: local, Margin: c.Margin, Latency: c.Latency, End: prefix.End, Random: mathrand.Uint64})
 	}
 	is.setMembers(l.roundTrips())
 	l.imports[name], l.changed = is, true
@@ -149,10 +151,10 @@ type charge struct {
 }
 
 // FirstByte implements picker.Charge.
-func (c *charge) FirstByte() {
+func (c *charge) FirstByte(after time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.lease.FirstByte()
+	c.lease.FirstByteAfter(time.Now(), after)
 }
 
 // Declined implements picker.Charge.

@@ -235,3 +235,39 @@ func TestLeastLoad_CountsAreTheMembersOwn(t *testing.T) {
 		}
 	})
 }
+
+// By Latency, no load is asked for or reported, and the time of answers decides.
+func TestLatency_AnswersDecideAndNoReports(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPair(t)
+		of := clusters()
+		of.Latency, of.List[1].Local = true, true // west is this cluster
+		p.here.SetClusters(pool+"@", of)
+		time.Sleep(20 * time.Second)
+		if n := len(p.from.reports()); n != 0 {
+			t.Errorf("%d reports", n)
+		}
+		answer := func(after time.Duration) (by string) {
+			ranked, charge := p.here.Choose(pool+"@", picker.ClusterPrompt{}, true, nil)
+			charge.FirstByte(after)
+			charge.End()
+			return ranked[0].Cluster
+		}
+		for range 3 { // west, whose margin is a second, until it is slower than a trial of east
+			if got := answer(2 * time.Second); got != "west" {
+				break
+			}
+		}
+		if got := p.costs(t, picker.ClusterPrompt{})["east"]; got.Basis != "its answers" || got.RoundTrip != 0.02 || got.Wait != 1.98 || got.Margin != 1 {
+			t.Errorf("%+v", got)
+		}
+		if got := answer(time.Second); got != "west" {
+			t.Errorf("%s is chosen, which costs as much and the margin", got)
+		}
+		// Another policy begins anew.
+		p.here.SetClusters(pool+"@", clusters())
+		if got := p.costs(t, picker.ClusterPrompt{})["east"]; got.Basis != "own requests" || got.Wait != 0 {
+			t.Errorf("%+v", got)
+		}
+	})
+}

@@ -9,6 +9,8 @@ var (
 		"Requests in flight that this process sent to the cluster of an import.", []string{"import", "cluster"}, nil)
 	waitDesc = prometheus.NewDesc("penstock_selection_reported_wait_seconds",
 		"How long a request waits at the least loaded server of the cluster, by its last report. A cluster that does not report has no series.", []string{"import", "cluster"}, nil)
+	firstByteDesc = prometheus.NewDesc("penstock_selection_first_byte_seconds",
+		"Mean time until the first byte of the cluster's recent answers, less the round trip, of an import by Latency. A cluster without recent answers has no series.", []string{"import", "cluster"}, nil)
 	ageDesc = prometheus.NewDesc("penstock_selection_report_age_seconds",
 		"Time since the last report of the cluster. A cluster that never reported has no series.", []string{"import", "cluster"}, nil)
 	roundTripDesc = prometheus.NewDesc("penstock_selection_round_trip_seconds",
@@ -23,7 +25,7 @@ var (
 
 // Describe implements prometheus.Collector.
 func (l *Loads) Describe(out chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{requestsDesc, waitDesc, ageDesc, roundTripDesc, barredDesc, blocksDesc, arrivedDesc} {
+	for _, d := range []*prometheus.Desc{requestsDesc, waitDesc, firstByteDesc, ageDesc, roundTripDesc, barredDesc, blocksDesc, arrivedDesc} {
 		out <- d
 	}
 }
@@ -47,6 +49,9 @@ func (l *Loads) Collect(out chan<- prometheus.Metric) {
 			gauge(blocksDesc, float64(s.Blocks))
 			if s.Report != nil {
 				gauge(waitDesc, s.Report.Least)
+			}
+			if s.FirstByte > 0 {
+				gauge(firstByteDesc, s.FirstByte)
 			}
 			if s.Age > 0 {
 				gauge(ageDesc, s.Age.Seconds())

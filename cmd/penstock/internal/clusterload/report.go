@@ -101,7 +101,7 @@ func (l *Loads) take(pool registry.Pool, cluster string, is federation.Load) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
 	for _, c := range l.imports {
-		if c.pool == pool {
+		if c.pool == pool && !c.latency {
 			c.load.Report(now, cluster, r)
 		}
 	}
@@ -164,7 +164,7 @@ func (l *Loads) want() {
 	l.mu.RLock()
 	for _, c := range l.imports {
 		for _, m := range c.list {
-			if !m.Local {
+			if !m.Local && !c.latency {
 				list = append(list, federation.MemberPool{Member: m.Name, Pool: c.pool})
 			}
 		}
@@ -185,7 +185,7 @@ func (l *Loads) report(now time.Time) {
 	local := map[registry.Pool]string{}
 	l.mu.RLock()
 	for _, c := range l.imports {
-		if c.local != "" {
+		if c.local != "" && !c.latency {
 			local[c.pool] = c.local
 			asked[c.pool] = append(asked[c.pool], own)
 		}
