@@ -31,6 +31,9 @@ func (p *Picker) control(next, old *pool) {
 	}
 	measure := func(now time.Time) flow.Room {
 		room := next.FlowControl.Measure(next.snapshot.Endpoints, now)
+		if room.Requests <= 0 || room.Sheddable <= 0 {
+			next.snapshot.ReadSoon()
+		}
 		room.Others, room.First = p.peers.Others(), p.peers.First()
 		return room
 	}

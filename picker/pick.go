@@ -244,8 +244,8 @@ func (p *Picker) choose(ctx context.Context, pool *pool, r *extproc.Request, d *
 	c.judge(shadow, p.metrics)
 	fault(r)
 	d.model, d.tokens = r.Facts.Model, c.request.Tokens
-	if name := r.Headers.Header(modelHeader); d.model == "" && len(name) > 0 {
-		d.model = string(name)
+	if name := r.Headers.Header(modelHeader); d.model == "" && len(name) > 0 && (r.Reported() || pool.TrustHeaders) {
+		d.model = string(name) // of a gateway that sets it itself
 	}
 	d.compare(len(c.ranked), c.scratch.Candidates())
 	track := newTracker()

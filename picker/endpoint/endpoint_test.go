@@ -179,6 +179,18 @@ func TestScrape_FollowsPicksOfTheEndpoint(t *testing.T) {
 	}
 }
 
+// Requests that wait send nothing, and go by what pages show.
+func TestScrape_PagesAreReadSoonWhereRequestsWait(t *testing.T) {
+	server := startServer(t)
+	r := run(t, Config{Fast: time.Microsecond, Slow: time.Hour})
+	s := r.Snapshot(Metrics{}, nil, []Spec{{Addr: server.addr()}})
+	s.MarkUsed()
+	for i := range int64(5) {
+		poll.Until(t, "a scrape", func() bool { return server.scrapes.Load() > i })
+		s.ReadSoon()
+	}
+}
+
 func TestScrape_PageIsReadOverTLS(t *testing.T) {
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "vllm:num_requests_waiting 9") }))
 	defer server.Close()

@@ -157,6 +157,17 @@ func (s *Snapshot) MarkUsed() {
 	}
 }
 
+// ReadSoon has the pages of a pool whose requests wait read as often as those of one that sends many: no pick has them read meanwhile. It
+// does not block.
+func (s *Snapshot) ReadSoon() {
+	s.MarkUsed()
+	for i := range s.Endpoints {
+		if src := s.Endpoints[i].source; src != nil {
+			notify(src.scrapeNow)
+		}
+	}
+}
+
 // Refresh has the idle pages of a pool scraped, so that its endpoints can be shown as they are now. It returns when all have
 // been scraped, or after timeout.
 func (s *Snapshot) Refresh(timeout time.Duration) {

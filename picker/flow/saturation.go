@@ -87,7 +87,8 @@ func queued(s *endpoint.State) float64 {
 	if !s.Fresh {
 		unread = max(0, float64(s.InFlight)-s.Running)
 	}
-	if s.Prompt > 0 { // prompts sent there are accounted for
+	// Prompts sent there are accounted for, and those that have been read run. A server whose requests wait has no place for more to run.
+	if s.Prompt > 0 && !(s.Fresh && s.Queue > 0) {
 		rate := s.Rate
 		if rate <= 0 {
 			rate = prefillRate

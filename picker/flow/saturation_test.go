@@ -73,6 +73,12 @@ func TestSaturation_CountsWhatPagesDoNotShow(t *testing.T) {
 	if got := p.measure(flow.Saturation{}); got.Requests != 1 {
 		t.Errorf("one waits and 3 were sent since: room for %d, want 1 of 5", got.Requests)
 	}
+	p = newPool(&endpoint.Reading{Queue: 1, Running: 2})
+	p.send(0, 3, 4)
+	later := time.Now().Add(time.Second)
+	if got := (flow.Saturation{}).Measure(p.snapshot.Endpoints, later); got.Requests != 1 {
+		t.Errorf("one waits, and 3 short ones were sent since, which could have been read: room for %d, want 1 of 5", got.Requests)
+	}
 	p = newPool(&endpoint.Reading{})
 	p.registry.SetElsewhere(address(0), endpoint.Elsewhere{InFlight: 4}, time.Now())
 	if got := p.measure(flow.Saturation{}); got.Requests != 1 {
