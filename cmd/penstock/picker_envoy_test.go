@@ -22,9 +22,15 @@ func aloneFiles(servers ...string) map[string]string {
 func TestStandAlonePicker_ServesGatewaysThatPenstockDoesNotConfigure(t *testing.T) {
 	t.Parallel()
 	east, west := modelServer(t, sim.Config{Name: "pod-east"}), modelServer(t, sim.Config{Name: "pod-west"})
-	p := startPicker(t, aloneFiles(east, west), "--conformance")
+	files := aloneFiles(east, west)
+	files["policy.yaml"] = "apiVersion: penstock.dev/v1alpha1\nkind: PoolPolicy\nmetadata: {name: chat}\nspec: {targetRef: {name: chat}, picker: {strategy: load}}\n"
+	p := startPicker(t, files, "--conformance")
 	e := startBareEnvoy(t, bareEnvoy{Pickers: []int{p.port}, Servers: []int{portOf(east), portOf(west)}, TLS: true})
 	for _, way := range e.ways() {
+		// One that names several endpoints is no address for a cluster of type ORIGINAL_DST.
+		if got, err := e.chat(way, "x-none", "-"); err != nil || got.status != http.StatusOK {
+			t.Errorf("%s: %d %q %v", way, got.status, got.header.Get("x-penstock-reason"), err)
+		}
 		for pod, address := range map[string]string{"pod-east": east, "pod-west": west} {
 			got, err := e.chat(way, "test-epp-endpoint-selection", address)
 			if err != nil || got.status != http.StatusOK || got.header.Get("x-served-by") != pod {

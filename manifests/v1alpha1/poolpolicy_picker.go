@@ -145,12 +145,12 @@ type PickerSpec struct {
 	//
 	// +optional
 	KVEvents *KVEventsSpec `json:"kvEvents,omitempty"`
-	// Fallbacks is the number of further endpoints in a pick, on which Envoy retries in order.
+	// Fallbacks is the number of further endpoints in a pick, on which Envoy retries in order. Defaults to 2; for `penstock picker` to 0,
+	// because a gateway may read one address alone.
 	//
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=8
-	// +kubebuilder:default=2
 	Fallbacks *int32 `json:"fallbacks,omitempty"`
 	// Prefix lets the strategies load and plugins read prompts, so that a request goes where the beginning of its prompt is cached. Envoy holds
 	// the body of such a request, of up to 32 MiB, until the picker has it; a request of an API whose prompts are unknown is
