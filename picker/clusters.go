@@ -56,8 +56,7 @@ type ClusterCost struct {
 // model servers.
 const SenderHeader = "penstock-peer-sender"
 
-// resultCluster is the result of a pick that names clusters.
-const resultCluster = "cluster"
+const resultCluster = "cluster" // the pick names clusters of an import, each by its hop
 
 // The strategies of pools with Clusters.
 const (

@@ -36,7 +36,7 @@ func (pool *pool) dynamoHeaders(p *endpointpicker.Dynamo, to, prefill *endpoint.
 			return false
 		}
 		set(id, strconv.FormatUint(number, 10))
-		if r, several := pool.rank(e); several {
+		if r, several := pool.rank(e, number); several {
 			set(rank, strconv.Itoa(r))
 		}
 		return true
@@ -51,17 +51,22 @@ func (pool *pool) dynamoHeaders(p *endpointpicker.Dynamo, to, prefill *endpoint.
 	return append(out, extproc.Header{Name: endpointpicker.HeaderRoutingMode, Value: mode})
 }
 
-// rank returns which of the ports of its pod an endpoint is, in their order, and whether there are several.
-func (pool *pool) rank(e *endpoint.Endpoint) (rank int, several bool) {
+// rank returns which of the ports of its pod an endpoint is, in their order, and whether there are several. Servers at one address that have
+// numbers of their own are pods of their own.
+func (pool *pool) rank(e *endpoint.Endpoint, number uint64) (rank int, several bool) {
 	list, ip := pool.snapshot.Endpoints, e.Addr.Addr()
-	first, _ := slices.BinarySearchFunc(list, netip.AddrPortFrom(ip, 0), func(e endpoint.Endpoint, a netip.AddrPort) int { return e.Addr.Compare(a) })
-	n := 0
-	for ; first+n < len(list) && list[first+n].Addr.Addr() == ip; n++ {
-		if list[first+n].Addr == e.Addr {
-			rank = n
+	at, _ := slices.BinarySearchFunc(list, netip.AddrPortFrom(ip, 0), func(e endpoint.Endpoint, a netip.AddrPort) int { return e.Addr.Compare(a) })
+	ports := 0
+	for ; at < len(list) && list[at].Addr.Addr() == ip; at++ {
+		if other, _ := dynamoID(&list[at].Spec); other != number {
+			continue
 		}
+		if list[at].Addr == e.Addr {
+			rank = ports
+		}
+		ports++
 	}
-	return rank, n > 1
+	return rank, ports > 1
 }
 
 // dynamoID returns the number of a server's worker: that of its label, else the one of its pod. A server that is no pod has only the former.

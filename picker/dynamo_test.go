@@ -27,8 +27,8 @@ func TestDynamo_HeadersNameWorkers(t *testing.T) {
 	const disagg = "{type: decode-filter}, {type: prefill-filter}, {type: prefix-based-pd-decider, parameters: {nonCachedTokens: 512}}, {type: disagg-profile-handler, parameters: {deciders: {prefill: prefix-based-pd-decider}}}, "
 	endpoints := withRoles("10.0.0.1:8000", "decode", "10.0.0.2:8000", "prefill", "10.0.0.2:8001", "prefill")
 	endpoints[0].Pod, endpoints[1].Pod, endpoints[2].Pod = "worker-0", "worker-99999", "worker-99999"
-	numbered := withRoles("10.0.0.1:8000", "decode", "10.0.0.2:8000", "prefill")
-	numbered[0].Pod, numbered[1].Pod = "servers/10.0.0.1", "servers/10.0.0.2"
+	numbered := withRoles("10.0.0.1:8000", "decode", "10.0.0.1:8001", "prefill") // of one machine
+	numbered[0].Pod, numbered[1].Pod = "servers/10.0.0.1", "servers/10.0.0.1"
 	for i, id := range []string{"17", "18"} {
 		numbered[i].Labels[endpointpicker.DynamoIDLabel] = id
 	}
