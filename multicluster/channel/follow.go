@@ -8,6 +8,7 @@ import (
 	"net"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
@@ -37,10 +38,15 @@ type peer struct {
 	synced  map[string]bool         // topics whose snapshot is in effect; nil: it is not connected
 	// versions of the items that are in effect, by key, of the topics that resume; none before their snapshot is, and after an error.
 	versions map[string]map[string]string
+	logs     quota // of what it causes
 }
 
-// maxVersions bounds the items whose versions a subscriber names. With more, it gets a snapshot.
-const maxVersions = 20_000
+// maxVersions bounds the items whose versions a subscriber keeps and names, and maxVersion a key with its version, in bytes. With more, it gets a
+// snapshot.
+const (
+	maxVersions = 20_000
+	maxVersion  = 700
+)
 
 func (p *peer) connected() bool { return len(p.synced) > 0 }
 
@@ -102,7 +108,7 @@ func (c *Channel) dial(p *peer) (*grpc.ClientConn, error) {
 		with = c.cfg.CredentialsOf(p.address)
 	}
 	options := []grpc.DialOption{
-		grpc.WithTransportCredentials(with),
+		grpc.WithTransportCredentials(with), grpc.WithMaxHeaderListSize(maxHeaders),
 		grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff:           backoff.Config{BaseDelay: retryInterval, MaxDelay: time.Second, Multiplier: 1.6, Jitter: 0.2},
 			MinConnectTimeout: connectTimeout,
@@ -145,8 +151,10 @@ func (c *Channel) follow(ctx context.Context, p *peer) {
 			}
 		}
 		err := c.read(ctx, p, conn, func() {
-			c.cfg.Log.Info("connected to a peer", "peer", p.address)
-			logged = false
+			if c.mayLog(p) {
+				c.cfg.Log.Info("connected to a peer", "peer", p.address)
+				logged = false
+			}
 		})
 		c.lost(ctx, p, errors.Is(err, errSelf))
 		if ctx.Err() != nil || errors.Is(err, errSelf) {
@@ -158,7 +166,7 @@ func (c *Channel) follow(ctx context.Context, p *peer) {
 			continue
 		}
 		if !logged {
-			c.cfg.Log.Warn("no connection to a peer; trying again", "peer", p.address, "error", err)
+			c.cfg.Log.Warn("no connection to a peer; trying again", "peer", p.address, "error", clip(err.Error()))
 			logged = true
 		}
 		if expired(err) {
@@ -202,7 +210,7 @@ func (c *Channel) read(ctx context.Context, p *peer, conn *grpc.ClientConn, conn
 	p.redial = end
 	c.mu.Unlock()
 	// The first attempt fails at once if nothing listens there: Synced counts on it.
-	raw, err := conn.NewStream(ctx, &stream, method, grpc.MaxCallRecvMsgSize(64<<20), grpc.WaitForReady(tried))
+	raw, err := conn.NewStream(ctx, &stream, method, grpc.ForceCodecV2(newBounded()), grpc.MaxCallRecvMsgSize(maxResponse), grpc.WaitForReady(tried))
 	c.mu.Lock()
 	p.redial = nil
 	c.mu.Unlock()
@@ -219,8 +227,10 @@ func (c *Channel) read(ctx context.Context, p *peer, conn *grpc.ClientConn, conn
 		defer sending.Unlock()
 		return s.Send(r)
 	}
-	resumed := map[string]bool{}
+	resumed, inEffect := map[string]bool{}, map[string]*atomic.Bool{}
 	for name := range topics {
+		inEffect[name] = &atomic.Bool{}
+		inEffect[name].Store(true)
 		first := &request{TypeUrl: name, Node: &corev3.Node{Id: c.id}}
 		c.mu.Lock()
 		if has := p.versions[name]; has != nil && len(has) <= maxVersions {
@@ -254,7 +264,10 @@ func (c *Channel) read(ctx context.Context, p *peer, conn *grpc.ClientConn, conn
 		}
 		t := topics[r.GetTypeUrl()]
 		if t == nil {
-			return fmt.Errorf("response for topic %q, which was not requested", r.GetTypeUrl())
+			return fmt.Errorf("response for topic %.100q, which was not requested", r.GetTypeUrl())
+		}
+		if !inEffect[t.name].CompareAndSwap(true, false) {
+			return fmt.Errorf("a response of topic %s came before the last one was acknowledged", t.name)
 		}
 		// The next response of this topic comes after this one's acknowledgement; other topics do not wait for it.
 		delivering.Go(func() {
@@ -262,6 +275,7 @@ func (c *Channel) read(ctx context.Context, p *peer, conn *grpc.ClientConn, conn
 				end(err)
 				return
 			}
+			inEffect[t.name].Store(true)
 			_ = send(&request{TypeUrl: t.name, ResponseNonce: r.GetNonce()}) // if it fails, so does Recv
 		})
 	}
@@ -272,22 +286,23 @@ func (c *Channel) receive(ctx context.Context, p *peer, t *Topic, r *response, r
 	c.mu.Lock()
 	u := Update{Peer: p.address, Snapshot: !p.synced[t.name] && !resumed, Retracted: r.GetRemovedResources()}
 	c.mu.Unlock()
-	var err error
+	var problems Problems
 	for _, is := range r.GetResources() {
 		it, bad := decode(is)
 		if bad != nil {
-			err = errors.Join(err, fmt.Errorf("%s: %w", is.GetName(), bad))
+			problems.Add(fmt.Errorf("%.200q: %w", is.GetName(), bad))
 			continue
 		}
 		u.Items = append(u.Items, it)
 	}
 	delivered := c.guard(p.address, func() error { return t.deliver(ctx, u) })
-	if err = errors.Join(err, delivered); err != nil && ctx.Err() == nil && !errors.Is(err, ErrSendAgain) {
-		c.cfg.Log.Error("an update of a peer had no effect", "peer", p.address, "topic", t.name, "error", err)
+	err := errors.Join(problems.Err(), delivered)
+	if err != nil && ctx.Err() == nil && !errors.Is(err, ErrSendAgain) && c.mayLog(p) {
+		c.cfg.Log.Error("an update of a peer had no effect", "peer", p.address, "topic", t.name, "error", clip(err.Error()))
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if p.id = r.GetSystemVersionInfo(); p.synced == nil {
+	if p.id = clip(r.GetSystemVersionInfo()); p.synced == nil {
 		p.synced = map[string]bool{}
 	}
 	if !p.synced[t.name] {
@@ -314,10 +329,21 @@ func (p *peer) note(t *Topic, r *response, snapshot bool, err error) {
 	case p.versions[t.name] == nil:
 		return // there is one with the next snapshot
 	}
+	has := p.versions[t.name]
 	for _, is := range r.GetResources() {
-		p.versions[t.name][is.GetName()] = is.GetVersion()
+		if has[is.GetName()] = is.GetVersion(); len(has) > maxVersions || len(is.GetName())+len(is.GetVersion()) > maxVersion {
+			delete(p.versions, t.name)
+			return
+		}
 	}
 	for _, key := range r.GetRemovedResources() {
-		delete(p.versions[t.name], key)
+		delete(has, key)
 	}
+}
+
+// mayLog reports whether one more line about a peer may be logged.
+func (c *Channel) mayLog(p *peer) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return p.logs.take(time.Now())
 }

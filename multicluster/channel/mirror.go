@@ -2,7 +2,6 @@ package channel
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"iter"
 	"maps"
@@ -136,7 +135,8 @@ func (m *Mirror[T]) drop(peer, key string) Change[T] {
 }
 
 // receive is the subscription's handler.
-func (m *Mirror[T]) receive(_ context.Context, u Update) (err error) {
+func (m *Mirror[T]) receive(_ context.Context, u Update) error {
+	var problems Problems
 	m.change(func() (changes []Change[T]) {
 		if u.Disconnected {
 			return m.disconnect(u.Peer)
@@ -146,7 +146,7 @@ func (m *Mirror[T]) receive(_ context.Context, u Update) (err error) {
 			published[it.Key] = true
 			value, bad := m.cfg.Decode(it.Value)
 			if bad != nil {
-				err = errors.Join(err, fmt.Errorf("%s: %w", it.Key, bad))
+				problems.Add(fmt.Errorf("%.200q: %w", it.Key, bad))
 				continue
 			}
 			if m.peers[u.Peer] == nil {
@@ -171,7 +171,7 @@ func (m *Mirror[T]) receive(_ context.Context, u Update) (err error) {
 		}
 		return changes
 	})
-	return err
+	return problems.Err()
 }
 
 // disconnect starts the retention of a peer's values. mu is held.

@@ -20,8 +20,9 @@ const (
 	maxInline = 64
 	perPart   = 32
 	maxParts  = 1024
-	// maxAssembly bounds what the parts of a member take here, in bytes.
-	maxAssembly = 64 << 20
+	// maxAssembly bounds what the pools of a member take here whose endpoints come in parts, in bytes, and maxAssemblies their number.
+	maxAssembly   = 64 << 20
+	maxAssemblies = 10_000
 )
 
 // part is the wire form of some of the endpoints of a pool. Its key is that of the record, "#" and its number.
@@ -75,7 +76,7 @@ type assembly struct {
 	head  registry.Export // "": without a routing mode, it has not arrived
 	count int             // of parts
 	parts map[int]part
-	sizes map[int]int
+	sizes map[int]int // with that of the head, as part -1
 }
 
 // assemblies are those of a member.
@@ -100,16 +101,29 @@ func (a *assemblies) receive(key string, value []byte) (e registry.Export, whole
 		}
 		return e, err == nil, err
 	}
-	of := a.at(e.Pool)
+	of, err := a.room(e.Pool, -1, len(value))
+	if err != nil {
+		return e, false, err
+	}
 	of.head, of.count = e, parts
 	return e, false, nil
 }
 
-func (a *assemblies) at(p registry.Pool) *assembly {
-	if a.of[p] == nil {
-		a.of[p] = &assembly{parts: map[int]part{}, sizes: map[int]int{}}
+// room is that for so many bytes of a part, or of the head with -1.
+func (a *assemblies) room(p registry.Pool, n, size int) (*assembly, error) {
+	of := a.of[p]
+	if of == nil {
+		if len(a.of) >= maxAssemblies {
+			return nil, fmt.Errorf("its cluster exports more than %d pools of many endpoints", maxAssemblies)
+		}
+		of = &assembly{parts: map[int]part{}, sizes: map[int]int{}}
 	}
-	return a.of[p]
+	if a.bytes+size-of.sizes[n] > maxAssembly {
+		return nil, fmt.Errorf("the endpoints of its cluster take more than %d MiB", maxAssembly>>20)
+	}
+	a.bytes += size - of.sizes[n]
+	a.of[p], of.sizes[n] = of, size
+	return of, nil
 }
 
 func (a *assemblies) put(p registry.Pool, n int, value []byte) error {
@@ -120,13 +134,14 @@ func (a *assemblies) put(p registry.Pool, n int, value []byte) error {
 	if err := json.Unmarshal(value, &in); err != nil {
 		return fmt.Errorf("a part of its endpoints: %w", err)
 	}
-	if a.bytes+len(value) > maxAssembly {
-		return fmt.Errorf("the endpoints of its cluster take more than %d MiB", maxAssembly>>20)
+	if err := checkEndpoints(in.Endpoints); err != nil {
+		return err
 	}
-	of := a.at(p)
-	a.bytes += len(value) - of.sizes[n]
-	of.parts[n], of.sizes[n] = in, len(value)
-	return nil
+	of, err := a.room(p, n, len(value))
+	if err == nil {
+		of.parts[n] = in
+	}
+	return err
 }
 
 // drop removes a part, or with -1 all of a pool.

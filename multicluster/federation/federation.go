@@ -354,14 +354,14 @@ func (f *Federation) receive(_ context.Context, in channel.Update) error {
 		f.cfg.Connected(m.Name, false)
 		return nil
 	}
-	var problems []error
+	var problems channel.Problems
 	u := registry.Update{Member: m.Name, Snapshot: in.Snapshot}
 	touched, unread := map[registry.Pool]bool{}, map[registry.Pool]string{}
 	for _, it := range in.Items {
 		if it.Key == stateKey {
 			s, err := decodeCluster(it.Value)
 			if err != nil {
-				problems = append(problems, fmt.Errorf("its state: %w", err))
+				problems.Add(fmt.Errorf("its state: %w", err))
 				continue
 			}
 			state, known = s, true
@@ -370,7 +370,7 @@ func (f *Federation) receive(_ context.Context, in channel.Update) error {
 		e, whole, err := parts.receive(it.Key, it.Value)
 		switch {
 		case e.Pool == (registry.Pool{}):
-			problems = append(problems, fmt.Errorf("export %.200q: %w", it.Key, err))
+			problems.Add(fmt.Errorf("export %.200q: %w", it.Key, err))
 		case err != nil:
 			unread[e.Pool] = fmt.Sprintf("%.300v", err)
 		case whole:
@@ -391,7 +391,7 @@ func (f *Federation) receive(_ context.Context, in channel.Update) error {
 			u.Exports = append(u.Exports, e)
 		} else if unread[p] == "" {
 			unread[p] = err.Error()
-			problems = append(problems, fmt.Errorf("export %s: %w", poolKey(p), err)) // the next connection gets all of them
+			problems.Add(fmt.Errorf("export %s: %w", poolKey(p), err)) // the next connection gets all of them
 		}
 	}
 	if len(unread) > 0 {
@@ -405,13 +405,13 @@ func (f *Federation) receive(_ context.Context, in channel.Update) error {
 		}
 	}
 	if !known {
-		problems = append(problems, errors.New("it has not published its state"))
+		problems.Add(errors.New("it has not published its state"))
 	}
-	if len(problems) > 0 && f.cfg.Problem != nil {
-		defer f.cfg.Problem(m.Name, fmt.Sprintf("%.500v", errors.Join(problems...)))
+	if err := problems.Err(); err != nil && f.cfg.Problem != nil {
+		defer f.cfg.Problem(m.Name, fmt.Sprintf("%.500v", err))
 	}
 	if !known {
-		return errors.Join(problems...)
+		return problems.Err()
 	}
 	u.UID, u.Stamp, u.Draining = state.UID, registry.Stamp{Epoch: state.Epoch, Sequence: state.Sequence}, state.Draining
 	u.Bundle = f.trust.published(m.Name, []byte(state.Bundle))
@@ -431,7 +431,7 @@ func (f *Federation) receive(_ context.Context, in channel.Update) error {
 	if missed {
 		return channel.ErrSendAgain
 	}
-	return errors.Join(problems...)
+	return problems.Err()
 }
 
 // Run exchanges until its context ends.

@@ -442,6 +442,34 @@ func (t *trust) check(tt *testing.T, certificate func() (*tls.Certificate, error
 	return err
 }
 
+// An empty object takes three bytes on the wire, and thirty times that once it is decoded.
+func TestFederation_ListsOfAnExportAreBounded(t *testing.T) {
+	many := func(what string, n int) string { return strings.TrimSuffix(strings.Repeat(what+",", n), ",") }
+	for entry, good := range map[string]bool{
+		`"routingMode":"EndpointMode","endpoints":[` + many(`{"address":"10.0.0.1"}`, 4096) + `]`:      true,
+		`"routingMode":"EndpointMode","endpoints":[` + many(`{"address":"10.0.0.1"}`, 4097) + `]`:      false,
+		`"routingMode":"EndpointMode","endpoints":[{}]`:                                                false,
+		`"routingMode":"ParentMode","parents":[` + many(`{"name":"g"}`, 17) + `]`:                      false,
+		`"routingMode":"ParentMode","parents":[{"service":[` + many(`{}`, 257) + `]}]`:                 false,
+		`"routingMode":"EndpointMode","targetPorts":[` + many(`{"number":1}`, 17) + `]`:                false,
+		`"routingMode":"EndpointMode","endpointPicker":{"service":{"ports":[` + many(`{}`, 17) + `]}}`: false,
+	} {
+		if _, _, err := decodeRecord("default/llm", []byte(`{"entry":{`+entry+`}}`)); (err == nil) != good {
+			t.Errorf("%.80s: %v", entry, err)
+		}
+	}
+	of := assemblies{of: map[registry.Pool]*assembly{}}
+	head := []byte(`{"parts":2,"entry":{"routingMode":"EndpointMode"}}`)
+	for i := range maxAssemblies {
+		if _, _, err := of.receive(fmt.Sprint("default/p", i), head); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, _, err := of.receive("default/more", head); err == nil {
+		t.Error("heads of pools whose endpoints come in parts are not bounded")
+	}
+}
+
 // An update had no effect, because a cluster of the same name had a lease: its successor's exports arrive once that has expired.
 func TestFederation_MemberIsAskedAgainForWhatHadNoEffect(t *testing.T) {
 	f := New(Config{Certificate: func() (*tls.Certificate, error) { return nil, nil }})

@@ -125,7 +125,7 @@ func (f *Federation) receiveWanted(_ context.Context, in channel.Update) error {
 		pools = map[registry.Pool]bool{}
 		f.askedFor[in.Peer] = pools
 	}
-	var problems []error
+	var problems channel.Problems
 	for _, it := range in.Items {
 		_, key, _ := strings.Cut(it.Key, "/")
 		p, err := parsePool(key)
@@ -133,7 +133,7 @@ func (f *Federation) receiveWanted(_ context.Context, in channel.Update) error {
 			err = fmt.Errorf("it asks for the load of more than %d pools", maxWanted)
 		}
 		if err != nil {
-			problems = append(problems, err)
+			problems.Add(err)
 			continue
 		}
 		pools[p] = true
@@ -144,7 +144,7 @@ func (f *Federation) receiveWanted(_ context.Context, in channel.Update) error {
 			delete(pools, p)
 		}
 	}
-	return errors.Join(problems...)
+	return problems.Err()
 }
 
 // PublishLoad publishes the load of a pool to a member.
@@ -169,27 +169,28 @@ func (f *Federation) receiveLoads(_ context.Context, in channel.Update) error {
 	if !ok || f.cfg.Load == nil {
 		return nil
 	}
-	var problems []error
+	var problems channel.Problems
 	for _, it := range in.Items {
 		_, key, _ := strings.Cut(it.Key, "/")
 		p, err := parsePool(key)
 		of := MemberPool{m.Name, p}
-		var is Load
 		if err == nil {
-			is, err = decodeLoad(it.Value)
+			f.mu.Lock()
+			wanted := f.wants[of.key()]
+			f.mu.Unlock()
+			if !wanted {
+				continue
+			}
+			var is Load
+			if is, err = decodeLoad(it.Value); err == nil {
+				f.cfg.Load(of, is)
+			}
 		}
 		if err != nil {
-			problems = append(problems, fmt.Errorf("the load of %.200q: %w", key, err))
-			continue
-		}
-		f.mu.Lock()
-		wanted := f.wants[of.key()]
-		f.mu.Unlock()
-		if wanted {
-			f.cfg.Load(of, is)
+			problems.Add(fmt.Errorf("the load of %.200q: %w", key, err))
 		}
 	}
-	return errors.Join(problems...)
+	return problems.Err()
 }
 
 // decodeLoad reads a report. Figures are the member's own: selection brings them into range.

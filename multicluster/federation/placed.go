@@ -3,7 +3,6 @@ package federation
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"strings"
 
@@ -88,12 +87,12 @@ func (f *Federation) receiveImports(ctx context.Context, in channel.Update) erro
 		return ctx.Err()
 	}
 	out := registry.Reports{Member: m.Name, Snapshot: in.Snapshot}
-	var problems []error
+	var problems channel.Problems
 	for _, it := range in.Items {
 		_, key, _ := strings.Cut(it.Key, "/")
 		pool, err := parsePool(key)
 		if err != nil {
-			problems = append(problems, err)
+			problems.Add(err)
 			continue
 		}
 		if !f.audience.has(m.Name, key) {
@@ -101,7 +100,7 @@ func (f *Federation) receiveImports(ctx context.Context, in channel.Update) erro
 		}
 		var p placed
 		if err := json.Unmarshal(it.Value, &p); err != nil || len(p.Reason) > maxReason {
-			problems = append(problems, fmt.Errorf("the import of %s: %.100q is no state of one", key, it.Value))
+			problems.Add(fmt.Errorf("the import of %s: %.100q is no state of one", key, it.Value))
 			continue
 		}
 		is := registry.Placement{Pool: pool, Reason: p.Reason, Message: p.Message[:min(len(p.Message), maxMessage)], Any: p.Incarnation == nil}
@@ -119,5 +118,5 @@ func (f *Federation) receiveImports(ctx context.Context, in channel.Update) erro
 	if out.Snapshot || len(out.Placed)+len(out.Gone) > 0 {
 		f.cfg.Placed(out)
 	}
-	return errors.Join(problems...)
+	return problems.Err()
 }

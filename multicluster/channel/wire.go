@@ -1,0 +1,139 @@
+package channel
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"google.golang.org/grpc/encoding"
+	"google.golang.org/grpc/encoding/proto"
+	"google.golang.org/grpc/mem"
+	"google.golang.org/protobuf/encoding/protowire"
+)
+
+// What the process at the other end of a stream may have this one hold. It may be an attacker's: other clusters are trusted with their own exports
+// alone.
+const (
+	// maxResponse bounds a message in bytes, and maxItems what it has. The smallest item takes two bytes on the wire, and a hundred times that when
+	// it is decoded.
+	maxResponse = 64 << 20
+	maxItems    = 1 << 20
+	// maxHeaders bounds the headers of a stream, and its trailers.
+	maxHeaders = 32 << 10
+	// maxText bounds what is kept and logged of a text of a peer.
+	maxText = 512
+)
+
+// shape has the fields of a message that may be there, by their numbers; nil: those of a value, which are not looked into.
+type shape map[protowire.Number]shape
+
+// responseShape has the fields of delta xDS that responses of the channel use: version, resources (version, value, name, ttl), type, nonce, removed
+// names. Each other one would be decoded too, and may have lists without end.
+var responseShape = shape{1: nil, 2: {1: nil, 2: nil, 3: nil, 6: nil}, 4: nil, 5: nil, 6: nil}
+
+// bounded is the ordinary protobuf codec, except that it decodes no response of too many items, or with other fields than the channel's.
+type bounded struct{ encoding.CodecV2 }
+
+func newBounded() bounded { return bounded{encoding.GetCodecV2(proto.Name)} }
+
+// Unmarshal implements encoding.CodecV2.
+func (c bounded) Unmarshal(data mem.BufferSlice, v any) error {
+	buf := data.MaterializeToBuffer(mem.DefaultBufferPool())
+	defer buf.Free()
+	left := maxItems
+	if err := responseShape.check(buf.ReadOnlyData(), &left); err != nil {
+		return fmt.Errorf("a message of %d bytes: %w", buf.Len(), err)
+	}
+	if err := c.CodecV2.Unmarshal(mem.BufferSlice{buf}, v); err != nil {
+		return fmt.Errorf("decode: %w", err)
+	}
+	return nil
+}
+
+// check returns an error if a message has other fields, or more parts than are left.
+func (s shape) check(message []byte, left *int) error {
+	for len(message) > 0 {
+		number, kind, n := protowire.ConsumeTag(message)
+		if n < 0 {
+			return protowire.ParseError(n)
+		}
+		size := protowire.ConsumeFieldValue(number, kind, message[n:])
+		if size < 0 {
+			return protowire.ParseError(size)
+		}
+		of, known := s[number]
+		if *left--; !known || *left < 0 {
+			return fmt.Errorf("it has field %d, or more than %d items", number, maxItems)
+		}
+		if part, m := protowire.ConsumeBytes(message[n:]); of != nil && kind == protowire.BytesType && m >= 0 {
+			own := maxOwn
+			if err := of.check(part, &own); err != nil {
+				return err
+			}
+		}
+		message = message[n+size:]
+	}
+	return nil
+}
+
+// maxOwn bounds the fields of an item.
+const maxOwn = 16
+
+// clip bounds a text of a peer.
+func clip(text string) string {
+	if len(text) <= maxText {
+		return text
+	}
+	return fmt.Sprintf("%.*q and %d bytes more", maxText/2, text, len(text)-maxText/2)
+}
+
+// quota bounds how often something is logged: a few times at once, and then once an interval.
+type quota struct {
+	since time.Time // when it was empty
+	left  int
+}
+
+const (
+	quotaBurst    = 10
+	quotaInterval = 10 * time.Second
+)
+
+// take reports whether it may be logged now.
+func (q *quota) take(now time.Time) bool {
+	if gained := int(now.Sub(q.since) / quotaInterval); q.since.IsZero() || gained > 0 {
+		if q.since.IsZero() {
+			gained = quotaBurst
+		}
+		q.left, q.since = min(quotaBurst, q.left+gained), now
+	}
+	if q.left == 0 {
+		return false
+	}
+	q.left--
+	return true
+}
+
+// Problems collects errors of which a peer may cause any number: the first ones, and how many there are.
+type Problems struct {
+	first []error
+	more  int
+}
+
+// Add adds an error; nil: none.
+func (p *Problems) Add(err error) {
+	switch {
+	case err == nil:
+	case len(p.first) < 3:
+		p.first = append(p.first, err)
+	default:
+		p.more++
+	}
+}
+
+// Err is all of them; nil: there is none.
+func (p *Problems) Err() error {
+	if p.more == 0 {
+		return errors.Join(p.first...)
+	}
+	return fmt.Errorf("%w\nand %d more", errors.Join(p.first...), p.more)
+}
