@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -269,6 +270,26 @@ func TestFlowControl_EnvoyWaitsAsLongAsTheRequest(t *testing.T) {
 	if served := len(g.pods[0].begun); served != 3 {
 		t.Errorf("the pod got %d requests, want 3", served)
 	}
+}
+
+// No pick has pages read meanwhile, and by one page a second a server that is free again would be idle for that long.
+func TestFlowControl_PagesAreReadOftenWhileRequestsWait(t *testing.T) {
+	var pages atomic.Int32
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		pages.Add(1)
+		_, _ = io.WriteString(w, "vllm:num_requests_waiting 100\n")
+	}))
+	t.Cleanup(server.Close)
+	p := runPicker(t, Config{})
+	_, address := servePicker(t, p)
+	setPools(t, p, Pool{Name: "ns/pool", Default: true, FlowControl: &FlowControl{}, Endpoints: []endpoint.Spec{{Addr: netip.MustParseAddrPort(server.Listener.Addr().String())}}})
+	p.pool("ns/pool").snapshot.Refresh(time.Minute)
+	stream, _ := call(t, dialPicker(t, address))
+	if r := exchange(t, stream, headerMessage(nil)); r.GetOverrideMessageTimeout() == nil {
+		t.Fatalf("a server has 100 requests waiting, and a request does not wait: %v", r)
+	}
+	before := pages.Load()
+	poll.Until(t, "the page is read 40 times", func() bool { return pages.Load() >= before+40 })
 }
 
 func TestFlowControl_ReadsPagesWhateverTheStrategy(t *testing.T) {

@@ -89,7 +89,7 @@ func clip(text string) string {
 
 // quota bounds how often something is logged: a few times at once, and then once an interval.
 type quota struct {
-	since time.Time // when it was empty
+	since time.Time // when it has grown last; zero: it was never asked
 	left  int
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -17,18 +18,25 @@ import (
 
 // Handlers of one topic are called one after the other: those of other clusters' exports share what is not locked.
 func TestPeers_ResponsesWithoutAcknowledgementsEndTheStream(t *testing.T) {
-	var streams, sent atomic.Int32
+	var streams atomic.Int32
+	flooded := make(chan struct{}) // closed once ten responses were sent without an acknowledgement, or none could be
+	flood := sync.OnceFunc(func() { close(flooded) })
 	hostile := grpc.NewServer(grpc.UnknownServiceHandler(func(_ any, stream grpc.ServerStream) error {
 		streams.Add(1)
+		defer flood() // the stream has ended
 		if err := stream.RecvMsg(&request{}); err != nil {
 			return err
 		}
-		for n := 0; ; n++ {
+		for n := range 100 {
 			if err := stream.SendMsg(&response{TypeUrl: "things", Nonce: fmt.Sprint(n), SystemVersionInfo: "hostile"}); err != nil {
 				return err
 			}
-			sent.Add(1)
+			if n == 10 {
+				flood()
+			}
 		}
+		<-stream.Context().Done()
+		return nil
 	}))
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -42,9 +50,7 @@ func TestPeers_ResponsesWithoutAcknowledgementsEndTheStream(t *testing.T) {
 	p.hold = func(context.Context) {
 		most.Store(max(most.Load(), running.Add(1)))
 		defer running.Add(-1)
-		for before, n := sent.Load(), 0; sent.Load() < before+10 && n < 100; n++ { // the end of a stream is delivered too
-			time.Sleep(time.Millisecond)
-		}
+		<-flooded
 	}
 	p.mu.Unlock()
 	p.SetPeers(l.Addr().String())
