@@ -11,6 +11,10 @@
 // cmd makes a Resolver, and calls Want with the names that each translation begins and ceases to use: Run looks them up, and
 // repeats lookups. Resolve is for offline use.
 //
+// Processes that serve the same Envoys look names up at different moments, as far apart as the interval. So that the picker of one
+// names no address that the other has not given to Envoy, what one finds to have changed is for the others too: Resolver.OnChange and
+// Learn.
+//
 // Invariants: nothing waits for a lookup. Only used names are looked up. When a lookup fails, the Host keeps the addresses of
 // the last one that succeeded, over restarts too, and has the error. So does a name that was not used for up to an hour. A name that fails is looked up again after a back-off, behind
 // all names that do not fail: names whose server drops every query delay no other name. A name with IPv4 addresses is used with

@@ -56,6 +56,7 @@ type Resolver struct {
 	progress chan struct{} // closed and replaced when pending shrinks
 
 	restored map[string][]string // the last addresses of an earlier process
+	onChange func(name string, addresses []string)
 	former   former
 
 	persisting sync.Mutex
@@ -88,6 +89,10 @@ func New(cfg Config) (*Resolver, error) {
 	r.restored = r.state.addresses
 	return r, nil
 }
+
+// OnChange sets what is called with the addresses of a used name that a lookup has found to have changed, before they are stored. It
+// must return soon, and is set before Run.
+func (r *Resolver) OnChange(f func(name string, addresses []string)) { r.onChange = f }
 
 // answer is the result of one lookup.
 type answer struct {

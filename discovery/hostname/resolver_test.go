@@ -2,6 +2,7 @@ package hostname_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -365,4 +366,34 @@ func TestHostname_IPv4IsPreferred(t *testing.T) {
 	if h := host(s, "six"); !slices.Equal(h.Addresses, []string{"2001:db8::1"}) {
 		t.Errorf("six: %v", h.Addresses)
 	}
+}
+
+func TestHostname_ProcessesHaveOneAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		first, second := &names{}, &names{}
+		first.set("gpu", "192.0.2.1")
+		second.set("gpu", "192.0.2.1")
+		_, one := setup(t, first)
+		s, two := setup(t, second)
+		one.OnChange(func(name string, addresses []string) {
+			if err := errors.Join(two.Learn(name, addresses), two.Learn("unused", addresses)); err != nil {
+				t.Error(err)
+			}
+		})
+		two.OnChange(func(name string, _ []string) { t.Errorf("%s has changed where nothing was looked up", name) })
+		run(t, one)
+		run(t, two)
+		want(t, one, []string{"gpu", "unused"}, nil)
+		want(t, two, []string{"gpu"}, nil)
+		time.Sleep(time.Second)
+		first.set("gpu", "192.0.2.2")
+		second.set("gpu") // the server of the second one fails
+		time.Sleep(time.Minute)
+		if h := host(s, "gpu"); h == nil || !slices.Equal(h.Addresses, []string{"192.0.2.2"}) || h.Error == "" {
+			t.Errorf("gpu is %+v where its lookups fail, want the address that the other process has found, and the error", h)
+		}
+		if host(s, "unused") != nil {
+			t.Error("a name that is used by the other process alone has addresses")
+		}
+	})
 }

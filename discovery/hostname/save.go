@@ -102,6 +102,9 @@ func (r *Resolver) save(answers []answer) error {
 		if a.problem != "" && (!known || before.Error == "") {
 			failed[a.name.text] = a.problem
 		}
+		if r.onChange != nil && a.problem == "" && known && !slices.Equal(before.Addresses, a.addresses) {
+			r.onChange(a.name.text, a.addresses)
+		}
 		ops = append(ops, store.Hosts.Put(host))
 	}
 	if err := r.apply(ops); err != nil {
@@ -115,6 +118,26 @@ func (r *Resolver) save(answers []answer) error {
 	for _, a := range answers {
 		r.settle(a.name)
 	}
+	return nil
+}
+
+// Learn stores the addresses of a name that another process has just looked up (see OnChange), if the name is used here. Its
+// next lookup here is due as before, and decides then.
+func (r *Resolver) Learn(text string, addresses []string) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	n := r.names[text]
+	if n == nil || len(addresses) == 0 {
+		return nil
+	}
+	host := &store.Host{ObjectMeta: metav1.ObjectMeta{Name: text}, Addresses: addresses}
+	if before, known := store.Hosts.Get(r.cfg.Store.View(), text); known {
+		host.Error = before.Error
+	}
+	if err := r.apply([]store.Op{store.Hosts.Put(host)}); err != nil {
+		return err
+	}
+	r.settle(n)
 	return nil
 }
 

@@ -17,6 +17,7 @@
 //	          snapshot has the prefixes that each server has cached: key is the address
 //	pages     what metrics pages of model servers show: key is a number, value a list; for a fifth of a second
 //	sessions  the endpoints of sessions: key is a number, value a list; for a second. Its snapshot has those that were used last
+//	hosts     addresses of host names that a process has found to have changed: key is the name, value a list; for some seconds
 //	questions which picks a process asks for: key is a random text, value the selection; until its answers have arrived
 //	answers   those that a process has made: key is that of the question, value a list of records
 //	relays    why picks of a remote picker fail: key is the pool, value the encoded report

@@ -29,11 +29,14 @@ type pair struct {
 }
 
 // startPair runs a pair until the test ends, and then reports lost requests. Without an Envoy, the test starts one.
-func startPair(t *testing.T, envoy bool) *pair {
+func startPair(t *testing.T, envoy bool, set ...func(*options)) *pair {
 	t.Helper()
 	t.Parallel()
 	o := short(t)
 	o.Rate, o.Streams = 80, 8
+	for _, f := range set {
+		f(&o)
+	}
 	r, err := newRun(o)
 	if err != nil {
 		t.Fatal(err)

@@ -146,6 +146,7 @@ func newApp(cfg Config, c core, w wiring) (a *App, err error) {
 	a.shared = peers.NewPicks(a.channel, func() peers.Caches { return a.picker })
 	a.pages = peers.NewPages(a.channel, func() peers.PageReader { return a.picker.Loads() })
 	a.sessions = peers.NewSessions(a.channel, func() peers.SessionKeeper { return a.picker })
+	a.hosts.OnChange(peers.NewHosts(a.channel, func() peers.HostLearner { return a.hosts }).Changed)
 	a.asked = peers.NewAsked(a.channel, func(q picker.Picks) []*picker.Record { return a.picker.Picks(q) })
 	a.access = delivery.NewAccess(delivery.AccessConfig{Cache: a.cache, Drain: cfg.DrainTime, Lagging: w.lagging})
 	var waiter delivery.EndpointWaiter = envoys

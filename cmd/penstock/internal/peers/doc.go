@@ -11,6 +11,7 @@
 //	picks.go        the prompts and adapters that picks have sent to servers, and what each server has cached
 //	pages.go        what the metrics pages of model servers show, so that one process reads each
 //	sessions.go     where sessions are whose ID a client chose
+//	hosts.go        addresses of host names that have changed
 //	batches.go      publishes what matters to connected processes alone: entries, picks, pages and sessions
 //
 // So the process that writes status knows what each of them knows, and no Envoy loses an endpoint that the picker of

@@ -27,7 +27,7 @@ func FuzzFacts_HostileValuesAreBounded(f *testing.F) {
 		{"1", `[{"Lease":"a.1","Open":true,"Served":"10.0.0.1:80","Status":-1,"FirstByte":-5}]`}, {"1", `[{}]`}, {"default/gw", "7 abc"}, {"default/gw", "-9223372036854775808 "}, {"", ""}, {"default/gw", strings.Repeat("9", 500)},
 		{"10.0.0.1:80", "4 1000 10 900 20 4000"}, {"10.0.0.1:80", "4 -1 0 0 0 0"}, {"10.0.0.1:80", "1 1099511627776 1099511627776 4611686018427 4611686018427 9"}, {"10.0.0.1:80", strings.Repeat("\x01", 9)},
 		{"2", "\x04\x0a\x00\x00\x01\x50\x00\x07\x00\x00\x00\x00\x00\x00\x00\x04\x01\x00abcdefgh"}, {"2", "\x04\x0a\x00\x00\x01\x50\x00\x07\x00\x00\x00\x00\x00\x00\x00\x04\xff\xff"}, {"2", "\x10"}, {"q", `{"last":-1,"pool":"a"}`}, {"q", `[null]`},
-		{"3", `[{"a":"10.0.0.1:80","p":1,"r":{"Queue":-1,"KV":1e300}}]`}, {"3", `[{"a":"","p":-1}]`}, {"3", fmt.Sprintf(`[{"a":"10.0.0.1:80","p":%d,"r":{"Queue":-1,"Adapters":{"running":[""]}}}]`, uint64(math.MaxUint64))},
+		{"3", `[{"a":"10.0.0.1:80","p":1,"r":{"Queue":-1,"KV":1e300}}]`}, {"3", `[{"a":"","p":-1}]`}, {"gpu.example", `["10.0.0.1","2001:db8::1"]`}, {"gpu.example", `["10.0.0.1%x",""]`}, {"3", fmt.Sprintf(`[{"a":"10.0.0.1:80","p":%d,"r":{"Queue":-1,"Adapters":{"running":[""]}}}]`, uint64(math.MaxUint64))},
 	} {
 		f.Add(s[0], []byte(s[1]))
 	}
@@ -53,6 +53,13 @@ func FuzzFacts_HostileValuesAreBounded(f *testing.F) {
 		}
 		if n := len(w.counter.sessions); n > len(value)/2 {
 			t.Errorf("%d sessions from %d bytes", n, len(value))
+		}
+		for name, addresses := range w.counter.hosts {
+			for _, a := range addresses {
+				if _, err := netip.ParseAddr(a); err != nil || len(addresses) > maxHostAddresses {
+					t.Errorf("%q has %d addresses, such as %q", name, len(addresses), a)
+				}
+			}
 		}
 		if s := w.endpoint.State(); s.Queue < 0 || s.KV < 0 || s.KV > 1e15 {
 			t.Errorf("a page shows %+v", s)
@@ -95,6 +102,7 @@ type fuzzCounter struct {
 	index    *prefix.Index
 	learned  []picker.Sent // their chains are valid no more
 	sessions []picker.Session
+	hosts    hostRecorder
 }
 
 func (*fuzzCounter) Owner() string               { return "this" }
@@ -119,10 +127,10 @@ func (*fuzzCounter) Sessions(func(picker.Session) bool) {}
 
 func newFuzzWorld(f *testing.F) *fuzzWorld {
 	w := &fuzzWorld{peer: startPublisher(f), board: status.NewBoard(nil)}
-	counter := &fuzzCounter{loads: endpoint.NewRegistry(endpoint.Config{}), index: prefix.New(prefix.Config{})}
+	counter := &fuzzCounter{loads: endpoint.NewRegistry(endpoint.Config{}), index: prefix.New(prefix.Config{}), hosts: hostRecorder{}}
 	w.counter = counter
 	w.endpoint = &counter.loads.Snapshot(endpoint.Metrics{}, nil, []endpoint.Spec{{Addr: fuzzedAddress}}).Endpoints[0]
-	for _, name := range []string{"proxies", "loads", "nacks", "relays", "names", "acked", "entries", "picks", "pages", "sessions", "questions", "answers"} {
+	for _, name := range []string{"proxies", "loads", "nacks", "relays", "names", "acked", "entries", "picks", "pages", "sessions", "hosts", "questions", "answers"} {
 		w.topics = append(w.topics, w.peer.Topic(name))
 	}
 	c := channel.New(channel.Config{Peers: []string{w.peer.address}, OnPanic: func(_ string, value any, _ []byte) { panic(value) }})
@@ -134,6 +142,7 @@ func newFuzzWorld(f *testing.F) *fuzzWorld {
 	NewPicks(c, func() Caches { return counter })
 	NewPages(c, func() PageReader { return counter.loads })
 	NewSessions(c, func() SessionKeeper { return counter })
+	NewHosts(c, func() HostLearner { return counter.hosts })
 	NewAsked(c, func(picker.Picks) []*picker.Record { return nil })
 	NewEntries(c, func(e accesslog.Entry) { w.entries = append(w.entries, e) })
 	NewProgrammed(ProgrammedConfig{Channel: c, Proxies: w.proxies, Changed: func(string) {}})
@@ -147,6 +156,7 @@ func newFuzzWorld(f *testing.F) *fuzzWorld {
 // publish returns when an item is in effect on every topic.
 func (w *fuzzWorld) publish(t *testing.T, it channel.Item) {
 	w.entries, w.counter.learned, w.counter.sessions = nil, nil, nil
+	clear(w.counter.hosts)
 	for _, topic := range w.topics {
 		topic.Publish(it)
 	}

@@ -1,0 +1,48 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/penstock-project/penstock/xds/xdstest/poll"
+)
+
+// Two processes look a name up at different moments. What one of them finds is the other's answer too, or for half a minute the
+// picker of one would name an address that an Envoy of the other lacks.
+func TestHostname_ProcessesHaveOneAnswer(t *testing.T) {
+	p := startPair(t, true, func(o *options) { o.Soak = time.Minute }) // a soak has a DNS server
+	p.flows(40)
+	has := func(address string) func() error {
+		return func() error {
+			is, err := dump(t.Context(), p.edges[0].admin)
+			if err != nil {
+				return err
+			}
+			for _, text := range is {
+				if strings.Contains(text, `"`+address+`"`) {
+					return nil
+				}
+			}
+			return fmt.Errorf("no endpoint at %s", address)
+		}
+	}
+	former := namedAddresses[p.named%2]
+	poll.NoError(t, "Envoy has the endpoints of a name", limit, has(former))
+	served, other := p.planes[0], p.planes[1]
+	if served.serves() != nil {
+		served, other = other, served
+	}
+	p.must(served.serves())
+	p.resolve()
+	p.note("the name has another address, which %s looks up as it starts", other.name)
+	p.must(other.Stop(10 * time.Second))
+	p.must(other.start(p.Dir))
+	poll.Until(t, "it is answered", func() bool { return p.dns.Queries() >= 2 }) // for IPv4 and IPv6
+	p.dns.Drop()                                                                 // so that served cannot look it up itself
+	p.must(other.ready(t.Context()))
+	poll.NoError(t, "the Envoy of the other process has the new address", limit, has(namedAddresses[p.named%2]))
+	p.must(served.serves())
+	p.flows(40)
+}
