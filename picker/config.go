@@ -60,6 +60,9 @@ type Config struct {
 	Settle time.Duration
 	// Gateway returns the Gateway whose key a call has, "namespace/name"; "" if calls need none, and nil if none does.
 	Gateway func(context.Context) string
+	// Behind returns how long a pick that begins waits, because the process was stopped for a while and may not know what has changed
+	// meanwhile; nil: no pick waits.
+	Behind func(now time.Time) time.Duration
 	// Access decides which pools the key of a Gateway opens; nil: all.
 	Access Access
 	// Keyed: calls of the Gateways here have keys, so one without a key comes from another cluster, or from a gateway that Penstock does not

@@ -85,9 +85,28 @@ func needsPrompts(profile *endpointpicker.Profile) bool {
 	})
 }
 
+// begin returns the time at which a pick begins: once the process is not behind.
+func (p *Picker) begin(ctx context.Context) time.Time {
+	now := time.Now()
+	if p.behind == nil {
+		return now
+	}
+	wait := p.behind(now)
+	if wait <= 0 {
+		return now
+	}
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	return time.Now()
+}
+
 // Pick implements extproc.Picker.
 func (p *Picker) Pick(ctx context.Context, r *extproc.Request) extproc.Answer {
-	started := time.Now()
+	started := p.begin(ctx)
 	pool := p.pool(r.Pool)
 	if pool == nil {
 		p.metrics.unknown.Inc()

@@ -51,6 +51,7 @@ type Picker struct {
 	settle         time.Duration // Config.Settle
 	gateway        func(context.Context) string
 	access         Access
+	behind         func(time.Time) time.Duration
 	keyed          bool // calls of the Gateways here have keys
 	exported       func(pool string) bool
 	chooser        Chooser
@@ -140,6 +141,7 @@ func New(c Config) (*Picker, error) {
 		settle:         cmp.Or(c.Settle, 100*time.Millisecond),
 		gateway:        c.Gateway,
 		access:         c.Access,
+		behind:         c.Behind,
 		keyed:          c.Keyed,
 		exported:       c.Exported,
 		chooser:        c.Chooser,

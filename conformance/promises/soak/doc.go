@@ -3,6 +3,8 @@
 //
 // Command zeroloss (a folder) and the tests of faults in package promises (Kubernetes) sample a process with it while faults happen.
 //
+// The configuration becomes larger and smaller meanwhile, and what a process needs with it: Samples.Size has Growth fit both.
+//
 // Invariants: a process that is frozen for a while has no sample then. Growth beyond a limit is an error only if it is certain by two
 // standard errors.
 //

@@ -38,6 +38,32 @@ func slope(hours, values []float64) (percent, deviation float64) {
 	return 100 * b / meanY, 100 * math.Sqrt(rest/(n-2)/xx*(1+alike)/(1-alike)) / meanY
 }
 
+// apart returns values without what follows sizes by a linear fit, around their mean. The slope of what is left, over times without the
+// same, is that of a fit by time and size (Frisch and Waugh, Econometrica 1, 1933).
+func apart(values, sizes []float64) []float64 {
+	if len(sizes) != len(values) || len(values) == 0 {
+		return values
+	}
+	n := float64(len(values))
+	var meanX, meanY float64
+	for i := range values {
+		meanX, meanY = meanX+sizes[i]/n, meanY+values[i]/n
+	}
+	var xx, xy float64
+	for i := range values {
+		xx += (sizes[i] - meanX) * (sizes[i] - meanX)
+		xy += (sizes[i] - meanX) * (values[i] - meanY)
+	}
+	if xx == 0 {
+		return values
+	}
+	out := make([]float64, len(values))
+	for i := range values {
+		out[i] = values[i] - xy/xx*(sizes[i]-meanX)
+	}
+	return out
+}
+
 // Limits of soak_slope, in % an hour.
 const (
 	maxLiveSlope = 2
@@ -66,7 +92,7 @@ func (s *Samples) Growth() (slopes []Slope, err error) {
 		values []float64
 		limit  int
 	}{{"heap", s.heap, maxLiveSlope}, {"goroutines", s.goroutines, maxLiveSlope}, {"rss", s.rss, maxRSSSlope}} {
-		percent, deviation := slope(s.at, x.values)
+		percent, deviation := slope(apart(s.at, s.size), apart(x.values, s.size))
 		is := Slope{x.name, percent, deviation, x.limit}
 		slopes = append(slopes, is)
 		if s.hours() >= shortest && percent-2*deviation > float64(x.limit) {

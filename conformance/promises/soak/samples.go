@@ -20,8 +20,13 @@ const interval = 5 * time.Second
 
 // Samples are what a process needs over time. The zero value is ready.
 type Samples struct {
+	// Size returns how large the process's configuration is at present, in any unit; nil: it stays the same. What a process needs follows
+	// it, and so would be taken for growth.
+	Size func() float64
+
 	at                    []float64 // hours
 	heap, goroutines, rss []float64 // live bytes after a collection; number; resident bytes
+	size                  []float64
 }
 
 // Len is the number of samples.
@@ -43,6 +48,7 @@ func (s *Samples) Take(ctx context.Context, pid int, socket string) error {
 		if err == nil {
 			s.at = append(s.at, time.Since(from).Hours())
 			s.heap, s.goroutines, s.rss = append(s.heap, heap), append(s.goroutines, goroutines), append(s.rss, float64(rss))
+			s.size = append(s.size, s.sized())
 		} else if ctx.Err() == nil {
 			last = err // a frozen process does not answer
 		}
@@ -56,6 +62,24 @@ func (s *Samples) Take(ctx context.Context, pid int, socket string) error {
 		}
 		return nil
 	}
+}
+
+func (s *Samples) sized() float64 {
+	if s.Size == nil {
+		return 0
+	}
+	return s.Size()
+}
+
+// Write writes the samples as tab-separated values, with a heading.
+func (s *Samples) Write(out io.Writer) error {
+	_, err := fmt.Fprintln(out, "hours\theap\tgoroutines\trss\tsize")
+	for i := range s.at {
+		if err == nil {
+			_, err = fmt.Fprintf(out, "%.5f\t%.0f\t%.0f\t%.0f\t%.0f\n", s.at[i], s.heap[i], s.goroutines[i], s.rss[i], s.size[i])
+		}
+	}
+	return err
 }
 
 // live reads a process's heap right after a collection, and its number of goroutines. The text form of the heap profile has the heap

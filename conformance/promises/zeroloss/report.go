@@ -72,7 +72,10 @@ func explain(out io.Writer, o options, res result) {
 	if err := os.WriteFile(path, []byte(o.script(before)), 0o700); err != nil {
 		fmt.Fprintln(out, err)
 	}
-	fmt.Fprintf(out, "files and logs: %s\nto repeat: %s\na script that repeats it, with all steps: %s\nto shorten it: add -shrink 30m\n", o.Dir, o.replay(), path)
+	if err := os.WriteFile(filepath.Join(o.Dir, "steps.log"), []byte(strings.Join(res.Log, "\n")+"\n"), 0o600); err != nil {
+		fmt.Fprintln(out, err)
+	}
+	fmt.Fprintf(out, "files and logs, with all steps in steps.log: %s\nto repeat: %s\na script that repeats it, with all steps: %s\nto shorten it: add -shrink 30m\n", o.Dir, o.replay(), path)
 }
 
 // accessLog returns Envoy's log lines of failed requests, by ID.

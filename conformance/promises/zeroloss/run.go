@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -55,6 +56,7 @@ type run struct {
 	edges   []edge
 	picker  *plane             // the external picker
 	dns     *nameserver.Server // of a soak; it resolves the name of namedFleet
+	size    atomic.Int64       // of the configuration, in bytes
 	named   int                // how often its answer has changed
 	retired sync.WaitGroup
 
@@ -204,10 +206,19 @@ func (r *run) write(rng *rand.Rand) error {
 		return err
 	}
 	did, err := r.folder.update(ours, rng)
+	r.size.Store(length(r.folder.files))
 	if len(did) > 0 {
 		r.note("        wrote %v", did)
 	}
 	return err
+}
+
+// length is how many bytes files have.
+func length(files map[string]string) (n int64) {
+	for _, text := range files {
+		n += int64(len(text))
+	}
+	return n
 }
 
 // play makes the run.

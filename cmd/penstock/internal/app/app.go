@@ -59,6 +59,7 @@ type App struct {
 	progress *delivery.Progress
 	linger   *delivery.Linger
 	holds    *delivery.Holds
+	stops    *delivery.Stops
 	pools    *delivery.Pools
 	relays   *peers.Relays
 	access   *delivery.Access
@@ -140,6 +141,7 @@ func newApp(cfg Config, c core, w wiring) (a *App, err error) {
 		Clusters: a.translation.PoolClusters, NoPeers: a.channel.Isolated,
 	})
 	a.learner = learned.New(learned.Config{Store: a.store, Delivery: envoys, Object: delivery.LearnedObject, Peers: a.channel.Topic(learned.Topic)})
+	a.stops = delivery.NewStops(a.log)
 	a.failback = failback.New(a.store, a.log)
 	a.entries = peers.NewEntries(a.channel, func(e accesslog.Entry) { a.picker.LogOwn(e) })
 	a.loads = peers.NewLoads(a.channel)
@@ -158,7 +160,7 @@ func newApp(cfg Config, c core, w wiring) (a *App, err error) {
 	a.picker, err = picker.New(picker.Config{
 		Protocol: protocol,
 		Log:      a.log, Registerer: a.registry, Tracer: cfg.Tracer, Learner: a.learner, OnRelayFailure: a.relays.Trouble, Forward: a.entries.Add, Peers: a.loads, Publish: a.shared.Add, Observe: a.clusterLoads.Sent, Chooser: a.clusterLoads, Read: a.pages.Add, Session: a.sessions.Add,
-		Gateway: identity.Gateway, Access: a.access, Keyed: a.security.keyed, Exported: func(pool string) bool { return a.set == nil || a.set.Exported(pool) }, HeldBodies: cfg.HeldBodies, HeapFloor: floor, Recording: cfg.Recording, KVEvents: cfg.KVEvents,
+		Gateway: identity.Gateway, Access: a.access, Behind: a.stops.Behind, Keyed: a.security.keyed, Exported: func(pool string) bool { return a.set == nil || a.set.Exported(pool) }, HeldBodies: cfg.HeldBodies, HeapFloor: floor, Recording: cfg.Recording, KVEvents: cfg.KVEvents,
 		OnPanic: a.panics.of(partScrape), Outside: cfg.Addresses.Outside, Never: cfg.Addresses.Never,
 	})
 	if err != nil {
@@ -203,7 +205,7 @@ func (a *App) serve(ctx context.Context, group *errgroup.Group, line *pipeline.P
 	rested := startTight()
 	start := func(run func(context.Context) error) { group.Go(func() error { return quiet(ctx, run(ctx)) }) }
 	for _, run := range []func(context.Context) error{
-		a.hosts.Run, line.Run, a.linger.Run, a.holds.Run, a.xds.Run, a.channel.Run, a.prober.Run, a.picker.Run, a.learner.Run, a.failback.Run, a.entries.Run, a.loads.Run, a.shared.Run, a.pages.Run, a.sessions.Run, a.pools.Run, a.clusterLoads.Run,
+		a.hosts.Run, a.stops.Run, line.Run, a.linger.Run, a.holds.Run, a.xds.Run, a.channel.Run, a.prober.Run, a.picker.Run, a.learner.Run, a.failback.Run, a.entries.Run, a.loads.Run, a.shared.Run, a.pages.Run, a.sessions.Run, a.pools.Run, a.clusterLoads.Run,
 		func(ctx context.Context) error { return reclaim(ctx, rested) },
 	} {
 		start(run)

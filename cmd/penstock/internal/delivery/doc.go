@@ -11,6 +11,8 @@
 //	observe                         status, fleets, supervisors (package app)
 //	reach     progress.go           waits for the revision end
 //
+// A process that is stopped for a while (stops.go) has its picks wait afterwards until it knows what has changed.
+//
 // Invariants: a picker drops an endpoint before Envoy does and names a new one after Envoy has it, so a pick never names what
 // its cluster lacks. No step waits: a removal that peers have not followed is held by pool (holds.go), and everything else
 // is committed. Changes are delivered by one goroutine, in the order of their revisions.
