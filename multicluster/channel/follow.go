@@ -14,8 +14,10 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/status"
 )
 
 const (
@@ -140,7 +142,7 @@ func (c *Channel) follow(ctx context.Context, p *peer) {
 			_ = conn.Close()
 		}
 	}()
-	logged := false // that it is disconnected
+	logged := codes.OK // why it is disconnected, as the log has it; OK: the log has nothing
 	for {
 		if conn == nil {
 			var err error
@@ -153,7 +155,7 @@ func (c *Channel) follow(ctx context.Context, p *peer) {
 		err := c.read(ctx, p, conn, func() {
 			if c.mayLog(p) {
 				c.cfg.Log.Info("connected to a peer", "peer", p.address)
-				logged = false
+				logged = codes.OK
 			}
 		})
 		c.lost(ctx, p, errors.Is(err, errSelf))
@@ -165,9 +167,9 @@ func (c *Channel) follow(ctx context.Context, p *peer) {
 			conn = nil
 			continue
 		}
-		if !logged {
+		if code := status.Code(err); logged == codes.OK || logged != code && c.mayLog(p) {
 			c.cfg.Log.Warn("no connection to a peer; trying again", "peer", p.address, "error", clip(err.Error()))
-			logged = true
+			logged = code
 		}
 		if expired(err) {
 			_ = conn.Close()
@@ -210,7 +212,7 @@ func (c *Channel) read(ctx context.Context, p *peer, conn *grpc.ClientConn, conn
 	p.redial = end
 	c.mu.Unlock()
 	// The first attempt fails at once if nothing listens there: Synced counts on it.
-	raw, err := conn.NewStream(ctx, &stream, method, grpc.ForceCodecV2(newBounded()), grpc.MaxCallRecvMsgSize(maxResponse), grpc.WaitForReady(tried))
+	raw, err := conn.NewStream(ctx, &stream, method, grpc.ForceCodecV2(newBounded(responseShape)), grpc.MaxCallRecvMsgSize(maxResponse), grpc.WaitForReady(tried))
 	c.mu.Lock()
 	p.redial = nil
 	c.mu.Unlock()

@@ -11,6 +11,8 @@ import (
 
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
@@ -79,6 +81,10 @@ func (c *Channel) serve(stream *serverStream) error {
 	}
 	s := &subscriber{name: name, topics: map[string]*subscription{}, wake: make(chan struct{}, 1)}
 	c.mu.Lock()
+	if name != "" && c.streamsOf(name) >= maxSubscribers {
+		c.mu.Unlock()
+		return status.Errorf(codes.ResourceExhausted, "%s has %d streams already", clip(name), maxSubscribers)
+	}
 	c.subscribers[s] = struct{}{}
 	c.dialAgain()
 	c.mu.Unlock()
@@ -112,6 +118,16 @@ func (c *Channel) serve(stream *serverStream) error {
 			return nil // the subscriber has ended, as processes do
 		}
 	}
+}
+
+// streamsOf returns how many subscribers a name has. mu is held.
+func (c *Channel) streamsOf(name string) (n int) {
+	for s := range c.subscribers {
+		if s.name == name {
+			n++
+		}
+	}
+	return n
 }
 
 func (c *Channel) leave(s *subscriber) {

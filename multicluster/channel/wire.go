@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"time"
 
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/encoding"
 	"google.golang.org/grpc/encoding/proto"
+	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/encoding/protowire"
 )
@@ -18,6 +20,15 @@ const (
 	// it is decoded.
 	maxResponse = 64 << 20
 	maxItems    = 1 << 20
+	// maxRequest bounds a request in bytes: one that resumes names all that the subscriber has.
+	maxRequest = 16 << 20
+	// maxSubscribers bounds the streams of one name that Config.Identify gives. A cluster has one, and for a moment that of its next leader too.
+	maxSubscribers = 8
+	// maxStreams bounds the streams of a connection, and window is the flow control window of a stream, in bytes: requests are small.
+	maxStreams = 4
+	window     = 64 << 10
+	// handshakeTimeout bounds the handshakes of a connection.
+	handshakeTimeout = 20 * time.Second
 	// maxHeaders bounds the headers of a stream, and its trailers.
 	maxHeaders = 32 << 10
 	// maxText bounds what is kept and logged of a text of a peer.
@@ -31,17 +42,36 @@ type shape map[protowire.Number]shape
 // names. Each other one would be decoded too, and may have lists without end.
 var responseShape = shape{1: nil, 2: {1: nil, 2: nil, 3: nil, 6: nil}, 4: nil, 5: nil, 6: nil}
 
-// bounded is the ordinary protobuf codec, except that it decodes no response of too many items, or with other fields than the channel's.
-type bounded struct{ encoding.CodecV2 }
+// requestShape has those of requests: node (id), type, versions (key, value), nonce.
+var requestShape = shape{1: {1: nil}, 2: nil, 5: {1: nil, 2: nil}, 6: nil}
 
-func newBounded() bounded { return bounded{encoding.GetCodecV2(proto.Name)} }
+// bounded is the ordinary protobuf codec, except that it decodes no message of too many items, or with other fields than the channel's.
+type bounded struct {
+	encoding.CodecV2
+	shape shape
+}
+
+func newBounded(s shape) bounded { return bounded{encoding.GetCodecV2(proto.Name), s} }
+
+// ServerOptions are those of a gRPC server whose clients are subscribers alone, such as members of a cluster set. Until a client's certificate is
+// verified, it may send what a handshake needs.
+func ServerOptions() []grpc.ServerOption {
+	return []grpc.ServerOption{
+		grpc.ForceServerCodecV2(newBounded(requestShape)),
+		grpc.MaxRecvMsgSize(maxRequest), grpc.MaxHeaderListSize(maxHeaders), grpc.MaxConcurrentStreams(maxStreams),
+		grpc.InitialWindowSize(window), grpc.InitialConnWindowSize(window), grpc.ConnectionTimeout(handshakeTimeout),
+		// Subscribers ping every 10 s; gRPC's default rejects that as an attack.
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 5 * time.Second, PermitWithoutStream: true}),
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 30 * time.Second, Timeout: 10 * time.Second}),
+	}
+}
 
 // Unmarshal implements encoding.CodecV2.
 func (c bounded) Unmarshal(data mem.BufferSlice, v any) error {
 	buf := data.MaterializeToBuffer(mem.DefaultBufferPool())
 	defer buf.Free()
 	left := maxItems
-	if err := responseShape.check(buf.ReadOnlyData(), &left); err != nil {
+	if err := c.shape.check(buf.ReadOnlyData(), &left); err != nil {
 		return fmt.Errorf("a message of %d bytes: %w", buf.Len(), err)
 	}
 	if err := c.CodecV2.Unmarshal(mem.BufferSlice{buf}, v); err != nil {

@@ -81,7 +81,7 @@ func TestPeers_ResponseOfTooManyItemsIsNotDecoded(t *testing.T) {
 		"no message":    {"\xff", true},
 	} {
 		var r response
-		if err := newBounded().Unmarshal(mem.BufferSlice{mem.SliceBuffer(c.message)}, &r); (err != nil) != c.bad {
+		if err := newBounded(responseShape).Unmarshal(mem.BufferSlice{mem.SliceBuffer(c.message)}, &r); (err != nil) != c.bad {
 			t.Errorf("%s: %v", what, err)
 		}
 	}

@@ -69,6 +69,7 @@ type Federation struct {
 	wanted  *channel.Topic
 	loads   *channel.Topic
 	dialled connections
+	paces   paces
 
 	mu       sync.Mutex
 	uid      string // of this cluster; "": this process does not publish yet
@@ -127,11 +128,11 @@ func New(c Config) *Federation {
 	f.exports = f.channel.Topic(exportsTopic)
 	// What is for a cluster that is no member any more is retracted from it.
 	f.exports.Visible(func(member, key string) bool { return f.trust.has(member) && f.audience.has(member, key) })
-	f.exports.Subscribe(f.receive)
+	f.exports.Subscribe(f.paced(f.receive))
 	f.exports.Resume()
 	f.imports = f.channel.Topic(importsTopic)
 	f.imports.Visible(func(member, key string) bool { return f.trust.has(member) && strings.HasPrefix(key, member+"/") })
-	f.imports.Subscribe(f.receiveImports)
+	f.imports.Subscribe(f.paced(f.receiveImports))
 	f.imports.Resume()
 	f.subscribeLoads()
 	return f
@@ -176,7 +177,7 @@ func (f *Federation) credentials(address string) credentials.TransportCredential
 
 // ServerOptions are those of a gRPC server that Register is called with: members alone may connect.
 func (f *Federation) ServerOptions() []grpc.ServerOption {
-	return []grpc.ServerOption{grpc.Creds(credentials.NewTLS(f.trust.server()))}
+	return append(channel.ServerOptions(), grpc.Creds(credentials.NewTLS(f.trust.server())))
 }
 
 // Register adds the service to a gRPC server with ServerOptions.
@@ -208,7 +209,9 @@ func (f *Federation) SetMembers(members []Member) {
 			delete(f.askedFor, address)
 		}
 	}
-	f.dialled.keep(func(address string) bool { _, is := next[address]; return is })
+	stays := func(address string) bool { _, is := next[address]; return is }
+	f.dialled.keep(stays)
+	f.paces.keep(stays)
 	f.mu.Unlock()
 	if len(changed) > 0 {
 		f.channel.SetPeers(slices.DeleteFunc(slices.Clone(addresses), func(a string) bool { return changed[a] })...)
@@ -336,6 +339,9 @@ func (f *Federation) publish(exports ...channel.Item) {
 	f.exports.Publish(append(exports, channel.Item{Key: stateKey, Value: value})...)
 }
 
+// errNoEffect is that of an update which Config.Apply does not take.
+var errNoEffect = errors.New("the update has no effect")
+
 // receive passes what a member has published on to the registry.
 func (f *Federation) receive(_ context.Context, in channel.Update) error {
 	f.mu.Lock()
@@ -421,6 +427,9 @@ func (f *Federation) receive(_ context.Context, in channel.Update) error {
 	}
 	f.mu.Unlock()
 	applied := f.cfg.Apply(u)
+	if !applied {
+		problems.Add(errNoEffect)
+	}
 	f.mu.Lock()
 	missed := f.missed[in.Peer]
 	f.missed[in.Peer] = !applied || missed && !in.Snapshot

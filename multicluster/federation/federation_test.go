@@ -480,7 +480,7 @@ func TestFederation_MemberIsAskedAgainForWhatHadNoEffect(t *testing.T) {
 	receive := func(snapshot bool) error {
 		return f.receive(t.Context(), channel.Update{Peer: "at", Snapshot: snapshot, Items: []channel.Item{state}})
 	}
-	for i, want := range []error{nil, nil, channel.ErrSendAgain, nil, nil} {
+	for i, want := range []error{errNoEffect, errNoEffect, channel.ErrSendAgain, nil, nil} {
 		works = i > 1
 		if err := receive(i == 0 || i == 3); !errors.Is(err, want) {
 			t.Errorf("update %d: %v, want %v", i, err, want)

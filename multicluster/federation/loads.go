@@ -66,10 +66,10 @@ func (f *Federation) subscribeLoads() {
 	own := func(member, key string) bool { return f.trust.has(member) && strings.HasPrefix(key, member+"/") }
 	f.wanted = f.channel.Topic(wantedTopic)
 	f.wanted.Visible(own)
-	f.wanted.Subscribe(f.receiveWanted)
+	f.wanted.Subscribe(f.paced(f.receiveWanted))
 	f.loads = f.channel.Topic(loadsTopic)
 	f.loads.Visible(own)
-	f.loads.Subscribe(f.receiveLoads)
+	f.loads.Subscribe(f.paced(f.receiveLoads))
 }
 
 // Want asks members for the load of pools, and of no others.

@@ -45,7 +45,7 @@ type Importer struct {
 
 	mu    sync.Mutex
 	allow map[string]v1alpha1.ClusterSetAllow // by member
-	over  map[string]bool                     // members that export more than they are allowed
+	over  map[string]map[registry.Pool]share  // members that export more than they are allowed: what their pools have, as assembled last
 	own   string                              // this cluster's name
 	local map[registry.Pool]*int32            // weights of this cluster's own entries
 	down  map[picker]map[string]string        // why pickers cannot be reached, by who has noticed
@@ -62,7 +62,7 @@ func New(c Config) *Importer {
 	if c.Namespace == nil {
 		c.Namespace = func(string) bool { return true }
 	}
-	return &Importer{cfg: c, allow: map[string]v1alpha1.ClusterSetAllow{}, over: map[string]bool{}, local: map[registry.Pool]*int32{}, down: map[picker]map[string]string{}}
+	return &Importer{cfg: c, allow: map[string]v1alpha1.ClusterSetAllow{}, over: map[string]map[registry.Pool]share{}, local: map[registry.Pool]*int32{}, down: map[picker]map[string]string{}}
 }
 
 // SetAllow replaces what each member may have imported. It returns the pools to assemble: all.
@@ -160,12 +160,12 @@ func sorted(pools []registry.Pool) []registry.Pool {
 func (i *Importer) Assemble(pools []registry.Pool) (assembled []registry.Pool, placed []registry.Placement, err error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	pools, shares := i.limit(slices.Clone(pools), true)
+	pools = i.limit(slices.Clone(pools))
 	var ops []store.Op
 	view := i.cfg.Store.View()
 	for _, p := range pools {
 		wanted := map[string]bool{}
-		for _, s := range i.sources(view, p, shares) {
+		for _, s := range i.sources(view, p) {
 			if !s.local && !s.gone {
 				placed = append(placed, registry.Placement{Member: s.Entry.Name, Pool: p, Reason: s.reason, Message: s.message, Incarnation: s.incarnation})
 			}
@@ -195,40 +195,44 @@ func (i *Importer) Assemble(pools []registry.Pool) (assembled []registry.Pool, p
 func (i *Importer) Status(p registry.Pool, generation int64) (s inferenceapi.InferencePoolImportStatus, imported bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	_, shares := i.limit([]registry.Pool{p}, false)
-	sources := i.sources(i.cfg.Store.View(), p, shares)
+	sources := i.sources(i.cfg.Store.View(), p)
 	return StatusOf(sources, generation), slices.ContainsFunc(sources, func(s Source) bool { return s.imported() })
 }
 
-// limit adds to pools those of members that export more than they are allowed, or did before: what one of their pools takes, another one has
-// not. It returns the shares of these members' pools; a pool of any other has all it wants. note has it note which members these are. mu is held.
-func (i *Importer) limit(pools []registry.Pool, note bool) (all []registry.Pool, shares map[string]map[registry.Pool]share) {
+// limit notes what members have of what they are allowed that export pools of a list. It adds their pools that have more or less of it than before:
+// what one pool takes, another one has not. mu is held.
+func (i *Importer) limit(pools []registry.Pool) []registry.Pool {
 	members := map[string]bool{}
 	for _, p := range pools {
 		for _, e := range i.cfg.Registry.Exports(nil, p) {
 			members[e.Cluster] = true
 		}
 	}
-	maps.Copy(members, i.over)
+	for name := range i.over {
+		members[name] = true
+	}
 	for name := range members {
 		c, allow := i.cfg.Registry.Count(name), i.allow[name]
 		exports, endpoints := count(allow.Exports, defaultExports), count(allow.Endpoints, defaultEndpoints)
-		is := c.Exports > exports || c.Endpoints > endpoints
-		switch {
-		case !is && !i.over[name]:
-			continue
-		case note && is:
-			i.over[name] = true
-		case note:
+		before := i.over[name]
+		if c.Exports <= exports && c.Endpoints <= endpoints {
 			delete(i.over, name)
+		} else {
+			i.over[name] = i.share(name, exports, endpoints)
 		}
-		pools = append(pools, i.of(name)...)
-		if shares == nil {
-			shares = map[string]map[registry.Pool]share{}
+		now := i.over[name]
+		if before == nil && now == nil {
+			continue
 		}
-		shares[name] = i.share(name, exports, endpoints)
+		for _, p := range i.of(name) {
+			was, limitedThen := before[p]
+			is, limited := now[p]
+			if was != is || limitedThen != limited {
+				pools = append(pools, p)
+			}
+		}
 	}
-	return sorted(pools), shares
+	return sorted(pools)
 }
 
 // share is what a pool has of what its member is allowed.
@@ -252,7 +256,7 @@ func (i *Importer) share(member string, exports, endpoints int) map[registry.Poo
 }
 
 // sources are the exporting clusters of an import, sorted by name. mu is held.
-func (i *Importer) sources(r store.Reader, p registry.Pool, shares map[string]map[registry.Pool]share) (out []Source) {
+func (i *Importer) sources(r store.Reader, p registry.Pool) (out []Source) {
 	for _, e := range i.cfg.Registry.Exports(nil, p) {
 		s := Source{Entry: e.Entry, Draining: e.Draining, most: len(e.Entry.Endpoints), gone: e.Withdrawn(), incarnation: e.Incarnation}
 		s.Entry.Name = e.Cluster
@@ -263,7 +267,7 @@ func (i *Importer) sources(r store.Reader, p registry.Pool, shares map[string]ma
 			s.State = m.State
 		}
 		if s.reason, s.message = i.problem(&e); s.reason == "" {
-			if of, limited := shares[e.Cluster][p]; limited {
+			if of, limited := i.over[e.Cluster][p]; limited {
 				s.most = of.endpoints
 				if of.none {
 					s.reason = NotAllowedReason
@@ -285,6 +289,26 @@ func (i *Importer) sources(r store.Reader, p registry.Pool, shares map[string]ma
 		slices.SortFunc(out, func(a, b Source) int { return strings.Compare(a.Entry.Name, b.Entry.Name) })
 	}
 	return out
+}
+
+// Beyond is how many exports of a member are not imported because it is allowed fewer.
+func (i *Importer) Beyond(member string) (n int) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	for _, s := range i.over[member] {
+		if s.none {
+			n++
+		}
+	}
+	return n
+}
+
+// AllBeyond reports whether all clusters that export a pool export more than they are allowed, and this pool is one too many of each.
+func (i *Importer) AllBeyond(p registry.Pool) bool {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	list := i.cfg.Registry.Exports(nil, p)
+	return len(list) > 0 && !slices.ContainsFunc(list, func(e registry.Export) bool { return !i.over[e.Cluster][p].none })
 }
 
 // Taken are the clusters of an import whose entries are another controller's, or a user's, sorted.

@@ -159,6 +159,32 @@ func TestImports_PoolsShareWhatTheirMemberIsAllowed(t *testing.T) {
 	}
 }
 
+// A member with many more exports than it may have costs one finding, and an update of one export the work of one.
+func TestImports_ExportsBeyondWhatAMemberIsAllowedCostNothing(t *testing.T) {
+	two := int32(2)
+	w := newWorld(t, map[string]v1alpha1.ClusterSetAllow{"east": {Exports: &two}, "west": {}})
+	w.export("east", 1, "a/1", "a/2", "a/3", "a/4")
+	w.export("west", 1, "a/4")
+	pool := func(name string) registry.Pool { return registry.Pool{Namespace: "a", Name: name} }
+	if n := w.Beyond("east"); n != 2 || w.Beyond("west") != 0 {
+		t.Errorf("%d exports of east are beyond what it is allowed, want 2", n)
+	}
+	if !w.AllBeyond(pool("3")) || w.AllBeyond(pool("2")) || w.AllBeyond(pool("4")) || w.AllBeyond(pool("none")) {
+		t.Error("only a/3 has no exporter that is allowed")
+	}
+	w.sequence++
+	stamp := registry.Stamp{Epoch: 1, Sequence: w.sequence}
+	changed, _ := w.registry.Apply(registry.Update{Member: "east", UID: "east", Stamp: stamp, Exports: []registry.Export{
+		{Pool: pool("5"), Stamp: stamp, Entry: inferenceapi.ImportedCluster{RoutingMode: inferenceapi.EndpointMode}},
+	}})
+	if got := w.assemble(changed); got != "a/5 of east: NotAllowed" {
+		t.Errorf("one more export has these assembled: %s", got)
+	}
+	if n := w.Beyond("east"); n != 3 {
+		t.Errorf("%d exports of east are beyond what it is allowed, want 3", n)
+	}
+}
+
 func TestImports_ExportThatCannotBeTakenKeepsWhatIsKnown(t *testing.T) {
 	w := newWorld(t, map[string]v1alpha1.ClusterSetAllow{"east": {}})
 	w.export("east", 1, "a/1")

@@ -129,7 +129,7 @@ func (r *Registry) apply(t txn, u *Update) (problem string, whole bool) {
 		e.Draining = u.Draining
 		named[e.Pool] = true
 		if why := r.export(t, &e, next.Known); why != "" {
-			problem = fmt.Sprintf("export %s/%s: %s", e.Pool.Namespace, e.Pool.Name, why)
+			problem = why // not which export: a member with many more could have each of them reported
 		}
 	}
 	for p, why := range u.Unread {

@@ -47,7 +47,7 @@ func Flood(ctx context.Context, address string, transport credentials.TransportC
 // flood is one stream, until the server ends it.
 func flood(ctx context.Context, address string, transport credentials.TransportCredentials, message []byte) error {
 	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(transport),
-		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(encoded{encoding.GetCodecV2(proto.Name)}), grpc.MaxCallSendMsgSize(2*len(message))))
+		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(newEncoded()), grpc.MaxCallSendMsgSize(2*len(message))))
 	if err != nil {
 		return err
 	}
@@ -60,9 +60,15 @@ func flood(ctx context.Context, address string, transport credentials.TransportC
 	return stream.RecvMsg(&discoveryv3.DeltaDiscoveryResponse{})
 }
 
-// encoded is a codec whose requests are encoded already.
+// encoded is a codec of messages that are encoded already, beside others.
 type encoded struct{ encoding.CodecV2 }
 
-func (encoded) Marshal(v any) (mem.BufferSlice, error) {
-	return mem.BufferSlice{mem.SliceBuffer(v.([]byte))}, nil
+func newEncoded() encoded { return encoded{encoding.GetCodecV2(proto.Name)} }
+
+// Marshal implements encoding.CodecV2.
+func (c encoded) Marshal(v any) (mem.BufferSlice, error) {
+	if b, ok := v.([]byte); ok {
+		return mem.BufferSlice{mem.SliceBuffer(b)}, nil
+	}
+	return c.CodecV2.Marshal(v)
 }

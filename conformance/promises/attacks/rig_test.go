@@ -160,6 +160,15 @@ func (s *site) log(name string) string {
 	return string(text[max(0, len(text)-16<<10):])
 }
 
+// whole is all that a process has logged.
+func (s *site) whole(name string) string {
+	text, err := os.ReadFile(filepath.Join(s.dir, name+".log"))
+	if err != nil {
+		s.Fatal(err)
+	}
+	return string(text)
+}
+
 // logSize is the number of bytes that a process has logged.
 func (s *site) logSize(name string) int64 {
 	info, err := os.Stat(filepath.Join(s.dir, name+".log"))

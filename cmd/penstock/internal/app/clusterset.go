@@ -12,10 +12,10 @@ func (a *App) clusterSet() *clusterset.Set {
 	cfg := clusterset.Config{
 		Store: a.store, Board: a.board, StateDir: a.cfg.StateDir, Address: a.cfg.Members.Address,
 		Identity: clusterset.FileIdentity(a.cfg.StateDir), Authority: clusterset.FileAuthority(a.cfg.StateDir), Records: clusterset.FileRecords(a.cfg.StateDir),
-		ServerOptions: a.panics.calls(partStream), Drain: a.cfg.DrainTime, Now: clock(), Log: a.log, OnPanic: a.panics.of(partStream),
+		ServerOptions: a.memberOptions(), Drain: a.cfg.DrainTime, Now: clock(), Log: a.log, OnPanic: a.panics.of(partStream),
 	}
 	if l := a.cfg.Members.Listener; l != nil {
-		cfg.Listen = func(context.Context) (net.Listener, error) { return l, nil } // once: this process leads for as long as it runs
+		cfg.Listen = func(context.Context) (net.Listener, error) { return a.admit(l, true), nil } // once: this process leads for as long as it runs
 	}
 	if c := a.cfg.Credentials; c == nil || c.OpenPicker { // else a pick takes the key of a Gateway here
 		cfg.Pickers, cfg.Cleartext = a.cfg.translation().Pickers, c == nil

@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"net"
 	"net/netip"
 	"slices"
 	"sync/atomic"
@@ -62,7 +63,16 @@ func newMembership(a *App, c *cluster) (*membership, error) {
 			c.source.Keep(demands)
 		},
 		GatewayAddresses: func(r store.Reader, gateway report.Ref) []string { return c.writer.Addresses(r, gateway) },
-		ServerOptions:    a.panics.calls(partStream), Drain: a.cfg.DrainTime, Now: clock(), Log: a.log, OnPanic: a.panics.of(partStream),
+		ServerOptions:    a.memberOptions(), Drain: a.cfg.DrainTime, Now: clock(), Log: a.log, OnPanic: a.panics.of(partStream),
+	}
+	if listen := cfg.Listen; listen != nil {
+		cfg.Listen = func(ctx context.Context) (net.Listener, error) {
+			l, err := listen(ctx)
+			if err != nil {
+				return nil, err
+			}
+			return a.admit(l, true), nil
+		}
 	}
 	open, cleartext := a.cfg.Credentials == nil || a.cfg.Credentials.OpenPicker, a.cfg.Credentials == nil
 	if c.cfg.Fleet != nil {

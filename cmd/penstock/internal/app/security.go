@@ -3,6 +3,7 @@ package app
 import (
 	"log/slog"
 	"net"
+	"slices"
 	"time"
 
 	"google.golang.org/grpc"
@@ -39,12 +40,14 @@ func openSecurity(p Peers) security {
 
 // peerTLS has peers prove their identity.
 func (s *security) peerTLS(t MutualTLS) {
-	admit := func(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, next grpc.StreamHandler) error {
-		admission.Admit(stream.Context()) // the handshake has verified the peer
-		return next(srv, stream)
-	}
-	s.dial, s.peers = credentials.NewTLS(t.Client), []grpc.ServerOption{grpc.Creds(credentials.NewTLS(t.Server)), grpc.ChainStreamInterceptor(admit)}
+	s.dial, s.peers = credentials.NewTLS(t.Client), []grpc.ServerOption{grpc.Creds(credentials.NewTLS(t.Server)), verifiedByTLS}
 }
+
+// verifiedByTLS admits streams of a server whose handshakes verify the client.
+var verifiedByTLS = grpc.ChainStreamInterceptor(func(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, next grpc.StreamHandler) error {
+	admission.Admit(stream.Context())
+	return next(srv, stream)
+})
 
 // budget is how many bytes of unfinished messages ADS and peers may have sent before the connections that send much are
 // closed: a handful of the largest.
@@ -53,6 +56,11 @@ const budget = 64 << 20
 // admit limits the connections of a listener until their clients have authenticated, and what they send in all.
 func (a *App) admit(l net.Listener, authenticates bool) net.Listener {
 	return admission.Listen(l, admission.Config{Trusting: !authenticates, Budget: a.budget, Log: a.log})
+}
+
+// memberOptions are those of the server for members of the cluster set, on a listener that admit returns.
+func (a *App) memberOptions() []grpc.ServerOption {
+	return slices.Concat(a.panics.calls(partStream), []grpc.ServerOption{verifiedByTLS, grpc.ChainStreamInterceptor(countMessages)})
 }
 
 // counting counts the messages of a stream as received. ADS decodes its own, and counts them itself.

@@ -336,6 +336,9 @@ func (s *Set) report() {
 			if c := s.registry.Count(m.Name); c.Unread > 0 {
 				add(report.Error, s.unread(m.Name, c.Unread), "correct them there, or run the same version of Penstock")
 			}
+			if n := s.importer.Beyond(m.Name); n > 0 {
+				add(report.Warning, fmt.Sprintf("%d of its exports are not imported: it exports more pools than it may, and others come first by namespace and name", n), "raise allow.exports, or have it export fewer")
+			}
 			switch is, ok := s.registry.Member(m.Name); {
 			case !ok || is.State == registry.Ready:
 			case is.State == registry.Draining:

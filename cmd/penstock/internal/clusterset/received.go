@@ -27,8 +27,7 @@ func (s *Set) apply(updates ...registry.Update) bool {
 		delete(s.rejected, u.Member)
 	}
 	for _, r := range rejected {
-		s.rejected[r.Member] = noEffect + r.Problem
-		s.cfg.Log.Warn("an update of a member had no effect", "member", r.Member, "problem", r.Problem)
+		s.rejected[r.Member] = noEffect + r.Problem // which is reported
 	}
 	s.mu.Unlock()
 	if !reflect.DeepEqual(s.bundles(updates), bundles) {
@@ -50,6 +49,7 @@ type shown struct {
 	problem string // Set.rejected
 	unread  int
 	first   string // Set.unread
+	beyond  int    // Importer.Beyond
 }
 
 // shown returns what is reported of the members of some updates. Most updates, renewals above all, change none of it.
@@ -57,7 +57,7 @@ func (s *Set) shown(updates []registry.Update) []shown {
 	out := make([]shown, len(updates))
 	for i, u := range updates {
 		is, _ := s.registry.Member(u.Member)
-		out[i] = shown{state: is.State, unread: s.registry.Count(u.Member).Unread}
+		out[i] = shown{state: is.State, unread: s.registry.Count(u.Member).Unread, beyond: s.importer.Beyond(u.Member)}
 		if out[i].unread > 0 {
 			out[i].first = s.unread(u.Member, out[i].unread)
 		}
@@ -128,6 +128,10 @@ func (s *Set) Import(p registry.Pool, generation int64) (is inferenceapi.Inferen
 // show reports on the import of a pool: clusters that are not Ready, and why. What can be used of it, translation reports.
 func (s *Set) show(p registry.Pool) {
 	owner := report.Ref{Group: store.InferencePoolImports.Group(), Kind: store.InferencePoolImports.Kind(), Namespace: p.Namespace, Name: p.Name}
+	if s.importer.AllBeyond(p) { // a finding about the member counts them
+		s.cfg.Board.Remove(status.Imports, owner)
+		return
+	}
 	is, _ := s.importer.Status(p, 0)
 	rep := report.Report{Owner: owner}
 	for _, c := range is.Conditions {

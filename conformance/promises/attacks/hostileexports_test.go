@@ -1,0 +1,205 @@
+package attacks
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// many is a list of n items.
+func many(n int, is func(i int) *discoveryv3.Resource) []*discoveryv3.Resource {
+	out := make([]*discoveryv3.Resource, n)
+	for i := range out {
+		out[i] = is(i)
+	}
+	return out
+}
+
+// again publishes n times.
+func again(v *victim, n int, topic string, is func(i int) []*discoveryv3.Resource) error {
+	for i := range n {
+		if err := v.publish(topic, is(i)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// hostileExports are what a member publishes that wants to harm those who subscribe.
+func hostileExports() []attack {
+	long, objects := strings.Repeat("x", 200<<10), strings.Repeat("{},", 80_000)+"{}"
+	empty := append([]byte("\x22\x07exports"), bytes.Repeat([]byte{0x12, 0x00}, 25<<20)...) // type_url, and resources
+	return []attack{
+		{"does not wait for acknowledgements", "came before the last one was acknowledged", func(v *victim) error {
+			for i := range 300 {
+				if err := v.send("exports", append(many(20, func(n int) *discoveryv3.Resource {
+					return item(fmt.Sprintf("evil/unasked-%d#%d", i, n), `{"epoch":1}`)
+				}), state(i))); err != nil {
+					return err
+				}
+			}
+			return nil
+		}},
+		{"messages of 26 million items", "more than 1048576 items", func(v *victim) error { return v.SendMsg(empty) }},
+		{"millions of exports", "of its exports are not imported", func(v *victim) error {
+			return again(v, 50, "exports", func(i int) []*discoveryv3.Resource {
+				return append(many(10_000, func(n int) *discoveryv3.Resource {
+					return exported(fmt.Sprintf("evil/endless-%d-%d", i, n), i, "")
+				}), state(i))
+			})
+		}},
+		{"exports of many parts without a part", "not up to date here", func(v *victim) error {
+			return again(v, 20, "exports", func(i int) []*discoveryv3.Resource {
+				return append(many(100, func(n int) *discoveryv3.Resource {
+					return item(fmt.Sprintf("evil/headless-%d-%d", i, n), fmt.Sprintf(`{"epoch":1,"sequence":%d,"parts":1024,"entry":{"routingMode":"EndpointMode","podCIDRs":[%q]}}`, i, long))
+				}), state(i))
+			})
+		}},
+		{"lists of empty objects", "not up to date here", func(v *victim) error {
+			return again(v, 1, "exports", func(i int) []*discoveryv3.Resource {
+				var list []*discoveryv3.Resource
+				for n := range 60 {
+					list = append(list, exported(fmt.Sprintf("evil/objects-%d-%d", i, n), i, `,"endpoints":[`+objects+`]`),
+						exported(fmt.Sprintf("evil/parents-%d-%d", i, n), i, `,"parents":[`+objects+`]`),
+						item(fmt.Sprintf("evil/parts-%d#%d", i, n), `{"epoch":1,"endpoints":[`+objects+`]}`))
+				}
+				return append(list, item(fmt.Sprintf("evil/parts-%d", i), `{"epoch":1,"parts":64,"entry":{"routingMode":"EndpointMode"}}`), state(i))
+			})
+		}},
+		{"deep ones", "not up to date here", func(v *victim) error {
+			return again(v, 2, "exports", func(i int) []*discoveryv3.Resource {
+				return append(many(100, func(n int) *discoveryv3.Resource {
+					return exported(fmt.Sprintf("evil/deep-%d-%d", i, n), i, `,"endpoints":`+strings.Repeat("[", 100<<10)+strings.Repeat("]", 100<<10))
+				}), state(i))
+			})
+		}},
+		{"items that are none", "is not the name of a pool", func(v *victim) error {
+			return again(v, 20, "exports", func(i int) []*discoveryv3.Resource {
+				return append(many(20_000, func(n int) *discoveryv3.Resource { return item(fmt.Sprintf("None %d of %d\n%.200s", n, i, long), `{`) }), state(i))
+			})
+		}},
+		{"another state each time", "an update of it had no effect", func(v *victim) error {
+			return again(v, 3000, "exports", func(i int) []*discoveryv3.Resource {
+				return append(many(1, func(n int) *discoveryv3.Resource { return exported(fmt.Sprintf("evil/x-%d", i), i, `,"parts":[]`) }), item("", fmt.Sprintf(`{"uid":"u%d","epoch":1,"sequence":%d}`, i, -i)))
+			})
+		}},
+		{"reports on imports of its own making", "", func(v *victim) error {
+			return again(v, 30, "imports", func(i int) []*discoveryv3.Resource {
+				return many(10_000, func(n int) *discoveryv3.Resource {
+					return item(fmt.Sprintf("%d-%d-%.500s/default/chat", i, n, long), `{}`)
+				})
+			})
+		}},
+		{"loads without end", "", func(v *victim) error {
+			block := strings.Repeat("AAAAAAAAAAE", 5000)
+			return again(v, 20, "loads", func(i int) []*discoveryv3.Resource {
+				return append(many(200, func(n int) *discoveryv3.Resource {
+					return item(fmt.Sprintf("east/evil/unknown-%d", n), fmt.Sprintf(`{"least":-1e300,"servers":-5,"rate":1e300,"epoch":%d,"capacity":9007199254740993,"blocks":"%s","interval":-1}`, i, block[:len(block)/4*4]))
+				}), item("good/default/good", `{"least":0,"servers":1000000,"rate":1e9,"counted":{"`+long+`":1}}`), item("east/default/good", `{"least":0,"servers":1000000,"rate":1e9,"interval":60000}`))
+			})
+		}},
+		{"connections that end with a long message", "no connection to a peer", func(v *victim) error {
+			_ = v.send("exports", []*discoveryv3.Resource{state(1)})
+			return status.Error(codes.Internal, strings.Repeat("a long message\n", 200<<10))
+		}},
+	}
+}
+
+// attackTime is how long an attack goes on whose end the other side puts off.
+const attackTime = 1200 * time.Millisecond
+
+// A member of the cluster set whose process is an attacker's harms nothing but its own exports.
+func TestClusterSet_HostileMemberHarmsNoOther(t *testing.T) {
+	attacks := hostileExports()
+	evil := make([]*publisher, len(attacks))
+	for i := range evil {
+		evil[i] = newPublisher(t, fmt.Sprintf("evil-%d", i))
+	}
+	s := startSet(t, "", nil, evil...)
+	traffic, before, peak := s.traffic(), s.rss(s.penstock), s.peak(s.penstock)
+	for i, a := range attacks {
+		began, log, peak := time.Now(), s.logSize("penstock"), s.peak(s.penstock)
+		end := evil[i].begin(a)
+		s.eventually(a.name, func() error {
+			if err := s.penstock.Running(); err != nil {
+				t.Fatalf("%s: %v", a.name, err)
+			}
+			if err := s.ask(http.MethodGet, "/good", ""); err != nil {
+				t.Errorf("%s: the other member's pool: %v", a.name, err)
+			}
+			if evil[i].rounds.Load() < 5 && time.Since(began) < attackTime {
+				return errors.New("it goes on")
+			}
+			return nil
+		})
+		end()
+		t.Logf("%s: %d rounds, %.0f MiB at the peak, %d bytes of log", a.name, evil[i].rounds.Load(), peak(), s.logSize("penstock")-log)
+	}
+	if most := peak(); most > before+640 {
+		t.Errorf("penstock had %.0f MiB before, and %.0f MiB at the peak", before, most)
+	}
+	if size := s.logSize("penstock"); size > 256<<10 {
+		t.Errorf("penstock logged %d bytes", size)
+	}
+	for i, a := range attacks {
+		var of []string
+		for _, line := range strings.Split(s.whole("penstock"), "\n") {
+			if strings.Contains(line, "member "+evil[i].name+": ") || strings.Contains(line, evil[i].listener.Addr().String()) {
+				of = append(of, line)
+			}
+		}
+		if !slices.ContainsFunc(of, func(line string) bool { return strings.Contains(line, a.logged) }) {
+			t.Errorf("%s: no line has %q:\n%.4000s", a.name, a.logged, strings.Join(of, "\n"))
+		}
+	}
+	traffic.end()
+}
+
+// A member leads no request to what it may not name, and none under another member's name.
+func TestClusterSet_HostileMemberNamesNoAddressOfOthers(t *testing.T) {
+	thief := newPublisher(t, "evil")
+	s := startSet(t, "", map[string]string{"stolen.yaml": importRoute("evil", "stolen", "/stolen") + importGrant("evil")}, thief)
+	traffic := s.traffic()
+	stolen := at(s.server)
+	thief.begin(attack{"addresses of others", "", func(v *victim) error {
+		list := []*discoveryv3.Resource{state(1 << 30), item("default/good", fmt.Sprintf(`{"epoch":1,"sequence":%d,"entry":{"name":"good","routingMode":"ParentMode","parents":[{"service":[{"addresses":["127.0.0.1"],"ports":[{"number":%d}]}]}]}}`, 1<<30, stolen.port))}
+		list = append(list, item("evil/stolen", fmt.Sprintf(`{"epoch":1,"sequence":%d,"entry":{"name":"good","routingMode":"EndpointMode","targetPorts":[{"number":%d}],"podCIDRs":["0.0.0.0/0","::/0"],
+			"endpoints":[{"address":"127.0.0.1"},{"address":"::ffff:127.0.0.1"},{"address":"169.254.169.254"},{"address":"::ffff:a9fe:a9fe"},{"address":"64:ff9b::7f00:1"},{"address":"10.67.0.1"}],
+			"endpointPicker":{"service":[{"addresses":["169.254.169.254","::ffff:127.0.0.1"],"ports":[{"number":%d}]}]}}}`, 1<<30, stolen.port, stolen.port)))
+		return v.publish("exports", list)
+	}})
+	s.eventually("it is logged what it may not name", func() error {
+		text := s.log("penstock")
+		for _, want := range []string{"default/good", "InferencePoolImport evil/stolen", "169.254.169.254", "InferencePoolImport default/good"} {
+			if !strings.Contains(text, want) {
+				return fmt.Errorf("nothing about %s:\n%s", want, text)
+			}
+		}
+		return nil
+	})
+	for range 50 {
+		if err := s.ask(http.MethodGet, "/stolen", ""); err == nil {
+			t.Error("its pool is served by a server of this cluster")
+			break
+		}
+		if err := s.ask(http.MethodGet, "/good", ""); err != nil {
+			t.Errorf("the other member's pool: %v", err)
+			break
+		}
+	}
+	for _, address := range []string{"169.254.169.254", "10.67.0.1", "a9fe:a9fe", "7f00:1", "ffff:127.0.0.1"} {
+		if text := s.configured(); strings.Contains(text, address) {
+			t.Errorf("Envoy has %s", address)
+		}
+	}
+	traffic.end()
+}

@@ -1,0 +1,139 @@
+package attacks
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"fmt"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/penstock-project/penstock/multicluster/federation"
+)
+
+// subscribe subscribes to what the site publishes for members, with certificates, by a first message; nil: the one of a member. It returns the
+// first response, and how the stream ends without one; with hold, it stays to the stream's end.
+func (s *set) subscribe(ctx context.Context, certificates []tls.Certificate, message []byte, hold bool) (*discoveryv3.DeltaDiscoveryResponse, error) {
+	if message == nil {
+		message, _ = proto.Marshal(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: "exports"}) // always encodes
+	}
+	config := &tls.Config{MinVersion: tls.VersionTLS13, Certificates: certificates, InsecureSkipVerify: true, NextProtos: []string{"h2"}} // the attacker trusts every server
+	conn, err := grpc.NewClient(s.self.Peer.Address, grpc.WithTransportCredentials(credentials.NewTLS(config)),
+		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(newEncoded()), grpc.MaxCallSendMsgSize(1<<30)))
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = conn.Close() }()
+	stream, err := conn.NewStream(ctx, &grpc.StreamDesc{ClientStreams: true, ServerStreams: true}, "/penstock.v1alpha1.Replica/Follow")
+	if err != nil {
+		return nil, err
+	}
+	_ = stream.SendMsg(message) // fails when the server ends the stream, for the reason that RecvMsg returns
+	out := &discoveryv3.DeltaDiscoveryResponse{}
+	err = stream.RecvMsg(out)
+	if err == nil && hold {
+		err = stream.RecvMsg(out)
+	}
+	return out, err
+}
+
+// A client of the port for members that is none learns nothing there, and takes nothing from members.
+func TestClusterSet_StrangersLearnNothingAndCostNothing(t *testing.T) {
+	s := startSet(t, "", nil)
+	traffic, before, peak := s.traffic(), s.rss(s.penstock), s.peak(s.penstock)
+	theirs, own := newCA(t), s.good.ca
+	for what, certificates := range map[string][]tls.Certificate{
+		"no certificate":                      nil,
+		"one of another authority":            {theirs.identity("good", federation.ProcessPath, time.Hour)},
+		"one of a cluster that is no member":  {own.identity("other", federation.ProcessPath, time.Hour)},
+		"one that has expired":                {own.identity("good", federation.ProcessPath, -time.Minute)},
+		"one of a workload of a member":       {own.identity("good", "/ns/default/sa/app", time.Hour)},
+		"one of this cluster by another name": {theirs.identity("east", federation.ProcessPath, time.Hour)},
+	} {
+		if got, err := s.subscribe(t.Context(), certificates, nil, false); err == nil {
+			t.Errorf("with %s: %v", what, got)
+		}
+	}
+	conns, err := Idle(t.Context(), net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}}, s.self.Peer.Address, 300)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		for _, c := range conns {
+			_ = c.Close()
+		}
+	}()
+	s.eventually("connections of one address that prove nothing are few", func() error {
+		if n := Open(conns); n > 64 {
+			return fmt.Errorf("%d of %d are open", n, len(conns))
+		}
+		return nil
+	})
+	member := []tls.Certificate{own.identity("good", federation.ProcessPath, time.Hour)}
+	if got, err := s.subscribe(t.Context(), member, nil, false); err != nil || got.GetTypeUrl() != "exports" {
+		t.Errorf("a member gets %v, %v", got, err)
+	}
+	if most := peak(); most > before+64 {
+		t.Errorf("penstock had %.0f MiB before, and %.0f MiB at the peak", before, most)
+	}
+	if size := s.logSize("penstock"); size > 64<<10 {
+		t.Errorf("penstock logged %d bytes", size)
+	}
+	traffic.end()
+}
+
+// A member's requests are bounded too.
+func TestClusterSet_RequestsOfAMemberAreBounded(t *testing.T) {
+	s := startSet(t, "", nil)
+	traffic, before, peak := s.traffic(), s.rss(s.penstock), s.peak(s.penstock)
+	member := []tls.Certificate{s.good.identity("good", federation.ProcessPath, time.Hour)}
+	first, err := proto.Marshal(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: "exports"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for what, message := range map[string][]byte{
+		"a large message":    append(first[:len(first):len(first)], append([]byte{0x32, 0x80, 0x80, 0x80, 0x20}, make([]byte, 64<<20)...)...), // a nonce
+		"millions of items":  append(first[:len(first):len(first)], bytes.Repeat([]byte{0x2a, 0x00}, 7<<20)...),                               // versions
+		"names of resources": append(first[:len(first):len(first)], bytes.Repeat([]byte{0x1a, 0x00}, 1000)...),                                // which the channel does not use
+		"nonsense":           []byte(strings.Repeat("nonsense", 1000)),
+	} {
+		for range 8 {
+			if got, err := s.subscribe(t.Context(), member, message, false); err == nil {
+				t.Errorf("%s: %v", what, got)
+			}
+		}
+	}
+	ctx, end := context.WithCancel(t.Context())
+	defer end()
+	denied := make(chan error, 32)
+	for range cap(denied) {
+		go func() { // ends with ctx
+			_, err := s.subscribe(ctx, member, nil, true)
+			denied <- err
+		}()
+	}
+	s.eventually("streams of one member are few", func() error {
+		select {
+		case err := <-denied:
+			if status.Code(err) == codes.ResourceExhausted {
+				return nil
+			}
+			return err
+		default:
+			return fmt.Errorf("none of %d is denied", cap(denied))
+		}
+	})
+	if most := peak(); most > before+256 {
+		t.Errorf("penstock had %.0f MiB before, and %.0f MiB at the peak", before, most)
+	}
+	traffic.end()
+}
