@@ -1,0 +1,177 @@
+package attacks
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// gatewayPath is the path of the SPIFFE ID of a cluster's Gateways.
+const gatewayPath = "/gateway"
+
+// withPeerListener is a set that exports default/chat to the member good alone, through a peer listener.
+func withPeerListener(t *testing.T) (s *set, address string) {
+	t.Helper()
+	port := freePort(t)
+	s = startSet(t, fmt.Sprintf("  peerListener: {port: %d}\n", port), nil)
+	s.write("site.yaml", strings.Replace(s.objects(), "kind: InferencePool\nmetadata: {name: chat}",
+		"kind: InferencePool\nmetadata: {name: chat, annotations: {inference.networking.x-k8s.io/export: ClusterSet, inference.networking.x-k8s.io/export-mode: ParentMode, penstock.dev/export-to: good}}", 1))
+	return s, local(port)
+}
+
+func freePort(t *testing.T) int {
+	t.Helper()
+	l := listen(t)
+	_ = l.Close()
+	return l.Addr().(*net.TCPAddr).Port
+}
+
+const chatAuthority = "chat.default.east.pool.penstock"
+
+// asMember is a client of a peer listener with the certificate of a member's Gateway; each request has a connection of its own.
+func asMember(certificate tls.Certificate) *http.Transport {
+	return &http.Transport{DisableKeepAlives: true, ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{
+		MinVersion: tls.VersionTLS13, ServerName: chatAuthority, InsecureSkipVerify: true, Certificates: []tls.Certificate{certificate}, // the attacker trusts every server
+	}}
+}
+
+// post sends a request to a peer listener.
+func post(ctx context.Context, c *http.Transport, address, authority string, header http.Header, body io.Reader) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+address+"/v1/chat/completions", body)
+	if err != nil {
+		return err
+	}
+	req.Host = authority
+	maps.Copy(req.Header, header)
+	resp, err := c.RoundTrip(req)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(io.Discard, io.LimitReader(resp.Body, 1<<20))
+	if resp.StatusCode != http.StatusOK {
+		err = fmt.Errorf("answered %s", resp.Status)
+	}
+	return errors.Join(err, resp.Body.Close())
+}
+
+// counted counts the requests of a model server, metrics pages apart.
+func counted(server *http.Handler) *atomic.Int64 {
+	var n atomic.Int64
+	next := *server
+	*server = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/metrics" {
+			n.Add(1)
+		}
+		next.ServeHTTP(w, r)
+	})
+	return &n
+}
+
+// A member's Gateway, and a stranger, reach the pool that is exported alone, and hold up no request of others.
+func TestPeerListener_HostileMemberHoldsUpNoOther(t *testing.T) {
+	s, address := withPeerListener(t)
+	member := asMember(s.good.identity("good", gatewayPath, time.Hour))
+	s.eventually("the member reaches the pool", func() error { return post(t.Context(), member, address, chatAuthority, nil, strings.NewReader("{}")) })
+	strangers := newCA(t)
+	for what, c := range map[string]*http.Transport{
+		"a stranger with the member's ID": asMember(strangers.identity("good", gatewayPath, time.Hour)),
+		"the member's control plane":      asMember(s.good.identity("good", "/penstock", time.Hour)),
+		"an expired certificate":          asMember(s.good.identity("good", gatewayPath, -time.Minute)),
+	} {
+		if err := post(t.Context(), c, address, chatAuthority, nil, strings.NewReader("{}")); err == nil {
+			t.Errorf("%s is answered", what)
+		}
+	}
+	for _, authority := range []string{"good.default.east.pool.penstock", "good.default.good.pool.penstock", "hop.default.import.good", "hops", "default/gw", local(s.gateway)} {
+		if err := post(t.Context(), member, address, authority, nil, strings.NewReader("{}")); err == nil {
+			t.Errorf("the member reaches %s", authority)
+		}
+	}
+	traffic, peak, before := s.traffic(), s.peak(s.envoy), s.rss(s.envoy)
+	idle, err := Idle(t.Context(), net.Dialer{}, address, 500)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, end := context.WithCancel(t.Context())
+	var sent, streams sync.WaitGroup
+	var bodies []*io.PipeWriter
+	for range 200 {
+		body, writer := io.Pipe()
+		bodies = append(bodies, writer)
+		sent.Go(func() { _, _ = io.Copy(writer, io.LimitReader(repeated("a"), 32<<20-1)) }) // ends early if the stream is reset
+		streams.Go(func() {
+			err := post(ctx, member, address, chatAuthority, nil, body)
+			_ = body.CloseWithError(err)
+		})
+	}
+	sent.Wait()
+	for range 100 {
+		if err := s.ask(http.MethodPost, "/v1/chat/completions", `{"model":"m"}`); err != nil {
+			t.Errorf("a request of a client beside a member's stalled uploads: %v", err)
+			break
+		}
+	}
+	traffic.end()
+	if most := peak(); most > 2.2*1024 {
+		t.Errorf("Envoy had %.0f MiB before, and %.0f MiB at the peak", before, most)
+	}
+	end()
+	for _, b := range bodies {
+		_ = b.CloseWithError(errors.New("the attack has ended"))
+	}
+	streams.Wait()
+	for _, c := range idle {
+		_ = c.Close()
+	}
+	s.eventually("the member is served again", func() error { return post(t.Context(), member, address, chatAuthority, nil, strings.NewReader("{}")) })
+}
+
+// A client that names a member, a hop or an endpoint, in headers, in the authority or with a peer's marks, is served as any other.
+func TestClusterSet_ClientNamesNoMemberAndNoHop(t *testing.T) {
+	s, address := withPeerListener(t)
+	member := asMember(s.good.identity("good", gatewayPath, time.Hour))
+	s.eventually("the member reaches the pool", func() error { return post(t.Context(), member, address, chatAuthority, nil, strings.NewReader("{}")) })
+	theirs, ours := counted(&s.good.server.Config.Handler), counted(&s.server.Config.Handler)
+	forged := http.Header{}
+	for _, name := range []string{
+		"x-gateway-destination-endpoint", "x-gateway-destination-endpoint-served", "x-gateway-destination-endpoint-subset", "x-penstock-pool", "x-penstock-lease", "x-penstock-spill", "x-penstock-last",
+		"x-req-tokens-key", "penstock-peer-authority", "penstock-peer-refused", "penstock-peer-sender", "x-envoy-original-dst-host", "x-envoy-original-host", "x-forwarded-host",
+	} {
+		gateway := at(s.good.server)
+		forged[http.CanonicalHeaderKey(name)] = []string{fmt.Sprintf("%s:%d", gateway.address, gateway.port), "envoy://hops/hop.default.import.good@good", "default/good", "good"}
+	}
+	hosts := []string{"chat", chatAuthority, "good.default.good.pool.penstock", "hop.default.import.good@good", "hop.default.import.good", "hops", "members/default/good"}
+	for _, host := range hosts {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+local(s.gateway)+"/v1/chat/completions", strings.NewReader("{}"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Host, req.Header = host, forged.Clone()
+		resp, err := http.DefaultTransport.RoundTrip(req)
+		if err != nil {
+			t.Errorf("%s: %v", host, err)
+			continue
+		}
+		for name := range resp.Header {
+			if lower := strings.ToLower(name); strings.HasPrefix(lower, "penstock-peer-") || strings.HasPrefix(lower, "x-penstock-") && lower != "x-penstock-reason" {
+				t.Errorf("%s: the client receives %s", host, name)
+			}
+		}
+		if err := resp.Body.Close(); err != nil || resp.StatusCode != http.StatusOK {
+			t.Errorf("%s: answered %s, %v", host, resp.Status, err)
+		}
+	}
+	if theirs.Load() != 0 || ours.Load() != int64(len(hosts)) {
+		t.Errorf("of %d requests, %d reached this cluster's server and %d the other cluster's", len(hosts), ours.Load(), theirs.Load())
+	}
+}
