@@ -254,6 +254,13 @@ type ParentImport struct {
 	Namespace string `json:"namespace,omitempty"`
 	// Service lists the gateway's addresses. A file may have an object in place of the list.
 	Service ServiceImports `json:"service"`
+	// Hostname is Host and SNI of requests to the gateway, where its routes do not match the hosts of this gateway's clients; a
+	// BackendTLSPolicy decides on the SNI. All parents of a cluster have the same. Default: the client's Host. A field of Penstock's own.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`
+	Hostname string `json:"hostname,omitempty"`
 	// Peer: Service is the gateway's peer listener, which takes requests of members of the exporter's cluster set alone, over mTLS. Server
 	// name and authority are POOL.NAMESPACE.CLUSTER.pool.penstock. A member uses it, and no parent without peer.
 	//

@@ -82,4 +82,6 @@ type Target struct {
 	MaxGateways uint32
 	// Peer is model.WeightedBackend's.
 	Peer string
+	// Hostname is the Host that its endpoints are asked for, whatever a route's filters have it be; "": they decide.
+	Hostname string
 }

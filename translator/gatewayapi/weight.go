@@ -70,7 +70,7 @@ func weigh(shares []share, apart bool) []model.WeightedBackend {
 func (s *share) to(t Target) model.WeightedBackend {
 	return model.WeightedBackend{
 		Cluster: t.Cluster, Backend: s.backend, Picker: t.Picker, Hops: t.Hops, External: t.External, MaxGateways: t.MaxGateways, Peer: t.Peer,
-		RequestHeaders: s.request, ResponseHeaders: s.response, RewriteHost: s.rewriteHost, Own: s.own,
+		RequestHeaders: s.request, ResponseHeaders: s.response, RewriteHost: cmp.Or(t.Hostname, s.rewriteHost), Own: s.own,
 	}
 }
 

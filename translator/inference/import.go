@@ -188,6 +188,14 @@ func importMember(r store.Reader, imp *model.Import, policy *v1alpha1.PoolPolicy
 			if parent.Peer {
 				continue
 			}
+			if why := unusableHostname(&m, parent.Hostname, len(m.Parents) > 0); why != "" {
+				imp.Findings = append(imp.Findings, report.Finding{
+					Severity: report.Error, Owner: imp.Ref, Field: fmt.Sprintf("%s.parents[%d].hostname", field, i),
+					Problem: fmt.Sprintf("cluster %s: gateway %s/%s is not used: %s", c.Name, parent.Namespace, parent.Name, why),
+					Fix:     "write the host name that its route has, such as api.example.com, the same at each parent of the cluster",
+				})
+				continue
+			}
 			if why := notReady(parent.Conditions); why != "" {
 				waiting = why
 				imp.Findings = append(imp.Findings, report.Finding{

@@ -2,7 +2,10 @@ package inference
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
+
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/discovery/store"
@@ -52,4 +55,18 @@ func throughPeers(r store.Reader, imp *model.Import, m *model.ImportMember, c in
 		})
 	}
 	return true
+}
+
+// unusableHostname gives a member the Host of requests to one of its ordinary gateways. It returns why that gateway is not used; "" if it is.
+// others: the member has another gateway already.
+func unusableHostname(m *model.ImportMember, hostname string, others bool) string {
+	_, notIP := netip.ParseAddr(hostname)
+	switch {
+	case hostname != "" && (notIP == nil || len(validation.IsDNS1123Subdomain(hostname)) > 0):
+		return fmt.Sprintf("%.100q is not a host name", hostname)
+	case others && hostname != m.Hostname:
+		return fmt.Sprintf("it has hostname %q, and another one of the cluster has %q", hostname, m.Hostname)
+	}
+	m.Hostname = hostname
+	return ""
 }

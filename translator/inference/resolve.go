@@ -72,7 +72,7 @@ func (b Backends) apart(res *gatewayapi.Resolution, r store.Reader, imp *model.I
 				useSpillNames(r, p)
 			}
 		default:
-			res.Targets = append(res.Targets, gatewayapi.Target{Cluster: m.Cluster, Share: m.Share, Protocol: m.Protocol, MaxGateways: m.MaxGateways, Peer: m.Peer})
+			res.Targets = append(res.Targets, gatewayapi.Target{Cluster: m.Cluster, Share: m.Share, Protocol: m.Protocol, MaxGateways: m.MaxGateways, Peer: m.Peer, Hostname: m.Hostname})
 			res.Clusters = append(res.Clusters, m.Cluster, model.OurPicker) // which is asked for the models of the rule
 		}
 	}
@@ -91,7 +91,7 @@ func (b Backends) together(res *gatewayapi.Resolution, r store.Reader, imp *mode
 		if m.Problem != "" {
 			continue
 		}
-		t := gatewayapi.Target{Cluster: m.Cluster, Share: m.Share, Protocol: m.Protocol, MaxGateways: m.MaxGateways, Peer: m.Peer}
+		t := gatewayapi.Target{Cluster: m.Cluster, Share: m.Share, Protocol: m.Protocol, MaxGateways: m.MaxGateways, Peer: m.Peer, Hostname: m.Hostname}
 		if !m.Local {
 			t.Cluster = t.Cluster.As(model.LastVariant)
 		}

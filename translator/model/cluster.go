@@ -216,6 +216,8 @@ type ImportMember struct {
 	Parents  []RemoteAddress // ParentMode
 	// Peer is the authority at Parents that are peer listeners (PeerAuthority); "" for others.
 	Peer string
+	// Hostname is the Host at Parents that are none; "": the client's.
+	Hostname string
 	// Protocol is what the model servers behind Parents speak, as far as it matters here: gateways of others are spoken to in HTTP/1.1.
 	Protocol Protocol
 	// MaxGateways is that of ParentMode: how many gateways a request may have passed through.
