@@ -1,6 +1,7 @@
 package picker
 
 import (
+	"sync"
 	"time"
 
 	"github.com/penstock-project/penstock/picker/accesslog"
@@ -34,6 +35,8 @@ type Charge interface {
 type ClusterPrompt struct {
 	Tokens int
 	Chain  prefix.Chain
+	// Stay is the cluster of the request's session; "": it has none.
+	Stay string
 }
 
 // ClusterCost is what a request costs at a cluster, in seconds: the wait there, and to read what is not cached of its prompt, three times; the
@@ -47,9 +50,10 @@ type ClusterCost struct {
 	Prompt    float64 `json:"prompt"`
 	RoundTrip float64 `json:"roundTrip"`
 	Margin    float64 `json:"margin"`
-	Basis     string  `json:"basis"`            // by what the wait is known: a report, own requests, answers, or a trial
-	Barred    string  `json:"barred,omitempty"` // why it comes last; "" if it does not
-	Cached    int     `json:"cached,omitempty"` // tokens of the prompt that were sent there before
+	Basis     string  `json:"basis"`             // by what the wait is known: a report, own requests, answers, or a trial
+	Barred    string  `json:"barred,omitempty"`  // why it comes last; "" if it does not
+	Session   bool    `json:"session,omitempty"` // the request's session is there, so it comes first unless it is barred
+	Cached    int     `json:"cached,omitempty"`  // tokens of the prompt that were sent there before
 }
 
 // SenderHeader has the Sender of the process that chose this cluster for a request. Gateways remove it from what clients send, and before
@@ -89,7 +93,8 @@ func (p *Picker) setClusters(name string, was, now *pool) {
 func (p *Picker) chooseCluster(pool *pool, r *extproc.Request, d *decision) extproc.Answer {
 	tokens := promptTokens(r)
 	var room [maxEndpoints]ClusterCost
-	ranked, charge := p.chooser.Choose(pool.Name, ClusterPrompt{Tokens: tokens, Chain: r.Facts.Chain}, true, room[:0])
+	session, stay := pool.stay(r.Headers.Header, time.Now())
+	ranked, charge := p.chooser.Choose(pool.Name, ClusterPrompt{Tokens: tokens, Chain: r.Facts.Chain, Stay: stay}, true, room[:0])
 	if len(ranked) == 0 {
 		d.result = ReasonNoEndpoints
 		return immediate(503, ReasonNoEndpoints, "import "+quoted(pool.Name)+" has no cluster that takes requests")
@@ -99,7 +104,7 @@ func (p *Picker) chooseCluster(pool *pool, r *extproc.Request, d *decision) extp
 	for i := range ranked {
 		if d.compared < maxChoices {
 			of := &ranked[i]
-			d.choices[d.compared] = choice{text: of.Cluster, cost: of.Cost, cached: int32(of.Cached), wait: float32(of.Wait), roundTrip: float32(of.RoundTrip), basis: of.Basis, barred: of.Barred}
+			d.choices[d.compared] = choice{text: of.Cluster, cost: of.Cost, cached: int32(of.Cached), wait: float32(of.Wait), roundTrip: float32(of.RoundTrip), basis: of.Basis, barred: of.Barred, session: of.Session}
 			d.compared++
 		}
 		texts = append(texts, ranked[i].Hop)
@@ -107,6 +112,7 @@ func (p *Picker) chooseCluster(pool *pool, r *extproc.Request, d *decision) extp
 	texts = append(texts, pool.Clusters.Further...)
 	a := extproc.Answer{Endpoints: texts[:min(len(texts), maxEndpoints)], MaxRetries: -1} // the route has as many retries as there are hops
 	a.Headers = []extproc.Header{{Name: SenderHeader, Value: p.chooser.Sender()}}
+	p.keepStay(pool, session, ranked[0].Cluster)
 	if charge == nil {
 		return a
 	}
@@ -115,6 +121,9 @@ func (p *Picker) chooseCluster(pool *pool, r *extproc.Request, d *decision) extp
 		return a
 	}
 	d.charge = &charged{Charge: charge, hop: ranked[0].Hop}
+	if session != 0 {
+		d.charge.moved = func(served string) { p.moveStay(pool, session, served) }
+	}
 	d.lease = p.leases.OpenAt(p.nowhere, endpoint.Holder{Gateway: r.Gateway, Pool: pool.Name}, charge.End, time.Now())
 	a.Pool, a.Lease = pool.Name, extproc.Lease{Owner: p.leases.Owner(), Number: d.lease.Number()}
 	a.Track = &chosen{lease: d.lease}
@@ -124,7 +133,9 @@ func (p *Picker) chooseCluster(pool *pool, r *extproc.Request, d *decision) extp
 // charged is the charge of a pick that named a hop first.
 type charged struct {
 	Charge
-	hop string
+	hop   string
+	once  sync.Once
+	moved func(served string) // runs once another hop has served; nil: the request has no session
 }
 
 // follow passes on what the access log shows of the request. An import's hops never move a request that a model server has begun, so a
@@ -132,6 +143,9 @@ type charged struct {
 func (c *charged) follow(e accesslog.Entry) {
 	switch {
 	case e.Served != "" && e.Served != c.hop:
+		if c.moved != nil {
+			c.once.Do(func() { c.moved(e.Served) }) // by a later entry the session may have moved on
+		}
 		c.Declined()
 	case e.Body && e.Status < 400:
 		c.FirstByte(e.FirstByte - e.Sent)

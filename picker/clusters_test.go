@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/penstock-project/penstock/picker/accesslog"
+	"github.com/penstock-project/penstock/picker/schedule"
 )
 
 // chooser ranks clusters in their order, and notes what it is called with.
@@ -31,6 +32,10 @@ func (c *chooser) Choose(pool string, p ClusterPrompt, charged bool, out []Clust
 	}
 	for i, m := range c.of[pool].List {
 		out = append(out, ClusterCost{Cluster: m.Name, Hop: m.Hop, Cost: float64(i), Basis: "report", Cached: p.Tokens})
+	}
+	if i := slices.IndexFunc(out, func(c ClusterCost) bool { return c.Cluster == p.Stay }); i >= 0 {
+		out[i].Session = true
+		out[0], out[i] = out[i], out[0]
 	}
 	if !charged || len(out) == 0 {
 		return out, nil
@@ -119,5 +124,82 @@ func TestLeastLoad_PickNamesTheClustersAndChargesTheFirst(t *testing.T) {
 	}
 	if setPools(t, p); len(c.of) != 0 {
 		t.Errorf("clusters of a removed pool are kept: %v", c.of)
+	}
+}
+
+// A session is where its last request was served, whatever is cheaper, and nowhere else than at a cluster of the import.
+func TestSession_StaysAtTheClusterOfItsImport(t *testing.T) {
+	c := &chooser{of: map[string]*Clusters{}}
+	var published []Session
+	p := runPicker(t, Config{Chooser: c, Session: func(s Session) { published = append(published, s) }})
+	_, address := servePicker(t, p)
+	of := clustersOf(3, "envoy://hops/spare")
+	of.Sessions = true
+	setPools(t, p, Pool{Name: "ns/chat@", Clusters: of})
+	conn := dialPicker(t, address)
+	pick := func(headers ...string) (first, lease string) {
+		stream, _ := call(t, conn, "x-penstock-pool", "ns/chat@")
+		r := exchange(t, stream, headerMessage(nil, headers...))
+		list, _, _ := answered(r)
+		first, _, _ = strings.Cut(list, ",")
+		return strings.TrimPrefix(first, "envoy://hops/"), r.GetDynamicMetadata().GetFields()["penstock"].GetStructValue().GetFields()["lease"].GetStringValue()
+	}
+	_, lease := pick("x-session-id", "one")
+	served := func(by string) {
+		p.Log(accesslog.Entry{Lease: lease, Open: true, Served: by, Status: 200, Body: true})
+		p.Log(accesslog.Entry{Lease: lease, Served: by, Status: 200, Body: true})
+	}
+	served("envoy://hops/c01") // the first has declined
+	for _, headers := range [][]string{{"x-session-id", "one"}, {"cookie", "a=b; session-id=one"}} {
+		if first, _ := pick(headers...); first != "c01" {
+			t.Errorf("the session by %s moved from c01 to %s", headers[0], first)
+		}
+	}
+	if e := p.Explain("ns/chat@", map[string]string{"x-session-id": "one"}); len(e.Clusters) != 3 || e.Clusters[0].Cluster != "c01" || !e.Clusters[0].Session {
+		t.Errorf("explanation: %+v", e.Clusters)
+	}
+	if found := p.Picks(Picks{Last: 1}); len(found) != 1 || !found[0].Compared[0].Session || found[0].Compared[1].Session {
+		t.Errorf("record: %+v", found)
+	}
+	for _, headers := range [][]string{{"x-session-id", "two"}, {"x-session-id", "c01"}, {"x-session-id", "envoy://hops/c02"}, {"cookie", "session-id=c02"}, nil} {
+		if first, _ := pick(headers...); first != "c00" {
+			t.Errorf("a request with %q goes to %s", headers, first)
+		}
+	}
+	_, lease = pick("x-session-id", "three")
+	served("envoy://hops/spare")
+	if first, _ := pick("x-session-id", "three"); first != "c00" {
+		t.Errorf("after a spilled request the session is at %s", first)
+	}
+	if len(published) < 2 || published[0].Cluster != "c00" || published[1].Cluster != "c01" || published[0].ID != published[1].ID {
+		t.Errorf("published: %+v", published)
+	}
+
+	// What a peer publishes counts for clusters of the import only.
+	id := schedule.SessionID([]byte("four"))
+	p.LearnSession(Session{Pool: "ns/chat@", ID: id, Cluster: "elsewhere"})
+	p.LearnSession(Session{Pool: "ns/chat@", ID: id, Cluster: "c02", Age: DefaultSessionTTL.Milliseconds() + 1})
+	if first, _ := pick("x-session-id", "four"); first != "c00" {
+		t.Errorf("a session of no cluster is at %s", first)
+	}
+	id = schedule.SessionID([]byte("five"))
+	p.LearnSession(Session{Pool: "ns/chat@", ID: id, Cluster: "c02"})
+	if first, _ := pick("x-session-id", "five"); first != "c02" {
+		t.Errorf("a session of another process is at %s", first)
+	}
+
+	// A cluster that leaves the import, because it is drained or outside of within, loses its sessions; the others keep theirs.
+	left := clustersOf(2)
+	left.Sessions = true
+	setPools(t, p, Pool{Name: "ns/chat@", Clusters: left})
+	if first, _ := pick("x-session-id", "five"); first != "c00" {
+		t.Errorf("a session goes to %s, which has left", first)
+	}
+	if first, _ := pick("x-session-id", "one"); first != "c01" {
+		t.Errorf("a session moved to %s because another cluster has left", first)
+	}
+	setPools(t, p, Pool{Name: "ns/chat@", Clusters: clustersOf(2)})
+	if first, _ := pick("x-session-id", "one"); first != "c00" {
+		t.Errorf("without affinity a session is kept at %s", first)
 	}
 }

@@ -111,11 +111,13 @@ type Sent struct {
 	Slots   int    // the server's, for adapters
 }
 
-// Session is where a session of a pool is.
+// Session is where a session of a pool is: at an endpoint or, of an import, in a cluster.
 type Session struct {
 	Pool string         `json:"p"`
 	ID   uint64         `json:"i"` // schedule.Session.ID
 	At   netip.AddrPort `json:"a"`
+	// Cluster of an import, instead of At.
+	Cluster string `json:"c,omitempty"`
 	// Age is how long ago the session's last request was, in milliseconds.
 	Age int64 `json:"t,omitempty"`
 }
@@ -254,6 +256,9 @@ type Clusters struct {
 	Margin time.Duration
 	// Latency: by how fast the clusters answer, not by their load.
 	Latency bool
+	// Sessions: the requests of a session go to the cluster of its first one while it takes requests. Of Pool, SessionTTL and
+	// SessionCookie have an effect then.
+	Sessions bool
 }
 
 // Cluster is an exporting cluster of an import.

@@ -75,7 +75,8 @@ func (p *Picker) Explain(name string, headers map[string]string) Explanation {
 		return e
 	}
 	if pool.Clusters != nil {
-		e.Clusters, _ = p.chooser.Choose(pool.Name, ClusterPrompt{}, false, nil)
+		_, stay := pool.stay(headerOf(headers), time.Now())
+		e.Clusters, _ = p.chooser.Choose(pool.Name, ClusterPrompt{Stay: stay}, false, nil)
 		return e
 	}
 	var spill []string
@@ -89,12 +90,7 @@ func (p *Picker) Explain(name string, headers map[string]string) Explanation {
 	pool.snapshot.Refresh(explainTimeout)
 	var scratch schedule.Scratch
 	now := time.Now()
-	header := func(name string) []byte {
-		if text, ok := headers[name]; ok {
-			return []byte(text)
-		}
-		return nil
-	}
+	header := headerOf(headers)
 	request := schedule.Request{Model: headers[modelHeader], Criticality: criticality(pool.priorityOf(header, headers[modelHeader]))}
 	if e.Targets = pool.targets(request.Model); len(e.Targets) > 0 {
 		request.Model = slices.MaxFunc(e.Targets, func(a, b ModelTarget) int { return cmp.Compare(a.Weight, b.Weight) }).Name
@@ -120,6 +116,16 @@ func (p *Picker) Explain(name string, headers map[string]string) Explanation {
 	}
 	e.Stages = pool.explainStages(&request, now)
 	return e
+}
+
+// headerOf returns the values of headers.
+func headerOf(headers map[string]string) func(string) []byte {
+	return func(name string) []byte {
+		if text, ok := headers[name]; ok {
+			return []byte(text)
+		}
+		return nil
+	}
 }
 
 // History returns a pool's picks that have verdicts, newest first, 64 at most: at most one in 20 ms. It returns nil for an unknown

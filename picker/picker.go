@@ -103,14 +103,15 @@ type pool struct {
 	counters    *poolMetrics
 	history     *history
 	subsets     subsets
-	rules       *modelRules        // of Pool.Models; nil without
-	sessions    *schedule.Sessions // nil if the strategy does not read sessions
-	queue       *flow.Queue        // nil without flow control
-	slots       *endpoint.Slots    // nil if the requests in flight are not limited
-	remote      *extproc.Remote    // of a relayed pool
-	relayHealth *relayHealth       // of a relayed pool
-	scorers     []*scoring.Client  // of Pool.Scorers; nil for one without an address
-	processor   *processor.Client  // of Pool.Processor; nil without
+	rules       *modelRules                        // of Pool.Models; nil without
+	sessions    *schedule.Sessions[netip.AddrPort] // nil if the strategy does not read sessions
+	stays       *schedule.Sessions[string]         // the clusters of sessions; nil unless Clusters.Sessions
+	queue       *flow.Queue                        // nil without flow control
+	slots       *endpoint.Slots                    // nil if the requests in flight are not limited
+	remote      *extproc.Remote                    // of a relayed pool
+	relayHealth *relayHealth                       // of a relayed pool
+	scorers     []*scoring.Client                  // of Pool.Scorers; nil for one without an address
+	processor   *processor.Client                  // of Pool.Processor; nil without
 }
 
 // leaseTimeout is when a request that is not reported any more stops counting as in flight: its Envoy is gone. Envoys report
@@ -258,8 +259,13 @@ func (p *Picker) build(c Pool, old *pool) (*pool, error) {
 	c.Metrics.Off = c.Metrics.Off || c.Relay != nil || !schedule.UsesMetrics(&options) && c.FlowControl == nil && (c.Shadow == "" || !schedule.UsesMetrics(&schedule.Options{Name: c.Shadow}))
 	next := &pool{Pool: c, options: options}
 	if schedule.UsesSessions(&options) {
-		if next.sessions = new(schedule.Sessions); old != nil && old.sessions != nil {
+		if next.sessions = new(schedule.Sessions[netip.AddrPort]); old != nil && old.sessions != nil {
 			next.sessions = old.sessions
+		}
+	}
+	if c.Clusters != nil && c.Clusters.Sessions {
+		if next.stays = new(schedule.Sessions[string]); old != nil && old.stays != nil {
+			next.stays = old.stays
 		}
 	}
 	if old != nil && c.Models.equal(old.Models) {

@@ -66,6 +66,8 @@ type choice struct {
 	cost   float64
 	cached int32
 	trial  bool
+	// The request's session is there, as ClusterCost has it.
+	session bool
 	// Of a cluster, as ClusterCost has them.
 	wait, roundTrip float32
 	basis, barred   string
@@ -82,6 +84,7 @@ type Choice struct {
 	RoundTrip float64 `json:"roundTrip,omitempty"`
 	Basis     string  `json:"basis,omitempty"`
 	Barred    string  `json:"barred,omitempty"`
+	Session   bool    `json:"session,omitempty"` // the request's session was there
 }
 
 // Outcome is what became of a request, by the last entry of the access log.
@@ -206,7 +209,7 @@ func (n *note) record(by string) *Record {
 		r.Processor = &processed
 	}
 	for _, c := range n.choices[:n.compared] {
-		r.Compared = append(r.Compared, Choice{c.text, c.cost, int(c.cached), c.trial, float64(c.wait), float64(c.roundTrip), c.basis, c.barred})
+		r.Compared = append(r.Compared, Choice{c.text, c.cost, int(c.cached), c.trial, float64(c.wait), float64(c.roundTrip), c.basis, c.barred, c.session})
 	}
 	if n.lease > 0 {
 		outcome := n.outcome

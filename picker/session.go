@@ -35,17 +35,23 @@ func (pool *pool) session(header func(string) []byte, now time.Time) (s schedule
 	if pool.sessions == nil {
 		return s
 	}
-	id := header(sessionIDHeader)
-	if len(id) == 0 {
-		id = cookie(header("cookie"), pool.SessionCookie)
-	}
-	if len(id) > 0 {
-		s.ID = schedule.SessionID(id[:min(len(id), maxSessionID)])
-	}
+	s.ID = pool.sessionID(header)
 	if s.At = readSessionToken(header(sessionTokenHeader), now, pool.SessionTTL); !s.At.IsValid() {
 		s.At = pool.sessions.Find(s.ID, now, pool.SessionTTL)
 	}
 	return s
+}
+
+// sessionID is the Session.ID of a request that names its session; 0 for others.
+func (pool *pool) sessionID(header func(string) []byte) uint64 {
+	id := header(sessionIDHeader)
+	if len(id) == 0 {
+		id = cookie(header("cookie"), pool.SessionCookie)
+	}
+	if len(id) == 0 {
+		return 0
+	}
+	return schedule.SessionID(id[:min(len(id), maxSessionID)])
 }
 
 // keepSession records that a session has a request at an endpoint, for all processes.
@@ -55,27 +61,38 @@ func (p *Picker) keepSession(pool *pool, id uint64, at netip.AddrPort, now time.
 	}
 }
 
-// LearnSession records where another process has a session. One of a pool or an endpoint that this process does not have is ignored.
+// LearnSession records where another process has a session. One of a pool, an endpoint or a cluster that this process does not have is
+// ignored.
 func (p *Picker) LearnSession(s Session) {
 	pool := p.pools.Load().byName[s.Pool]
-	if pool == nil || pool.sessions == nil || pool.snapshot.Find(s.At) == nil || s.Age < 0 || s.Age > pool.SessionTTL.Milliseconds() {
+	if pool == nil || s.Age < 0 || s.Age > pool.SessionTTL.Milliseconds() {
 		return
 	}
 	now := time.Now()
-	pool.sessions.Learn(s.ID, s.At, now.Add(-time.Duration(s.Age)*time.Millisecond), now, pool.SessionTTL)
+	on := now.Add(-time.Duration(s.Age) * time.Millisecond)
+	switch {
+	case s.Cluster != "":
+		pool.learnStay(s.ID, s.Cluster, on, now)
+	case pool.sessions != nil && pool.snapshot.Find(s.At) != nil:
+		pool.sessions.Learn(s.ID, s.At, on, now, pool.SessionTTL)
+	}
 }
 
 // Sessions calls f for the sessions of all pools, of each the last used first, until it returns false.
 func (p *Picker) Sessions(f func(Session) bool) {
 	now, more := time.Now(), true
 	for name, pool := range p.pools.Load().byName {
-		if pool.sessions == nil {
-			continue
-		}
-		pool.sessions.Each(now, pool.SessionTTL, func(id uint64, at netip.AddrPort, on time.Time) bool {
-			more = f(Session{Pool: name, ID: id, At: at, Age: now.Sub(on).Milliseconds()})
+		pass := func(s Session, on time.Time) bool {
+			s.Pool, s.Age = name, now.Sub(on).Milliseconds()
+			more = f(s)
 			return more
-		})
+		}
+		if pool.sessions != nil {
+			pool.sessions.Each(now, pool.SessionTTL, func(id uint64, at netip.AddrPort, on time.Time) bool { return pass(Session{ID: id, At: at}, on) })
+		}
+		if pool.stays != nil {
+			pool.stays.Each(now, pool.SessionTTL, func(id uint64, cluster string, on time.Time) bool { return pass(Session{ID: id, Cluster: cluster}, on) })
+		}
 		if !more {
 			return
 		}

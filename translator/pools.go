@@ -39,7 +39,8 @@ type Choice struct {
 	Members []ChoiceMember // that take requests, sorted by name
 	Further []model.HopID  // to the places where the import spills, in order
 	Margin  time.Duration  // by which another one must be cheaper than the own cluster
-	Latency bool           // model.Choice.Latency
+	// Latency and Sessions are those of model.Choice.
+	Latency, Sessions bool
 }
 
 // ChoiceMember is an exporting cluster.
@@ -186,7 +187,7 @@ func (t *tables) choicePool(r *graph.Reader, id model.PoolID) (PickerPool, bool)
 		return PickerPool{}, false
 	}
 	pool := &model.Pool{Name: id, Ref: imp.Ref, Cluster: imp.Cluster, Last: imp.Cluster, Picker: imp.Choice.Picker, Owners: []report.Ref{imp.Ref}}
-	choice := &Choice{Margin: imp.Choice.Margin, Latency: imp.Choice.Latency}
+	choice := &Choice{Margin: imp.Choice.Margin, Latency: imp.Choice.Latency, Sessions: imp.Choice.Sessions}
 	for i := range imp.Members {
 		if m := &imp.Members[i]; m.Takes() {
 			is := ChoiceMember{Name: m.Name, Hop: imp.Hop(m), Local: m.Local}

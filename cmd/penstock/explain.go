@@ -328,6 +328,9 @@ func clusterText(c picker.ClusterCost) string {
 	if c.Cached > 0 {
 		text += fmt.Sprintf("; %d tokens cached", c.Cached)
 	}
+	if c.Session {
+		text += "; the session is there"
+	}
 	if c.Barred != "" {
 		text += "; last: " + c.Barred
 	}

@@ -120,7 +120,7 @@ func printPicks(w io.Writer, picks []*picker.Record) error {
 		if len(r.Verdicts) == 0 { // as of most picks of a busy pool
 			for _, c := range r.Compared {
 				if c.Basis != "" {
-					p.line("", "  %s", clusterText(picker.ClusterCost{Cluster: c.Address, Cost: c.Cost, Wait: c.Wait, RoundTrip: c.RoundTrip, Basis: c.Basis, Barred: c.Barred, Cached: c.Cached}))
+					p.line("", "  %s", clusterText(picker.ClusterCost{Cluster: c.Address, Cost: c.Cost, Wait: c.Wait, RoundTrip: c.RoundTrip, Basis: c.Basis, Barred: c.Barred, Session: c.Session, Cached: c.Cached}))
 					continue
 				}
 				text := fmt.Sprintf("%s: cost %.3f", c.Address, c.Cost)

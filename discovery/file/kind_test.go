@@ -142,6 +142,23 @@ func TestPoolPolicy_InvalidRangeIsReported(t *testing.T) {
 		`spec.remote.podCIDRs[0]: must be a CIDR range, is "10.244.0.0"`)
 }
 
+func TestPoolPolicy_AffinityWithoutAPickIsReported(t *testing.T) {
+	policy := func(selection string) string {
+		return object("penstock.dev/v1alpha1", "PoolPolicy", "spec: {targetRef: {kind: InferencePoolImport, name: chat}, selection: "+selection+"}\n")
+	}
+	for selection, finding := range map[string]string{
+		"{affinity: Session}":                     "affinity is for policies LeastLoad and Latency: add policy, or remove affinity",
+		"{policy: Priority, affinity: Session}":   "affinity is for policies LeastLoad and Latency: add policy, or remove affinity",
+		"{policy: Latency, affinity: Prefix}":     "affinity: Prefix is for policy LeastLoad: write Session or None, or remove affinity",
+		"{policy: LeastLoad, affinity: sessions}": "spec.selection.affinity: must be one of",
+	} {
+		invalid(t, store.PoolPolicies, policy(selection), finding)
+	}
+	for _, selection := range []string{"{policy: Latency, affinity: Session}", "{policy: LeastLoad, affinity: Session}", "{policy: Latency, affinity: None}", "{policy: LeastLoad, affinity: Prefix}"} {
+		valid(t, store.PoolPolicies, policy(selection))
+	}
+}
+
 func TestModelServers_AddressMayBeHostNameOrIP(t *testing.T) {
 	m := valid(t, store.ModelServers, object("penstock.dev/v1alpha1", "ModelServers", "spec: {servers: [{address: gpu.example.com}, {address: 'fd00::1'}]}\n"))
 	if len(m.Spec.Servers) != 2 {

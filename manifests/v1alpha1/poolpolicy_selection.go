@@ -5,7 +5,8 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // SelectionSpec configures to which of an InferencePoolImport's exporting clusters requests go.
 // +kubebuilder:validation:XValidation:rule="!has(self.order) || has(self.policy) && self.policy == 'Priority'",message="order is for policy Priority: add policy: Priority, or remove order"
 // +kubebuilder:validation:XValidation:rule="!has(self.localMargin) || has(self.policy) && self.policy in ['LeastLoad', 'Latency']",message="localMargin is for policies LeastLoad and Latency: add policy, or remove localMargin"
-// +kubebuilder:validation:XValidation:rule="!has(self.affinity) || has(self.policy) && self.policy == 'LeastLoad'",message="affinity is for policy LeastLoad: add policy: LeastLoad, or remove affinity"
+// +kubebuilder:validation:XValidation:rule="!has(self.affinity) || has(self.policy) && self.policy in ['LeastLoad', 'Latency']",message="affinity is for policies LeastLoad and Latency: add policy, or remove affinity"
+// +kubebuilder:validation:XValidation:rule="!has(self.affinity) || self.affinity != 'Prefix' || !has(self.policy) || self.policy != 'Latency'",message="affinity: Prefix is for policy LeastLoad: write Session or None, or remove affinity"
 type SelectionSpec struct {
 	// Policy decides which cluster is the first to get a request. With Weighted the clusters share requests by the weight of each. With
 	// Locality those in the zone of this cluster do, itself included; what they decline goes to those of its region, and then to the rest. With
@@ -37,8 +38,11 @@ type SelectionSpec struct {
 	// +kubebuilder:validation:MaxLength=16
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('0s') && duration(self) <= duration('1m')",message="localMargin must be 0s to 1m, such as 300ms"
 	LocalMargin *metav1.Duration `json:"localMargin,omitempty"`
-	// Affinity is what LeastLoad knows of a request; default Prefix. With Prefix the bodies of known APIs are read, so that prompts with the
-	// same beginning go to the cluster that has read it. With None no body is read, and a request counts by its length.
+	// Affinity is what keeps requests together; default Prefix with policy LeastLoad, None with Latency. With Prefix, of LeastLoad alone, the
+	// bodies of known APIs are read, so that prompts with the same beginning go to the cluster that has read it. With Session, of LeastLoad and
+	// Latency, the requests of a session go to the cluster that serves its first one, while that takes requests, and then to the best one,
+	// where the session stays. The header x-session-id names a request's session, else the cookie session-id. A session without requests
+	// for 5 minutes begins again. With Session and None no body is read, and a request counts by its length.
 	//
 	// +optional
 	Affinity SelectionAffinity `json:"affinity,omitempty"`
@@ -65,13 +69,14 @@ const (
 
 // SelectionAffinity is what requests are kept together by.
 //
-// +kubebuilder:validation:Enum=Prefix;None
+// +kubebuilder:validation:Enum=Prefix;Session;None
 type SelectionAffinity string
 
 // The affinities of selection.
 const (
-	AffinityPrefix SelectionAffinity = "Prefix"
-	AffinityNone   SelectionAffinity = "None"
+	AffinityPrefix  SelectionAffinity = "Prefix"
+	AffinitySession SelectionAffinity = "Session"
+	AffinityNone    SelectionAffinity = "None"
 )
 
 // WithinSpec bounds clusters. With both lists a cluster must be in both.

@@ -61,6 +61,8 @@ type Prompt struct {
 	Tokens int // of its prompt; 0 or less: not known
 	// Chain has a hash for each block of the prompt, which covers everything up to the block's end; nil: not known.
 	Chain []uint64
+	// Stay is the member that the request's session is at; "": it has none.
+	Stay string
 }
 
 // LeastLoad ranks the members of one import for the requests of one gateway. Its methods may be called concurrently.
@@ -181,6 +183,8 @@ type Choice struct {
 	Uncached int
 	// Barred is why the member comes last; "" if it does not.
 	Barred string
+	// Session: the request's session is at the member, so it comes first unless it is barred and others are not.
+	Session bool
 
 	member *member
 	lot    uint64
@@ -193,7 +197,7 @@ const (
 	BarredEmpty    = "it reports no server that takes requests"
 )
 
-// Rank appends all members to out, the cheapest first, those that are barred last. Equal ones are in random order. Begin charges the
+// Rank appends all members to out: that of the request's session, then the cheapest first, and those that are barred last. Equal ones are in random order. Begin charges the
 // request to one of them.
 func (l *LeastLoad) Rank(now time.Time, p Prompt, out []Choice) []Choice {
 	first := len(out)
@@ -201,7 +205,7 @@ func (l *LeastLoad) Rank(now time.Time, p Prompt, out []Choice) []Choice {
 	defer l.mu.Unlock()
 	for _, m := range l.members {
 		c := l.choice(m, now, p)
-		c.lot = l.cfg.Random()
+		c.lot, c.Session = l.cfg.Random(), p.Stay != "" && m.Name == p.Stay
 		// An insertion sort: there are few members, and it allocates nothing.
 		out = append(out, c)
 		i := len(out) - 1
@@ -216,6 +220,9 @@ func (l *LeastLoad) Rank(now time.Time, p Prompt, out []Choice) []Choice {
 func (c *Choice) before(o *Choice) bool {
 	if (c.Barred == "") != (o.Barred == "") {
 		return c.Barred == ""
+	}
+	if c.Session != o.Session {
+		return c.Session
 	}
 	if c.Cost != o.Cost {
 		return c.Cost < o.Cost

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -74,6 +75,30 @@ func TestSelection_CostIsThatOfTheFormula(t *testing.T) {
 	ranked = l.Rank(start, Prompt{Tokens: 8292, Chain: chain(1, 16)}, ranked[:0])
 	if c := ranked[0]; c.Member != "north" || c.Uncached != 100 || math.Abs(c.Wait-(.25+(8192./8000+.02)/8)) > 1e-9 {
 		t.Errorf("%+v", c)
+	}
+}
+
+func TestSelection_SessionStaysWhileItsMemberTakesRequests(t *testing.T) {
+	for name, change := range map[string]func(*Config){"LeastLoad": nil, "Latency": func(c *Config) { c.Latency = true }} {
+		l := three(t, change)
+		rank := func(stay string) []Choice { return l.Rank(start, Prompt{Tokens: 10, Stay: stay}, nil) }
+		if got := rank("west"); !slices.Equal(names(got), []string{"west", "east", "north"}) || !got[0].Session || got[1].Session {
+			t.Errorf("%s: of a session at west: %+v", name, got)
+		}
+		for _, stay := range []string{"", "mars"} {
+			if got := rank(stay); got[0].Member != "east" || got[0].Session {
+				t.Errorf("%s: of a session at %q: %+v", name, stay, got)
+			}
+		}
+		l.Bar(start, "west")
+		if got := rank("west"); !slices.Equal(names(got), []string{"east", "north", "west"}) {
+			t.Errorf("%s: while west is barred: %v", name, names(got))
+		}
+		l.Bar(start, "north")
+		l.Bar(start, "east")
+		if got := rank("west"); got[0].Member != "west" {
+			t.Errorf("%s: while all are barred: %v", name, names(got))
+		}
 	}
 }
 

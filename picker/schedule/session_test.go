@@ -48,7 +48,7 @@ func TestSession_StaysWhereItIs(t *testing.T) {
 }
 
 func TestSession_TableIsBoundedAndExpires(t *testing.T) {
-	var s Sessions
+	var s Sessions[netip.AddrPort]
 	a, b := netip.MustParseAddrPort("10.0.0.1:80"), netip.MustParseAddrPort("10.0.0.2:80")
 	const ttl = time.Minute
 	s.Keep(1, a, epoch, ttl)

@@ -2,25 +2,24 @@ package schedule
 
 import (
 	"container/list"
-	"net/netip"
 	"sync"
 	"time"
 )
 
-// maxSessions bounds the sessions of a pool, of which each takes some 200 bytes. Of more, those that had no request for the longest
+// maxSessions bounds the Sessions of a pool, of which each takes some 200 bytes. Of more, those that had no request for the longest
 // time begin again.
 const maxSessions = 1 << 16
 
-// Sessions are the endpoints that a pool's sessions are at. The zero value is empty.
-type Sessions struct {
+// Sessions are where a pool's sessions are: their endpoints or, of an import, their clusters. The zero value is empty.
+type Sessions[At comparable] struct {
 	mu    sync.Mutex
 	known map[uint64]*list.Element // by ID
-	order list.List                // of *kept, the last used first
+	order list.List                // of *kept[At], the last used first
 }
 
-type kept struct {
+type kept[At comparable] struct {
 	id     uint64
-	at     netip.AddrPort
+	at     At
 	on     time.Time // of the last request
 	shared time.Time // when Keep reported it last; zero for a session of another process
 }
@@ -28,30 +27,30 @@ type kept struct {
 // renewals is how often a session that stays is reported in its time to live.
 const renewals = 4
 
-// Find returns the endpoint that a session is at, if it had a request within ttl; zero otherwise.
-func (s *Sessions) Find(id uint64, now time.Time, ttl time.Duration) (at netip.AddrPort) {
+// Find returns where a session is, if it had a request within ttl; zero otherwise.
+func (s *Sessions[At]) Find(id uint64, now time.Time, ttl time.Duration) (at At) {
 	if id == 0 {
 		return at
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if e := s.known[id]; e != nil && now.Sub(e.Value.(*kept).on) <= ttl {
-		at = e.Value.(*kept).at
+	if e := s.known[id]; e != nil && now.Sub(e.Value.(*kept[At]).on) <= ttl {
+		at = e.Value.(*kept[At]).at
 	}
 	return at
 }
 
-// Keep records that a session has a request at an endpoint. It does nothing without an ID. It reports whether other processes need to learn
+// Keep records where a session has a request. It does nothing without an ID. It reports whether other processes need to learn
 // of it: the session is new, has moved, or goes on for a while.
-func (s *Sessions) Keep(id uint64, at netip.AddrPort, now time.Time, ttl time.Duration) (publish bool) {
+func (s *Sessions[At]) Keep(id uint64, at At, now time.Time, ttl time.Duration) (publish bool) {
 	if id == 0 {
 		return false
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	next := kept{id, at, now, now}
+	next := kept[At]{id, at, now, now}
 	if e := s.known[id]; e != nil {
-		if old := e.Value.(*kept); old.at == at && now.Sub(old.shared) < ttl/renewals {
+		if old := e.Value.(*kept[At]); old.at == at && now.Sub(old.shared) < ttl/renewals {
 			next.shared = old.shared
 		}
 	}
@@ -60,33 +59,33 @@ func (s *Sessions) Keep(id uint64, at netip.AddrPort, now time.Time, ttl time.Du
 }
 
 // Learn records a session whose last request another process has picked for, at a time. A later one counts.
-func (s *Sessions) Learn(id uint64, at netip.AddrPort, on, now time.Time, ttl time.Duration) {
+func (s *Sessions[At]) Learn(id uint64, at At, on, now time.Time, ttl time.Duration) {
 	if id == 0 || now.Sub(on) > ttl {
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if e := s.known[id]; e != nil && e.Value.(*kept).on.After(on) {
+	if e := s.known[id]; e != nil && e.Value.(*kept[At]).on.After(on) {
 		return
 	}
-	s.put(kept{id: id, at: at, on: on}, now, ttl)
+	s.put(kept[At]{id: id, at: at, on: on}, now, ttl)
 }
 
 // Each calls f for the sessions that have not expired, the last used first, until it returns false.
-func (s *Sessions) Each(now time.Time, ttl time.Duration, f func(id uint64, at netip.AddrPort, on time.Time) bool) {
+func (s *Sessions[At]) Each(now time.Time, ttl time.Duration, f func(id uint64, at At, on time.Time) bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for e := s.order.Front(); e != nil; e = e.Next() {
-		if k := e.Value.(*kept); now.Sub(k.on) <= ttl && !f(k.id, k.at, k.on) {
+		if k := e.Value.(*kept[At]); now.Sub(k.on) <= ttl && !f(k.id, k.at, k.on) {
 			return
 		}
 	}
 }
 
 // put keeps a session. s.mu is held.
-func (s *Sessions) put(next kept, now time.Time, ttl time.Duration) {
+func (s *Sessions[At]) put(next kept[At], now time.Time, ttl time.Duration) {
 	if e := s.known[next.id]; e != nil {
-		*e.Value.(*kept) = next
+		*e.Value.(*kept[At]) = next
 		s.order.MoveToFront(e)
 		return
 	}
@@ -96,7 +95,7 @@ func (s *Sessions) put(next kept, now time.Time, ttl time.Duration) {
 	s.known[next.id] = s.order.PushFront(&next)
 	for range 2 { // so many at most: one pick does not pay for all that have expired
 		last := s.order.Back()
-		if old := last.Value.(*kept); len(s.known) > maxSessions || now.Sub(old.on) > ttl {
+		if old := last.Value.(*kept[At]); len(s.known) > maxSessions || now.Sub(old.on) > ttl {
 			s.order.Remove(last)
 			delete(s.known, old.id)
 		}
@@ -104,7 +103,7 @@ func (s *Sessions) put(next kept, now time.Time, ttl time.Duration) {
 }
 
 // Len returns how many sessions are known, expired ones included.
-func (s *Sessions) Len() int {
+func (s *Sessions[At]) Len() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.known)

@@ -56,7 +56,7 @@ type production struct {
 	snapshot  *endpoint.Snapshot
 	leases    *endpoint.Leases
 	prefixes  *prefix.Index
-	sessions  *schedule.Sessions // nil if the strategy does not read them
+	sessions  *schedule.Sessions[netip.AddrPort] // nil if the strategy does not read them
 	tree      *tree
 	shedAfter time.Duration
 	cache     int // tokens that a server has cached
@@ -90,7 +90,7 @@ func newProduction(o schedule.Options, p Pool) Policy {
 		scrapes: make([]endpoint.Scrape, p.Room), open: map[*Pick]*endpoint.Lease{},
 	}
 	if schedule.UsesSessions(&o) {
-		d.sessions = new(schedule.Sessions)
+		d.sessions = new(schedule.Sessions[netip.AddrPort])
 	}
 	d.resize(p.Servers)
 	return d

@@ -26,6 +26,15 @@ func TestLeastLoad_PickerChoosesAmongTheClusters(t *testing.T) {
 	if c := imp.Choice; c == nil || c.Margin != 2*time.Second || c.Picker.Body != model.BodyNone {
 		t.Fatalf("%+v", c)
 	}
+	for _, policy := range []string{"LeastLoad", "Latency"} {
+		_, with := imported(t, llmImport+westHost+strings.Replace(leastLoad(", affinity: Session"), "LeastLoad", policy, 1))
+		if c := with.Choice; c == nil || !c.Sessions || c.Picker.Body != model.BodyNone {
+			t.Errorf("%s with affinity Session: %+v", policy, c)
+		}
+	}
+	if imp.Choice.Sessions {
+		t.Error("sessions are kept without affinity Session")
+	}
 	if text := texts(imp.Findings); !strings.Contains(text, "spec.selection.localMargin: it has no effect: this cluster is not among those of") {
 		t.Errorf("findings: %s", text)
 	}

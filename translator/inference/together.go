@@ -82,7 +82,7 @@ func choose(imp *model.Import, policy *v1alpha1.PoolPolicy) {
 		return
 	}
 	call := model.PickerCall{Cluster: model.OurPicker, Pool: imp.Cluster.Pool()}
-	if latency || s.Affinity == v1alpha1.AffinityNone {
+	if latency || s.Affinity != "" && s.Affinity != v1alpha1.AffinityPrefix {
 		call.Body = model.BodyNone
 	} else {
 		call.Body = model.BodyBuffered
@@ -91,7 +91,7 @@ func choose(imp *model.Import, policy *v1alpha1.PoolPolicy) {
 	if s.LocalMargin != nil {
 		margin = s.LocalMargin.Duration
 	}
-	imp.Choice = &model.Choice{Picker: call, Margin: margin, Latency: latency}
+	imp.Choice = &model.Choice{Picker: call, Margin: margin, Latency: latency, Sessions: s.Affinity == v1alpha1.AffinitySession}
 	if s.LocalMargin != nil && !slices.ContainsFunc(imp.Members, func(m model.ImportMember) bool { return m.Local }) {
 		imp.Findings = append(imp.Findings, report.Finding{
 			Severity: report.Info, Owner: store.PoolPolicies.Ref(policy), Field: "spec.selection.localMargin",

@@ -201,6 +201,8 @@ type Choice struct {
 	Margin time.Duration
 	// Latency: by how fast the clusters answer, not by their load.
 	Latency bool
+	// Sessions: the requests of a session go to the cluster of its first one.
+	Sessions bool
 }
 
 // ImportMember is one exporting cluster of an import.

@@ -127,14 +127,14 @@ func (l *Loads) Choose(name string, p picker.ClusterPrompt, charged bool, out []
 	}
 	memory := rankings.Get().(*[]selection.Choice)
 	defer rankings.Put(memory)
-	prompt, now := selection.Prompt{Tokens: p.Tokens, Chain: p.Chain}, time.Now()
+	prompt, now := selection.Prompt{Tokens: p.Tokens, Chain: p.Chain, Stay: p.Stay}, time.Now()
 	ranked := c.load.Rank(now, prompt, (*memory)[:0])
 	*memory = ranked
 	for i := range ranked {
 		if hop, ok := c.hops[ranked[i].Member]; ok {
 			r := &ranked[i]
 			out = append(out, picker.ClusterCost{
-				Cluster: r.Member, Hop: hop, Cost: r.Cost, Wait: r.Wait, Prompt: r.Prompt, RoundTrip: r.RoundTrip, Margin: r.Margin, Basis: string(r.Basis), Barred: r.Barred, Cached: max(p.Tokens-r.Uncached, 0),
+				Cluster: r.Member, Hop: hop, Cost: r.Cost, Wait: r.Wait, Prompt: r.Prompt, RoundTrip: r.RoundTrip, Margin: r.Margin, Basis: string(r.Basis), Barred: r.Barred, Session: r.Session, Cached: max(p.Tokens-r.Uncached, 0),
 			})
 		}
 	}

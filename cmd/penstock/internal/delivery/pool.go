@@ -94,7 +94,7 @@ func pickerPool(pp translator.PickerPool) picker.Pool {
 
 // choicePool converts an import among whose clusters the picker chooses.
 func choicePool(name string, body model.BodyMode, c *translator.Choice) picker.Pool {
-	out := picker.Pool{Name: name, Clusters: &picker.Clusters{Margin: c.Margin, Latency: c.Latency}}
+	out := picker.Pool{Name: name, Clusters: &picker.Clusters{Margin: c.Margin, Latency: c.Latency, Sessions: c.Sessions}}
 	out.Metrics.Off = true
 	if body == model.BodyBuffered {
 		out.Body = picker.BodyPrompts

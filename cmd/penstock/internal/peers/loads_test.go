@@ -58,7 +58,7 @@ func startPicker(t *testing.T, l net.Listener, addresses []string, pool picker.P
 	shared := NewPicks(c, func() Caches { return p })
 	pages := NewPages(c, func() PageReader { return p.Loads() })
 	sessions := NewSessions(c, func() SessionKeeper { return p })
-	p, err := picker.New(picker.Config{Peers: of, Settle: 2 * time.Second, Publish: shared.Add, Read: pages.Add, Session: sessions.Add})
+	p, err := picker.New(picker.Config{Peers: of, Settle: 2 * time.Second, Publish: shared.Add, Read: pages.Add, Session: sessions.Add, Chooser: &inOrder{of: map[string]*picker.Clusters{}}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,6 +3,8 @@ package peers
 import (
 	"fmt"
 	"net/netip"
+	"slices"
+	"sync"
 	"testing"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
@@ -67,6 +69,55 @@ func TestSession_MovedSessionIsAtTheSameServerForAllProcesses(t *testing.T) {
 		t.Errorf("%d sessions, want 2", n)
 	}
 }
+
+// A session of an import is in the same cluster for all processes.
+func TestSession_ClusterOfAnImportIsTheSameForAllProcesses(t *testing.T) {
+	pool := picker.Pool{Name: "ns/chat@", Clusters: &picker.Clusters{Sessions: true, List: []picker.Cluster{{Name: "east"}, {Name: "west"}}}}
+	pickers, _, _ := startPools(t, 2, pool)
+	headers := map[string]string{"x-session-id": "user-1"}
+	id := schedule.SessionID([]byte("user-1"))
+	pickers[0].LearnSession(picker.Session{Pool: "ns/chat@", ID: id, Cluster: "west"}) // else it begins at east
+	r := requestWith(t, headers)
+	r.Pool = "ns/chat@"
+	if a := pickers[0].Pick(t.Context(), r); a.Endpoints.String() != "west,east" {
+		t.Fatalf("picked %s", a.Endpoints)
+	}
+	poll.Until(t, "the other process has the session there", func() bool {
+		found := ""
+		pickers[1].Sessions(func(s picker.Session) bool { found = s.Cluster; return true })
+		return found == "west"
+	})
+	if e := pickers[1].Explain("ns/chat@", headers); e.Clusters[0].Cluster != "west" {
+		t.Errorf("the other process sends it to %s", e.Clusters[0].Cluster)
+	}
+}
+
+// inOrder chooses the cluster of a session, then those of a list in its order.
+type inOrder struct {
+	mu sync.Mutex
+	of map[string]*picker.Clusters
+}
+
+func (c *inOrder) SetClusters(pool string, to *picker.Clusters) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.of[pool] = to
+}
+
+func (c *inOrder) Choose(pool string, p picker.ClusterPrompt, _ bool, out []picker.ClusterCost) ([]picker.ClusterCost, picker.Charge) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, m := range c.of[pool].List {
+		if of := (picker.ClusterCost{Cluster: m.Name, Hop: m.Name}); m.Name == p.Stay {
+			out = slices.Insert(out, 0, of)
+		} else {
+			out = append(out, of)
+		}
+	}
+	return out, nil
+}
+
+func (c *inOrder) Sender() string { return "" }
 
 // requestWith is a request without a body.
 func requestWith(t *testing.T, headers map[string]string) *extproc.Request {
