@@ -1,6 +1,7 @@
 package picker
 
 import (
+	"strings"
 	"sync"
 	"time"
 
@@ -112,6 +113,11 @@ func (p *Picker) chooseCluster(pool *pool, r *extproc.Request, d *decision) extp
 	texts = append(texts, pool.Clusters.Further...)
 	a := extproc.Answer{Endpoints: texts[:min(len(texts), maxEndpoints)], MaxRetries: -1} // the route has as many retries as there are hops
 	a.Headers = []extproc.Header{{Name: SenderHeader, Value: p.chooser.Sender()}}
+	if pool.stays != nil {
+		if _, behind, ok := strings.Cut(string(r.Headers.Header(sessionTokenHeader)), tokenSeparator); ok { // also of a token that has expired
+			a.Headers = append(a.Headers, extproc.Header{Name: sessionTokenHeader, Value: behind})
+		}
+	}
 	p.keepStay(pool, session, ranked[0].Cluster)
 	if charge == nil {
 		return a
@@ -126,7 +132,7 @@ func (p *Picker) chooseCluster(pool *pool, r *extproc.Request, d *decision) extp
 	}
 	d.lease = p.leases.OpenAt(p.nowhere, endpoint.Holder{Gateway: r.Gateway, Pool: pool.Name}, charge.End, time.Now())
 	a.Pool, a.Lease = pool.Name, extproc.Lease{Owner: p.leases.Owner(), Number: d.lease.Number()}
-	a.Track = &chosen{lease: d.lease}
+	a.Track = &chosen{lease: d.lease, pool: pool}
 	return a
 }
 
@@ -153,10 +159,18 @@ func (c *charged) follow(e accesslog.Entry) {
 }
 
 // chosen ends the use of a lease with the call. The lease lives until the access log reports the request's end.
-type chosen struct{ lease *endpoint.Lease }
+type chosen struct {
+	lease *endpoint.Lease
+	pool  *pool
+}
 
-// Response implements extproc.Tracker.
-func (*chosen) Response(int, string) extproc.Header { return extproc.Header{} }
+// Response implements extproc.Tracker. With affinity for sessions it names the cluster that served in the session's token.
+func (c *chosen) Response(r extproc.Response) extproc.Header {
+	if c.pool.stays == nil || r.Status >= 500 {
+		return extproc.Header{}
+	}
+	return c.pool.stayToken(r.Served, r.Token, time.Now())
+}
 
 // End implements extproc.Tracker.
 func (c *chosen) End() { c.lease.Done() }

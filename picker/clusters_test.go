@@ -203,3 +203,47 @@ func TestSession_StaysAtTheClusterOfItsImport(t *testing.T) {
 		t.Errorf("without affinity a session is kept at %s", first)
 	}
 }
+
+// A token leads to clusters of its import that take requests, for as long as a session stays, and shows no name of one.
+func TestSession_TokenNamesNoOtherCluster(t *testing.T) {
+	of := func(name string, clusters int) *pool {
+		list := clustersOf(clusters)
+		list.Sessions = true
+		return &pool{Pool: Pool{Name: name, Clusters: list, SessionTTL: DefaultSessionTTL}}
+	}
+	now := time.Unix(1_700_000_000, 0)
+	chat := of("ns/chat@", 2)
+	token := chat.stayToken("envoy://hops/c01", "behind", now).Value
+	if strings.Contains(token, "c01") || !strings.HasSuffix(token, ".behind") {
+		t.Errorf("token %s", token)
+	}
+	if got := chat.stayToken("envoy://hops/spare", "behind", now); got.Name != "" {
+		t.Errorf("a request that has been spilled gets the token %v", got)
+	}
+	if got := chat.stayToken("envoy://hops/c01", strings.Repeat("a", maxTokenBehind+1), now); got.Name != "" {
+		t.Error("a token of any length is carried along")
+	}
+	for _, c := range []struct {
+		what  string
+		token string
+		at    *pool
+		now   time.Time
+		want  string
+	}{
+		{"a token", token, chat, now, "c01"},
+		{"one without another behind it", chat.stayToken("envoy://hops/c01", "", now).Value, chat, now, "c01"},
+		{"one that has expired", token, chat, now.Add(DefaultSessionTTL + time.Second), ""},
+		{"one from the future", token, chat, now.Add(-DefaultSessionTTL - time.Second), ""},
+		{"one of another import", token, of("ns/other@", 2), now, ""},
+		{"one of a cluster that has left", token, of("ns/chat@", 1), now, ""},
+		{"a name", "c01.", chat, now, ""},
+		{"a name in base64", "YzAx.", chat, now, ""},
+		{"an endpoint's token", sessionToken("10.0.0.1:80", now), chat, now, ""},
+		{"no text", "", chat, now, ""},
+		{"a long text", strings.Repeat("A", 1<<20) + ".", chat, now, ""},
+	} {
+		if got := c.at.readStayToken([]byte(c.token), c.now); got != c.want {
+			t.Errorf("%s leads to %q, want %q", c.what, got, c.want)
+		}
+	}
+}

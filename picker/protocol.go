@@ -32,8 +32,9 @@ func (p *Protocol) subset(headers *extproc.Message) (entries []string, restricte
 type servedReport struct{ extproc.Tracker }
 
 // Response implements extproc.Tracker.
-func (s servedReport) Response(status int, served string) extproc.Header {
-	s.Tracker.Response(status, served)
+func (s servedReport) Response(of extproc.Response) extproc.Header {
+	s.Tracker.Response(of)
+	served := of.Served
 	if served == "" {
 		served = "fail: the gateway has not reported which endpoint served"
 	}

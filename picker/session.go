@@ -11,7 +11,8 @@ import (
 	"github.com/penstock-project/penstock/picker/schedule"
 )
 
-// Headers of sessions (strategy "session"). The token is the picker's own: it names an endpoint, and is sent with every response.
+// Headers of sessions (strategy "session"). The token is the picker's own: it names an endpoint, or a cluster
+// of an import (stays.go), and is sent with every response.
 // The ID is the client's.
 const (
 	sessionTokenHeader = "x-session-token"

@@ -1,17 +1,71 @@
 package picker
 
 import (
+	"bytes"
+	"encoding/base64"
+	"encoding/binary"
 	"slices"
 	"time"
+
+	"github.com/penstock-project/penstock/picker/extproc"
+	"github.com/penstock-project/penstock/picker/schedule"
 )
 
-// stay reads a request's session, and the cluster of the import that it is at; 0 and "" without.
+// stay reads a request's session, by its ID, and the cluster of the import that it is at, by its token or else its ID; 0 and "" without.
 func (pool *pool) stay(header func(string) []byte, now time.Time) (session uint64, cluster string) {
 	if pool.stays == nil {
 		return 0, ""
 	}
 	session = pool.sessionID(header)
-	return session, pool.stays.Find(session, now, pool.SessionTTL)
+	if cluster = pool.readStayToken(header(sessionTokenHeader), now); cluster == "" {
+		cluster = pool.stays.Find(session, now, pool.SessionTTL)
+	}
+	return session, cluster
+}
+
+// tokenSeparator is between the token of an import and that of the picker behind it. Neither token has it inside.
+const tokenSeparator = "."
+
+// maxTokenBehind bounds the token of another picker that is carried along: such tokens are of some 40 bytes.
+const maxTokenBehind = 1 << 10
+
+// stayToken returns the header with the token of a session in the cluster behind the hop that served: 8 bytes that stand for the cluster
+// and 8 that are when, in Unix seconds; then the token that the cluster's own picker has set, which the next request brings back to it.
+// The token is no secret. With one of its own, a client reaches clusters of the import only. It shows no name of a cluster in clear.
+func (pool *pool) stayToken(served, behind string, now time.Time) (set extproc.Header) {
+	i := slices.IndexFunc(pool.Clusters.List, func(c Cluster) bool { return c.Hop == served })
+	if i < 0 || len(behind) > maxTokenBehind {
+		return set
+	}
+	raw := binary.BigEndian.AppendUint64(nil, pool.clusterID(pool.Clusters.List[i].Name))
+	raw = binary.BigEndian.AppendUint64(raw, uint64(now.Unix()))
+	return extproc.Header{Name: sessionTokenHeader, Value: base64.RawURLEncoding.EncodeToString(raw) + tokenSeparator + behind}
+}
+
+// readStayToken returns the cluster of a token that was made within the pool's SessionTTL; "" for any other text, and if the cluster takes
+// no requests of the import. Clocks may differ by as much.
+func (pool *pool) readStayToken(token []byte, now time.Time) string {
+	own, _, ok := bytes.Cut(token, []byte(tokenSeparator))
+	if !ok || len(own) > maxSessionToken {
+		return ""
+	}
+	raw, err := base64.RawURLEncoding.DecodeString(string(own))
+	if err != nil || len(raw) != 16 {
+		return ""
+	}
+	if age := now.Sub(time.Unix(int64(binary.BigEndian.Uint64(raw[8:])), 0)); age > pool.SessionTTL || age < -pool.SessionTTL {
+		return ""
+	}
+	id := binary.BigEndian.Uint64(raw)
+	if i := slices.IndexFunc(pool.Clusters.List, func(c Cluster) bool { return pool.clusterID(c.Name) == id }); i >= 0 {
+		return pool.Clusters.List[i].Name
+	}
+	return ""
+}
+
+// clusterID stands for a cluster of the import in tokens, equal in all processes.
+func (pool *pool) clusterID(name string) uint64 {
+	return schedule.SessionID([]byte(pool.Name + "\x00" + name))
 }
 
 // keepStay records that a session has a request in a cluster, for all processes.

@@ -30,7 +30,8 @@ var trackers = sync.Pool{New: func() any { return new(tracker) }}
 func newTracker() *tracker { return trackers.Get().(*tracker) }
 
 // Response implements extproc.Tracker. It moves the lease and the session to the endpoint that served the request.
-func (t *tracker) Response(status int, served string) (set extproc.Header) {
+func (t *tracker) Response(of extproc.Response) (set extproc.Header) {
+	status, served := of.Status, of.Served
 	load, now := t.picker.loadOf(t.lease.Holder().Pool, served), time.Now()
 	if load == nil {
 		return set

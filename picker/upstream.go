@@ -144,12 +144,12 @@ type upstreamRequest struct {
 }
 
 // Response implements extproc.Tracker.
-func (u *upstreamRequest) Response(status int, served string) extproc.Header {
+func (u *upstreamRequest) Response(of extproc.Response) extproc.Header {
 	u.metrics.firstToken.WithLabelValues(append(u.labels, strconv.FormatBool(u.streaming))...).Observe(time.Since(u.started).Seconds())
-	if status >= 400 {
-		u.metrics.errors.WithLabelValues(append(u.labels, strconv.Itoa(status))...).Inc()
+	if of.Status >= 400 {
+		u.metrics.errors.WithLabelValues(append(u.labels, strconv.Itoa(of.Status))...).Inc()
 	}
-	return u.Tracker.Response(status, served)
+	return u.Tracker.Response(of)
 }
 
 // End implements extproc.Tracker.

@@ -44,6 +44,11 @@ func TestAffinity_SessionStaysAtItsCluster(t *testing.T) {
 		return nil
 	})
 	slow := at["user-0"]
+	first := ask(t, local(port)+"/far", question)
+	token, by := first.header.Get("x-session-token"), first.header.Get("x-served-by")
+	if !strings.HasSuffix(token, ".at-"+by) || strings.Count(token, by) != 1 || len(first.header.Values("x-session-token")) != 1 {
+		t.Errorf("the token of a session at %s is %q", by, first.header.Values("x-session-token"))
+	}
 	clusters[slow].set(func(c *exportingCluster) { c.delay = 300 * time.Millisecond })
 	for id, by := range at {
 		for _, headers := range [][]string{{"x-session-id", id}, {"cookie", "session-id=" + id}} {
@@ -52,6 +57,29 @@ func TestAffinity_SessionStaysAtItsCluster(t *testing.T) {
 			}
 		}
 	}
+	clusters[by].set(func(c *exportingCluster) { c.delay = 300 * time.Millisecond })
+	eventually(t, "requests without a session leave the cluster of the token", func() error {
+		if other := send(); other == by {
+			return fmt.Errorf("%s serves", by)
+		}
+		return nil
+	})
+	for range 5 {
+		if again := send("x-session-token", token); again != by {
+			t.Errorf("the token's session moved from %s to %s", by, again)
+		}
+		clusters[by].mu.Lock()
+		if got := clusters[by].token; got != "at-"+by {
+			t.Errorf("the picker of %s gets the token %q, and has sent %q", by, got, "at-"+by)
+		}
+		clusters[by].mu.Unlock()
+	}
+	for _, forged := range []string{by + ".", "at-" + by, "envoy://hops/hop.default.import.far@" + by, strings.Repeat("A", 22) + ".x"} {
+		if other := send("x-session-token", forged); other == by {
+			t.Errorf("the text %q leads to %s, which is slow", forged, by)
+		}
+	}
+	send("x-session-id", "user-0")
 	if text := s.penstock("explain", "--last", "2"); !strings.Contains(text, "; the session is there") {
 		t.Errorf("explain does not show that the session decided:\n%s", text)
 	}

@@ -40,6 +40,7 @@ type exportingCluster struct {
 	asked, served int
 	host          string // of the last request that the server got
 	sender        string // penstock-peer-sender of some request that it got
+	token         string // x-session-token of the last request
 	size          int    // of its body
 }
 
@@ -72,6 +73,10 @@ func (c *exportingCluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c.served, c.host, c.size = c.served+1, r.Host, len(body)
 	c.sender += r.Header.Get("penstock-peer-sender")
 	w.Header().Set("x-served-by", c.name)
+	c.token = r.Header.Get("x-session-token")
+	if r.Header.Get("x-session-id") == "" { // as a picker there that keeps sessions
+		w.Header().Set("x-session-token", "at-"+c.name)
+	}
 	if c.marks {
 		w.Header().Set("penstock-peer-refused", "1")
 	}

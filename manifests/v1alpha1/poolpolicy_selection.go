@@ -41,8 +41,8 @@ type SelectionSpec struct {
 	// Affinity is what keeps requests together; default Prefix with policy LeastLoad, None with Latency. With Prefix, of LeastLoad alone, the
 	// bodies of known APIs are read, so that prompts with the same beginning go to the cluster that has read it. With Session, of LeastLoad and
 	// Latency, the requests of a session go to the cluster that serves its first one, while that takes requests, and then to the best one,
-	// where the session stays. The header x-session-id names a request's session, else the cookie session-id. A session without requests
-	// for 5 minutes begins again. With Session and None no body is read, and a request counts by its length.
+	// where the session stays. The header x-session-token, which is set in each response and which a client sends back, names a request's
+	// session, else the header x-session-id, else the cookie session-id. A session without requests for 5 minutes begins again. With Session and None no body is read, and a request counts by its length.
 	//
 	// +optional
 	Affinity SelectionAffinity `json:"affinity,omitempty"`

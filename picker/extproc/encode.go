@@ -81,11 +81,17 @@ func (l Lease) String() string {
 // Header is a header of a request or a response.
 type Header struct{ Name, Value string }
 
+// Response is what a picker reads of a response's headers.
+type Response struct {
+	Status int
+	Served string // the endpoint that served; "" if none did
+	Token  string // x-session-token, of another picker behind; "" without
+}
+
 // Tracker follows one request after its pick. Calls come from the stream's goroutine, End last.
 type Tracker interface {
-	// Response reports the response's headers: the :status, and the endpoint that served ("" if none did). It returns a header to
-	// set in the response; the zero Header is none.
-	Response(status int, served string) Header
+	// Response reports the response's headers. It returns a header to set in the response; the zero Header is none.
+	Response(Response) Header
 	// End reports that the stream ended. In modes that skip the response this is soon after the pick.
 	End()
 }

@@ -469,7 +469,7 @@ func (x *exchange) requestTrailers() error {
 func (x *exchange) responseHeaders(m *Message) error {
 	var set Header
 	if x.track != nil {
-		set = x.track.Response(Number(m.Header(":status")), string(m.Served(x.served)))
+		set = x.track.Response(Response{Status: Number(m.Header(":status")), Served: string(m.Served(x.served)), Token: string(m.Header("x-session-token"))})
 	}
 	switch {
 	case x.observe:

@@ -219,7 +219,8 @@ type remoteTracker struct {
 }
 
 // Response implements Tracker.
-func (t *remoteTracker) Response(status int, served string) Header {
+func (t *remoteTracker) Response(of Response) Header {
+	status, served := of.Status, of.Served
 	w := newWriter(256)
 	if served != "" {
 		mark := w.len()

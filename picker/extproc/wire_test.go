@@ -52,10 +52,10 @@ func (p *fakePicker) Pick(_ context.Context, r *Request) Answer {
 	return Answer{Endpoints: List{"10.0.0.1:8000", "10.0.0.2:8000"}, MaxRetries: 1, Pool: "ns/pool", Lease: Lease{"me", 1}, Track: p}
 }
 
-func (p *fakePicker) Response(status int, served string) Header {
+func (p *fakePicker) Response(of Response) Header {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.statuses, p.served = append(p.statuses, status), append(p.served, served)
+	p.statuses, p.served = append(p.statuses, of.Status), append(p.served, of.Served)
 	return p.set
 }
 

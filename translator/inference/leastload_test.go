@@ -28,11 +28,11 @@ func TestLeastLoad_PickerChoosesAmongTheClusters(t *testing.T) {
 	}
 	for _, policy := range []string{"LeastLoad", "Latency"} {
 		_, with := imported(t, llmImport+westHost+strings.Replace(leastLoad(", affinity: Session"), "LeastLoad", policy, 1))
-		if c := with.Choice; c == nil || !c.Sessions || c.Picker.Body != model.BodyNone {
+		if c := with.Choice; c == nil || !c.Sessions || !c.Picker.Served || c.Picker.Body != model.BodyNone {
 			t.Errorf("%s with affinity Session: %+v", policy, c)
 		}
 	}
-	if imp.Choice.Sessions {
+	if imp.Choice.Sessions || imp.Choice.Picker.Served {
 		t.Error("sessions are kept without affinity Session")
 	}
 	if text := texts(imp.Findings); !strings.Contains(text, "spec.selection.localMargin: it has no effect: this cluster is not among those of") {

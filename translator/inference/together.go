@@ -87,6 +87,7 @@ func choose(imp *model.Import, policy *v1alpha1.PoolPolicy) {
 	} else {
 		call.Body = model.BodyBuffered
 	}
+	call.Served = s.Affinity == v1alpha1.AffinitySession // for the token in the response
 	margin := selection.DefaultMargin
 	if s.LocalMargin != nil {
 		margin = s.LocalMargin.Duration
