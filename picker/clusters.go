@@ -126,7 +126,7 @@ func (p *Picker) chooseCluster(pool *pool, r *extproc.Request, d *decision) extp
 		charge.End()
 		return a
 	}
-	d.charge = &charged{Charge: charge, hop: ranked[0].Hop}
+	d.charge = &charged{Charge: charge, hop: ranked[0].Hop, pool: pool}
 	if session != 0 {
 		d.charge.moved = func(served string) { p.moveStay(pool, session, served) }
 	}
@@ -140,6 +140,7 @@ func (p *Picker) chooseCluster(pool *pool, r *extproc.Request, d *decision) extp
 type charged struct {
 	Charge
 	hop   string
+	pool  *pool
 	once  sync.Once
 	moved func(served string) // runs once another hop has served; nil: the request has no session
 }

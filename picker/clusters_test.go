@@ -247,3 +247,40 @@ func TestSession_TokenNamesNoOtherCluster(t *testing.T) {
 		}
 	}
 }
+
+// A cluster's requests, bytes and failures are those that it served, and what it declined counts for the one that was named first.
+func TestTraffic_RequestsCountWhereTheyWereServed(t *testing.T) {
+	p := runPicker(t, Config{Chooser: &chooser{of: map[string]*Clusters{}}})
+	_, address := servePicker(t, p)
+	setPools(t, p, Pool{Name: "ns/chat@", Clusters: clustersOf(2, "envoy://hops/spare")}, Pool{Name: "ns/other@", Clusters: clustersOf(1)})
+	conn := dialPicker(t, address)
+	end := func(pool string, e accesslog.Entry) {
+		stream, _ := call(t, conn, "x-penstock-pool", pool)
+		r := exchange(t, stream, headerMessage(nil))
+		e.Lease = r.GetDynamicMetadata().GetFields()["penstock"].GetStructValue().GetFields()["lease"].GetStringValue()
+		open := e
+		open.Open = true
+		p.Log(open)
+		p.Log(e)
+		p.Log(e) // once more
+	}
+	served := accesslog.Entry{Served: "envoy://hops/c00", Status: 200, Body: true, Bytes: 100, FirstByte: time.Second}
+	end("ns/chat@", served)
+	end("ns/other@", served)
+	served.Served = "envoy://hops/c01"
+	end("ns/chat@", served)
+	served.Served = "envoy://hops/spare"
+	end("ns/chat@", served)
+	end("ns/chat@", accesslog.Entry{Served: "envoy://hops/c00", Status: 503})
+	end("ns/chat@", accesslog.Entry{})
+	end("ns/chat@", accesslog.Entry{Canceled: true})
+	want := map[string]Traffic{"c00": {Served: 2, Failed: 2, Declined: 2, Bytes: 200, FirstByte: 2 * time.Second}, "c01": {Served: 1, Bytes: 100, FirstByte: time.Second}}
+	if d := cmp.Diff(want, p.Traffic()); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
+	}
+	setPools(t, p, Pool{Name: "ns/chat@", Clusters: clustersOf(1)})
+	want = map[string]Traffic{"c00": {Served: 1, Failed: 2, Declined: 2, Bytes: 100, FirstByte: time.Second}}
+	if d := cmp.Diff(want, p.Traffic()); d != "" {
+		t.Errorf("once a cluster has left (-want +got):\n%s", d)
+	}
+}

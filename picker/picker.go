@@ -106,6 +106,7 @@ type pool struct {
 	rules       *modelRules                        // of Pool.Models; nil without
 	sessions    *schedule.Sessions[netip.AddrPort] // nil if the strategy does not read sessions
 	stays       *schedule.Sessions[string]         // the clusters of sessions; nil unless Clusters.Sessions
+	traffic     *traffic                           // of Clusters; nil without
 	queue       *flow.Queue                        // nil without flow control
 	slots       *endpoint.Slots                    // nil if the requests in flight are not limited
 	remote      *extproc.Remote                    // of a relayed pool
@@ -262,6 +263,9 @@ func (p *Picker) build(c Pool, old *pool) (*pool, error) {
 		if next.sessions = new(schedule.Sessions[netip.AddrPort]); old != nil && old.sessions != nil {
 			next.sessions = old.sessions
 		}
+	}
+	if c.Clusters != nil {
+		next.traffic = newTraffic(c.Clusters, old)
 	}
 	if c.Clusters != nil && c.Clusters.Sessions {
 		if next.stays = new(schedule.Sessions[string]); old != nil && old.stays != nil {

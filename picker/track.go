@@ -159,6 +159,9 @@ func (p *Picker) follow(lease *endpoint.Lease, e accesslog.Entry) {
 	of := lease.Tag()
 	p.usage.ended(lease.Holder().Pool, of, e)
 	p.recorded(of, e, now)
+	if c, ok := of.Charge.(*charged); ok {
+		c.pool.ended(c.hop, e)
+	}
 	if picked := lease.Picked(); picked != nil && picked != served && e.Status > 0 {
 		picked.Record(false, 0, now) // Envoy tried it first, and another endpoint or none answered
 	}

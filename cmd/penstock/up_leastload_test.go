@@ -2,8 +2,10 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
+	"regexp"
 	"strconv"
 	"strings"
 	"sync"
@@ -165,6 +167,18 @@ func TestLeastLoad_ReportsOfClustersDecide(t *testing.T) {
 			return nil
 		})
 	}
+	eventually(t, "clusters list shows the requests of both members", func() error {
+		text := here.penstock("clusters", "list")
+		for _, line := range []string{`to east: [1-9]\d* requests served, 0 failed, \d+ declined there; [1-9]\d* bytes of responses, first byte after [1-9]`, `to west: [1-9]`} {
+			if !regexp.MustCompile(line).MatchString(text) {
+				return fmt.Errorf("no line %s:\n%s", line, text)
+			}
+		}
+		if here.series(`penstock_selection_ended_requests_total{cluster="west",import="default/chat",outcome="served"} `) == 0 {
+			return errors.New("there is no series of west")
+		}
+		return nil
+	})
 	busy, end := context.WithCancel(t.Context())
 	var streams sync.WaitGroup
 	for range 60 {

@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"net"
+	"time"
 
 	"github.com/penstock-project/penstock/cmd/penstock/internal/clusterset"
 )
@@ -21,8 +22,21 @@ func (a *App) clusterSet() *clusterset.Set {
 		cfg.Pickers, cfg.Cleartext = a.cfg.translation().Pickers, c == nil
 	}
 	cfg.Load = a.clusterLoads.Receive
-	cfg.InFlight = func() int64 { return a.picker.Imported() }
+	cfg.InFlight, cfg.Traffic = func() int64 { return a.picker.Imported() }, a.memberTraffic
 	a.set = clusterset.New(cfg)
 	a.registry.MustRegister(a.set)
 	return a.set
+}
+
+// memberTraffic is what the picker counts of the requests that it sent to clusters.
+func (a *App) memberTraffic() map[string]clusterset.Traffic {
+	out := map[string]clusterset.Traffic{}
+	for cluster, t := range a.picker.Traffic() {
+		is := clusterset.Traffic{Served: t.Served, Failed: t.Failed, Declined: t.Declined, Bytes: t.Bytes}
+		if t.Served > 0 {
+			is.FirstByte = clusterset.Duration(t.FirstByte / time.Duration(t.Served))
+		}
+		out[cluster] = is
+	}
+	return out
 }

@@ -87,7 +87,7 @@ func newMembership(a *App, c *cluster) (*membership, error) {
 		}
 	}
 	cfg.Load = a.clusterLoads.Receive
-	cfg.InFlight = func() int64 { return a.picker.Imported() }
+	cfg.InFlight, cfg.Traffic = func() int64 { return a.picker.Imported() }, a.memberTraffic
 	m.set = clusterset.New(cfg)
 	m.objects.Follow(m.set.Import)
 	a.set = m.set

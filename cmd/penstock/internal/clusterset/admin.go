@@ -60,6 +60,19 @@ type MemberStatus struct {
 	Exports  []PoolStatus `json:"exports"`
 	Imports  []PoolStatus `json:"imports"`
 	Findings []string     `json:"findings,omitempty"`
+	// Traffic is that of the imports whose clusters this process names for each request; nil: there was none.
+	Traffic *Traffic `json:"traffic,omitempty"`
+}
+
+// Traffic is what became of the requests that this process sent to a member.
+type Traffic struct {
+	// Served requests have a status below 500, Failed another one or no response. Declined ones went on to another cluster or spill target.
+	Served   uint64 `json:"served"`
+	Failed   uint64 `json:"failed"`
+	Declined uint64 `json:"declined"`
+	// Bytes of the bodies of responses, and the mean time to the first byte, of those that were served.
+	Bytes     uint64   `json:"bytes"`
+	FirstByte Duration `json:"firstByte"`
 }
 
 // PoolStatus is where an export stands at its importer.
@@ -171,6 +184,10 @@ func (s *Set) Status(ws registry.WatchSet) Status {
 			out.Uncounted = append(out.Uncounted, d.Pool.Namespace+"/"+d.Pool.Name)
 		}
 	}
+	var traffic map[string]Traffic
+	if s.cfg.Traffic != nil {
+		traffic = s.cfg.Traffic()
+	}
 	for _, m := range members {
 		is := MemberStatus{
 			Name: m.Name, State: m.State, Connected: m.Connected(), Updated: s.admin.lastUpdate(m.Name),
@@ -178,6 +195,9 @@ func (s *Set) Status(ws registry.WatchSet) Status {
 		}
 		if problem := rejected[m.Name]; problem != "" {
 			is.Findings = append(is.Findings, problem)
+		}
+		if t, ok := traffic[m.Name]; ok {
+			is.Traffic = &t
 		}
 		out.Members = append(out.Members, is)
 	}
@@ -278,11 +298,11 @@ func (s *Set) stream(ctx context.Context, send func(Status) error) error {
 	}
 }
 
-// comparable is a text that is equal for equal states, times and requests in flight aside.
+// comparable is a text that is equal for equal states, times and requests aside.
 func (is Status) comparable() string {
 	is.InFlight, is.Members = 0, slices.Clone(is.Members)
 	for i := range is.Members {
-		is.Members[i].Updated = time.Time{}
+		is.Members[i].Updated, is.Members[i].Traffic = time.Time{}, nil
 	}
 	text, err := json.Marshal(is)
 	if err != nil {

@@ -91,9 +91,11 @@ type Config struct {
 	Load func(federation.MemberPool, federation.Load)
 	// InFlight is how many requests of other clusters this process's picker counts; nil: not known.
 	InFlight func() int64
-	Now      func() time.Time // the clock that certificates are compared with; time.Now if nil
-	Log      *slog.Logger
-	OnPanic  func(peer string, value any, stack []byte)
+	// Traffic is what this process counts of the requests that it sent to members; nil: not known.
+	Traffic func() map[string]Traffic
+	Now     func() time.Time // the clock that certificates are compared with; time.Now if nil
+	Log     *slog.Logger
+	OnPanic func(peer string, value any, stack []byte)
 }
 
 // Set is this cluster's part in its cluster set. Run runs it.
