@@ -62,7 +62,7 @@ func (r *Reader) decide(affected map[report.Ref]bool) (ops []store.Op, dirty []r
 		before, had := r.kept[ref]
 		now := r.currentForm(ref, before)
 		if had && before.path != now.path {
-			delete(r.keptBy[before.path], ref)
+			r.leave(before.path, ref)
 		}
 		switch {
 		case now.good == nil && had:

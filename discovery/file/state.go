@@ -99,6 +99,14 @@ func (r *Reader) keep(ref report.Ref, k keptObject) {
 	r.keptBy[k.path][ref] = true
 }
 
+// leave records that the last good form of an object is no longer that of a path.
+func (r *Reader) leave(path string, ref report.Ref) {
+	delete(r.keptBy[path], ref)
+	if len(r.keptBy[path]) == 0 {
+		delete(r.keptBy, path) // names of files come and go without end
+	}
+}
+
 // asGiven returns an absolute path as the user would write it, below the root as given. It returns false for a path below
 // no root.
 func (r *Reader) asGiven(abs string) (string, bool) {

@@ -15,12 +15,14 @@ import (
 const (
 	// faultInterval is the time between two faults of a soak.
 	faultInterval = 45 * time.Second
+	// warming is how long the first control plane has run at least before its memory is measured: records of its picks fill until then.
+	warming = 10 * time.Minute
 	// diskFault is how long a state folder cannot be written.
 	diskFault = 10 * time.Second
 )
 
-// fault is what a soak does to a control plane. The first control plane keeps its process in the second half, in which its
-// memory is measured.
+// fault is what a soak does to a control plane. The first control plane keeps its process from some time before the second half on, in
+// which its memory is measured.
 type fault struct {
 	name  string
 	plane int
@@ -79,7 +81,7 @@ func (r *run) soak(ctx context.Context) (*soak.Samples, error) {
 			break
 		}
 		f := faults[n%len(faults)]
-		if f.ends && f.plane == 0 && time.Now().Add(faultInterval).After(half) {
+		if f.ends && f.plane == 0 && time.Now().Add(min(warming, r.Soak/6)).After(half) {
 			continue
 		}
 		if err := f.do(ctx, r.planes[f.plane]); err != nil {
