@@ -261,6 +261,17 @@ func TestExported_IsTrueOnceEveryIntendedMemberHasTheImport(t *testing.T) {
 			t.Errorf("to %v with %v: %+v", c.to, c.placements, got)
 		}
 	}
+	all := []registry.Placement{at("cluster-b", ""), at("cluster-c", "")}
+	for want, entry := range map[string]inferenceapi.ImportedCluster{
+		"; only members can use it, by the peer listener of its Gateways": {Parents: []inferenceapi.ParentImport{{Peer: true}, {Peer: true}}},
+		"imported by 2 members": {Parents: []inferenceapi.ParentImport{{Peer: true}, {}}},
+		"; only gateways of Penstock name the pool to its picker: others are served if it is the picker's only pool or its --default-pool example/llm-pool": {EndpointPicker: &inferenceapi.EndpointPickerImport{Pool: "example/llm-pool"}},
+	} {
+		d.Export.To, d.Export.Entry = nil, entry
+		if got := export.Exported(d, set.Members, all); got.Status != report.True || !strings.Contains(got.Message, want) || !strings.Contains(want, ";") && got.Message != want {
+			t.Errorf("%+v: %s, want %s", entry, got.Message, want)
+		}
+	}
 	if got := export.Exported(export.Decision{Asked: true, Reason: "NoAddress", Message: "none"}, set.Members, nil); got.Status != report.False || got.Reason != "NoAddress" {
 		t.Errorf("%+v", got)
 	}

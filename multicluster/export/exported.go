@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/penstock-project/penstock/discovery/status/report"
+	"github.com/penstock-project/penstock/manifests/inferenceapi"
 	"github.com/penstock-project/penstock/multicluster/registry"
 )
 
@@ -55,7 +56,7 @@ func Exported(d Decision, members []string, placements []registry.Placement) rep
 	}
 	if len(reasons) == 0 {
 		out.Status, out.Reason = report.True, ExportedReason
-		out.Message = fmt.Sprintf("imported by %d members", imported)
+		out.Message = fmt.Sprintf("imported by %d members", imported) + d.Export.only()
 		return out
 	}
 	slices.Sort(reasons)
@@ -72,4 +73,15 @@ func Exported(d Decision, members []string, placements []registry.Placement) rep
 	}
 	out.Message = fmt.Sprintf("imported by %d members, and not by others: %s", imported, strings.Join(parts, "; "))
 	return out
+}
+
+// only is who can use the export, for the end of a message; "" if every importer can, whatever gateway it has.
+func (e *Export) only() string {
+	switch {
+	case len(e.Entry.Parents) > 0 && !slices.ContainsFunc(e.Entry.Parents, func(p inferenceapi.ParentImport) bool { return !p.Peer }):
+		return "; only members can use it, by the peer listener of its Gateways: for others, remove spec.peerListener from the ClusterSet"
+	case e.Entry.EndpointPicker != nil && e.Entry.EndpointPicker.Pool != "":
+		return fmt.Sprintf("; only gateways of Penstock name the pool to its picker: others are served if it is the picker's only pool or its --default-pool %s/%s", e.Pool.Namespace, e.Pool.Name)
+	}
+	return ""
 }
