@@ -19,13 +19,15 @@ import (
 // gatewayPath is the path of the SPIFFE ID of a cluster's Gateways.
 const gatewayPath = "/gateway"
 
-// withPeerListener is a set that exports default/chat to the member good alone, through a peer listener.
+// withPeerListener is a set that exports default/chat to the member good alone, through a peer listener. Its pool default/secret is exported to
+// no member.
 func withPeerListener(t *testing.T) (s *set, address string) {
 	t.Helper()
 	port := freePort(t)
 	s = startSet(t, fmt.Sprintf("  peerListener: {port: %d}\n", port), nil)
 	s.write("site.yaml", strings.Replace(s.objects(), "kind: InferencePool\nmetadata: {name: chat}",
 		"kind: InferencePool\nmetadata: {name: chat, annotations: {inference.networking.x-k8s.io/export: ClusterSet, inference.networking.x-k8s.io/export-mode: ParentMode, penstock.dev/export-to: good}}", 1))
+	s.write("secret.yaml", poolObjects("secret", "/secret", []string{"gw"}, at(s.server)))
 	return s, local(port)
 }
 
@@ -39,9 +41,9 @@ func freePort(t *testing.T) int {
 const chatAuthority = "chat.default.east.pool.penstock"
 
 // asMember is a client of a peer listener with the certificate of a member's Gateway; each request has a connection of its own.
-func asMember(certificate tls.Certificate) *http.Transport {
+func asMember(certificate tls.Certificate, server string) *http.Transport {
 	return &http.Transport{DisableKeepAlives: true, ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{
-		MinVersion: tls.VersionTLS13, ServerName: chatAuthority, InsecureSkipVerify: true, Certificates: []tls.Certificate{certificate}, // the attacker trusts every server
+		MinVersion: tls.VersionTLS13, ServerName: server, InsecureSkipVerify: true, Certificates: []tls.Certificate{certificate}, // the attacker trusts every server
 	}}
 }
 
@@ -80,13 +82,13 @@ func counted(server *http.Handler) *atomic.Int64 {
 // A member's Gateway, and a stranger, reach the pool that is exported alone, and hold up no request of others.
 func TestPeerListener_HostileMemberHoldsUpNoOther(t *testing.T) {
 	s, address := withPeerListener(t)
-	member := asMember(s.good.identity("good", gatewayPath, time.Hour))
+	member := asMember(s.good.identity("good", gatewayPath, time.Hour), chatAuthority)
 	s.eventually("the member reaches the pool", func() error { return post(t.Context(), member, address, chatAuthority, nil, strings.NewReader("{}")) })
 	strangers := newCA(t)
 	for what, c := range map[string]*http.Transport{
-		"a stranger with the member's ID": asMember(strangers.identity("good", gatewayPath, time.Hour)),
-		"the member's control plane":      asMember(s.good.identity("good", "/penstock", time.Hour)),
-		"an expired certificate":          asMember(s.good.identity("good", gatewayPath, -time.Minute)),
+		"a stranger with the member's ID": asMember(strangers.identity("good", gatewayPath, time.Hour), chatAuthority),
+		"the member's control plane":      asMember(s.good.identity("good", "/penstock", time.Hour), chatAuthority),
+		"an expired certificate":          asMember(s.good.identity("good", gatewayPath, -time.Minute), chatAuthority),
 	} {
 		if err := post(t.Context(), c, address, chatAuthority, nil, strings.NewReader("{}")); err == nil {
 			t.Errorf("%s is answered", what)
@@ -96,6 +98,25 @@ func TestPeerListener_HostileMemberHoldsUpNoOther(t *testing.T) {
 		if err := post(t.Context(), member, address, authority, nil, strings.NewReader("{}")); err == nil {
 			t.Errorf("the member reaches %s", authority)
 		}
+	}
+	const secret = "secret.default.east.pool.penstock"
+	s.eventually("the other pool serves", func() error { return s.ask(http.MethodPost, "/secret", "{}") })
+	own := s.good.identity("good", gatewayPath, time.Hour)
+	for what, c := range map[string]struct{ server, authority string }{
+		"a pool that is not exported to it":   {secret, secret},
+		"one by the server name of another":   {chatAuthority, secret},
+		"its pool by another's server name":   {secret, chatAuthority},
+		"its pool by a server name that none": {"chat.example", chatAuthority},
+	} {
+		if err := post(t.Context(), asMember(own, c.server), address, c.authority, nil, strings.NewReader("{}")); err == nil {
+			t.Errorf("the member reaches %s", what)
+		}
+	}
+	theirs, ours := counted(&s.good.server.Config.Handler), counted(&s.server.Config.Handler)
+	forged := s.forged()
+	forged.Set("penstock-peer-authority", "good.example") // which a member may write, as one host
+	if err := post(t.Context(), member, address, chatAuthority, forged, strings.NewReader("{}")); err != nil || ours.Load() != 1 || theirs.Load() != 0 {
+		t.Errorf("with forged headers: %v; %d requests reach this cluster's server, %d that of the other", err, ours.Load(), theirs.Load())
 	}
 	traffic, peak, before := s.traffic(), s.peak(s.envoy), s.rss(s.envoy)
 	idle, err := Idle(t.Context(), net.Dialer{}, address, 500)
@@ -136,20 +157,25 @@ func TestPeerListener_HostileMemberHoldsUpNoOther(t *testing.T) {
 	s.eventually("the member is served again", func() error { return post(t.Context(), member, address, chatAuthority, nil, strings.NewReader("{}")) })
 }
 
-// A client that names a member, a hop or an endpoint, in headers, in the authority or with a peer's marks, is served as any other.
-func TestClusterSet_ClientNamesNoMemberAndNoHop(t *testing.T) {
-	s, address := withPeerListener(t)
-	member := asMember(s.good.identity("good", gatewayPath, time.Hour))
-	s.eventually("the member reaches the pool", func() error { return post(t.Context(), member, address, chatAuthority, nil, strings.NewReader("{}")) })
-	theirs, ours := counted(&s.good.server.Config.Handler), counted(&s.server.Config.Handler)
-	forged := http.Header{}
+// forged are headers that name a member, a hop or an endpoint, or that only gateways and pickers write.
+func (s *set) forged() http.Header {
+	gateway, forged := at(s.good.server), http.Header{}
 	for _, name := range []string{
 		"x-gateway-destination-endpoint", "x-gateway-destination-endpoint-served", "x-gateway-destination-endpoint-subset", "x-penstock-pool", "x-penstock-lease", "x-penstock-spill", "x-penstock-last",
 		"x-req-tokens-key", "penstock-peer-authority", "penstock-peer-refused", "penstock-peer-sender", "x-envoy-original-dst-host", "x-envoy-original-host", "x-forwarded-host",
 	} {
-		gateway := at(s.good.server)
 		forged[http.CanonicalHeaderKey(name)] = []string{fmt.Sprintf("%s:%d", gateway.address, gateway.port), "envoy://hops/hop.default.import.good@good", "default/good", "good"}
 	}
+	return forged
+}
+
+// A client that names a member, a hop or an endpoint, in headers, in the authority or with a peer's marks, is served as any other.
+func TestClusterSet_ClientNamesNoMemberAndNoHop(t *testing.T) {
+	s, address := withPeerListener(t)
+	member := asMember(s.good.identity("good", gatewayPath, time.Hour), chatAuthority)
+	s.eventually("the member reaches the pool", func() error { return post(t.Context(), member, address, chatAuthority, nil, strings.NewReader("{}")) })
+	theirs, ours := counted(&s.good.server.Config.Handler), counted(&s.server.Config.Handler)
+	forged := s.forged()
 	hosts := []string{"chat", chatAuthority, "good.default.good.pool.penstock", "hop.default.import.good@good", "hop.default.import.good", "hops", "members/default/good"}
 	for _, host := range hosts {
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+local(s.gateway)+"/v1/chat/completions", strings.NewReader("{}"))
