@@ -36,7 +36,8 @@ func TestTopic_APublicationCostsWhatItPublishes(t *testing.T) {
 			}
 			slices.Sort(put)
 			got += fmt.Sprintf("%d put %.40s, removed %v", len(put), strings.Join(put, " "), r.GetRemovedResources())
-			s.topics["things"].acked = s.topics["things"].sent
+			c.request(s, &request{TypeUrl: "things", ResponseNonce: r.GetNonce()})
+			<-s.wake // by the acknowledgement
 		}
 		return got
 	}
@@ -76,4 +77,24 @@ func TestTopic_APublicationCostsWhatItPublishes(t *testing.T) {
 	expect("before it is judged", "a", "1 put a/011, removed []")
 	topic.Judge()
 	expect("judged", "a", "0 put , removed [a/010]")
+}
+
+// The next response waits for the acknowledgement of the last, also where that was the snapshot of a topic without publications: a peer
+// ends the stream otherwise.
+func TestTopic_OneResponseIsInFlight(t *testing.T) {
+	c := New(Config{})
+	topic := c.Topic("things")
+	s := &subscriber{topics: map[string]*subscription{"things": {made: true, known: map[string]bool{}}}, wake: make(chan struct{}, 1)}
+	c.subscribers[s] = struct{}{}
+	for published := range 3 {
+		sent := c.responses(s)
+		if len(sent) != 1 || len(sent[0].GetResources()) != min(published, 1) {
+			t.Fatalf("after %d publications it is sent %v, want one response", published, sent)
+		}
+		topic.Publish(Item{Key: fmt.Sprint(published)})
+		if early := c.responses(s); len(early) > 0 {
+			t.Fatalf("after %d publications it is sent %v before it has acknowledged the last response", published, early)
+		}
+		c.request(s, &request{TypeUrl: "things", ResponseNonce: sent[0].GetNonce()})
+	}
 }

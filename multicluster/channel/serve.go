@@ -61,6 +61,7 @@ type subscription struct {
 	made        bool   // the topic's snapshot, if it has one
 	first       []Item // which it consists of, until the first response
 	sent, acked uint64 // Topic.seq
+	inFlight    bool   // a response is not acknowledged yet; the first has a sent of 0 where nothing was published before
 	sentAt      time.Time
 	known       map[string]bool   // keys that were sent and not retracted
 	has         map[string]string // the versions that the subscriber has, until the first response
@@ -168,7 +169,7 @@ func (c *Channel) request(s *subscriber, r *request) {
 			t.subscribed.Add(1)
 		}
 	} else if seq, err := strconv.ParseUint(r.GetResponseNonce(), 10, 64); err == nil && seq == sub.sent {
-		sub.acked = seq
+		sub.acked, sub.inFlight = seq, false
 		t.notify()
 	}
 	s.flush()
@@ -205,7 +206,7 @@ func (c *Channel) responses(s *subscriber) (out []*response) {
 	now := time.Now()
 	for name, sub := range s.topics {
 		t := c.topics[name]
-		if !sub.made || sub.begun && (sub.acked < sub.sent || t.seq == sub.sent) {
+		if !sub.made || sub.begun && (sub.inFlight || t.seq == sub.sent) {
 			continue
 		}
 		r := &response{TypeUrl: name, SystemVersionInfo: c.id, Nonce: strconv.FormatUint(t.seq, 10)}
@@ -228,7 +229,7 @@ func (c *Channel) responses(s *subscriber) (out []*response) {
 			t.notify()
 			continue
 		}
-		sub.begun, sub.sent, sub.sentAt = true, t.seq, now
+		sub.begun, sub.inFlight, sub.sent, sub.sentAt = true, true, t.seq, now
 		out = append(out, r)
 	}
 	return out

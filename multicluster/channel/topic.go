@@ -216,7 +216,7 @@ func (t *Topic) behind(target uint64, began, now time.Time) (left time.Duration)
 			continue
 		}
 		since := began
-		if sub.acked < sub.sent { // a response is in flight already
+		if sub.inFlight {
 			since = sub.sentAt
 		}
 		left = max(left, t.channel.cfg.AckTimeout-now.Sub(since))
