@@ -157,9 +157,7 @@ func (p *Picker) Pick(ctx context.Context, r *extproc.Request) extproc.Answer {
 			a = p.choose(ctx, pool, r, &d, started)
 		}
 	}
-	if !r.Reported() && a.MaxRetries == 0 {
-		a.MaxRetries = -1 // a gateway that Penstock does not configure has a retry policy of its own
-	}
+	forGateway(r, &a)
 	pool.counters.count(d.result, time.Since(started))
 	if span != nil {
 		endSpan(span, pool, r, &a, &d)
@@ -429,6 +427,16 @@ func (pool *pool) compose(ranked []schedule.Candidate, spill []string, by *sched
 		memory = append(memory, ranked[i].Endpoint.Text)
 	}
 	return listed(append(memory, spill...), retries), resultPicked
+}
+
+// forGateway leaves of an answer what a gateway that Penstock does not configure can read. It has a retry policy of its own.
+func forGateway(r *extproc.Request, a *extproc.Answer) {
+	if r.One && len(a.Endpoints) > 1 {
+		a.Endpoints, a.MaxRetries = a.Endpoints[:1], 0
+	}
+	if !r.Reported() && a.MaxRetries == 0 {
+		a.MaxRetries = -1
+	}
 }
 
 // listed answers with a list of endpoints and with one retry for each further endpoint, or the user's retries if they are

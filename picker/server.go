@@ -76,6 +76,12 @@ func (p *Picker) Register(r grpc.ServiceRegistrar) {
 	p.RegisterHealth(r)
 }
 
+// RegisterFor adds the services for gateways of other clusters that pick from one pool, "namespace/name": external processing and health.
+func (p *Picker) RegisterFor(pool string, r grpc.ServiceRegistrar) {
+	extproc.New(extproc.Config{Picker: p, Bodies: p.bodies, Names: p.protocol.Names, Pool: pool}).Register(r)
+	p.RegisterHealth(r)
+}
+
 // RegisterHealth adds the health service alone.
 func (p *Picker) RegisterHealth(r grpc.ServiceRegistrar) {
 	grpc_health_v1.RegisterHealthServer(r, p.health)

@@ -80,6 +80,7 @@ type service struct {
 	http, admin     string
 	pickerAddresses []string
 	defaultPool     string
+	offers          []string
 	heldBodies      resource.QuantityValue
 	kvEvents        string
 	record          string
@@ -118,6 +119,7 @@ func (s *service) flags(cmd *cobra.Command, xds, picker, logLevel string) {
 	f.StringVar(&s.members, "members-listen", "", "address on which other members of the ClusterSet subscribe to the pools that this cluster exports, over mTLS, as HOST:PORT (default: none)")
 	f.StringVar(&s.membersAddress, "members-address", "", "address at which they reach it, as HOST:PORT (default: that of --members-listen)")
 	f.StringVar(&s.defaultPool, "default-pool", "", "pool for picks of gateways that name none, as NAMESPACE/NAME (default: the only pool)")
+	f.StringArrayVar(&s.offers, "offer", nil, "exported pool that gateways other than Penstock's may use, too, as NAMESPACE/NAME=PORT: the import then has a port of the picker that serves picks from this pool alone. Port 0 is any free port. NAMESPACE/NAME is enough in ParentMode: the import has the Gateways' ordinary addresses. May be repeated (default: none; with one pool, or --default-pool, the port of --picker serves it)")
 	s.heldBodies.Quantity = *resource.NewQuantity(extproc.DefaultBodies, resource.BinarySI)
 	f.Var(&s.heldBodies, "picker-held-bodies", "largest sum of the request bodies that the picker holds at one time, as a quantity; beyond it, endpoints are picked by load alone, and 503 answers what an external picker must read, whose model is replaced, or of a pool with a processor")
 	f.StringVar(&s.kvEvents, "picker-kv-events", "", "address at which model servers connect to publish their KV events over ZeroMQ, as HOST:PORT, for pools whose PoolPolicy has picker.kvEvents.mode Listen; others than the model servers' IP addresses are rejected (default: none)")
@@ -186,6 +188,9 @@ func (s *service) config(ctx context.Context, log *slog.Logger, t *telemetry) (c
 		}
 	}
 	if cfg.Picker, err = listen(ctx, "--picker", s.picker); err != nil {
+		return cfg, err
+	}
+	if cfg.Offers, err = s.offered(ctx); err != nil {
 		return cfg, err
 	}
 	if err := s.authenticate(&cfg, log); err != nil {

@@ -111,7 +111,10 @@ var processingModes = map[string]string{
 func startBareEnvoy(t *testing.T, e bareEnvoy) *bareEnvoy {
 	t.Helper()
 	names := extproc.DefaultNames()
-	e.t, e.Port, e.Modes, e.Clusters = t, freePort(t), processingModes, []string{"original-dst", "override-host"}
+	e.t, e.Port, e.Modes = t, freePort(t), processingModes
+	if e.Clusters == nil {
+		e.Clusters = []string{"original-dst", "override-host"}
+	}
 	if e.Key == "" {
 		e.Key, e.Namespace, e.Subset = names.Destination, names.Namespace, names.Subset
 	}

@@ -61,7 +61,8 @@ func entry(r store.Reader, c Config, pool *inferencev1.InferencePool, w wish, ha
 	}
 	e.AppProtocol = string(pool.Spec.AppProtocol)
 	if w.mode == inferenceapi.ParentMode {
-		e.Parents, no = parents(c, has.Gateways)
+		_, offered := c.Offers[pool.Namespace+"/"+pool.Name]
+		e.Parents, no = parents(c.PeerListener && !offered, has.Gateways)
 		return e, no
 	}
 	e.PodCIDRs = c.PodCIDRs
@@ -96,9 +97,14 @@ func ownPicker(c Config, pool *inferencev1.InferencePool) (*inferenceapi.Endpoin
 	if c.Cleartext {
 		protocol = string(inferencev1.AppProtocolH2C)
 	}
+	alone := c.Offers[pool.Namespace+"/"+pool.Name]
 	for _, at := range c.Pickers {
+		port := int32(at.Port())
+		if alone > 0 {
+			port = alone
+		}
 		out.Service = append(out.Service, inferenceapi.ServiceImport{
-			Addresses: []string{at.Addr().String()}, Ports: []inferenceapi.Port{{Number: int32(at.Port()), AppProtocol: protocol}},
+			Addresses: []string{at.Addr().String()}, Ports: []inferenceapi.Port{{Number: port, AppProtocol: protocol}},
 		})
 	}
 	return out, nil
@@ -215,9 +221,9 @@ func endpoints(list []netip.AddrPort, target []inferenceapi.Port) (out []inferen
 	return out
 }
 
-// parents are the gateways that front a pool.
-func parents(c Config, gateways []Gateway) (out []inferenceapi.ParentImport, no *missing) {
-	if c.PeerListener {
+// parents are the gateways that front a pool: at their peer listeners, or at their ordinary addresses.
+func parents(atPeers bool, gateways []Gateway) (out []inferenceapi.ParentImport, no *missing) {
+	if atPeers {
 		return peers(gateways)
 	}
 	for _, g := range gateways {

@@ -18,6 +18,9 @@ type Config struct {
 	// Pickers are where other clusters reach this cluster's own picker; none: they do not. Cleartext: it speaks gRPC without TLS.
 	Pickers   []netip.AddrPort
 	Cleartext bool
+	// Offers are the pools, "namespace/name", that gateways of others may use: in ParentMode by the Gateways' ordinary addresses, also where
+	// there is a peer listener; in EndpointMode at a port of Pickers that serves picks from this pool alone; 0: there is none.
+	Offers map[string]int32
 	// PeerListener: Gateways have one, and members use it in ParentMode.
 	PeerListener bool
 	// Region and Zone of this cluster; "": not known.
@@ -36,6 +39,8 @@ type Export struct {
 	Entry inferenceapi.ImportedCluster
 	// To are the members that it is for; nil: all.
 	To []string
+	// Offered: it is one of Config.Offers that gateways of others can use.
+	Offered bool
 	// Incarnation is another one after the pool was not exported, or not to a member that it is for now: what members report of an earlier one
 	// does not count. cmd sets it.
 	Incarnation uint64
@@ -86,5 +91,8 @@ func Decide(r store.Reader, c Config, key string, has Pool) (d Decision, ok bool
 		return d, true
 	}
 	d.Export = &Export{Pool: d.Pool, Entry: e, To: w.to}
+	if port, ok := c.Offers[key]; ok {
+		d.Export.Offered = w.mode == inferenceapi.ParentMode || port > 0
+	}
 	return d, true
 }

@@ -263,9 +263,9 @@ func TestExported_IsTrueOnceEveryIntendedMemberHasTheImport(t *testing.T) {
 	}
 	all := []registry.Placement{at("cluster-b", ""), at("cluster-c", "")}
 	for want, entry := range map[string]inferenceapi.ImportedCluster{
-		"; only members can use it, by the peer listener of its Gateways": {Parents: []inferenceapi.ParentImport{{Peer: true}, {Peer: true}}},
-		"imported by 2 members": {Parents: []inferenceapi.ParentImport{{Peer: true}, {}}},
-		"; only gateways of Penstock name the pool to its picker: others are served if it is the picker's only pool or its --default-pool example/llm-pool": {EndpointPicker: &inferenceapi.EndpointPickerImport{Pool: "example/llm-pool"}},
+		"; only members can use it, by the peer listener of its Gateways: for others, start penstock with --offer example/llm-pool": {Parents: []inferenceapi.ParentImport{{Peer: true}, {Peer: true}}},
+		"imported by 2 members": {Parents: []inferenceapi.ParentImport{{}, {}}},
+		"; only members can use it, because its picker serves several pools and they name it: for others, start penstock with --offer example/llm-pool=PORT": {EndpointPicker: &inferenceapi.EndpointPickerImport{Pool: "example/llm-pool"}},
 	} {
 		d.Export.To, d.Export.Entry = nil, entry
 		if got := export.Exported(d, set.Members, all); got.Status != report.True || !strings.Contains(got.Message, want) || !strings.Contains(want, ";") && got.Message != want {

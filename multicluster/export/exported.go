@@ -75,13 +75,14 @@ func Exported(d Decision, members []string, placements []registry.Placement) rep
 	return out
 }
 
-// only is who can use the export, for the end of a message; "" if every importer can, whatever gateway it has.
+// only is who alone can use the export, for the end of a message; "" if every importer can, whatever gateway it has.
 func (e *Export) only() string {
 	switch {
-	case len(e.Entry.Parents) > 0 && !slices.ContainsFunc(e.Entry.Parents, func(p inferenceapi.ParentImport) bool { return !p.Peer }):
-		return "; only members can use it, by the peer listener of its Gateways: for others, remove spec.peerListener from the ClusterSet"
+	case e.Offered:
+	case slices.ContainsFunc(e.Entry.Parents, func(p inferenceapi.ParentImport) bool { return p.Peer }):
+		return fmt.Sprintf("; only members can use it, by the peer listener of its Gateways: for others, start penstock with --offer %s/%s", e.Pool.Namespace, e.Pool.Name)
 	case e.Entry.EndpointPicker != nil && e.Entry.EndpointPicker.Pool != "":
-		return fmt.Sprintf("; only gateways of Penstock name the pool to its picker: others are served if it is the picker's only pool or its --default-pool %s/%s", e.Pool.Namespace, e.Pool.Name)
+		return fmt.Sprintf("; only members can use it, because its picker serves several pools and they name it: for others, start penstock with --offer %s/%s=PORT", e.Pool.Namespace, e.Pool.Name)
 	}
 	return ""
 }

@@ -23,6 +23,7 @@ type Request struct {
 	Gateway     string   // whose key the call has, "namespace/name"; "" if calls need none
 	Pool        string   // as the gateway named it; "" if it named none
 	Imported    bool     // the gateway is another cluster's, where the pool is imported
+	One         bool     // the gateway may read one address alone: Envoy's ORIGINAL_DST clusters read no list
 	Retries     int      // of the route's own retry policy
 	Spill       []string // spill targets, in order
 	Subset      string   // label selector of the endpoints to choose among; "" for all

@@ -4,6 +4,8 @@ import (
 	"context"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/penstock-project/penstock/picker/request"
 )
@@ -62,6 +64,8 @@ type Config struct {
 	Gateway func(context.Context) string
 	Uploads Uploads // nil: all are taken
 	Names   Names
+	// Pool is the only pool of this server's callers, who are of another cluster and need not name it; "": they name one.
+	Pool string
 }
 
 // Server is envoy.service.ext_proc.v3.ExternalProcessor. It has no state of its own.
@@ -107,6 +111,9 @@ func (s *Server) Register(r grpc.ServiceRegistrar) {
 func (s *Server) process(stream grpc.ServerStream) error {
 	ctx := stream.Context()
 	call := callOf(ctx)
+	if s.Pool != "" && (call.upload > 0 || call.pool != "" && call.pool != s.Pool) {
+		return status.Error(codes.PermissionDenied, "this port serves picks from pool "+s.Pool+" alone")
+	}
 	if call.upload > 0 {
 		return s.upload(stream, call.upload)
 	}
@@ -116,6 +123,9 @@ func (s *Server) process(stream grpc.ServerStream) error {
 	x.picker, x.bodies, x.names, x.stream, x.ctx = s.Picker, s.Bodies, &s.Names, stream, ctx
 	x.request.Pool, x.request.Pools, x.request.Retries, x.request.Spill, x.request.Last, x.request.Subset = call.pool, call.pools, call.retries, call.spill, call.last, call.subset
 	x.request.TraceParent, x.request.Gateway, x.request.Imported = call.traceParent, s.Gateway(ctx), call.imported
+	if s.Pool != "" {
+		x.request.Pool, x.request.Gateway, x.request.Imported, x.request.One = s.Pool, "", true, call.pool == ""
+	}
 	if err := s.Picker.Permit(ctx, &x.request); err != nil {
 		return err
 	}

@@ -64,14 +64,14 @@ func (f Files) PickKey() (string, error) {
 }
 
 // TLS is the configuration of a server. verify demands a certificate of ClientCA from each client; with a Token, it
-// only verifies one that is given.
-func (f Files) TLS(verify bool) *tls.Config {
-	return &tls.Config{MinVersion: tls.VersionTLS13, GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
+// only verifies one that is given. Clients have the lowest version of TLS, or a later one.
+func (f Files) TLS(verify bool, lowest uint16) *tls.Config {
+	return &tls.Config{MinVersion: lowest, GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
 		cert, err := f.Certificate()
 		if err != nil {
 			return nil, err
 		}
-		out := &tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{*cert}, NextProtos: []string{"h2"}}
+		out := &tls.Config{MinVersion: lowest, Certificates: []tls.Certificate{*cert}, NextProtos: []string{"h2"}}
 		if !verify || f.ClientCA == "" {
 			return out, nil
 		}

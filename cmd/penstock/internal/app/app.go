@@ -237,6 +237,14 @@ func (a *App) serve(ctx context.Context, group *errgroup.Group, line *pipeline.P
 		options := slices.Concat(picker.ServerOptions(uint32(4*runtime.NumCPU()), a.security.keys), a.panics.calls(partPick), a.security.picks)
 		return serveGRPC(ctx, keyed(picker.Listener(a.cfg.Picker), a.security.keyed && !a.security.openPicks, a.log), a.drain, options, a.picker.Register)
 	})
+	for _, o := range a.cfg.Offers {
+		if o.Picker != nil {
+			group.Go(func() error {
+				options := slices.Concat(picker.ServerOptions(0, a.security.keys), a.panics.calls(partPick), a.security.picks)
+				return serveGRPC(ctx, picker.Listener(o.Picker), a.drain, options, func(r grpc.ServiceRegistrar) { a.picker.RegisterFor(o.Pool, r) })
+			})
+		}
+	}
 }
 
 // syncTimeout is how long a process that starts waits for what its peers publish: a frozen one must not keep it from serving.

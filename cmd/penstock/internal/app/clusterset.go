@@ -21,7 +21,7 @@ func (a *App) clusterSet() *clusterset.Set {
 	if c := a.cfg.Credentials; c == nil || c.OpenPicker { // else a pick takes the key of a Gateway here
 		cfg.Pickers, cfg.Cleartext = a.cfg.translation().Pickers, c == nil
 	}
-	cfg.Load = a.clusterLoads.Receive
+	cfg.Load, cfg.Offers = a.clusterLoads.Receive, a.cfg.offers()
 	cfg.InFlight, cfg.Traffic = func() int64 { return a.picker.Imported() }, a.memberTraffic
 	a.set = clusterset.New(cfg)
 	a.registry.MustRegister(a.set)

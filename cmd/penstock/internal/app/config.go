@@ -53,6 +53,8 @@ type Config struct {
 	KVEvents net.Listener
 	// DefaultPool is the pool of external gateways that name none: "namespace/name". Empty: the only pool, if there is one.
 	DefaultPool string
+	// Offers are the exported pools that gateways of others may use, too.
+	Offers []Offer
 	// AccessLog is where Envoys log requests; "" for nowhere.
 	AccessLog string
 	// DrainTime is how long streams of a removed filter chain may go on.
@@ -65,6 +67,25 @@ type Config struct {
 	Collector netip.AddrPort
 	Sampling  float64
 	Log       *slog.Logger
+}
+
+// Offer is an exported pool that gateways of others may use, which are no members of the cluster set or name no pool to a picker.
+type Offer struct {
+	Pool string // "namespace/name"
+	// Picker serves picks from the pool alone; the App closes it. nil: there are none.
+	Picker net.Listener
+}
+
+// offers are the ports of Offers by their pools; 0: the pool has none.
+func (c Config) offers() map[string]int32 {
+	out := map[string]int32{}
+	for _, o := range c.Offers {
+		out[o.Pool] = 0
+		if o.Picker != nil {
+			out[o.Pool] = int32(netip.MustParseAddrPort(o.Picker.Addr().String()).Port())
+		}
+	}
+	return out
 }
 
 // Folder is what the role of a folder needs.

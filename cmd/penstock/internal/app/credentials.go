@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -97,8 +98,8 @@ func (h *holder) pickKeys() []string {
 // security is who may connect: peers as before.
 func (h *holder) security(s security) security {
 	s.authenticate = h.authenticate
-	s.ads = []grpc.ServerOption{grpc.Creds(credentials.NewTLS(h.Files.TLS(true)))}
-	s.picks = []grpc.ServerOption{grpc.Creds(credentials.NewTLS(h.Files.TLS(false)))}
+	s.ads = []grpc.ServerOption{grpc.Creds(credentials.NewTLS(h.Files.TLS(true, tls.VersionTLS13)))}
+	s.picks = []grpc.ServerOption{grpc.Creds(credentials.NewTLS(h.Files.TLS(false, lowestForPicks(h.OpenPicker))))}
 	s.guardPicks(h.pickKeys, h.OpenPicker)
 	return s
 }

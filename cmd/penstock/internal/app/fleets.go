@@ -93,7 +93,7 @@ func (f *fleets) authorityChanged() {
 // security implements proxyRunner. Proxies prove their identity; peers by Peers.TLS or, without it, by certificates of
 // the authority.
 func (f *fleets) security(p Peers) security {
-	s := security{authenticate: f.authenticate, ads: f.secure(), picks: f.secure()}
+	s := security{authenticate: f.authenticate, ads: f.secure(tls.VersionTLS13), picks: f.secure(lowestForPicks(f.cfg.OpenPicker))}
 	s.guardPicks(func() []string { return f.authority.Keys(pickKeys) }, f.cfg.OpenPicker)
 	if p.TLS != nil {
 		s.peerTLS(*p.TLS)
@@ -135,8 +135,8 @@ func (f *fleets) lead(ctx context.Context) error {
 }
 
 // secure are the options of a gRPC server whose certificate the authority keeps.
-func (f *fleets) secure() []grpc.ServerOption {
-	cfg := &tls.Config{MinVersion: tls.VersionTLS13, GetCertificate: f.authority.GetCertificate}
+func (f *fleets) secure(lowest uint16) []grpc.ServerOption {
+	cfg := &tls.Config{MinVersion: lowest, GetCertificate: f.authority.GetCertificate}
 	return []grpc.ServerOption{grpc.Creds(credentials.NewTLS(f.guard.TLS(cfg)))}
 }
 

@@ -86,7 +86,7 @@ func newMembership(a *App, c *cluster) (*membership, error) {
 			cfg.PickersOf = func(r store.Reader) []netip.AddrPort { return pickersIn(r, c.cfg.Service) }
 		}
 	}
-	cfg.Load = a.clusterLoads.Receive
+	cfg.Load, cfg.Offers = a.clusterLoads.Receive, a.cfg.offers()
 	cfg.InFlight, cfg.Traffic = func() int64 { return a.picker.Imported() }, a.memberTraffic
 	m.set = clusterset.New(cfg)
 	m.objects.Follow(m.set.Import)

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"crypto/tls"
 	"log/slog"
 	"net"
 	"slices"
@@ -89,6 +90,14 @@ func (s *security) guardPicks(roots func() []string, open bool) {
 		exempt = append(exempt, extproc.ServiceName)
 	}
 	s.keys = identity.WithKey(func(token string) string { return model.PickKeyOwner(roots(), token) }, exempt...)
+}
+
+// lowestForPicks is the lowest version of TLS that a picker takes. Gateways of others have Envoy's default, which is 1.2 at most.
+func lowestForPicks(open bool) uint16 {
+	if open {
+		return tls.VersionTLS12
+	}
+	return tls.VersionTLS13
 }
 
 // keyed limits what a client of the picker may send without a key: health checks alone.

@@ -74,6 +74,8 @@ type Config struct {
 	// "namespace/name", change.
 	PickersOf     func(r store.Reader) []netip.AddrPort
 	PickerService string
+	// Offers are the exported pools, "namespace/name", that gateways of others may use, too: export.Config has them.
+	Offers map[string]int32
 	// Services is called with the Services, "namespace/name", whose EndpointSlices are read: those in front of pickers; and with keys of the
 	// index of labels whose Pods are. nil: all are in the store.
 	Services func(keys, pods []string)

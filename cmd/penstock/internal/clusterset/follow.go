@@ -179,7 +179,7 @@ func (s *Set) readServices(r store.Reader) {
 func (s *Set) decide(r store.Reader, dirty map[string]bool, again bool) {
 	s.mu.Lock()
 	spec, f := s.spec, s.federation
-	cfg := export.Config{Cluster: s.name, Pickers: s.cfg.Pickers, Cleartext: s.cfg.Cleartext}
+	cfg := export.Config{Cluster: s.name, Pickers: s.cfg.Pickers, Cleartext: s.cfg.Cleartext, Offers: s.cfg.Offers}
 	s.mu.Unlock()
 	if spec == nil || f == nil {
 		return
