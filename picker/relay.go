@@ -64,7 +64,11 @@ func (p *Picker) relay(ctx context.Context, pool *pool, r *extproc.Request) (ext
 		}
 		return extproc.Answer{Status: remote.Status, Passthrough: remote.Immediate}, decision{result: resultPassed}
 	}
-	addrs, outOfRange := p.nameable(pool.Relay, remote.Endpoints)
+	rules := pool.Relay
+	if now := p.pool(r.Pool); now != nil && now.Relay != nil {
+		rules = now.Relay // Envoys lose what only the configuration at the time of the question declares
+	}
+	addrs, outOfRange := p.nameable(rules, remote.Endpoints)
 	failure := RelayFailure{}
 	if len(outOfRange) > 0 {
 		p.metrics.outOfRange.WithLabelValues(pool.Name).Add(float64(len(outOfRange)))
@@ -80,7 +84,7 @@ func (p *Picker) relay(ctx context.Context, pool *pool, r *extproc.Request) (ext
 		d.outOfRange = outOfRange
 		return a, d
 	}
-	if p.learner != nil && !pool.Relay.Listed {
+	if p.learner != nil && !rules.Listed {
 		if err := p.learner.Learn(ctx, pool.Name, addrs); err != nil {
 			p.log.Debug("endpoint was not learned", "pool", pool.Name, "error", err)
 			remote.Track.End()

@@ -41,11 +41,14 @@ type remotePicker struct {
 	paths   []string
 	bodies  []string
 	served  []string
+
+	calls atomic.Int64
 }
 
 func (p *remotePicker) Process(stream extprocv3.ExternalProcessor_ProcessServer) error {
 	var body strings.Builder
 	var path string
+	p.calls.Add(1)
 	for {
 		m, err := stream.Recv()
 		if errors.Is(err, io.EOF) {
@@ -269,6 +272,35 @@ func TestRelay_IsolatedProcessLeavesPickToAnother(t *testing.T) {
 	}
 	if len(remote.paths) > 0 {
 		t.Error("the remote picker was asked in vain")
+	}
+}
+
+// An import's endpoints are declared no more while its picker is asked for one: Envoys lose them, so what it names is learned.
+func TestRelay_EndpointsThatAreDeclaredNoMoreAreLearned(t *testing.T) {
+	learned := &learner{}
+	p := runPicker(t, Config{Learner: learned})
+	_, address := servePicker(t, p)
+	remote := &remotePicker{}
+	remote.name("10.1.0.5:8000", false)
+	declared := relayed(remote.serve(t))
+	next := *declared.Relay
+	declared.Relay.Listed = true
+	setPools(t, p, declared)
+	remote.mu.Lock() // it does not answer
+	stream, cancel := call(t, dialPicker(t, address), "x-penstock-pool", "import/c")
+	defer cancel()
+	if err := stream.Send(headerMessage(nil)); err != nil {
+		t.Fatal(err)
+	}
+	poll.Until(t, "the remote picker is asked", func() bool { return remote.calls.Load() > 0 })
+	declared.Relay = &next
+	setPools(t, p, declared)
+	remote.mu.Unlock()
+	if _, err := stream.Recv(); err != nil {
+		t.Fatal(err)
+	}
+	if len(learned.addrs) != 1 {
+		t.Errorf("learned %v, want the endpoint that the picker named", learned.addrs)
 	}
 }
 
