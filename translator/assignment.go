@@ -58,13 +58,13 @@ func (t *tables) assignment(r *graph.Reader, id model.ClusterID) (*model.Assignm
 		a.Owners, a.Endpoints = []report.Ref{imp.Ref}, remoteEndpoints(m.Parents, true)
 		return a, true
 	case model.ImportPickerKind:
-		obj, c, ok := importedCluster(r, id)
-		if !ok || c.EndpointPicker == nil {
+		obj, i, ok := importedCluster(r, id)
+		if !ok || obj.Status.Clusters[i].EndpointPicker == nil {
 			return nil, false
 		}
 		a.Owners = []report.Ref{store.InferencePoolImports.Ref(obj)}
 		if gatewayapi.BackendPolicy(r, id).Trusts() {
-			a.Endpoints = remoteEndpoints(inference.Dialable(r, obj, c), false)
+			a.Endpoints = remoteEndpoints(inference.Dialable(r, obj, &obj.Status.Clusters[i]), false)
 		}
 		return a, true
 	}

@@ -1,6 +1,8 @@
 package translator
 
 import (
+	"slices"
+
 	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
@@ -70,13 +72,13 @@ func (t *tables) cluster(r *graph.Reader, id model.ClusterID) (*model.Cluster, b
 		c.Name, c.Ejects = id, id.Variant == model.LastVariant
 		return c, true
 	case model.ImportPickerKind:
-		obj, c, ok := importedCluster(r, id)
-		if !ok || c.EndpointPicker == nil {
+		obj, i, ok := importedCluster(r, id)
+		if !ok || obj.Status.Clusters[i].EndpointPicker == nil {
 			return nil, false
 		}
 		out := &model.Cluster{Name: id, Protocol: model.GRPC, HealthService: pickerHealth, ServesHealth: servesHealth(id), Owners: []report.Ref{store.InferencePoolImports.Ref(obj)}}
 		var some bool
-		if some, out.Cleartext = remoteTLS(inference.Dialable(r, obj, c)); some {
+		if some, out.Cleartext = remoteTLS(inference.Dialable(r, obj, &obj.Status.Clusters[i])); some {
 			out.TLS = &model.UpstreamTLS{Insecure: true}
 			gatewayapi.BackendPolicy(r, id).Secure(out)
 		}
@@ -165,16 +167,12 @@ func (t *tables) importMember(r *graph.Reader, id model.ClusterID) (*model.Impor
 	return nil, nil, false
 }
 
-// importedCluster finds the exporting cluster of an import, as its exporter declares it.
-func importedCluster(r store.Reader, id model.ClusterID) (*inferenceapi.InferencePoolImport, *inferenceapi.ImportedCluster, bool) {
+// importedCluster finds the exporting cluster of an import, as its exporter declares it: its place in status.clusters.
+func importedCluster(r store.Reader, id model.ClusterID) (imp *inferenceapi.InferencePoolImport, i int, ok bool) {
 	obj, ok := gatewayapi.Imported(r, id.Key())
 	if !ok {
-		return nil, nil, false
+		return nil, 0, false
 	}
-	for i := range obj.Status.Clusters {
-		if obj.Status.Clusters[i].Name == id.Member {
-			return obj, &obj.Status.Clusters[i], true
-		}
-	}
-	return nil, nil, false
+	i = slices.IndexFunc(obj.Status.Clusters, func(c inferenceapi.ImportedCluster) bool { return c.Name == id.Member })
+	return obj, i, i >= 0
 }

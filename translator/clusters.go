@@ -2,10 +2,13 @@ package translator
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 
+	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/translator/envoy"
 	"github.com/penstock-project/penstock/translator/graph"
+	"github.com/penstock-project/penstock/translator/inference"
 	"github.com/penstock-project/penstock/translator/model"
 )
 
@@ -41,10 +44,8 @@ func (t *tables) declareClusters() {
 		Sources: []graph.Source[model.ClusterID]{t.attachmentsByPicker},
 		Compute: func(r *graph.Reader, id model.ClusterID) (model.ExternalPicker, bool) {
 			p, ok := t.externalPicker(r, id, id)
-			if id.Kind == model.ImportPickerKind {
-				if _, c, is := importedCluster(r, id); is && c.EndpointPicker != nil && c.EndpointPicker.Health != nil {
-					p.HealthPort = uint16(c.EndpointPicker.Health.Port)
-				}
+			if id.Kind == model.ImportPickerKind && ok {
+				t.besidePicks(r, id, &p)
 			}
 			return p, ok
 		},
@@ -102,18 +103,41 @@ func (t *tables) externalPicker(r *graph.Reader, id model.ClusterID, users ...mo
 		return p, true
 	}
 	p.TLS = *c.TLS
-	if p.TLS.Trust != "" {
-		p.CA = []byte{} // trusts no certificate, until the bundle is there
-		if bundle, ok := t.secret(r, secretKey{secret: p.TLS.Trust}); ok {
-			p.CA = bundle.CA
-		}
-	}
+	p.CA = t.bundle(r, c.TLS)
 	if name := cmp.Or(c.TLS.Certificate, t.clientCertificate(r, users)); name != "" {
 		if own, ok := t.secret(r, secretKey{secret: name}); ok {
 			p.Chain, p.Key = own.Chain, own.Key
 		}
 	}
 	return p, true
+}
+
+// bundle is what a TLS trusts, in PEM; nil for the CAs of this machine.
+func (t *tables) bundle(r *graph.Reader, tls *model.UpstreamTLS) []byte {
+	if tls.Trust == "" {
+		return nil
+	}
+	if bundle, ok := t.secret(r, secretKey{secret: tls.Trust}); ok {
+		return bundle.CA
+	}
+	return []byte{} // trusts no certificate, until the bundle is there
+}
+
+// besidePicks adds the other ports of the picker of an exporting cluster.
+func (t *tables) besidePicks(r *graph.Reader, id model.ClusterID, p *model.ExternalPicker) {
+	imp, i, ok := importedCluster(r, id)
+	if !ok {
+		return
+	}
+	picker := imp.Status.Clusters[i].EndpointPicker
+	if picker == nil {
+		return
+	}
+	p.Field = fmt.Sprintf("status.clusters[%d].endpointPicker", i)
+	p.Health, _, _ = inference.PickerPort(r, store.InferencePoolImports.Ref(imp), id.Member, picker.Health)
+	if p.Health.TLS != nil {
+		p.Health.CA = t.bundle(r, p.Health.TLS)
+	}
 }
 
 // clientCertificate is the certificate, by its SDS name, of the first Gateway with one whose routes lead to clusters; "" if there is

@@ -286,6 +286,9 @@ func (c *chaos) importedCluster(i int) inferenceapi.ImportedCluster {
 	if !c.some(5) {
 		m.EndpointPicker = &inferenceapi.EndpointPickerImport{Service: svc}
 		m.Parents = []inferenceapi.ParentImport{{Service: svc}}
+		if c.some(2) {
+			m.EndpointPicker.Health = &inferenceapi.EndpointImport{Port: 9003, SecretRef: &corev1.SecretReference{Name: fmt.Sprint("cert", c.IntN(3))}}
+		}
 	}
 	return m
 }

@@ -40,7 +40,7 @@ func (t *tables) declareReports() {
 			return report.Report{}, false
 		}
 		gateways, spilledTo := t.usersOfImport(r, imp)
-		return inference.ImportReport(imp, gateways, spilledTo), true
+		return inference.ImportReport(imp, inference.PickerPortFindings(r, key), gateways, spilledTo), true
 	})
 }
 

@@ -221,8 +221,8 @@ type EndpointPickerImport struct {
 	// +kubebuilder:validation:MaxLength=317
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?/[a-z0-9]([-.a-z0-9]*[a-z0-9])?$`
 	Pool string `json:"pool,omitempty"`
-	// Health is where the picker serves gRPC health, in cleartext at the addresses of Service. While it reports NOT_SERVING at all of them,
-	// the cluster's condition EPPReady is False.
+	// Health is where the picker serves gRPC health at the addresses of Service, in cleartext without a secretRef. While it reports
+	// NOT_SERVING at all of them, the cluster's condition EPPReady is False.
 	//
 	// +optional
 	Health *EndpointImport `json:"health,omitempty"`
@@ -236,7 +236,10 @@ type EndpointPickerImport struct {
 type EndpointImport struct {
 	// Port number.
 	Port int32 `json:"port"`
-	// SecretRef with credentials.
+	// SecretRef names a Secret of this cluster with the credential that the port demands: token, sent as Authorization: Bearer; or username and
+	// password, sent as Basic; and tls.crt with tls.key, presented as client certificate. It is sent over TLS alone that a BackendTLSPolicy
+	// for the import, the cluster, or its section CLUSTER.picker verifies. Otherwise the port is not asked, and ResolvedRefs states why. The
+	// namespace is that of the import; a ReferenceGrant allows another. One that a member of the cluster set exports has no effect.
 	//
 	// +optional
 	SecretRef *corev1.SecretReference `json:"secretRef,omitempty"`

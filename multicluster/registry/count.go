@@ -35,8 +35,10 @@ func (c *Count) add(e *Export, n int) {
 	}
 }
 
-// put stores an export, and counts it.
+// put stores an export, and counts it. The names of Secrets are left out: they are Secrets of this cluster, and would have a member choose which
+// of them it is sent.
 func (t txn) put(e *Export) {
+	e.Entry.EndpointPicker = withoutSecrets(e.Entry.EndpointPicker)
 	c := t.count(e.Cluster)
 	if old := rows.First[Export](t, exportTable, exportKey(e.Cluster, e.Pool)); old != nil {
 		c.add(old, -1)
@@ -97,3 +99,18 @@ func (t txn) unread(cluster string, p Pool, why string) {
 
 // Count returns how much a member exports.
 func (r *Registry) Count(cluster string) Count { return txn{r.db.Txn(false)}.count(cluster) }
+
+// withoutSecrets is a picker without references to Secrets.
+func withoutSecrets(p *inferenceapi.EndpointPickerImport) *inferenceapi.EndpointPickerImport {
+	names := func(at *inferenceapi.EndpointImport) bool { return at != nil && at.SecretRef != nil }
+	if p == nil || !names(p.Health) && !names(p.Metrics) {
+		return p
+	}
+	out := *p
+	for _, at := range []**inferenceapi.EndpointImport{&out.Health, &out.Metrics} {
+		if names(*at) {
+			*at = &inferenceapi.EndpointImport{Port: (*at).Port}
+		}
+	}
+	return &out
+}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
 	"github.com/penstock-project/penstock/multicluster/registry"
@@ -292,5 +293,20 @@ func TestRegistry_SourcesInAnyOrderEndWithTheExportersPools(t *testing.T) {
 				t.Fatalf("seed %d: pool %s is %q, want %q", seed, p.Name, got, want)
 			}
 		}
+	}
+}
+
+// A name of a Secret is one of the importer's Secrets: a member that chose it could have any of them sent to itself.
+func TestSecretRef_MemberDoesNotChooseIt(t *testing.T) {
+	r, e := set(), export(chat, stamp(1, 1), "10.0.0.1")
+	e.Entry.EndpointPicker.Health = &inferenceapi.EndpointImport{Port: 9003, SecretRef: &corev1.SecretReference{Name: "own"}}
+	e.Entry.EndpointPicker.Metrics = &inferenceapi.EndpointImport{Port: 9090, SecretRef: &corev1.SecretReference{Name: "own"}}
+	apply(t, r, registry.Update{Member: "east", UID: "e", Stamp: stamp(1, 1), Snapshot: true, Exports: []registry.Export{e}})
+	got := r.Exports(nil, chat)[0].Entry.EndpointPicker
+	if want := (inferenceapi.EndpointImport{Port: 9003}); got.Health == nil || *got.Health != want {
+		t.Errorf("health %+v", got.Health)
+	}
+	if want := (inferenceapi.EndpointImport{Port: 9090}); got.Metrics == nil || *got.Metrics != want {
+		t.Errorf("metrics %+v", got.Metrics)
 	}
 }

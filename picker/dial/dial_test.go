@@ -1,6 +1,7 @@
 package dial
 
 import (
+	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -17,8 +18,10 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/health"
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/metadata"
 )
 
 // issued is a certificate with its key, in PEM; its issuer is itself.
@@ -120,5 +123,53 @@ func TestEndpointPicker_ClientCertificateIsPresented(t *testing.T) {
 	}
 	if err := call(t, at, TLS{Certificate: own, Key: key}); err == nil || !strings.Contains(err.Error(), "client certificate") {
 		t.Errorf("a key of another certificate: %v", err)
+	}
+}
+
+// A credential is for a server that has shown who it is: a call that carries one to another server, or in cleartext, sends nothing.
+func TestSecretRef_CredentialIsSentToAVerifiedServerAlone(t *testing.T) {
+	chain, key := issued(t, []string{"epp.example"})
+	other, _ := issued(t, []string{"epp.example"})
+	pair, err := tls.X509KeyPair(chain, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	open, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	sealed, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	received := make(chan []string, 10)
+	note := func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
+		received <- metadata.ValueFromIncomingContext(ctx, "authorization")
+		return handle(ctx, req)
+	}
+	for l, creds := range map[net.Listener]credentials.TransportCredentials{open: insecure.NewCredentials(), sealed: credentials.NewTLS(&tls.Config{Certificates: []tls.Certificate{pair}})} {
+		s := grpc.NewServer(grpc.Creds(creds), grpc.UnaryInterceptor(note))
+		healthv1.RegisterHealthServer(s, health.NewServer())
+		go func() { _ = s.Serve(l) }()
+		t.Cleanup(s.Stop)
+	}
+	ask := func(l net.Listener, cleartext bool, ca []byte) error {
+		conn, err := Connect(Address{AddrPort: netip.MustParseAddrPort(l.Addr().String()), Cleartext: cleartext},
+			TLS{ServerName: "epp.example", Verify: &Verify{Roots: ca, SANs: []string{"epp.example"}}}, Authorized("Bearer s3cret"))
+		if err != nil {
+			return err
+		}
+		defer func() { _ = conn.Close() }()
+		_, err = healthv1.NewHealthClient(conn).Check(t.Context(), &healthv1.HealthCheckRequest{})
+		return err
+	}
+	if ask(open, true, chain) == nil || ask(sealed, false, other) == nil || len(received) != 0 {
+		t.Errorf("%d calls arrived in cleartext, or at a server that is not verified", len(received))
+	}
+	if err := ask(sealed, false, chain); err != nil {
+		t.Error(err)
+	}
+	if got := <-received; len(got) != 1 || got[0] != "Bearer s3cret" {
+		t.Error("a verified server did not receive the credential")
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"reflect"
+	"strings"
 	"time"
 
 	"google.golang.org/grpc"
@@ -12,27 +14,43 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/penstock-project/penstock/picker/dial"
+	"github.com/penstock-project/penstock/picker/extproc"
 )
 
-// SetHealth notes the port at which each address of a picker serves gRPC health, in cleartext; 0: at none. A picker that reports there
-// that it does not serve is down. One whose port does not answer is not: firewalls may admit picks alone.
-func (p *Prober) SetHealth(name string, port uint16) {
+// Health is a port of each address of a picker where it serves gRPC health. The zero value: there is none.
+type Health struct {
+	Port uint16
+	// TLS is how the port is spoken to; nil: in cleartext.
+	TLS *dial.TLS
+	// Authorization is the header that checks carry; "" for none. It needs a TLS that verifies.
+	Authorization string
+}
+
+// SetHealth notes where a picker serves health. A picker that reports there that it does not serve is down. One whose port does not answer
+// is not: firewalls may admit picks alone.
+func (p *Prober) SetHealth(name string, at Health) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.health[name] = port; port == 0 {
+	if p.health[name] = at; at.Port == 0 {
 		delete(p.health, name)
 	}
 }
 
-func (p *Prober) healthPort(name string) uint16 {
+func (p *Prober) healthOf(name string) Health {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.health[name]
 }
 
+// state is what the health port of an address reports.
+type state struct {
+	sick string // why the picker does not serve; "": it may
+	mute string // why a port over TLS does not report; "": it does, or it is in cleartext
+}
+
 // followHealth reports what the health port of an address reports, until ctx ends.
 func (p *Prober) followHealth(ctx context.Context, at address, results chan<- result) {
-	var port uint16
+	var port Health
 	var conn *grpc.ClientConn
 	drop := func() {
 		if conn != nil {
@@ -41,24 +59,30 @@ func (p *Prober) followHealth(ctx context.Context, at address, results chan<- re
 		}
 	}
 	defer func() { drop() }()
-	last := ""
+	last := state{}
 	t := time.NewTicker(p.cfg.HealthInterval)
 	defer t.Stop()
 	for {
-		if now := p.healthPort(at.name); now != port {
+		is := state{}
+		if now := p.healthOf(at.name); !reflect.DeepEqual(now, port) {
 			drop()
-			if port = now; now != 0 {
-				conn, _ = dial.Connect(dial.Address{AddrPort: netip.AddrPortFrom(at.addr.Addr(), now), Cleartext: true}, dial.TLS{}) // an error leaves nil
+			port = now
+		}
+		if port.Port != 0 {
+			if conn == nil {
+				var err error
+				if conn, err = port.connect(at.addr.Addr()); err != nil {
+					conn, is.mute = nil, err.Error()
+				}
+			}
+			if conn != nil {
+				is = p.check(ctx, conn, port)
 			}
 		}
-		why := ""
-		if conn != nil && p.notServing(ctx, conn) {
-			why = fmt.Sprintf("its health port %d reports NOT_SERVING", port)
-		}
-		if ctx.Err() == nil && why != last {
-			last = why
+		if ctx.Err() == nil && is != last {
+			last = is
 			select {
-			case results <- result{address: at, sick: &why}:
+			case results <- result{address: at, health: &is}:
 			case <-ctx.Done():
 			}
 		}
@@ -70,8 +94,21 @@ func (p *Prober) followHealth(ctx context.Context, at address, results chan<- re
 	}
 }
 
-// notServing reports whether a health service states that the picker does not serve: by the name of its service, or that of the process.
-func (p *Prober) notServing(ctx context.Context, conn *grpc.ClientConn) bool {
+// connect returns a connection to the health port of an address, which begins with its first call.
+func (h Health) connect(ip netip.Addr) (*grpc.ClientConn, error) {
+	at := dial.Address{AddrPort: netip.AddrPortFrom(ip, h.Port), Cleartext: h.TLS == nil}
+	if h.TLS == nil {
+		return dial.Connect(at, dial.TLS{})
+	}
+	var options []grpc.DialOption
+	if h.Authorization != "" {
+		options = append(options, dial.Authorized(h.Authorization))
+	}
+	return dial.Connect(at, *h.TLS, options...)
+}
+
+// check asks a health service whether the picker serves: by the name of its service, or that of the process.
+func (p *Prober) check(ctx context.Context, conn *grpc.ClientConn, port Health) (is state) {
 	ctx, cancel := context.WithTimeout(ctx, p.cfg.Timeout)
 	defer cancel()
 	client := healthv1.NewHealthClient(conn)
@@ -79,5 +116,23 @@ func (p *Prober) notServing(ctx context.Context, conn *grpc.ClientConn) bool {
 	if status.Code(err) == codes.NotFound {
 		r, err = client.Check(ctx, &healthv1.HealthCheckRequest{})
 	}
-	return err == nil && r.Status == healthv1.HealthCheckResponse_NOT_SERVING
+	switch {
+	case err == nil && r.Status == healthv1.HealthCheckResponse_NOT_SERVING:
+		is.sick = fmt.Sprintf("its health port %d reports NOT_SERVING", port.Port)
+	case err != nil && port.TLS != nil:
+		is.mute = mute(err)
+	}
+	return is
+}
+
+// mute is why a health check failed. It has no text of the server, which could be the credential.
+func mute(err error) string {
+	switch code := status.Code(err); {
+	case code == codes.Unauthenticated || code == codes.PermissionDenied:
+		return "it does not accept the credential (" + code.String() + ")"
+	case code == codes.Unavailable && strings.Contains(err.Error(), "connection error: desc = "):
+		return extproc.Reason(err)
+	default:
+		return "its gRPC health service answers " + code.String()
+	}
 }

@@ -36,6 +36,8 @@ type Answer struct {
 	Health bool
 	// Down is why no address serves: it cannot be connected to, or its health port states so (SetHealth). "" if one may serve.
 	Down string
+	// Mute is why the health port of some address does not report, if it is asked over TLS; "" if all do.
+	Mute string
 }
 
 // Picker locates an external picker.
@@ -65,7 +67,7 @@ type Prober struct {
 
 	mu       sync.Mutex
 	wanted   map[string]Picker
-	health   map[string]uint16 // SetHealth
+	health   map[string]Health // SetHealth
 	pending  map[string]bool   // wanted pickers with an address that has not answered
 	progress chan struct{}     // closed and replaced when pending shrinks
 }
@@ -87,7 +89,7 @@ func New(cfg Config) (*Prober, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.Default()
 	}
-	return &Prober{cfg: cfg, wanted: map[string]Picker{}, health: map[string]uint16{}, pending: map[string]bool{}, changed: make(chan struct{}, 1), progress: make(chan struct{})}, nil
+	return &Prober{cfg: cfg, wanted: map[string]Picker{}, health: map[string]Health{}, pending: map[string]bool{}, changed: make(chan struct{}, 1), progress: make(chan struct{})}, nil
 }
 
 // Set adds a picker or replaces the one with this name. Run probes it now and after each loss of a connection to it.
@@ -166,7 +168,7 @@ type address struct {
 type result struct {
 	address
 	Answer
-	sick *string // why it does not serve; "": it does; nil: the result is another one
+	health *state // nil: the result is another one
 }
 
 // target is Run's state of one picker.
@@ -175,7 +177,7 @@ type target struct {
 	stop     map[dial.Address]context.CancelFunc // of each address's connection
 	answers  map[dial.Address]Answer             // the last ones, without Down
 	down     map[dial.Address]string             // why those that cannot be connected to cannot
-	sick     map[dial.Address]string             // why those that do not serve, as their health ports report, do not
+	health   map[dial.Address]state              // what their health ports report
 	reported Answer                              // to OnAnswer
 }
 
@@ -199,8 +201,8 @@ func (p *Prober) Run(ctx context.Context) error {
 					continue // the address was removed meanwhile
 				}
 				switch {
-				case r.sick != nil:
-					t.sick[r.addr] = *r.sick
+				case r.health != nil:
+					t.health[r.addr] = *r.health
 				case r.Down != "":
 					t.down[r.addr] = r.Down
 				default:
@@ -235,7 +237,7 @@ func (p *Prober) update(ctx context.Context, group *errgroup.Group, targets map[
 				delete(t.stop, addr)
 				delete(t.answers, addr)
 				delete(t.down, addr)
-				delete(t.sick, addr)
+				delete(t.health, addr)
 			}
 		}
 		if !still {
@@ -250,7 +252,7 @@ func (p *Prober) update(ctx context.Context, group *errgroup.Group, targets map[
 	for name, at := range wanted {
 		t := targets[name]
 		if t == nil {
-			t = &target{at: at, stop: map[dial.Address]context.CancelFunc{}, answers: map[dial.Address]Answer{}, down: map[dial.Address]string{}, sick: map[dial.Address]string{}}
+			t = &target{at: at, stop: map[dial.Address]context.CancelFunc{}, answers: map[dial.Address]Answer{}, down: map[dial.Address]string{}, health: map[dial.Address]state{}}
 			targets[name] = t
 		}
 		for _, addr := range at.Addresses {
@@ -288,23 +290,33 @@ func (p *Prober) report(name string, t *target) error {
 			merged.Dialect = t.reported.Dialect
 		}
 	}
-	merged.Down = t.failing()
+	merged.Down, merged.Mute = t.failing(), t.mute()
 	if merged == t.reported {
 		return nil
 	}
 	t.reported = merged
-	p.cfg.Log.Debug("external picker answered its probe", "picker", name, "acknowledges", merged.Dialect == Acknowledges, "health", merged.Health, "down", merged.Down)
+	p.cfg.Log.Debug("external picker answered its probe", "picker", name, "acknowledges", merged.Dialect == Acknowledges, "health", merged.Health, "down", merged.Down, "mute", merged.Mute)
 	return p.cfg.OnAnswer(name, merged)
 }
 
 // failing is why none of the addresses serves; "" if one may.
 func (t *target) failing() (why string) {
 	for addr := range t.stop {
-		is := cmp.Or(t.down[addr], t.sick[addr])
+		is := cmp.Or(t.down[addr], t.health[addr].sick)
 		if is == "" {
 			return ""
 		}
 		if why == "" || is < why {
+			why = is
+		}
+	}
+	return why
+}
+
+// mute is why the health port of some address does not report; "" if all do.
+func (t *target) mute() (why string) {
+	for addr := range t.stop {
+		if is := t.health[addr].mute; is != "" && (why == "" || is < why) {
 			why = is
 		}
 	}

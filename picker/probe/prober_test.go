@@ -3,10 +3,12 @@ package probe
 import (
 	"context"
 	"crypto/tls"
+	"encoding/pem"
 	"fmt"
 	"net"
 	"net/http/httptest"
 	"net/netip"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -18,6 +20,7 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/health"
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
 	"github.com/penstock-project/penstock/picker/dial"
@@ -310,7 +313,7 @@ func TestExternalPicker_DownWhileItsHealthPortReportsIt(t *testing.T) {
 	is := health.NewServer()
 	beside := start(t, "127.0.0.1:0", fails, is)
 	one := start(t, "127.0.0.1:0", fullDuplex)
-	p.SetHealth("epp", beside.addr.Port())
+	p.SetHealth("epp", Health{Port: beside.addr.Port()})
 	p.Set("epp", at(one.addr))
 	poll.Until(t, "it serves", func() bool { return n.answer("epp") == (Answer{Dialect: FullDuplex}) })
 	want := Answer{Dialect: FullDuplex, Down: fmt.Sprintf("its health port %d reports NOT_SERVING", beside.addr.Port())}
@@ -351,4 +354,52 @@ func TestExternalPicker_WaitAnsweredWaitsForAll(t *testing.T) {
 	if err := p.WaitAnswered(t.Context()); err != nil {
 		t.Error(err)
 	}
+}
+
+// guarded serves health over TLS, at loopback, to calls with a token alone.
+func guarded(t *testing.T, token string) (is *health.Server, port uint16, ca []byte) {
+	t.Helper()
+	https := httptest.NewTLSServer(nil)
+	https.Close()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	is = health.NewServer()
+	s := grpc.NewServer(grpc.Creds(credentials.NewTLS(&tls.Config{Certificates: https.TLS.Certificates})), grpc.UnaryInterceptor(
+		func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
+			if got := metadata.ValueFromIncomingContext(ctx, "authorization"); len(got) != 1 || got[0] != "Bearer "+token {
+				return nil, status.Errorf(codes.Unauthenticated, "%q is not it", got)
+			}
+			return handle(ctx, req)
+		}))
+	healthv1.RegisterHealthServer(s, is)
+	go func() { _ = s.Serve(l) }()
+	t.Cleanup(s.Stop)
+	return is, netip.MustParseAddrPort(l.Addr().String()).Port(), pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: https.Certificate().Raw})
+}
+
+// A port that demands a credential reports whether the picker serves. Where it does not accept it, or cannot be verified, the picker counts as up,
+// and the reason has nothing that the server could have repeated.
+func TestSecretRef_HealthPortIsAskedWithItsCredential(t *testing.T) {
+	p, n := run(t)
+	is, port, ca := guarded(t, "s3cret")
+	verify := func(ca []byte) *dial.TLS {
+		return &dial.TLS{ServerName: "example.com", Verify: &dial.Verify{Roots: ca, SANs: []string{"example.com"}}}
+	}
+	is.SetServingStatus(ServiceName, healthv1.HealthCheckResponse_NOT_SERVING)
+	p.SetHealth("epp", Health{Port: port, TLS: verify(ca), Authorization: "Bearer s3cret"})
+	p.Set("epp", at(start(t, "127.0.0.1:0", fullDuplex).addr))
+	down := Answer{Dialect: FullDuplex, Down: fmt.Sprintf("its health port %d reports NOT_SERVING", port)}
+	poll.Until(t, "it is down", func() bool { return n.answer("epp") == down })
+	p.SetHealth("epp", Health{Port: port, TLS: verify(ca), Authorization: "Bearer another"})
+	poll.Until(t, "another token", func() bool {
+		return n.answer("epp") == (Answer{Dialect: FullDuplex, Mute: "it does not accept the credential (Unauthenticated)"})
+	})
+	p.SetHealth("epp", Health{Port: port, TLS: verify([]byte{}), Authorization: "Bearer s3cret"})
+	poll.Until(t, "no CA", func() bool { return strings.Contains(n.answer("epp").Mute, "unknown authority") && n.answer("epp").Down == "" })
+	p.SetHealth("epp", Health{Port: port, TLS: verify(ca), Authorization: "Bearer s3cret"})
+	poll.Until(t, "it is down again", func() bool { return n.answer("epp") == down })
+	is.SetServingStatus(ServiceName, healthv1.HealthCheckResponse_SERVING)
+	poll.Until(t, "it serves", func() bool { return n.answer("epp") == (Answer{Dialect: FullDuplex}) })
 }

@@ -75,7 +75,7 @@ func readCertificate(r store.Reader, namespace, name string) (secret *model.Secr
 	if !ok {
 		return nil, nil, fmt.Sprintf("Secret %s/%s does not exist", namespace, name)
 	}
-	chain, key := secretData(s, corev1.TLSCertKey), secretData(s, corev1.TLSPrivateKeyKey)
+	chain, key := SecretData(s, corev1.TLSCertKey), SecretData(s, corev1.TLSPrivateKeyKey)
 	for _, part := range []struct {
 		key  string
 		data []byte
@@ -142,8 +142,8 @@ func fits(hostname string, leaves []*x509.Certificate) bool {
 	})
 }
 
-// secretData is an entry of a Secret, which files may also give as text.
-func secretData(s *corev1.Secret, key string) []byte {
+// SecretData is an entry of a Secret, which files may also give as text.
+func SecretData(s *corev1.Secret, key string) []byte {
 	if text, ok := s.StringData[key]; ok {
 		return []byte(text)
 	}

@@ -39,10 +39,10 @@ func PoolReport(p *model.Pool, gateways []report.Ref, spilledTo bool, members in
 	return rep
 }
 
-// ImportReport reports whether an InferencePoolImport can be used, towards each Gateway whose routes name it. gateways are sorted;
-// spilledTo is set if a pool spills to it.
-func ImportReport(imp *model.Import, gateways []report.Ref, spilledTo bool) report.Report {
-	rep := report.Report{Owner: imp.Ref, Findings: of(imp.Ref, imp.Findings)}
+// ImportReport reports whether an InferencePoolImport can be used, towards each Gateway whose routes name it. ports are the findings about its
+// pickers' ports, gateways are sorted; spilledTo is set if a pool spills to it.
+func ImportReport(imp *model.Import, ports []report.Finding, gateways []report.Ref, spilledTo bool) report.Report {
+	rep := report.Report{Owner: imp.Ref, Findings: append(of(imp.Ref, imp.Findings), ports...)}
 	rep.Conditions = []report.Condition{imp.Accepted, resolved("InvalidCluster", rep.Findings), imp.Ready}
 	for _, gw := range gateways { // the board puts the conditions there
 		rep.Parents = append(rep.Parents, report.Parent{Ref: report.ParentRef{Group: gw.Group, Kind: gw.Kind, Namespace: gw.Namespace, Name: gw.Name}})

@@ -60,7 +60,7 @@ spec: {servers: [{address: 192.0.2.2}]}
 	rep, _ = inference.PolicyReport(v, direct{}, "default/fine")
 	is("a policy without mistakes", rep, report.True, "ResolvedRefs")
 	imp, _ := inference.Import(v, "default/far")
-	rep = inference.ImportReport(imp, nil, false)
+	rep = inference.ImportReport(imp, nil, nil, false)
 	is("an import", rep, report.False, "InvalidCluster", `"ten" is not an IP address`)
 	rep, _ = inference.ServersReport(v, "default/names")
 	is("model servers", rep, report.False, "AddressNotFound", "spec.servers[1].address: host name not-known.example")

@@ -164,8 +164,23 @@ type ExternalPicker struct {
 	// Chain and Key are the client certificate, in PEM, of the first of the Gateways whose routes lead to the picker that has one
 	// (spec.tls.backend); nil without one.
 	Chain, Key []byte
-	// HealthPort is where each address serves gRPC health in cleartext, of an exporting cluster's picker; 0: nowhere that is known.
-	HealthPort uint16
+	// Health is where each address serves gRPC health, of an exporting cluster's picker; zero: nowhere that is known.
+	Health PickerPort
+	// Field is where the import has the picker: "status.clusters[0].endpointPicker".
+	Field string
+}
+
+// PickerPort is a port of an exporting cluster's picker beside that of its picks. The zero value: there is none, or it is not asked.
+type PickerPort struct {
+	Port uint16
+	// TLS verifies the picker; nil: the port is asked in cleartext, and without a credential.
+	TLS *UpstreamTLS
+	// CA is the bundle that TLS.Trust names, in PEM; nil without one.
+	CA []byte
+	// Authorization is the header with the credential; "" for none. It is sent to a verified picker alone.
+	Authorization string
+	// Chain and Key are the client certificate, in PEM; nil for none.
+	Chain, Key []byte
 }
 
 // RemoteAddress is where a picker or a gateway is reached, in the way that its own port requires.

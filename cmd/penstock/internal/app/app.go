@@ -75,6 +75,8 @@ type App struct {
 	failback     *failback.Keeper
 	learner      *learned.Keeper
 	prober       *probe.Prober
+	// remotePickers are those of imports.
+	remotePickers *remotePickers
 
 	standAlone *StandAlone // nil: another role
 }
@@ -124,6 +126,7 @@ func newApp(cfg Config, c core, w wiring) (a *App, err error) {
 	a.linger = delivery.NewLinger(a.cache, delivery.LingerTimeout, a.log)
 	a.channel = channel.New(channel.Config{Peers: cfg.Peers.Addresses, Credentials: a.security.dial, Now: clock(), Log: a.log, OnPanic: a.panics.of(partStream)})
 	a.proxies = peers.NewProxies(a.channel, w.proxies)
+	a.remotePickers = newRemotePickers(a.board, a.store, a.log)
 	a.relays = peers.NewRelays(a.board, a.channel, a.pickerDown)
 	a.xds, err = server.New(server.Config{
 		Cache: a.cache, Authenticate: a.security.authenticate, Reports: peers.NewNACKs(a.board, a.channel), Log: a.log, Metrics: a.registry, Tracing: cfg.Tracer, Count: a.proxies.Count, OnPanic: a.panics.of(partStream), Now: elapsed(),
@@ -180,16 +183,11 @@ func (a *App) pipeline(cfg pipeline.Config, own ...delivery.Part) *pipeline.Pipe
 	cfg.Names = a.wantNames
 	cfg.Observe, cfg.Tracer = a.changes.Observe, a.cfg.Tracer.Tracer("github.com/penstock-project/penstock")
 	relays := delivery.On(delivery.Shrink, func(_ context.Context, c *delivery.Change) { a.relays.Follow(c.Output.Pools, c.Output.PoolsGone) })
-	health := delivery.On(delivery.Probe, func(_ context.Context, c *delivery.Change) {
-		for _, id := range c.Output.PickersGone {
-			a.prober.SetHealth(id.String(), 0)
-		}
-		for _, e := range c.Output.Pickers {
-			a.prober.SetHealth(e.Cluster.String(), e.HealthPort)
-		}
+	pickers := delivery.On(delivery.Shrink, func(_ context.Context, c *delivery.Change) {
+		a.remotePickers.follow(c.Output.Pickers, c.Output.PickersGone)
 	})
 	cfg.Delivery = delivery.New(append(own,
-		delivery.Reports{Board: a.board, Log: a.log, OnPanic: a.panics.of(partTranslation)}, relays, a.access, a.pools, health, delivery.Probes{Prober: a.prober}, a.holds, a.failback, a.progress)...)
+		delivery.Reports{Board: a.board, Log: a.log, OnPanic: a.panics.of(partTranslation)}, relays, a.access, a.pools, pickers, delivery.Probes{Prober: a.prober}, a.holds, a.failback, a.progress)...)
 	return pipeline.New(cfg)
 }
 
@@ -306,6 +304,7 @@ func (a *App) storeDialect(name string, is probe.Answer) error {
 	}
 	if id, ok := model.ParseClusterID(name); ok && id.Kind == model.ImportPickerKind {
 		a.pickerDown(model.PoolID{Namespace: id.Namespace, Name: id.Name, Member: id.Member}, "probe", is.Down)
+		a.remotePickers.answered(id, is)
 	}
 	return nil
 }

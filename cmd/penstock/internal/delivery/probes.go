@@ -3,12 +3,15 @@ package delivery
 import (
 	"context"
 
+	"github.com/penstock-project/penstock/picker/dial"
 	"github.com/penstock-project/penstock/picker/probe"
+	"github.com/penstock-project/penstock/translator/model"
 )
 
 // Prober asks external pickers how they answer. *probe.Prober implements it.
 type Prober interface {
 	Set(name string, p probe.Picker)
+	SetHealth(name string, at probe.Health)
 	Remove(name string)
 }
 
@@ -21,9 +24,24 @@ func (p Probes) Steps() []Step { return []Step{{Probe, p.probe}} }
 func (p Probes) probe(_ context.Context, c *Change) {
 	for _, name := range c.Output.PickersGone {
 		p.Prober.Remove(name.String())
+		p.Prober.SetHealth(name.String(), probe.Health{})
 	}
 	for _, e := range c.Output.Pickers {
 		at, tls := dialed(&e)
+		p.Prober.SetHealth(e.Cluster.String(), health(&e.Health))
 		p.Prober.Set(e.Cluster.String(), probe.Picker{Addresses: at, TLS: tls})
 	}
+}
+
+// health is where a picker is asked for its health.
+func health(p *model.PickerPort) probe.Health {
+	return probe.Health{Port: p.Port, TLS: portTLS(p), Authorization: p.Authorization}
+}
+
+// portTLS is how a port of a picker is spoken to; nil: in cleartext.
+func portTLS(p *model.PickerPort) *dial.TLS {
+	if p.TLS == nil {
+		return nil
+	}
+	return &dial.TLS{ServerName: p.TLS.SNI, Verify: &dial.Verify{Roots: p.CA, SANs: p.TLS.SANs, URIs: p.TLS.URIs}, Certificate: p.Chain, Key: p.Key}
 }

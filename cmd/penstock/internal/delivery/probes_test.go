@@ -15,7 +15,8 @@ type probed map[string]bool
 func (p probed) Set(name string, is probe.Picker) {
 	p[name] = len(is.Addresses) == 1 && !is.Addresses[0].Cleartext
 }
-func (p probed) Remove(name string) { delete(p, name) }
+func (p probed) SetHealth(string, probe.Health) {}
+func (p probed) Remove(name string)             { delete(p, name) }
 
 func TestExternalPicker_ProbedWhileRoutesLeadToIt(t *testing.T) {
 	p, a, b := probed{}, model.PickerCluster("ns", "a", 1), model.PickerCluster("ns", "b", 1)

@@ -89,7 +89,7 @@
 - apiGroups: [""]
   resources: [pods]
   verbs: [list, watch]
-# Penstock requests Secrets one by one, by the names in Gateways and policies. A rule cannot express this: the names are not
+# Penstock requests Secrets one by one, by the names in Gateways, policies and imports. A rule cannot express this: the names are not
 # known here.
 - apiGroups: [""]
   resources: [secrets]

@@ -1,0 +1,111 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/health"
+	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	"github.com/penstock-project/penstock/cmd/penstock/internal/sim"
+)
+
+// guardedHealth serves gRPC health over TLS, as NOT_SERVING, to calls with an Authorization header alone.
+func guardedHealth(t *testing.T, cert, key []byte, authorization string) (is *health.Server, port int) {
+	t.Helper()
+	pair, err := tls.X509KeyPair(cert, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	is = health.NewServer()
+	is.SetServingStatus("", healthv1.HealthCheckResponse_NOT_SERVING)
+	s := grpc.NewServer(grpc.Creds(credentials.NewTLS(&tls.Config{Certificates: []tls.Certificate{pair}})), grpc.UnaryInterceptor(
+		func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
+			if got := metadata.ValueFromIncomingContext(ctx, "authorization"); len(got) == 1 && got[0] == authorization {
+				return handle(ctx, req)
+			}
+			return nil, status.Error(codes.Unauthenticated, "who is it?")
+		}))
+	healthv1.RegisterHealthServer(s, is)
+	go func() { _ = s.Serve(l) }()
+	t.Cleanup(s.Stop)
+	return is, l.Addr().(*net.TCPAddr).Port
+}
+
+// The health port of another cluster's picker demands a credential. Whatever is wrong with that, the import takes requests, and the status states
+// what is wrong; with it, the status has the picker's health.
+func TestSecretRef_HealthOfARemotePickerIsKnownByItsCredential(t *testing.T) {
+	t.Parallel()
+	cert, key := certificate(t, "epp.example")
+	server := modelServer(t, sim.Config{Name: "east-1"})
+	port, external := freePort(t), freePort(t)
+	is, healthPort := guardedHealth(t, cert, key, "Basic bWU6czNjcmV0")
+	(&referencePicker{pick: server}).serve(t, fmt.Sprintf("127.0.0.1:%d", external))
+	_, serverPort, _ := net.SplitHostPort(server)
+	s := up(t, map[string]string{
+		"gateway.yaml": gatewayYAML("gw", port), "route.yaml": routeYAML("far", "/", toImport("far")),
+		"import.yaml": fmt.Sprintf(`apiVersion: inference.networking.x-k8s.io/v1alpha1
+kind: InferencePoolImport
+metadata: {name: far}
+status:
+  clusters:
+  - name: east
+    routingMode: EndpointMode
+    targetPortNumber: %s
+    endpoints: [{address: 127.0.0.1}]
+    endpointPicker:
+      service: {addresses: [127.0.0.1], ports: [{number: %d, appProtocol: kubernetes.io/h2c}]}
+      health: {port: %d, secretRef: {name: epp}}
+`, serverPort, external, healthPort),
+	})
+	const unknown = "status.clusters[0].endpointPicker.health.secretRef: cluster east: the health port of its picker is not asked, and its health counts as unknown: "
+	reports := func(what string, want ...string) {
+		t.Helper()
+		eventually(t, what, func() error {
+			text := s.penstock("status")
+			for _, w := range want {
+				if yes, isNot := strings.CutPrefix(w, "not: "); strings.Contains(text, yes) == isNot {
+					return fmt.Errorf("%q in the status:\n%s", w, text)
+				}
+			}
+			return nil
+		})
+		answers(t, local(port), http.StatusOK)
+	}
+	secret := func(password string) string {
+		return "apiVersion: v1\nkind: Secret\nmetadata: {name: epp}\nstringData: {username: me, password: " + password + "}\n"
+	}
+	down := fmt.Sprintf("cluster east: its picker fails: its health port %d reports NOT_SERVING", healthPort)
+	reports("no policy", unknown+"no BackendTLSPolicy verifies the picker", "not: "+down)
+	s.write("policy.yaml", pickerPolicy(cert))
+	reports("no Secret", unknown+"Secret default/epp does not exist", "not: "+down)
+	s.write("secret.yaml", secret("another"))
+	reports("another password", fmt.Sprintf("status.clusters[0].endpointPicker.health: cluster east: the health of its picker is unknown: port %d: it does not accept the credential (Unauthenticated)", healthPort),
+		"not: "+unknown, "not: "+down)
+	s.write("secret.yaml", secret("s3cret"))
+	reports("the password", down, "not: is unknown", "not: "+unknown)
+	other, _ := certificate(t, "epp.example") // of another CA
+	s.write("policy.yaml", pickerPolicy(other))
+	reports("another CA", "is unknown: port", "unknown authority", "not: "+down)
+	s.write("policy.yaml", pickerPolicy(cert))
+	reports("the CA", down)
+	is.SetServingStatus("", healthv1.HealthCheckResponse_SERVING)
+	reports("it serves", "not: "+down, "not: is unknown")
+	if text := s.penstock("status") + s.errs.String(); strings.Contains(text, "s3cret") || strings.Contains(text, "bWU6czNjcmV0") {
+		t.Error("the status or the log has the password")
+	}
+}
