@@ -6,6 +6,7 @@ import (
 
 	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/manifests/v1alpha1"
 	"github.com/penstock-project/penstock/translator/envoy"
 	"github.com/penstock-project/penstock/translator/gatewayapi"
 	"github.com/penstock-project/penstock/translator/graph"
@@ -110,7 +111,7 @@ func (t *tables) peerListener(r *graph.Reader, key peerKey) (encoded, bool) {
 	if !ok || !is || len(gatewayapi.Ports(g)) == 0 {
 		return encoded{}, false
 	}
-	if _, taken := peerPortTaken(r, g); taken {
+	if _, taken := t.peerPortTaken(r, g); taken {
 		return encoded{}, false
 	}
 	listener := one(envoy.PeerListener(t.cfg.Envoy, model.PeerListener{Port: gatewayapi.PeerPort(g, m.PeerPort), Cluster: m.Cluster}))
@@ -132,11 +133,18 @@ func (t *tables) peerListener(r *graph.Reader, key peerKey) (encoded, bool) {
 	return encoded{append(listener.resources, routes.resources...), routes.err}, true
 }
 
-// peerPortTaken is the finding about a Gateway whose own listeners have the port of the peer listener.
-func peerPortTaken(r store.Reader, g *model.Gateway) (f report.Finding, taken bool) {
+// peerPortTaken is the finding about a Gateway whose own listeners, or proxies, have the port of the peer listener.
+func (t *tables) peerPortTaken(r store.Reader, g *model.Gateway) (f report.Finding, taken bool) {
 	m, ok := membership(r)
 	if !ok {
 		return f, false
+	}
+	if m.PeerPort == t.cfg.ReservedPort && (g.Fleet == nil || g.Fleet.Mode != v1alpha1.FleetExternal) {
+		return report.Finding{
+			Severity: report.Error, Owner: g.Ref, Field: "spec.gatewayClassName",
+			Problem: fmt.Sprintf("its proxies bind port %d for themselves, which is that of the ClusterSet's peerListener: members of the cluster set do not reach this Gateway", m.PeerPort),
+			Fix:     "choose another port in spec.peerListener of the ClusterSet",
+		}, true
 	}
 	for _, l := range g.Listeners {
 		if l.Port == m.PeerPort && l.Chain != "" {
@@ -208,4 +216,14 @@ func (t *tables) withPeers(r *graph.Reader, key string, list []model.ParentGatew
 	}
 	slices.SortFunc(list, func(a, b model.ParentGateway) int { return a.Ref.Compare(b.Ref) })
 	return list
+}
+
+// PeerPort is the port of a gateway's peer listener; 0: it has none.
+func (t *Translator) PeerPort(gateway string) uint16 {
+	r := t.engine.Reader()
+	m, ok := membership(r)
+	if row, listens := t.tables.peerListeners.Get(r, peerKey{gateway}); !ok || !listens || row.err != nil {
+		return 0
+	}
+	return m.PeerPort
 }

@@ -3,12 +3,14 @@ package translator_test
 import (
 	"bytes"
 	"slices"
+	"strings"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	inferencev1 "sigs.k8s.io/gateway-api-inference-extension/api/v1"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
+	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
@@ -19,6 +21,11 @@ import (
 
 // exporting is a Gateway with a route to pool first, which spills to an import and to another pool, and is exported.
 func exporting(t *testing.T, more ...store.Op) (*store.Store, *translator.Translator) {
+	t.Helper()
+	return exportingBy(t, config(), more...)
+}
+
+func exportingBy(t *testing.T, cfg translator.Config, more ...store.Op) (*store.Store, *translator.Translator) {
 	t.Helper()
 	named := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: "default", Name: name} }
 	pool := func(name string) store.Op {
@@ -54,7 +61,7 @@ func exporting(t *testing.T, more ...store.Op) (*store.Store, *translator.Transl
 	if _, err := s.Apply(ops...); err != nil {
 		t.Fatal(err)
 	}
-	tr := translator.New(config())
+	tr := translator.New(cfg)
 	if out := tr.Update(s.View(), store.Everything(s.View())); out.Err != nil {
 		t.Fatal(out.Err)
 	}
@@ -108,5 +115,36 @@ func TestPeerListener_StaysWhileMembersAndExportsChange(t *testing.T) {
 	}
 	if n := len(out.Deltas[0].Upserts); n != 3 || len(out.Deltas[0].Removes) > 0 {
 		t.Errorf("%d changed, %v removed", n, out.Deltas[0].Removes)
+	}
+}
+
+// A fleet's Service has the port of the peer listener as long as there is one. It has none where its proxies bind that port for themselves, and the
+// finding names what to change.
+func TestPeerListener_FleetHasItsPortOrAFinding(t *testing.T) {
+	s, tr := exporting(t)
+	if got := tr.PeerPort("default/gw"); got != 15443 {
+		t.Errorf("port %d", got)
+	}
+	is, _ := store.Memberships.Get(s.View(), store.OwnMembership)
+	alone := is.DeepCopyObject().(*store.Membership)
+	alone.Members = nil
+	rev, err := s.Apply(store.Memberships.Put(alone))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if out := tr.Update(s.View(), rev.Changes); out.Err != nil || tr.PeerPort("default/gw") != 0 {
+		t.Errorf("%v; without members: port %d", out.Err, tr.PeerPort("default/gw"))
+	}
+
+	cfg := config()
+	cfg.ReservedPort = 15443
+	s, tr = exportingBy(t, cfg)
+	if got := tr.PeerPort("default/gw"); got != 0 {
+		t.Errorf("the proxies' own port: %d", got)
+	}
+	out := translator.New(cfg).Update(s.View(), store.Everything(s.View()))
+	i := slices.IndexFunc(out.Reports, func(r report.Report) bool { return r.Owner.Kind == "Gateway" })
+	if out.Err != nil || i < 0 || len(out.Reports[i].Findings) == 0 || !strings.Contains(out.Reports[i].Findings[0].Problem, "bind port 15443 for themselves") {
+		t.Errorf("%v, reports %+v", out.Err, out.Reports)
 	}
 }

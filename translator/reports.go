@@ -24,7 +24,7 @@ func (t *tables) declareReports() {
 			return deref(gatewayapi.NotOurs(r, t.cfg.gatewayAPI(), key))
 		}
 		rep := gatewayapi.GatewayReport(g, func(listener string) int32 { return t.attached(r, key, listener) })
-		if f, found := peerPortTaken(r, g); found {
+		if f, found := t.peerPortTaken(r, g); found {
 			rep.Findings = append(slices.Clip(rep.Findings), f)
 		}
 		return rep, true

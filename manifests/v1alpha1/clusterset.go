@@ -227,7 +227,7 @@ type ClusterSetProfile struct {
 // whose routes lead to them, and nothing else: no route, no other pool, and no import. Filters of routes do not apply to its requests.
 type ClusterSetPeerListener struct {
 	// Port that each Gateway binds beside those of its listeners, which must not have it. Gateways of a folder share a machine: the first one has
-	// the port, unless they run on different machines.
+	// the port, unless they run on different machines. On Kubernetes the Services and NetworkPolicies of fleets have it, too.
 	//
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=65535

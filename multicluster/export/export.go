@@ -21,7 +21,7 @@ type Config struct {
 	// Offers are the pools, "namespace/name", that gateways of others may use: in ParentMode by the Gateways' ordinary addresses, also where
 	// there is a peer listener; in EndpointMode at a port of Pickers that serves picks from this pool alone; 0: there is none.
 	Offers map[string]int32
-	// PeerListener: Gateways have one, and members use it in ParentMode.
+	// PeerListener: Gateways have one, or will, and members use it in ParentMode.
 	PeerListener bool
 	// Region and Zone of this cluster; "": not known.
 	Region, Zone string
@@ -54,7 +54,7 @@ type Decision struct {
 	// Valid: the annotations are. To are the members that they are for; nil: all.
 	Valid bool
 	To    []string
-	// Waiting: it is not exported because no Gateway has a peer listener yet. What was exported before stays meanwhile.
+	// Waiting: it is not exported because members reach the peer listener of no Gateway yet. What was exported before stays meanwhile.
 	Waiting bool
 	Export  *Export // nil: it is not exported
 	// Reason and Message are why it is not exported, for the condition Exported.

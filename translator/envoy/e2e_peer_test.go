@@ -1,6 +1,7 @@
 package envoy
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/penstock-project/penstock/manifests/v1alpha1"
 	"github.com/penstock-project/penstock/translator/model"
 	"github.com/penstock-project/penstock/xds/xdstest/envoytest"
 )
@@ -47,6 +49,12 @@ const (
 
 func newPeerRig(t *testing.T) *peerRig {
 	t.Helper()
+	return newPeerRigOf(t, model.Edge{})
+}
+
+func newPeerRigOf(t *testing.T, edge model.Edge) *peerRig {
+	t.Helper()
+	edge.Uploads = 1 << 30
 	chat, code := startPod(t, "chat", 200), startPod(t, "code", 200)
 	p := startPicker(t, map[string]script{"chat": {endpoints: chat.address.String()}, "code": {endpoints: code.address.String()}, "full": {status: 503}})
 	r := &peerRig{rig: newRig(t, p.address), west: newAuthority(t), home: newAuthority(t), south: newAuthority(t), chat: chat, code: code, port: uint16(envoytest.FreePort(t))}
@@ -71,7 +79,7 @@ func newPeerRig(t *testing.T) *peerRig {
 		}
 		hosts = append(hosts, host)
 	}
-	r.add(PeerListener(r.cfg, model.PeerListener{Port: model.Port{Gateway: "ns/gw", Number: r.port, Addresses: []string{"127.0.0.1"}, Edge: model.Edge{Uploads: 1 << 30}}, Cluster: "west"}))
+	r.add(PeerListener(r.cfg, model.PeerListener{Port: model.Port{Gateway: "ns/gw", Number: r.port, Addresses: []string{"127.0.0.1"}, Edge: edge}, Cluster: "west"}))
 	r.add(inOneBlock(model.Chain{Name: model.PeerChain(r.port)}, hosts...))
 	// The same Envoy is a Gateway of member home, too.
 	chain, key, _ = r.home.pairs(model.GatewayURI("home"))
@@ -256,5 +264,32 @@ func TestPeerListener_GatewayOfAMemberUsesIt(t *testing.T) {
 	hits := r.chat.hits.Load()
 	if a := r.post(t, "east", []byte("{}")); a.status != 503 || r.chat.hits.Load() != hits {
 		t.Errorf("a gateway of another cluster is asked: %s", a)
+	}
+}
+
+// A load balancer that speaks the PROXY protocol for clients does so for members, too, unless they come past it.
+func TestPeerListener_AdmitsMembersBehindAProxyProtocol(t *testing.T) {
+	t.Parallel()
+	r := newPeerRigOf(t, model.Edge{ProxyProtocol: v1alpha1.ProxyProtocolRequired}) // which waits for a member that is answered without the header
+	tr := &http.Transport{TLSClientConfig: r.client("home", r.home, chatHost), DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+		c, err := (&net.Dialer{}).DialContext(ctx, network, address)
+		if err == nil {
+			_, err = io.WriteString(c, "PROXY TCP4 192.0.2.7 192.0.2.8 1234 443\r\n")
+		}
+		return c, err
+	}}
+	defer tr.CloseIdleConnections()
+	req, err := http.NewRequest("POST", fmt.Sprintf("https://127.0.0.1:%d/v1/chat/completions", r.port), strings.NewReader("{}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Host = chatHost
+	resp, err := (&http.Client{Transport: tr, Timeout: 10 * time.Second}).Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		t.Errorf("%d", resp.StatusCode)
 	}
 }

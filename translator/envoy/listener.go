@@ -49,11 +49,7 @@ func Listener(cfg Config, p model.Port) (*resource.Resource, error) {
 		l.FilterChains = append(l.FilterChains, b.stream(cfg, s))
 		tls = tls || s.TLS
 	}
-	if pp := p.Edge.ProxyProtocol; pp == v1alpha1.ProxyProtocolRequired || pp == v1alpha1.ProxyProtocolOptional {
-		l.ListenerFilters = append(l.ListenerFilters, b.listenerFilter("proxy_protocol", &proxyprotocolv3.ProxyProtocol{
-			AllowRequestsWithoutProxyProtocol: pp == v1alpha1.ProxyProtocolOptional,
-		}))
-	}
+	l.ListenerFilters = b.proxyProtocol(p.Edge.ProxyProtocol)
 	if tls { // after the PROXY protocol's header, which is in cleartext
 		l.ListenerFilters = append(l.ListenerFilters, b.listenerFilter("tls_inspector", &inspectorv3.TlsInspector{}))
 	}
@@ -61,6 +57,16 @@ func Listener(cfg Config, p model.Port) (*resource.Resource, error) {
 		return nil, b.err
 	}
 	return checked(resource.Listener, l.Name, l, b.refs, p.Owners)
+}
+
+// proxyProtocol reads the PROXY protocol's header.
+func (b *builder) proxyProtocol(pp v1alpha1.ProxyProtocol) []*listenerv3.ListenerFilter {
+	if pp != v1alpha1.ProxyProtocolRequired && pp != v1alpha1.ProxyProtocolOptional {
+		return nil
+	}
+	return []*listenerv3.ListenerFilter{b.listenerFilter("proxy_protocol", &proxyprotocolv3.ProxyProtocol{
+		AllowRequestsWithoutProxyProtocol: pp == v1alpha1.ProxyProtocolOptional,
+	})}
 }
 
 func (b *builder) listenerFilter(name string, config proto.Message) *listenerv3.ListenerFilter {

@@ -23,6 +23,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 
+	"github.com/penstock-project/penstock/manifests/v1alpha1"
 	"github.com/penstock-project/penstock/translator/model"
 	"github.com/penstock-project/penstock/xds/resource"
 )
@@ -64,8 +65,13 @@ func PeerListener(cfg Config, p model.PeerListener) (*resource.Resource, error) 
 		Address:                       address(p.Addresses[0], uint32(p.Number)),
 		TrafficDirection:              corev3.TrafficDirection_INBOUND,
 		PerConnectionBufferLimitBytes: u32(connectionBuffer),
-		ListenerFilters:               []*listenerv3.ListenerFilter{b.listenerFilter("tls_inspector", &inspectorv3.TlsInspector{})},
 	}
+	// The load balancer of clients is in front of this port, too, unless members have another one. TLS proves who they are in either case.
+	proxied := p.Edge.ProxyProtocol
+	if proxied == v1alpha1.ProxyProtocolRequired {
+		proxied = v1alpha1.ProxyProtocolOptional
+	}
+	l.ListenerFilters = append(b.proxyProtocol(proxied), b.listenerFilter("tls_inspector", &inspectorv3.TlsInspector{}))
 	if cfg.OwnPorts {
 		l.EnableReusePort = boolean(false)
 	}

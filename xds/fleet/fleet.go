@@ -64,8 +64,8 @@ type Gateway struct {
 	Name string // "namespace/name"
 	// Spec is how its proxies run; nil if the Gateway is not accepted.
 	Spec *v1alpha1.EnvoyFleetSpec
-	// Bound are the ports that its proxies bind, those of ListenerSets included. Those of its own listeners may be
-	// missing.
+	// Bound are the ports that its proxies bind, those of ListenerSets and the peer listener included. Those of its own
+	// listeners may be missing.
 	Bound []render.Port
 }
 

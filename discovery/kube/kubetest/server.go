@@ -12,6 +12,7 @@ import (
 	"sync"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/client-go/rest"
 )
@@ -330,6 +331,8 @@ func (s *Server) one(w http.ResponseWriter, hr *http.Request, r request) {
 			fail(w, http.StatusConflict, "it exists")
 			return
 		}
+		s.store(r.resource, "ADDED", body)
+	case old == nil && r.sub == "" && hr.Header.Get("content-type") == string(types.ApplyYAMLPatchType):
 		s.store(r.resource, "ADDED", body)
 	case old == nil:
 		fail(w, http.StatusNotFound, "there is no "+key)

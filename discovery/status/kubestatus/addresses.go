@@ -1,6 +1,7 @@
 package kubestatus
 
 import (
+	"cmp"
 	"net/netip"
 	"slices"
 
@@ -11,21 +12,48 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
-// Addresses returns where a Gateway is reached, as its status has it, or will.
-func (w *Writer) Addresses(r store.Reader, ref report.Ref) (out []string) {
+// Reached returns where a Gateway is reached: its addresses, as its status has them, or will; and the port there of one that its proxies bind,
+// 0 while no Service in front of them has it.
+func (w *Writer) Reached(r store.Reader, ref report.Ref) (addresses []string, port func(bound uint16) uint16) {
 	gw, ok := store.Gateways.Get(r, ref.Key())
 	if !ok {
-		return nil
+		return nil, func(uint16) uint16 { return 0 }
 	}
 	var current []gatewayv1.GatewayStatusAddress
 	if live, ok := w.cfg.Source.Live(ref); ok {
 		current = live.Status.(*gatewayv1.GatewayStatus).Addresses
 	}
 	reported, _ := w.cfg.Board.Get(ref)
-	for _, a := range gatewayAddresses(gw, reported, store.Services.By(r, store.ByGateway, ref.Key()), current) {
-		out = append(out, a.Value)
+	services := store.Services.By(r, store.ByGateway, ref.Key())
+	for _, a := range gatewayAddresses(gw, reported, services, current) {
+		addresses = append(addresses, a.Value)
 	}
-	return out
+	var own []string // of the Services
+	for _, a := range usable(serviceAddresses(services)) {
+		own = append(own, a.Value)
+	}
+	atNodes := !slices.Equal(addresses, own)
+	return addresses, func(bound uint16) uint16 { return exposed(services, bound, atNodes) }
+}
+
+// exposed is the port of Services, or of nodes, that leads to one which proxies bind; 0: none does. Without a Service it is that port.
+func exposed(services []*corev1.Service, bound uint16, atNodes bool) uint16 {
+	if len(services) == 0 {
+		return bound
+	}
+	for _, s := range services {
+		for _, p := range s.Spec.Ports {
+			target := cmp.Or(p.TargetPort.IntVal, p.Port)
+			switch {
+			case target != int32(bound) || p.Protocol == corev1.ProtocolUDP:
+			case s.Spec.Type == corev1.ServiceTypeNodePort && atNodes:
+				return uint16(p.NodePort)
+			default:
+				return uint16(p.Port)
+			}
+		}
+	}
+	return 0
 }
 
 // gatewayAddresses computes where a Gateway is reached, from its report, the Services in front of its proxies, and the addresses in

@@ -265,6 +265,42 @@ func TestGatewayAddresses_OfANodePortAreItsNodes(t *testing.T) {
 	r.status("gateways", "default/gw", `"198.51.100.1"`, `"status":"False"`)
 }
 
+// Other clusters send requests to a Gateway's Service, or to its nodes: at the port there of one that its proxies bind, which may be another one.
+func TestGatewayAddresses_HaveThePortsOfOtherClustersRequests(t *testing.T) {
+	for _, c := range []struct {
+		name, service, want string
+		port                uint16 // for the one that proxies bind, 80
+	}{
+		{"no Service", "", "[192.0.2.9]", 80},
+		{"a load balancer", "{type: LoadBalancer, ports: [{port: 80}]}", "[192.0.2.1]", 80},
+		{"another port of it", "{type: LoadBalancer, ports: [{port: 443, targetPort: 8443}, {port: 8080, targetPort: 80}]}", "[192.0.2.1]", 8080},
+		{"no port yet", "{type: LoadBalancer, ports: [{port: 443}]}", "[192.0.2.1]", 0},
+		{"nodes", "{type: NodePort, clusterIP: 10.96.0.9, ports: [{port: 443, nodePort: 30001}, {port: 80, nodePort: 30002}]}", "[192.0.2.9]", 30002},
+		{"a NodePort whose nodes are not known", "{type: NodePort, clusterIP: 10.96.0.9, ports: [{port: 80, nodePort: 30002}]}", "[10.96.0.9]", 80},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := newRig(t, func(api *kubetest.Server) {
+				api.Apply(t, "gateways", gatewayYAML)
+				if c.service != "" {
+					svc := kubetest.Parse(t, gatewayService)
+					svc["spec"], svc["status"] = kubetest.Parse(t, c.service), kubetest.Parse(t, "loadBalancer: {ingress: [{ip: 192.0.2.1}]}")
+					api.Put("services", svc)
+				}
+			})
+			if c.service != "" {
+				r.Has(store.Services, "default/gw-penstock", true)
+			}
+			if c.want == "[192.0.2.9]" {
+				r.board.Set("supervisor", report.Report{Owner: ref("Gateway", "gw"), Addresses: []string{"192.0.2.9"}})
+			}
+			addresses, port := r.writer.Reached(r.Store.View(), ref("Gateway", "gw"))
+			if got := fmt.Sprint(addresses); got != c.want || port(80) != c.port {
+				t.Errorf("%s, port %d; want %s, port %d", got, port(80), c.want, c.port)
+			}
+		})
+	}
+}
+
 func TestGatewayAddresses_OmitWhatIsNotAccepted(t *testing.T) {
 	r := newRig(t, func(api *kubetest.Server) {
 		gw := kubetest.Parse(t, gatewayYAML)

@@ -37,7 +37,7 @@ type Fleet struct {
 	Gateway *gatewayv1.Gateway
 	// Spec is the merged spec of its EnvoyFleets. Its mode is Managed.
 	Spec *v1alpha1.EnvoyFleetSpec
-	// Ports are those of the listeners, sorted, without duplicates.
+	// Ports are those of the listeners, the one for members of the cluster set included, sorted, without duplicates.
 	Ports []Port
 	// Running is the number of replicas in the existing Deployment, which an autoscaler may have chosen; 0 if unknown.
 	Running int32
@@ -45,10 +45,10 @@ type Fleet struct {
 	Open []int32
 }
 
-// Port is one port that clients connect to.
+// Port is one port that clients, or members of the cluster set, connect to.
 type Port struct {
 	Number int32
-	Name   string // "http", "https", "tls" or "tcp": the first part of its name in the Service
+	Name   string // "http", "https", "tls", "tcp" or "peer": the first part of its name in the Service
 }
 
 // InvalidField is a field of an EnvoyFleet that cannot be rendered.

@@ -154,6 +154,9 @@ func (f *fleets) observe(ch *delivery.Change) {
 			for _, port := range t.Ports(name) {
 				g.Bound = append(g.Bound, render.Port{Number: int32(port.Number), Name: port.Scheme})
 			}
+			if port := t.PeerPort(name); port > 0 {
+				g.Bound = append(g.Bound, render.Port{Number: int32(port), Name: "peer"})
+			}
 			list = append(list, g)
 		}
 	})

@@ -62,8 +62,10 @@ func newMembership(a *App, c *cluster) (*membership, error) {
 			}
 			c.source.Keep(demands)
 		},
-		GatewayAddresses: func(r store.Reader, gateway report.Ref) []string { return c.writer.Addresses(r, gateway) },
-		ServerOptions:    a.memberOptions(), Drain: a.cfg.DrainTime, Now: clock(), Log: a.log, OnPanic: a.panics.of(partStream),
+		GatewayReached: func(r store.Reader, gateway report.Ref) ([]string, func(uint16) uint16) {
+			return c.writer.Reached(r, gateway)
+		},
+		ServerOptions: a.memberOptions(), Drain: a.cfg.DrainTime, Now: clock(), Log: a.log, OnPanic: a.panics.of(partStream),
 	}
 	if listen := cfg.Listen; listen != nil {
 		cfg.Listen = func(ctx context.Context) (net.Listener, error) {

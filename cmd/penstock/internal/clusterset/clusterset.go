@@ -83,8 +83,9 @@ type Config struct {
 	Namespace func(name string) bool
 	// Exports is called with what this cluster exports, after each decision; nil: not at all.
 	Exports func([]export.Export)
-	// GatewayAddresses are those at which other clusters reach a Gateway; nil: those that it binds.
-	GatewayAddresses func(r store.Reader, gateway report.Ref) []string
+	// GatewayReached returns the addresses at which other clusters reach a Gateway, and the port there of one that it binds, 0 while there is none;
+	// nil: what it binds.
+	GatewayReached func(r store.Reader, gateway report.Ref) (addresses []string, port func(bound uint16) uint16)
 	// ServerOptions are added to those of the server for members.
 	ServerOptions []grpc.ServerOption
 	// Drain is how long requests of a withdrawn export may go on.

@@ -1,6 +1,7 @@
 package clusterset
 
 import (
+	"cmp"
 	"net"
 	"net/netip"
 	"strconv"
@@ -15,26 +16,28 @@ import (
 // gateways are those that route to a pool, with the addresses at which other clusters reach them.
 func (s *Set) gateways(r store.Reader, list []model.ParentGateway, peer *v1alpha1.ClusterSetPeerListener) (out []export.Gateway) {
 	for _, g := range list {
-		one := export.Gateway{Namespace: g.Ref.Namespace, Name: g.Ref.Name, Addresses: s.addressesOf(r, g)}
+		addresses, at := s.reached(r, g)
+		one := export.Gateway{Namespace: g.Ref.Namespace, Name: g.Ref.Name, Addresses: addresses}
 		for _, p := range g.Ports {
-			port := inferenceapi.Port{Number: int32(p.Number)}
+			port := inferenceapi.Port{Number: int32(cmp.Or(at(p.Number), p.Number))}
 			if p.HTTPS {
 				port.AppProtocol = "https"
 			}
 			one.Ports = append(one.Ports, port)
 		}
 		if peer != nil && g.PeerPort > 0 {
-			one.Peer = peerAddress(peer, one.Addresses)
+			one.Peer = peerAddress(peer, addresses, at(g.PeerPort))
 		}
 		out = append(out, one)
 	}
 	return out
 }
 
-// addressesOf are those of a Gateway: in a folder what it binds, and if that is every address, the one at which members reach this process.
-func (s *Set) addressesOf(r store.Reader, g model.ParentGateway) (out []string) {
-	if s.cfg.GatewayAddresses != nil {
-		return s.cfg.GatewayAddresses(r, g.Ref)
+// reached is where a Gateway is reached, and at which port there one that it binds: in a folder what it binds, and if that is every address, the one
+// at which members reach this process.
+func (s *Set) reached(r store.Reader, g model.ParentGateway) (out []string, port func(bound uint16) uint16) {
+	if s.cfg.GatewayReached != nil {
+		return s.cfg.GatewayReached(r, g.Ref)
 	}
 	for _, a := range g.Addresses {
 		if ip, err := netip.ParseAddr(a); err != nil || !ip.IsUnspecified() {
@@ -47,16 +50,19 @@ func (s *Set) addressesOf(r store.Reader, g model.ParentGateway) (out []string) 
 			}
 		}
 	}
-	return out
+	return out, func(bound uint16) uint16 { return bound }
 }
 
-// peerAddress is where members reach the peer listener of a Gateway with some addresses.
-func peerAddress(l *v1alpha1.ClusterSetPeerListener, addresses []string) *inferenceapi.ServiceImport {
-	out := &inferenceapi.ServiceImport{Addresses: addresses, Ports: []inferenceapi.Port{{Number: l.Port, AppProtocol: "https"}}}
-	if host, port, err := net.SplitHostPort(l.Address); err == nil {
-		if n, err := strconv.ParseUint(port, 10, 16); err == nil && n > 0 {
+// peerAddress is where members reach the peer listener of a Gateway that has some addresses, and this port there, 0 while it has none; nil: nowhere.
+func peerAddress(l *v1alpha1.ClusterSetPeerListener, addresses []string, port uint16) *inferenceapi.ServiceImport {
+	out := &inferenceapi.ServiceImport{Addresses: addresses, Ports: []inferenceapi.Port{{Number: int32(port), AppProtocol: "https"}}}
+	if host, own, err := net.SplitHostPort(l.Address); err == nil {
+		if n, err := strconv.ParseUint(own, 10, 16); err == nil && n > 0 {
 			out.Addresses, out.Ports[0].Number = []string{host}, int32(n)
 		}
+	}
+	if out.Ports[0].Number == 0 {
+		return nil
 	}
 	return out
 }
