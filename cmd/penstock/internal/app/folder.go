@@ -38,7 +38,7 @@ func NewFolder(cfg Config, f Folder) (*App, error) {
 		return nil, err
 	}
 	// What peers publish is read before the files are: both concern the same pools.
-	line := a.pipeline(pipeline.Config{Before: []func(context.Context){a.syncPeers, set.Restore}, First: []func(context.Context){a.settleNames, a.probeAnswers}}, parts...)
+	line := a.pipeline(pipeline.Config{Before: []func(context.Context){a.syncPeers, set.Restore}, First: []func(context.Context){set.AwaitCertificate, a.settleNames, a.probeAnswers}}, parts...)
 	a.run = func(ctx context.Context) error {
 		group, ctx := errgroup.WithContext(ctx)
 		if err := a.servePages(ctx, group); err != nil { // health from the first moment

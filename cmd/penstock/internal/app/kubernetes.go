@@ -107,7 +107,7 @@ func NewKubernetes(cfg Config, k Kubernetes) (*App, error) {
 	fetch := pipeline.NewFetch(c.source, a.translation, cfg.Log)
 	observe := delivery.On(delivery.Observe, func(_ context.Context, ch *delivery.Change) { c.observe(a, ch) })
 	// Peers are known once our own Service is read.
-	line := a.pipeline(pipeline.Config{Fetch: fetch, First: []func(context.Context){c.members.set.Restore, c.members.set.Settle, a.settleNames, a.probeAnswers, a.syncPeers}}, observe, c.members.set, c.members.objects)
+	line := a.pipeline(pipeline.Config{Fetch: fetch, First: []func(context.Context){c.members.set.Restore, c.members.set.Settle, c.members.set.AwaitCertificate, a.settleNames, a.probeAnswers, a.syncPeers}}, observe, c.members.set, c.members.objects)
 	a.run = func(ctx context.Context) error { return c.run(ctx, a, line) }
 	return a, nil
 }

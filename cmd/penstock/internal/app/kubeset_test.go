@@ -1,13 +1,16 @@
 package app
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
 	"log/slog"
 	"net"
+	"net/http"
 	"net/netip"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -18,6 +21,7 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 	"github.com/penstock-project/penstock/xds/authority"
 	"github.com/penstock-project/penstock/xds/resource"
+	"github.com/penstock-project/penstock/xds/xdstest"
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
@@ -128,4 +132,43 @@ func TestPeerListener_FleetIsReachedAtItsService(t *testing.T) {
 	api.Put("clustersets", set)
 	has(t, api, "", "services", "default/gw-penstock", `"name":"http-8080"`, `!"port":15443`)
 	has(t, api, "penstock.dev", "poolexports", "default/chat.east", `!"peer":true`, `"number":8080`)
+}
+
+// A process that starts, in an upgrade for example, serves proxies the peer listener and the pools that members may use there from the first answer
+// on: what it removed for a moment would fail requests of members.
+func TestPeerListener_NewProcessTakesNothingFromProxies(t *testing.T) {
+	t.Parallel()
+	api := memberCluster(t, 15443)
+	first := inCluster(t, api, "first")
+	proxy := xdstest.StartFake(t, xdstest.FakeConfig{Address: first.address, Gateway: "default/gw", Timeout: time.Minute})
+	certificate, routes := resource.Ref{Type: resource.Secret, Name: model.MemberCertificate}, resource.Ref{Type: resource.RouteConfiguration, Name: model.PeerChain(15443)}
+	proxy.Wait("the peer listener leads to the pool", func() bool {
+		r := first.cache.Resource("default/gw", routes)
+		_, certified := proxy.Has(certificate)
+		version, _ := proxy.Has(routes)
+		return certified && r != nil && version == r.Version && bytes.Contains(r.Body(), []byte(model.PeerAuthority("default", "chat", "east")))
+	})
+	first.stop()
+
+	// The authority is read late.
+	var late atomic.Bool
+	late.Store(true)
+	api.Fail(func(_, path string) int {
+		if late.Load() && strings.Contains(path, "/secrets/") {
+			return http.StatusServiceUnavailable
+		}
+		return 0
+	})
+	before, _ := proxy.Has(certificate)
+	received := len(proxy.Received())
+	second := inCluster(t, api, "second")
+	proxy.Reconnect(second.address)
+	proxy.Wait("it cannot read", func() bool { return second.log.has("certificate authority not up to date") })
+	late.Store(false)
+	proxy.Wait("its certificate", func() bool { now, _ := proxy.Has(certificate); return now != before })
+	for _, r := range proxy.Received()[received:] {
+		if len(r.Removed) > 0 || r.Type != resource.Secret && len(r.Upserts) > 0 {
+			t.Errorf("what the proxy had was removed or changed: %+v", r)
+		}
+	}
 }

@@ -103,15 +103,16 @@ type Config struct {
 
 // Set is this cluster's part in its cluster set. Run runs it.
 type Set struct {
-	cfg      Config
-	registry *registry.Registry
-	importer *imports.Importer
-	admin    *admin
-	begun    chan struct{} // closed with the first ClusterSet
-	decided  chan struct{} // closed once it is decided what this cluster exports: publishing before would withdraw it
-	wake     chan struct{} // has one element when a deadline may have changed
-	leading  chan struct{} // has one element when Config.Leading may have changed
-	led      chan struct{} // has one element when this process has begun to publish
+	cfg       Config
+	registry  *registry.Registry
+	importer  *imports.Importer
+	admin     *admin
+	begun     chan struct{} // closed with the first ClusterSet
+	certified chan struct{} // closed with the first certificate of Gateways
+	decided   chan struct{} // closed once it is decided what this cluster exports: publishing before would withdraw it
+	wake      chan struct{} // has one element when a deadline may have changed
+	leading   chan struct{} // has one element when Config.Leading may have changed
+	led       chan struct{} // has one element when this process has begun to publish
 
 	// Of the goroutine that delivers changes.
 	pools     map[registry.Pool]export.Pool
@@ -141,7 +142,7 @@ type Set struct {
 // New makes a Set that does nothing until there is a ClusterSet.
 func New(c Config) *Set {
 	s := &Set{
-		cfg: c, registry: registry.New(registry.Config{Drain: c.Drain}), begun: make(chan struct{}), decided: make(chan struct{}), wake: make(chan struct{}, 1), leading: make(chan struct{}, 1), led: make(chan struct{}, 1),
+		cfg: c, registry: registry.New(registry.Config{Drain: c.Drain}), begun: make(chan struct{}), certified: make(chan struct{}), decided: make(chan struct{}), wake: make(chan struct{}, 1), leading: make(chan struct{}, 1), led: make(chan struct{}, 1),
 		pools: map[registry.Pool]export.Pool{}, parents: map[registry.Pool][]model.ParentGateway{}, taken: map[string][]string{}, annotated: map[string]bool{}, decisions: map[string]export.Decision{}, rejected: map[string]string{}, exported: map[string]audience{},
 	}
 	s.admin = newAdmin()

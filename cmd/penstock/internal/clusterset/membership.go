@@ -31,6 +31,8 @@ type gatewayCertificate struct {
 const (
 	// gatewayLife is how long Gateways present a certificate. It is valid for as long as its authority.
 	gatewayLife = 16 * time.Hour
+	// certifyTimeout bounds how long a process that starts waits for the first certificate: some reads of the authority's Secret.
+	certifyTimeout = 10 * time.Second
 	// certifyInterval is how late Gateways get a certificate of another authority, which members have trusted for days.
 	certifyInterval = 30 * time.Second
 )
@@ -67,9 +69,33 @@ func (s *Set) certifyNow() error {
 		return err
 	}
 	s.mu.Lock()
+	first := s.certificate.signer == ""
 	s.certificate = gatewayCertificate{pair, signer, time.Now()}
 	s.mu.Unlock()
-	return s.publishMembership()
+	err = s.publishMembership()
+	if first {
+		close(s.certified)
+	}
+	return err
+}
+
+// AwaitCertificate returns once this cluster's Gateways have a certificate, if there are members, or after certifyTimeout. Without one, proxies that another
+// process served before would lose their peer listener, and the way to those of members. It is called before any proxy is answered.
+func (s *Set) AwaitCertificate(ctx context.Context) {
+	s.mu.Lock()
+	alone := s.spec == nil || len(s.spec.Spec.Members) == 0
+	s.mu.Unlock()
+	if alone {
+		return
+	}
+	timeout := time.NewTimer(certifyTimeout)
+	defer timeout.Stop()
+	select {
+	case <-s.certified:
+	case <-ctx.Done():
+	case <-timeout.C:
+		s.cfg.Log.Warn("serving without the certificate that Gateways present to members: the authority cannot be read")
+	}
 }
 
 // publishMembership writes what translation needs of the ClusterSet.
