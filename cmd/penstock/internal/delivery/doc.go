@@ -7,7 +7,7 @@
 //	shrink    pools.go, shrink.go   the picker drops endpoints, and peers are asked to
 //	probe     probes.go             external pickers are asked how they answer
 //	commit    holds.go, linger.go   the cache; removals wait for peers, endpoints of removed imports stay for a while
-//	grow      pools.go, envoys.go   the picker names new endpoints once Envoys have them
+//	grow      pools.go, envoys.go   the picker names new endpoints once Envoys have them; for a while not alone
 //	observe                         status, fleets, supervisors (package app)
 //	reach     progress.go           waits for the revision end
 //

@@ -24,6 +24,10 @@ const (
 	hopTimeout = 5 * time.Second
 	// maxFallbacks is how many further endpoints the picker names at most.
 	maxFallbacks = 8
+	// youngTime is how long picks of a pool that has grown name further endpoints, of which Envoy passes over those that it does not have:
+	// it acknowledges before its workers have new endpoints, and the Envoys of other processes follow unseen (envoys.go). On a machine
+	// that is busy, both have taken longer than the waits for them.
+	youngTime = 2 * time.Second
 )
 
 // Picker is given the pools. *picker.Picker implements it.
@@ -61,6 +65,7 @@ type Pools struct {
 	updating bool                   // between shrink and grow: the cache does not have yet what growing waits for
 	current  map[string]picker.Pool // what the picker has
 	growing  map[string]picker.Pool // what it gets once Envoys have the endpoints
+	young    map[string]time.Time   // pools that have grown, and until when their picks name further endpoints
 	plain    map[string]*model.Pool
 	gone     map[string]time.Time   // removed pools, and until when they are kept
 	gateways map[string]picker.Pool // what takes the place of some of them then: pools that are reached through gateways alone
@@ -70,7 +75,7 @@ type Pools struct {
 func NewPools(cfg PoolsConfig) *Pools {
 	signal := func() chan struct{} { return make(chan struct{}, 1) }
 	return &Pools{
-		cfg: cfg, grow: signal(), retire: signal(), current: map[string]picker.Pool{}, growing: map[string]picker.Pool{},
+		cfg: cfg, grow: signal(), retire: signal(), current: map[string]picker.Pool{}, growing: map[string]picker.Pool{}, young: map[string]time.Time{},
 		plain: map[string]*model.Pool{}, gone: map[string]time.Time{}, gateways: map[string]picker.Pool{},
 	}
 }
@@ -169,6 +174,9 @@ func (s *Pools) change(next picker.Pool) {
 func (s *Pools) set(pool picker.Pool) {
 	pool.Default = s.current[pool.Name].Default
 	s.current[pool.Name] = pool
+	if time.Now().Before(s.young[pool.Name]) {
+		pool.Fallbacks = maxFallbacks
+	}
 	if err := s.cfg.Picker.Update(pool); err != nil {
 		s.cfg.Log.Error("a pool cannot be picked from as configured; its last good configuration stays", "pool", pool.Name, "error", err)
 	}
@@ -284,16 +292,18 @@ func (s *Pools) finishGrowing(ctx context.Context) {
 	for name, pool := range want {
 		if now, ok := s.growing[name]; ok && slices.EqualFunc(now.Endpoints, pool.Endpoints, sameEndpoint) && slices.Equal(now.Spill, pool.Spill) {
 			delete(s.growing, name)
+			s.young[name] = time.Now().Add(youngTime)
 			s.set(now)
+			poke(s.retire)
 		}
 	}
 }
 
-// remove removes pools when their time is over.
+// remove removes pools, and the further endpoints of those that have grown, when their time is over.
 func (s *Pools) remove(ctx context.Context) error {
 	for {
-		next := time.Hour
 		s.mu.Lock()
+		next := s.age()
 		for name, until := range s.gone {
 			left := time.Until(until)
 			if left > 0 {
@@ -317,6 +327,22 @@ func (s *Pools) remove(ctx context.Context) error {
 		case <-time.After(next):
 		}
 	}
+}
+
+// age ends the time of pools that have grown, and returns the time until it is to be called again. s.mu is held.
+func (s *Pools) age() time.Duration {
+	next := time.Hour
+	for name, until := range s.young {
+		if left := time.Until(until); left > 0 {
+			next = min(next, left)
+			continue
+		}
+		delete(s.young, name)
+		if pool, ok := s.current[name]; ok {
+			s.set(pool)
+		}
+	}
+	return next
 }
 
 func sameEndpoint(a, b endpoint.Spec) bool { return a.Addr == b.Addr }

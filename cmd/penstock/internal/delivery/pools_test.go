@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/penstock-project/penstock/picker"
@@ -140,6 +141,32 @@ func TestInferencePool_ReplacingAllServersKeepsItPickable(t *testing.T) {
 	r.atOnce("until Envoy knows, whichever it has", 0, e2, e1)
 	close(r.known)
 	r.expect("Envoy knows", 0, e2)
+}
+
+// Envoy's workers get endpoints a little after it has acknowledged them.
+func TestPicker_NewEndpointIsNotNamedAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newPoolRig(t, time.Hour)
+		fallbacks := func(when string, want int) {
+			t.Helper()
+			synctest.Wait()
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			if got := r.picked["ns/a"].Fallbacks; got != want {
+				t.Errorf("%s: %d further endpoints, want %d", when, got, want)
+			}
+		}
+		r.change(0, false, e1)
+		r.change(0, false, e1, e2)
+		fallbacks("before Envoy knows", 0)
+		close(r.known)
+		fallbacks("once Envoy knows", maxFallbacks)
+		time.Sleep(youngTime / 2)
+		r.change(4, false, e1, e2)
+		fallbacks("after a change of something else", maxFallbacks)
+		time.Sleep(youngTime / 2)
+		fallbacks("later", 0)
+	})
 }
 
 // A change must be committed before ACKs of the newest endpoints mean anything.
