@@ -60,6 +60,8 @@ type Spec struct {
 	PodCIDRs []string
 	Draining bool
 	Members  []*Member
+	// PeerListener is the port at which its Gateways listen for members; 0: they do not.
+	PeerListener int
 }
 
 // Members installs Penstock in clusters of a lab, one for each name, and makes each a member of the others' sets. Model servers of the other
@@ -196,6 +198,9 @@ func (m *Member) Join(ctx context.Context, spec Spec) error {
 	}
 	if spec.Draining {
 		text += "  draining: true\n"
+	}
+	if spec.PeerListener > 0 {
+		text += fmt.Sprintf("  peerListener: {port: %d}\n", spec.PeerListener)
 	}
 	if len(spec.Members) > 0 {
 		text += "  members:\n"

@@ -3,7 +3,7 @@
 // modes changed, members drained, removed and added, and clocks set apart (by a test build of penstock). In
 // data_test.go a whole cluster is lost, in parts_test.go its pickers, servers or gateways alone: the other one serves requests that are sent after
 // that. There, too, all clusters are full at once, and the selection among them changes. In hub_test.go a hub
-// makes the imports, and is killed.
+// makes the imports, and is killed. In peerlistener_test.go requests go through the peer listeners of fleets.
 //
 // Each exporter has two pools of the same model servers: chat has Penstock's own picker and fails open, epp has a picker of its own (the
 // chart's) and fails closed. The clusters name the ranges of their pods.
