@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/translator/envoy"
@@ -41,11 +42,11 @@ func (t *tables) declareClusters() {
 	t.externalPickers = graph.Declare(t.engine, graph.Table[model.ClusterID, model.ExternalPicker]{
 		Name:    "externalPickers",
 		Order:   model.ClusterID.Compare,
-		Sources: []graph.Source[model.ClusterID]{t.attachmentsByPicker},
+		Sources: []graph.Source[model.ClusterID]{t.attachmentsByPicker, t.attachmentsByRemotePicker},
 		Compute: func(r *graph.Reader, id model.ClusterID) (model.ExternalPicker, bool) {
 			p, ok := t.externalPicker(r, id, id)
 			if id.Kind == model.ImportPickerKind && ok {
-				t.besidePicks(r, id, &p)
+				ok = t.besidePicks(r, id, &p)
 			}
 			return p, ok
 		},
@@ -123,21 +124,30 @@ func (t *tables) bundle(r *graph.Reader, tls *model.UpstreamTLS) []byte {
 	return []byte{} // trusts no certificate, until the bundle is there
 }
 
-// besidePicks adds the other ports of the picker of an exporting cluster.
-func (t *tables) besidePicks(r *graph.Reader, id model.ClusterID, p *model.ExternalPicker) {
+// besidePicks adds the other ports of the picker of an exporting cluster. False if nothing is to be asked there: our picker asks it for picks, and
+// it has no other port.
+func (t *tables) besidePicks(r *graph.Reader, id model.ClusterID, p *model.ExternalPicker) bool {
 	imp, i, ok := importedCluster(r, id)
-	if !ok {
-		return
+	if !ok || imp.Status.Clusters[i].EndpointPicker == nil {
+		return false
 	}
 	picker := imp.Status.Clusters[i].EndpointPicker
-	if picker == nil {
-		return
+	_, m, ok := t.importMember(r, model.ImportCluster(id.Namespace, id.Name, id.Member))
+	if !ok || m.Pool == nil {
+		return false
 	}
+	p.Relayed = m.Pool.Relay != nil
 	p.Field = fmt.Sprintf("status.clusters[%d].endpointPicker", i)
-	p.Health, _, _ = inference.PickerPort(r, store.InferencePoolImports.Ref(imp), id.Member, picker.Health)
-	if p.Health.TLS != nil {
-		p.Health.CA = t.bundle(r, p.Health.TLS)
+	owner := store.InferencePoolImports.Ref(imp)
+	p.Health, _, _ = inference.PickerPort(r, owner, id.Member, picker.Health)
+	p.Metrics, _, _ = inference.PickerPort(r, owner, id.Member, picker.Metrics)
+	for _, port := range []*model.PickerPort{&p.Health, &p.Metrics} {
+		if port.TLS != nil {
+			port.CA = t.bundle(r, port.TLS)
+		}
 	}
+	_, p.Pool, _ = strings.Cut(picker.Pool, "/")
+	return !p.Relayed || p.Health.Port != 0 || p.Metrics.Port != 0
 }
 
 // clientCertificate is the certificate, by its SDS name, of the first Gateway with one whose routes lead to clusters; "" if there is

@@ -75,3 +75,44 @@ func TestImport_HasPickerPoolsOnceARouteLeadsThere(t *testing.T) {
 		t.Errorf("%d pools are gone with the route, want 1", len(out.PoolsGone))
 	}
 }
+
+// The health of a picker that our picker asks is followed, too, and a probe's request is for those that Envoy asks.
+func TestImport_HealthOfARelayedPickerIsFollowed(t *testing.T) {
+	s, tr := store.New(), translator.New(config())
+	pickers := func(health *inferenceapi.EndpointImport, endpoints ...inferenceapi.ImportedEndpoint) (out string) {
+		t.Helper()
+		imp := &inferenceapi.InferencePoolImport{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "far"}}
+		imp.Status.Clusters = []inferenceapi.ImportedCluster{{
+			Name: "east", RoutingMode: inferenceapi.EndpointMode, TargetPortNumber: 8000, PodCIDRs: []string{"10.0.0.0/8"}, Endpoints: endpoints,
+			EndpointPicker: &inferenceapi.EndpointPickerImport{Health: health, Pool: "ns/chat", Service: inferenceapi.ServiceImports{{Addresses: []string{"192.0.2.9"}, Ports: []inferenceapi.Port{{Number: 9002}}}}},
+		}}
+		rev, err := s.Apply(store.AddressPolicies.Put(addresses.Unrestricted()), store.InferencePoolImports.Put(imp), store.HTTPRoutes.Put(importRoute("r", "far")),
+			store.Gateways.Put(&gatewayv1.Gateway{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "gw"}, Spec: gatewayv1.GatewaySpec{
+				GatewayClassName: "penstock", Listeners: []gatewayv1.Listener{{Name: "http", Port: 80, Protocol: gatewayv1.HTTPProtocolType}},
+			}}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		changes := tr.Update(s.View(), rev.Changes)
+		for _, e := range changes.Pickers {
+			out += fmt.Sprintf("%s of %s at %s, relayed %t, health %d; ", e.Field, e.Pool, e.Addresses[0].Addr, e.Relayed, e.Health.Port)
+		}
+		for _, id := range changes.PickersGone {
+			out += "gone " + id.String()
+		}
+		return out
+	}
+	if got := pickers(nil); got != "" {
+		t.Errorf("a relayed picker of which nothing else is known: %s", got)
+	}
+	health := &inferenceapi.EndpointImport{Port: 9003}
+	if got := pickers(health); got != "status.clusters[0].endpointPicker of chat at 192.0.2.9:9002, relayed true, health 9003; " {
+		t.Errorf("a relayed picker with health: %s", got)
+	}
+	if got := pickers(health, inferenceapi.ImportedEndpoint{Address: "10.1.0.1"}); got != "status.clusters[0].endpointPicker of chat at 192.0.2.9:9002, relayed false, health 9003; " {
+		t.Errorf("one that Envoy asks: %s", got)
+	}
+	if got := pickers(nil); got != "gone import-picker/default/far/east" {
+		t.Errorf("a relayed picker again: %s", got)
+	}
+}

@@ -288,6 +288,7 @@ func (c *chaos) importedCluster(i int) inferenceapi.ImportedCluster {
 		m.Parents = []inferenceapi.ParentImport{{Service: svc}}
 		if c.some(2) {
 			m.EndpointPicker.Health = &inferenceapi.EndpointImport{Port: 9003, SecretRef: &corev1.SecretReference{Name: fmt.Sprint("cert", c.IntN(3))}}
+			m.EndpointPicker.Metrics = &inferenceapi.EndpointImport{Port: 9090, SecretRef: m.EndpointPicker.Health.SecretRef}
 		}
 	}
 	return m

@@ -28,6 +28,7 @@ type routeTables struct {
 	attachmentsByCluster        *graph.Index[string, *model.Attachment, model.ClusterID]
 	attachmentsByImportedPool   *graph.Index[string, *model.Attachment, model.PoolID]    // exporting clusters of imports
 	attachmentsByPicker         *graph.Index[string, *model.Attachment, model.ClusterID] // external ones
+	attachmentsByRemotePicker   *graph.Index[string, *model.Attachment, model.ClusterID] // of imports, however they are asked
 	attachmentsByHop            *graph.Index[string, *model.Attachment, model.HopID]
 	attachmentsByGatewayCluster *graph.Index[string, *model.Attachment, clusterKey]
 	attachmentsByGatewayHop     *graph.Index[string, *model.Attachment, hopKey]
@@ -190,6 +191,17 @@ func (t *tables) indexAttachedBackends() {
 			}
 		}
 		return pickers
+	})
+	t.attachmentsByRemotePicker = graph.NewIndex(t.attachments, "remotePicker", func(_ string, a *model.Attachment) (pickers []model.ClusterID) {
+		if len(a.Places) == 0 {
+			return nil
+		}
+		for _, id := range a.Clusters {
+			if id.Kind == model.ImportKind {
+				pickers = append(pickers, model.ImportPickerCluster(id.Namespace, id.Name, id.Member))
+			}
+		}
+		return slices.Compact(pickers)
 	})
 	t.attachmentsByHop = graph.NewIndex(t.attachments, "hop", func(_ string, a *model.Attachment) []model.HopID {
 		if len(a.Places) == 0 {

@@ -3,9 +3,13 @@ package main
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"fmt"
+	"io"
+	"log"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -108,4 +112,51 @@ status:
 	if text := s.penstock("status") + s.errs.String(); strings.Contains(text, "s3cret") || strings.Contains(text, "bWU6czNjcmV0") {
 		t.Error("the status or the log has the password")
 	}
+}
+
+// The metrics page of another cluster's picker demands a client certificate. With it, LeastLoad knows how many servers the cluster has.
+func TestSecretRef_ServersOfARemotePickerAreKnownByItsCredential(t *testing.T) {
+	t.Parallel()
+	cert, key := certificate(t, "epp.example")
+	own, ownKey := certificate(t, "gateway.example")
+	pair, err := tls.X509KeyPair(cert, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	trusted := x509.NewCertPool()
+	trusted.AppendCertsFromPEM(own)
+	pages := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = fmt.Fprintln(w, `llm_d_epp_ready_endpoints{name="far"} 8`)
+	}))
+	pages.TLS = &tls.Config{Certificates: []tls.Certificate{pair}, ClientCAs: trusted, ClientAuth: tls.RequireAndVerifyClientCert}
+	pages.Config.ErrorLog = log.New(io.Discard, "", 0)
+	pages.StartTLS()
+	t.Cleanup(pages.Close)
+	pagePort := pages.Listener.Addr().(*net.TCPAddr).Port
+	port := freePort(t)
+	east := strings.Replace(newExportingCluster(t, "east").entry("EndpointMode", 1), "endpointPicker: {", fmt.Sprintf("endpointPicker: {metrics: {port: %d, secretRef: {name: epp}}, ", pagePort), 1)
+	s := up(t, map[string]string{
+		"gateway.yaml": gatewayYAML("gw", port), "route.yaml": routeYAML("far", "/", toImport("far")), "selection.yaml": fmt.Sprintf(leastLoad, "far"),
+		"import.yaml": "apiVersion: inference.networking.x-k8s.io/v1alpha1\nkind: InferencePoolImport\nmetadata: {name: far}\nstatus:\n  clusters:\n" + east + newExportingCluster(t, "west").entry("EndpointMode", 1),
+		"policy.yaml": pickerPolicy(cert),
+	})
+	answers(t, local(port), http.StatusOK)
+	shows := func(what string, servers int, words string) {
+		t.Helper()
+		eventually(t, what, func() error {
+			if n := s.series(`penstock_selection_servers{cluster="east",import="default/far"} `); n != servers {
+				return fmt.Errorf("%d servers", n)
+			}
+			if text := s.penstock("status"); strings.Contains(text, "cluster east: the metrics") != (words != "") || !strings.Contains(text, words) {
+				return fmt.Errorf("no %q in the status:\n%s", words, text)
+			}
+			return nil
+		})
+		answers(t, local(port), http.StatusOK)
+	}
+	shows("no Secret", 0, "status.clusters[0].endpointPicker.metrics.secretRef: cluster east: the metrics port of its picker is not asked, and its metrics are not read: Secret default/epp does not exist; ")
+	s.write("secret.yaml", secretYAML("epp", cert, key))
+	shows("another certificate", 0, fmt.Sprintf("status.clusters[0].endpointPicker.metrics: cluster east: the metrics of its picker are not read: port %d: remote error: tls: ", pagePort))
+	s.write("secret.yaml", secretYAML("epp", own, ownKey))
+	shows("the certificate", 8, "")
 }

@@ -226,7 +226,8 @@ type EndpointPickerImport struct {
 	//
 	// +optional
 	Health *EndpointImport `json:"health,omitempty"`
-	// Metrics endpoint.
+	// Metrics is where the picker serves its metrics page, at /metrics of the addresses of Service, over HTTP without a secretRef. LeastLoad reads
+	// there how many servers the cluster has (llm_d_epp_ready_endpoints or inference_pool_ready_pods), unless the cluster reports its load.
 	//
 	// +optional
 	Metrics *EndpointImport `json:"metrics,omitempty"`

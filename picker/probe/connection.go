@@ -27,6 +27,10 @@ var reconnect = backoff.Config{BaseDelay: time.Second, Multiplier: 1.6, Jitter: 
 
 // connect keeps a connection to one address until ctx ends. It probes each new connection until the picker answers.
 func (p *Prober) connect(ctx context.Context, at address, picker Picker, results chan<- result) {
+	if picker.HealthOnly {
+		p.followHealth(ctx, at, results)
+		return
+	}
 	conn, err := dial.Connect(at.addr, picker.TLS, grpc.WithIdleTimeout(0),
 		grpc.WithConnectParams(grpc.ConnectParams{Backoff: reconnect, MinConnectTimeout: p.cfg.Timeout}))
 	if err != nil {

@@ -11,7 +11,8 @@
 // those that don't as down.
 //
 // It keeps its connection to each picker, so it knows as well which picker can't be connected to, and it asks
-// the port of its own that a picker may serve health at (Answer.Down).
+// the port of its own that a picker may serve health at (Answer.Down), over TLS and with a credential if that is demanded. Of a picker that
+// Envoy does not ask, this port alone is asked (Picker.HealthOnly).
 //
 // cmd configures which pickers to probe (Set, Remove), runs Run, and stores the results (Config.OnAnswer) for translation. A
 // picker without a result is assumed to follow the protocol.

@@ -44,6 +44,8 @@ type Answer struct {
 type Picker struct {
 	Addresses []dial.Address
 	TLS       dial.TLS // for those that are not Cleartext
+	// HealthOnly: the picker is asked for its health alone (SetHealth), and sent no request.
+	HealthOnly bool
 }
 
 // Config of a Prober.
@@ -98,7 +100,7 @@ func (p *Prober) Set(name string, at Picker) {
 	defer p.mu.Unlock()
 	old, known := p.wanted[name]
 	p.wanted[name] = at
-	if len(at.Addresses) > 0 && !(known && reflect.DeepEqual(old, at)) {
+	if len(at.Addresses) > 0 && !at.HealthOnly && !(known && reflect.DeepEqual(old, at)) {
 		p.pending[name] = true
 	}
 	p.notify()
@@ -229,7 +231,7 @@ func (p *Prober) update(ctx context.Context, group *errgroup.Group, targets map[
 		if still && reflect.DeepEqual(now, t.at) {
 			continue
 		}
-		reconnect := !reflect.DeepEqual(now.TLS, t.at.TLS)
+		reconnect := !reflect.DeepEqual(now.TLS, t.at.TLS) || now.HealthOnly != t.at.HealthOnly
 		t.at = now
 		for addr, stop := range t.stop {
 			if reconnect || !slices.Contains(now.Addresses, addr) {

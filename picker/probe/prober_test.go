@@ -397,9 +397,34 @@ func TestSecretRef_HealthPortIsAskedWithItsCredential(t *testing.T) {
 		return n.answer("epp") == (Answer{Dialect: FullDuplex, Mute: "it does not accept the credential (Unauthenticated)"})
 	})
 	p.SetHealth("epp", Health{Port: port, TLS: verify([]byte{}), Authorization: "Bearer s3cret"})
-	poll.Until(t, "no CA", func() bool { return strings.Contains(n.answer("epp").Mute, "unknown authority") && n.answer("epp").Down == "" })
+	poll.Until(t, "no CA", func() bool {
+		return strings.Contains(n.answer("epp").Mute, "unknown authority") && n.answer("epp").Down == ""
+	})
 	p.SetHealth("epp", Health{Port: port, TLS: verify(ca), Authorization: "Bearer s3cret"})
 	poll.Until(t, "it is down again", func() bool { return n.answer("epp") == down })
 	is.SetServingStatus(ServiceName, healthv1.HealthCheckResponse_SERVING)
 	poll.Until(t, "it serves", func() bool { return n.answer("epp") == (Answer{Dialect: FullDuplex}) })
+}
+
+// A picker that our picker asks is not sent a probe besides: it is asked for its health alone.
+func TestExternalPicker_OfWhichTheHealthAloneIsAskedIsSentNoProbe(t *testing.T) {
+	p, n := run(t)
+	is := health.NewServer()
+	one, beside := start(t, "127.0.0.1:0", fullDuplex), start(t, "127.0.0.1:0", fails, is)
+	is.SetServingStatus("", healthv1.HealthCheckResponse_NOT_SERVING)
+	p.SetHealth("epp", Health{Port: beside.addr.Port()})
+	only := at(one.addr)
+	only.HealthOnly = true
+	p.Set("epp", only)
+	if err := p.WaitAnswered(t.Context()); err != nil {
+		t.Error(err)
+	}
+	poll.Until(t, "it is down", func() bool {
+		return n.answer("epp") == (Answer{Down: fmt.Sprintf("its health port %d reports NOT_SERVING", beside.addr.Port())})
+	})
+	if got := one.probes() + beside.probes(); got != 0 {
+		t.Errorf("%d probes", got)
+	}
+	p.Set("epp", at(one.addr))
+	poll.Until(t, "Envoy asks it", func() bool { return n.last("epp") == FullDuplex })
 }

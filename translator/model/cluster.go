@@ -164,8 +164,14 @@ type ExternalPicker struct {
 	// Chain and Key are the client certificate, in PEM, of the first of the Gateways whose routes lead to the picker that has one
 	// (spec.tls.backend); nil without one.
 	Chain, Key []byte
+	// Relayed: our picker asks it for picks, and no Envoy.
+	Relayed bool
 	// Health is where each address serves gRPC health, of an exporting cluster's picker; zero: nowhere that is known.
 	Health PickerPort
+	// Metrics is where each address serves its metrics page, likewise.
+	Metrics PickerPort
+	// Pool is the pool's name there; "": the import's.
+	Pool string
 	// Field is where the import has the picker: "status.clusters[0].endpointPicker".
 	Field string
 }

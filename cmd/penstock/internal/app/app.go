@@ -118,6 +118,7 @@ func newApp(cfg Config, c core, w wiring) (a *App, err error) {
 		func() float64 { return float64(a.shared.Missed()) })
 	a.clusterLoads = clusterload.New(clusterload.Config{
 		Waiting: func(pool string) (schedule.Wait, int, bool) { return a.picker.Waiting(pool) }, Federation: a.federation, Cluster: a.cluster, Log: a.log,
+		OnPage: func(of registry.Pool, member, why string) { a.remotePickers.read(of, member, why) },
 	})
 	if err := register(a.registry, a.panics.count, unpublished, unrecorded, a.clusterLoads); err != nil {
 		return nil, err
@@ -183,9 +184,7 @@ func (a *App) pipeline(cfg pipeline.Config, own ...delivery.Part) *pipeline.Pipe
 	cfg.Names = a.wantNames
 	cfg.Observe, cfg.Tracer = a.changes.Observe, a.cfg.Tracer.Tracer("github.com/penstock-project/penstock")
 	relays := delivery.On(delivery.Shrink, func(_ context.Context, c *delivery.Change) { a.relays.Follow(c.Output.Pools, c.Output.PoolsGone) })
-	pickers := delivery.On(delivery.Shrink, func(_ context.Context, c *delivery.Change) {
-		a.remotePickers.follow(c.Output.Pickers, c.Output.PickersGone)
-	})
+	pickers := delivery.On(delivery.Shrink, a.followPickers)
 	cfg.Delivery = delivery.New(append(own,
 		delivery.Reports{Board: a.board, Log: a.log, OnPanic: a.panics.of(partTranslation)}, relays, a.access, a.pools, pickers, delivery.Probes{Prober: a.prober}, a.holds, a.failback, a.progress)...)
 	return pipeline.New(cfg)
@@ -203,7 +202,7 @@ func (a *App) serve(ctx context.Context, group *errgroup.Group, line *pipeline.P
 	rested := startTight()
 	start := func(run func(context.Context) error) { group.Go(func() error { return quiet(ctx, run(ctx)) }) }
 	for _, run := range []func(context.Context) error{
-		a.hosts.Run, a.stops.Run, line.Run, a.linger.Run, a.holds.Run, a.xds.Run, a.channel.Run, a.prober.Run, a.picker.Run, a.learner.Run, a.failback.Run, a.entries.Run, a.loads.Run, a.shared.Run, a.pages.Run, a.sessions.Run, a.pools.Run, a.clusterLoads.Run,
+		a.hosts.Run, a.stops.Run, line.Run, a.linger.Run, a.holds.Run, a.xds.Run, a.channel.Run, a.prober.Run, a.picker.Run, a.learner.Run, a.failback.Run, a.entries.Run, a.loads.Run, a.shared.Run, a.pages.Run, a.sessions.Run, a.pools.Run, a.clusterLoads.Run, a.clusterLoads.RunPages,
 		func(ctx context.Context) error { return reclaim(ctx, rested) },
 	} {
 		start(run)

@@ -1,13 +1,19 @@
 package app
 
 import (
+	"cmp"
+	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 
+	"github.com/penstock-project/penstock/cmd/penstock/internal/clusterload"
+	"github.com/penstock-project/penstock/cmd/penstock/internal/delivery"
 	"github.com/penstock-project/penstock/discovery/status"
 	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/multicluster/registry"
 	"github.com/penstock-project/penstock/picker/probe"
 	"github.com/penstock-project/penstock/translator/model"
 )
@@ -22,10 +28,11 @@ type remotePickers struct {
 	mu      sync.Mutex
 	located map[model.ClusterID]model.ExternalPicker
 	answers map[model.ClusterID]probe.Answer // those with something to report
+	pages   map[model.ClusterID]string       // why metrics pages cannot be read
 }
 
 func newRemotePickers(b *status.Board, s *store.Store, log *slog.Logger) *remotePickers {
-	return &remotePickers{board: b, store: s, log: log, located: map[model.ClusterID]model.ExternalPicker{}, answers: map[model.ClusterID]probe.Answer{}}
+	return &remotePickers{board: b, store: s, log: log, located: map[model.ClusterID]model.ExternalPicker{}, answers: map[model.ClusterID]probe.Answer{}, pages: map[model.ClusterID]string{}}
 }
 
 // follow updates where imports have their pickers.
@@ -34,13 +41,22 @@ func (p *remotePickers) follow(pickers []model.ExternalPicker, gone []model.Clus
 	defer p.mu.Unlock()
 	for _, id := range gone {
 		delete(p.located, id)
+		if _, ok := p.pages[id]; ok {
+			delete(p.pages, id)
+			p.report(id)
+		}
 	}
 	for _, e := range pickers {
 		if e.Cluster.Kind != model.ImportPickerKind {
 			continue
 		}
 		p.located[e.Cluster] = e
-		if _, ok := p.answers[e.Cluster]; ok {
+		_, answered := p.answers[e.Cluster]
+		_, read := p.pages[e.Cluster]
+		if e.Metrics.TLS == nil {
+			delete(p.pages, e.Cluster)
+		}
+		if answered || read {
 			p.report(e.Cluster)
 		}
 	}
@@ -64,6 +80,49 @@ func (p *remotePickers) answered(id model.ClusterID, is probe.Answer) {
 	}
 }
 
+// read takes over why the metrics page of a picker cannot be read; "": it is.
+func (p *remotePickers) read(of registry.Pool, member, why string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	id := model.ImportPickerCluster(of.Namespace, of.Name, member)
+	if _, ok := p.located[id]; !ok {
+		return // gone meanwhile
+	}
+	if p.pages[id] = why; why == "" {
+		delete(p.pages, id)
+	} else {
+		p.log.Warn("the metrics of a remote picker cannot be read", "picker", id.String(), "error", why)
+	}
+	p.report(id)
+}
+
+// followPickers passes on where imports have their pickers.
+func (a *App) followPickers(_ context.Context, c *delivery.Change) {
+	a.remotePickers.follow(c.Output.Pickers, c.Output.PickersGone)
+	for _, id := range c.Output.PickersGone {
+		a.clusterLoads.SetPage(pageOf(&model.ExternalPicker{Cluster: id}))
+	}
+	for i := range c.Output.Pickers {
+		if e := &c.Output.Pickers[i]; e.Cluster.Kind == model.ImportPickerKind {
+			a.clusterLoads.SetPage(pageOf(e))
+		}
+	}
+}
+
+// pageOf is the metrics page of a picker.
+func pageOf(e *model.ExternalPicker) clusterload.Page {
+	out := clusterload.Page{
+		Import: registry.Pool{Namespace: e.Cluster.Namespace, Name: e.Cluster.Name}, Member: e.Cluster.Member, Pool: cmp.Or(e.Pool, e.Cluster.Name),
+		Port: e.Metrics.Port, TLS: delivery.PortTLS(&e.Metrics), Authorization: e.Metrics.Authorization,
+	}
+	for _, a := range e.Addresses {
+		if !slices.Contains(out.Addresses, a.Addr.Addr()) {
+			out.Addresses = append(out.Addresses, a.Addr.Addr())
+		}
+	}
+	return out
+}
+
 // report puts what is known of a picker on the board. p.mu is held.
 func (p *remotePickers) report(id model.ClusterID) {
 	is, at := p.answers[id], p.located[id]
@@ -75,8 +134,12 @@ func (p *remotePickers) report(id model.ClusterID) {
 	if _, offered := store.Offers.Get(p.store.View(), id.Namespace+"/"+store.OfferName(id.Name, id.Member)); is.Down != "" && !offered {
 		found("", "its picker fails: "+is.Down, "see that it runs there and can be reached from here")
 	}
+	const fix = "correct the port, the Secret that secretRef names, or the BackendTLSPolicy"
 	if is.Mute != "" {
-		found(".health", fmt.Sprintf("the health of its picker is unknown: port %d: %s", at.Health.Port, is.Mute), "correct the port, the Secret that secretRef names, or the BackendTLSPolicy")
+		found(".health", fmt.Sprintf("the health of its picker is unknown: port %d: %s", at.Health.Port, is.Mute), fix)
+	}
+	if why := p.pages[id]; why != "" {
+		found(".metrics", fmt.Sprintf("the metrics of its picker are not read: port %d: %s", at.Metrics.Port, why), fix)
 	}
 	source := status.Instance(status.Pickers, id.String())
 	if len(rep.Findings) == 0 {

@@ -28,7 +28,9 @@ type Config struct {
 	Federation func() Federation
 	// Cluster is the name of this cluster in its set; "" while it is in none.
 	Cluster func() string
-	Log     *slog.Logger
+	// OnPage receives why the metrics page of the picker of an import's cluster cannot be read, if it is read over TLS; "": it is read. It may be nil.
+	OnPage func(of registry.Pool, member, why string)
+	Log    *slog.Logger
 }
 
 // Loads chooses clusters, and reports the load of this one. It is safe for concurrent use.
@@ -43,6 +45,9 @@ type Loads struct {
 	changed bool                  // members are to be asked for other loads
 
 	pools pools
+
+	pagesMu sync.Mutex // after mu
+	pages   map[pageKey]*page
 }
 
 // choosable are the clusters of an import.
@@ -60,7 +65,7 @@ var _ picker.Chooser = (*Loads)(nil)
 
 // New makes a Loads without imports.
 func New(c Config) *Loads {
-	l := &Loads{cfg: c, id: rand.Text()[:16], epoch: uint64(time.Now().UnixNano()), imports: map[string]*choosable{}}
+	l := &Loads{cfg: c, id: rand.Text()[:16], epoch: uint64(time.Now().UnixNano()), imports: map[string]*choosable{}, pages: map[pageKey]*page{}}
 	l.pools.of = map[string]*counted{}
 	return l
 }
@@ -89,18 +94,19 @@ func (l *Loads) SetClusters(name string, c *picker.Clusters) {
 	} else {
 		is.load = selection.New(selection.Config{Local: local, Margin: c.Margin, Latency: c.Latency, End: prefix.End, Random: mathrand.Uint64})
 	}
-	is.setMembers(l.roundTrips())
+	is.setMembers(l.roundTrips(), l.servers)
 	l.imports[name], l.changed = is, true
 	l.mu.Unlock()
 }
 
-// setMembers passes the clusters on, with how far away each is.
-func (c *choosable) setMembers(roundTrip func(member string) time.Duration) {
+// setMembers passes the clusters on, with how far away each is, and how many servers each has: as its picker's page shows, or else as its exporter
+// declares.
+func (c *choosable) setMembers(roundTrip func(member string) time.Duration, servers func(of registry.Pool, member string) int) {
 	members := make([]selection.Member, len(c.list))
 	for i, m := range c.list {
 		members[i] = selection.Member{Name: m.Name, Servers: m.Servers}
 		if !m.Local {
-			members[i].RoundTrip = roundTrip(m.Name)
+			members[i].RoundTrip, members[i].Servers = roundTrip(m.Name), cmp.Or(servers(c.pool, m.Name), m.Servers)
 		}
 	}
 	c.load.SetMembers(members)

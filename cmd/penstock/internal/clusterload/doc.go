@@ -3,10 +3,12 @@
 //
 //	choose.go   Loads: the clusters of each import, and picker.Chooser
 //	metrics.go  what is known of the clusters, for Prometheus
+//	pages.go    Page: the metrics pages of clusters' pickers, which show how many servers take requests there
 //	report.go   what this cluster reports of the pools that it exports, and what it takes from others' reports
 //
 // Importer: the picker names the clusters of an import in the order of their costs, and the first is charged with the request until the
-// access log shows its end. What clusters report arrives by Receive. This cluster itself, where it is among them, is read directly.
+// access log shows its end. What clusters report arrives by Receive. A cluster that does not report is judged by this process's own requests, divided among its servers: the metrics page
+// of its picker shows how many there are, where the import names one. This cluster itself, where it is among them, is read directly.
 //
 // Exporter: picks of this process, and of its replicas, arrive by Sent. Every 200 ms each member is sent the load of the pools that it asks
 // for, if it changed; a pool that rests is reported every 5 s.

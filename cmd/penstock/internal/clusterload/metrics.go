@@ -15,6 +15,8 @@ var (
 		"Time since the last report of the cluster. A cluster that never reported has no series.", []string{"import", "cluster"}, nil)
 	roundTripDesc = prometheus.NewDesc("penstock_selection_round_trip_seconds",
 		"Round trip to the cluster, as the connection to the member has measured it; 0 while that is not known.", []string{"import", "cluster"}, nil)
+	serversDesc = prometheus.NewDesc("penstock_selection_servers",
+		"Servers of the cluster that take requests: by its last report, by the metrics page of its picker, or as its exporter declares them. A cluster of which that is not known has no series.", []string{"import", "cluster"}, nil)
 	barredDesc = prometheus.NewDesc("penstock_selection_barred",
 		"1 if the cluster comes last: it declined a request less than 10 s ago, is silent, or has no server.", []string{"import", "cluster"}, nil)
 	blocksDesc = prometheus.NewDesc("penstock_selection_prompt_blocks",
@@ -25,7 +27,7 @@ var (
 
 // Describe implements prometheus.Collector.
 func (l *Loads) Describe(out chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{requestsDesc, waitDesc, firstByteDesc, ageDesc, roundTripDesc, barredDesc, blocksDesc, arrivedDesc} {
+	for _, d := range []*prometheus.Desc{requestsDesc, waitDesc, firstByteDesc, ageDesc, roundTripDesc, serversDesc, barredDesc, blocksDesc, arrivedDesc} {
 		out <- d
 	}
 }
@@ -47,8 +49,13 @@ func (l *Loads) Collect(out chan<- prometheus.Metric) {
 			gauge(roundTripDesc, s.RoundTrip.Seconds())
 			gauge(barredDesc, barred)
 			gauge(blocksDesc, float64(s.Blocks))
+			servers := s.Servers
 			if s.Report != nil {
 				gauge(waitDesc, s.Report.Least)
+				servers = s.Report.Servers
+			}
+			if servers > 0 || s.Report != nil {
+				gauge(serversDesc, float64(servers))
 			}
 			if s.FirstByte > 0 {
 				gauge(firstByteDesc, s.FirstByte)

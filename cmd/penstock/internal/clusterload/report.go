@@ -149,7 +149,7 @@ func (l *Loads) takeChanged() bool {
 func (l *Loads) measure() {
 	l.mu.RLock()
 	for _, c := range l.imports {
-		c.setMembers(l.roundTrips())
+		c.setMembers(l.roundTrips(), l.servers)
 	}
 	l.mu.RUnlock()
 }

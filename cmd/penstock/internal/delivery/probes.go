@@ -15,7 +15,7 @@ type Prober interface {
 	Remove(name string)
 }
 
-// Probes has external pickers asked to which routes lead.
+// Probes has external pickers asked to which routes lead: how they answer, unless our picker alone asks them, and for their health.
 type Probes struct{ Prober Prober }
 
 // Steps implements Part.
@@ -29,17 +29,21 @@ func (p Probes) probe(_ context.Context, c *Change) {
 	for _, e := range c.Output.Pickers {
 		at, tls := dialed(&e)
 		p.Prober.SetHealth(e.Cluster.String(), health(&e.Health))
-		p.Prober.Set(e.Cluster.String(), probe.Picker{Addresses: at, TLS: tls})
+		if e.Relayed && e.Health.Port == 0 {
+			p.Prober.Remove(e.Cluster.String())
+			continue
+		}
+		p.Prober.Set(e.Cluster.String(), probe.Picker{Addresses: at, TLS: tls, HealthOnly: e.Relayed})
 	}
 }
 
 // health is where a picker is asked for its health.
 func health(p *model.PickerPort) probe.Health {
-	return probe.Health{Port: p.Port, TLS: portTLS(p), Authorization: p.Authorization}
+	return probe.Health{Port: p.Port, TLS: PortTLS(p), Authorization: p.Authorization}
 }
 
-// portTLS is how a port of a picker is spoken to; nil: in cleartext.
-func portTLS(p *model.PickerPort) *dial.TLS {
+// PortTLS is how a port of a picker is spoken to; nil: in cleartext.
+func PortTLS(p *model.PickerPort) *dial.TLS {
 	if p.TLS == nil {
 		return nil
 	}

@@ -1,0 +1,179 @@
+package clusterload
+
+import (
+	"encoding/pem"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/penstock-project/penstock/multicluster/registry"
+	"github.com/penstock-project/penstock/picker"
+	"github.com/penstock-project/penstock/picker/dial"
+	"github.com/penstock-project/penstock/picker/schedule"
+)
+
+// pageServer serves the metrics page of a picker with ready servers to requests with a token alone.
+type pageServer struct {
+	*httptest.Server
+	mu       sync.Mutex
+	ready    int
+	received []string // Authorization headers
+	moved    string   // where a redirect leads
+}
+
+func newPageServer(t *testing.T, start func(http.Handler) *httptest.Server) *pageServer {
+	s := &pageServer{ready: 8}
+	s.Server = start(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.received = append(s.received, r.Header.Get("Authorization"))
+		switch {
+		case s.moved != "":
+			http.Redirect(w, r, s.moved, http.StatusFound)
+		case r.Header.Get("Authorization") != "Bearer s3cret":
+			http.Error(w, r.Header.Get("Authorization")+" is not it", http.StatusUnauthorized)
+		default:
+			_, _ = fmt.Fprintf(w, "# HELP inference_pool_ready_pods x\ninference_pool_ready_pods{name=\"chat\"} %d\n", s.ready)
+		}
+	}))
+	t.Cleanup(s.Close)
+	return s
+}
+
+func (s *pageServer) credentials() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return strings.Join(s.received, ",")
+}
+
+func (s *pageServer) page(tls *dial.TLS) Page {
+	at := netip.MustParseAddrPort(s.Listener.Addr().String())
+	return Page{Import: registry.Pool{Namespace: "default", Name: "chat"}, Member: "east", Pool: "chat", Addresses: []netip.Addr{at.Addr()}, Port: at.Port(), TLS: tls, Authorization: "Bearer s3cret"}
+}
+
+// A cluster that does not report is judged by this process's requests there, divided among as many servers as its picker's page shows.
+func TestSecretRef_PageOfAClustersPickerIsReadWithItsCredential(t *testing.T) {
+	s := newPageServer(t, httptest.NewTLSServer)
+	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})
+	verify := func(ca []byte) *dial.TLS {
+		return &dial.TLS{ServerName: "example.com", Verify: &dial.Verify{Roots: ca, SANs: []string{"example.com"}}}
+	}
+	failure := ""
+	l := New(Config{
+		Waiting: func(string) (schedule.Wait, int, bool) { return schedule.Wait{}, 0, false }, Federation: func() Federation { return nil }, Cluster: func() string { return "" },
+		OnPage: func(_ registry.Pool, member, why string) { failure = member + ": " + why }, Log: slog.New(slog.DiscardHandler),
+	})
+	l.SetPage(s.page(verify(ca)))
+	l.readPages(t.Context())
+	if got := s.credentials(); got != "" {
+		t.Errorf("the page of an import that nothing is chosen for was read: %s", got)
+	}
+	l.SetClusters(pool+"@", &picker.Clusters{List: []picker.Cluster{{Name: "east", Hop: "to-east"}, {Name: "west", Hop: "to-west"}}})
+	wait := func() float64 {
+		ranked, charge := l.Choose(pool+"@", picker.ClusterPrompt{}, true, nil)
+		if charge != nil {
+			defer charge.End()
+		}
+		for _, c := range ranked {
+			if c.Cluster == "east" {
+				return c.Wait
+			}
+		}
+		t.Fatal("east is not ranked")
+		return 0
+	}
+	l.mu.RLock()
+	c := l.imports[pool+"@"]
+	l.mu.RUnlock()
+	for {
+		ranked, charge := l.Choose(pool+"@", picker.ClusterPrompt{Tokens: 8000}, true, nil) // one that lasts
+		if ranked[0].Cluster == "east" {
+			break
+		}
+		charge.End()
+	}
+	one := wait()
+	l.readPages(t.Context())
+	if eight := wait(); one == 0 || eight > one/7 || failure != "" {
+		t.Errorf("a request waits %.3f s, and %.3f s once the page shows 8 servers; %q", one, eight, failure)
+	}
+	if got := c.load.Standings(time.Now())[0].Servers; got != 8 {
+		t.Errorf("%d servers", got)
+	}
+
+	other := s.page(verify(ca))
+	other.Authorization = "Bearer another"
+	l.SetPage(other)
+	l.readPages(t.Context())
+	if failure != "east: it does not accept the credential (401)" || l.servers(other.Import, "east") != 0 {
+		t.Errorf("%q, %d servers", failure, l.servers(other.Import, "east"))
+	}
+	sent := s.credentials()
+	l.SetPage(s.page(verify([]byte{})))
+	l.readPages(t.Context())
+	if got := s.credentials(); got != sent || !strings.Contains(failure, "unknown authority") {
+		t.Errorf("a server that is not verified received %s; %q", strings.TrimPrefix(got, sent), failure)
+	}
+
+	l.SetPage(s.page(verify(ca)))
+	l.readPages(t.Context())
+	if failure != "east: " || l.servers(other.Import, "east") != 8 {
+		t.Errorf("once it is read again: %q, %d servers", failure, l.servers(other.Import, "east"))
+	}
+
+	// Nor does one receive it that the picker names, or that is spoken to in cleartext.
+	open := newPageServer(t, httptest.NewServer)
+	s.mu.Lock()
+	s.moved = open.URL + "/metrics"
+	s.mu.Unlock()
+	l.SetPage(s.page(verify(ca)))
+	l.readPages(t.Context())
+	if got := open.credentials(); got != "" || failure != "east: it answers 302" {
+		t.Errorf("another server received %q; %q", got, failure)
+	}
+	l.SetPage(open.page(nil))
+	l.readPages(t.Context())
+	if got := open.credentials(); got != "" {
+		t.Errorf("in cleartext it received %q", got)
+	}
+}
+
+func TestMetricsPage_ServersOfThePoolAreFound(t *testing.T) {
+	for _, c := range []struct {
+		page string
+		want int
+	}{
+		{"inference_pool_ready_pods{name=\"chat\"} 3\n", 3},
+		{"inference_pool_ready_pods{name=\"chat\"} 3 1700000000\n", 3},
+		{"inference_pool_ready_pods{name=\"another\"} 2\nllm_d_epp_ready_endpoints{name=\"chat\"} 3e0\n", 3},
+		{"inference_pool_ready_pods{name=\"of another name\"} 4\n", 4},
+		{"inference_pool_ready_pods{name=\"a\"} 4\ninference_pool_ready_pods{name=\"b\"} 4\n", 0},
+		{"inference_pool_ready_pods{name=\"chat\"} 0\n", 0},
+		{"inference_pool_ready_pods{name=\"chat\"} NaN\n", 0},
+		{"inference_pool_ready_pods{name=\"chat\"\n", 0},
+		{"inference_pool_ready_pods{\n", 0},
+		{"inference_pool_ready_pods_total{name=\"chat\"} 3\n", 0},
+		{strings.Repeat("x", 1<<20), 0},
+	} {
+		if got := parse(strings.NewReader(c.page), "chat"); got != c.want {
+			t.Errorf("%.60q: %d servers, want %d", c.page, got, c.want)
+		}
+	}
+}
+
+func FuzzMetricsPage_NoPageShowsServersThatCannotBe(f *testing.F) {
+	for _, seed := range []string{"inference_pool_ready_pods{name=\"chat\"} 3\n", "llm_d_epp_ready_endpoints{name=\"chat\"} 1e9\n", "inference_pool_ready_pods{}", "inference_pool_ready_pods{name=\"}\" 1\n"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, page string) {
+		if n := parse(strings.NewReader(page), "chat"); n < 0 || n > 1<<16 {
+			t.Errorf("%d servers", n)
+		}
+	})
+}
