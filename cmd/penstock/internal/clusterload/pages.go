@@ -107,19 +107,20 @@ func (l *Loads) RunPages(ctx context.Context) error {
 
 // readPages reads the pages of the clusters that are chosen among by their load.
 func (l *Loads) readPages(ctx context.Context) {
-	var keys []pageKey
+	keys := map[pageKey]bool{}
 	l.mu.RLock()
 	for _, c := range l.imports {
 		for _, m := range c.list {
 			if !c.latency && !m.Local {
-				keys = append(keys, pageKey{c.pool, m.Name})
+				keys[pageKey{c.pool, m.Name}] = true
 			}
 		}
 	}
 	l.mu.RUnlock()
+	l.forgetPages(keys)
 	var group errgroup.Group
 	group.SetLimit(pagesAtOnce)
-	for _, key := range keys {
+	for key := range keys {
 		l.pagesMu.Lock()
 		p := l.pages[key]
 		if p != nil && p.client == nil {
@@ -139,6 +140,26 @@ func (l *Loads) readPages(ctx context.Context) {
 	}
 	_ = group.Wait() // no reading returns an error
 	l.measure()
+}
+
+// forgetPages takes back what was read of pages that are not read any more.
+func (l *Loads) forgetPages(read map[pageKey]bool) {
+	var resolved []pageKey
+	l.pagesMu.Lock()
+	for key, p := range l.pages {
+		if !read[key] {
+			if p.failure != "" {
+				resolved = append(resolved, key)
+			}
+			p.servers, p.failure = 0, ""
+		}
+	}
+	l.pagesMu.Unlock()
+	for _, key := range resolved {
+		if l.cfg.OnPage != nil {
+			l.cfg.OnPage(key.of, key.member, "")
+		}
+	}
 }
 
 // pageRead takes what a page shows over.

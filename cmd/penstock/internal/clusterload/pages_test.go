@@ -137,6 +137,12 @@ func TestSecretRef_PageOfAClustersPickerIsReadWithItsCredential(t *testing.T) {
 	if got := open.credentials(); got != "" || failure != "east: it answers 302" {
 		t.Errorf("another server received %q; %q", got, failure)
 	}
+	l.SetClusters(pool+"@", nil)
+	l.readPages(t.Context())
+	if failure != "east: " {
+		t.Errorf("without a choice, the page still fails: %q", failure)
+	}
+	l.SetClusters(pool+"@", &picker.Clusters{List: []picker.Cluster{{Name: "east", Hop: "to-east"}, {Name: "west", Hop: "to-west"}}})
 	l.SetPage(open.page(nil))
 	l.readPages(t.Context())
 	if got := open.credentials(); got != "" {
