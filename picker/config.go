@@ -70,8 +70,10 @@ type Config struct {
 	Keyed bool
 	// Chooser chooses among the clusters of imports (Pool.Clusters); nil: there are no such pools.
 	Chooser Chooser
-	// Exported reports whether other clusters may pick from a pool, which they name; nil: from all.
-	Exported func(pool string) bool
+	// Member returns the other cluster whose Gateway makes a call, as its connection proves; "" if that proves none. nil: no connection does.
+	Member func(context.Context) string
+	// Exported reports whether a member may pick from a pool, which it names; "": other clusters whose connections prove nothing. nil: all may.
+	Exported func(pool, member string) bool
 	// Learner runs before a relayed pick is answered. Nil if there are no relayed pools, or if Envoy dials any address.
 	Learner Learner
 	// Protocol is how gateways that name no pool are spoken to: Penstock does not configure them.

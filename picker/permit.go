@@ -21,8 +21,8 @@ const (
 // Permit implements extproc.Picker: the key of a Gateway opens the pools that its routes use. Calls from other clusters have no key, and
 // may pick from the exported pools. A call for a pool that this picker does not have is left to Pick.
 func (p *Picker) Permit(ctx context.Context, r *extproc.Request) error {
-	r.Imported = r.Pool != "" && r.Gateway == "" && (r.Imported || p.keyed)
-	if r.Imported && p.exported != nil && !p.exported(r.Pool) {
+	r.Imported = r.Member != "" || r.Pool != "" && r.Gateway == "" && (r.Imported || p.keyed)
+	if r.Imported && p.exported != nil && !p.exported(r.Pool, r.Member) {
 		p.metrics.denied.WithLabelValues("").Inc()
 		return status.Error(codes.PermissionDenied, "no pool with the name of this call is exported to other clusters")
 	}

@@ -133,7 +133,7 @@ func TestPickerKey_ReportsCountForItsOwnRequestsAlone(t *testing.T) {
 
 // Where Gateways have keys, a call without one is another cluster's, whatever it claims: it may pick from exported pools alone.
 func TestPickerKey_CallWithoutOneOpensExportedPoolsAlone(t *testing.T) {
-	_, _, pick := keyedPicker(t, Config{Keyed: true, Exported: func(pool string) bool { return pool == "ns/own" }})
+	_, _, pick := keyedPicker(t, Config{Keyed: true, Exported: func(pool, _ string) bool { return pool == "ns/own" }})
 	for _, c := range []struct {
 		gateway, pool string
 		want          codes.Code

@@ -53,7 +53,8 @@ type Picker struct {
 	access         Access
 	behind         func(time.Time) time.Duration
 	keyed          bool // calls of the Gateways here have keys
-	exported       func(pool string) bool
+	exported       func(pool, member string) bool
+	member         func(context.Context) string
 	chooser        Chooser
 	waiting        atomic.Int64 // calls that wait for access
 	tracer         trace.Tracer
@@ -146,6 +147,7 @@ func New(c Config) (*Picker, error) {
 		behind:         c.Behind,
 		keyed:          c.Keyed,
 		exported:       c.Exported,
+		member:         c.Member,
 		chooser:        c.Chooser,
 		prefixes:       prefixes,
 		registry:       endpoint.NewRegistry(endpoint.Config{Never: c.Never, Read: c.Read, Prefixes: prefixes, Jitter: mathrand.Float64, OnPanic: c.OnPanic}),

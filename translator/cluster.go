@@ -77,6 +77,10 @@ func (t *tables) cluster(r *graph.Reader, id model.ClusterID) (*model.Cluster, b
 			return nil, false
 		}
 		out := &model.Cluster{Name: id, Protocol: model.GRPC, HealthService: pickerHealth, ServesHealth: servesHealth(id), Owners: []report.Ref{store.InferencePoolImports.Ref(obj)}}
+		if obj.Status.Clusters[i].EndpointPicker.Peer {
+			out.TLS = peerTLS(id.Member, model.PeerAuthority(obj.Namespace, obj.Name, id.Member))
+			return out, true
+		}
 		var some bool
 		if some, out.Cleartext = remoteTLS(inference.Dialable(r, obj, &obj.Status.Clusters[i])); some {
 			out.TLS = &model.UpstreamTLS{Insecure: true}

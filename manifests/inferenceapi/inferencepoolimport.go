@@ -221,6 +221,11 @@ type EndpointPickerImport struct {
 	// +kubebuilder:validation:MaxLength=317
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?/[a-z0-9]([-.a-z0-9]*[a-z0-9])?$`
 	Pool string `json:"pool,omitempty"`
+	// Peer: the picker serves Gateways of members of the exporter's cluster set alone, over mTLS, as peer listeners do. The server name is
+	// POOL.NAMESPACE.CLUSTER.pool.penstock.
+	//
+	// +optional
+	Peer bool `json:"peer,omitempty"`
 	// Health is where the picker serves gRPC health at the addresses of Service, in cleartext without a secretRef. While it reports
 	// NOT_SERVING at all of them, the cluster's condition EPPReady is False.
 	//

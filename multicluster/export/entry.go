@@ -90,9 +90,9 @@ func entry(r store.Reader, c Config, pool *inferencev1.InferencePool, w wish, ha
 // ownPicker is this cluster's own picker, which other clusters reach if it is open.
 func ownPicker(c Config, pool *inferencev1.InferencePool) (*inferenceapi.EndpointPickerImport, *missing) {
 	if len(c.Pickers) == 0 {
-		return nil, &missing{NotSupportedReason, "its picker is Penstock's own, which other clusters do not reach: start penstock with --picker-open and a reachable --picker, or export the pool in ParentMode"}
+		return nil, &missing{NotSupportedReason, "its picker is Penstock's own, which other clusters do not reach: give the ClusterSet a peerListener, or start penstock with --picker-open, and with a reachable --picker; or export the pool in ParentMode"}
 	}
-	out := &inferenceapi.EndpointPickerImport{Name: "penstock", Pool: pool.Namespace + "/" + pool.Name}
+	out := &inferenceapi.EndpointPickerImport{Name: "penstock", Pool: pool.Namespace + "/" + pool.Name, Peer: c.MembersPick}
 	protocol := ""
 	if c.Cleartext {
 		protocol = string(inferencev1.AppProtocolH2C)
@@ -113,7 +113,7 @@ func ownPicker(c Config, pool *inferencev1.InferencePool) (*inferenceapi.Endpoin
 // ofPenstock completes the entry of a pool without endpointPickerRef for a hub: its picker is the cluster's gateway, and that is known of Penstock
 // alone, by its PoolExport.
 func ofPenstock(e *inferenceapi.ImportedCluster, own *inferenceapi.ImportedCluster) *missing {
-	if own == nil || own.EndpointPicker == nil {
+	if own == nil || own.EndpointPicker == nil || own.EndpointPicker.Peer {
 		return &missing{NotSupportedReason, "it has no endpointPickerRef, and no PoolExport of its cluster's own Penstock that has the address of its picker: give Penstock there a ClusterSet " +
 			"and --picker-open, or export the pool in ParentMode"}
 	}

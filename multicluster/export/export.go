@@ -18,6 +18,8 @@ type Config struct {
 	// Pickers are where other clusters reach this cluster's own picker; none: they do not. Cleartext: it speaks gRPC without TLS.
 	Pickers   []netip.AddrPort
 	Cleartext bool
+	// MembersPick: Pickers serve Gateways of members alone.
+	MembersPick bool
 	// Offers are the pools, "namespace/name", that gateways of others may use: in ParentMode by the Gateways' ordinary addresses, also where
 	// there is a peer listener; in EndpointMode at a port of Pickers that serves picks from this pool alone; 0: there is none.
 	Offers map[string]int32

@@ -124,6 +124,24 @@ func TestExport_SeedsManifestsGiveItsStatus(t *testing.T) {
 	}
 }
 
+// Where Penstock's picker serves members alone, the entry states it: an importer that is none would get no pick. A hub's importers are none.
+func TestExport_PickerForMembersIsNoOneElses(t *testing.T) {
+	pool := strings.Replace(seedPool, "  endpointPickerRef:\n    name: epp\n    port: {number: 9002}\n", "", 1)
+	c := set
+	c.Pickers, c.MembersPick = []netip.AddrPort{netip.MustParseAddrPort("192.0.2.7:9002")}, true
+	d := decide(t, c, pool, "", export.Pool{})
+	if d.Export == nil || !d.Export.Entry.EndpointPicker.Peer || d.Export.Entry.EndpointPicker.Pool != "example/llm-pool" {
+		t.Fatalf("%+v", d)
+	}
+	if hub := decide(t, export.Config{Cluster: "cluster-a", Hub: true}, pool, "", export.Pool{Own: &d.Export.Entry}); hub.Export != nil || !strings.Contains(hub.Message, "--picker-open") {
+		t.Errorf("a hub: %+v", hub)
+	}
+	c.MembersPick = false
+	if d := decide(t, c, pool, "", export.Pool{}); d.Export == nil || d.Export.Entry.EndpointPicker.Peer {
+		t.Errorf("an open picker: %+v", d)
+	}
+}
+
 func TestExport_EndpointsHaveTheirOwnPortsOnly(t *testing.T) {
 	pool := strings.Replace(seedPool, "  endpointPickerRef:\n    name: epp\n    port: {number: 9002}\n", "", 1)
 	if d := decide(t, set, pool, "", export.Pool{}); d.Export != nil || d.Reason != "NotSupported" || !strings.Contains(d.Message, "--picker-open") {
@@ -266,6 +284,7 @@ func TestExported_IsTrueOnceEveryIntendedMemberHasTheImport(t *testing.T) {
 		"; only members can use it, by the peer listener of its Gateways: for others, start penstock with --offer example/llm-pool": {Parents: []inferenceapi.ParentImport{{Peer: true}, {Peer: true}}},
 		"imported by 2 members": {Parents: []inferenceapi.ParentImport{{}, {}}},
 		"; only members can use it, because its picker serves several pools and they name it: for others, start penstock with --offer example/llm-pool=PORT": {EndpointPicker: &inferenceapi.EndpointPickerImport{Pool: "example/llm-pool"}},
+		"; only members can use it, because its picker serves their Gateways alone: for others, start penstock with --picker-open":                           {EndpointPicker: &inferenceapi.EndpointPickerImport{Pool: "example/llm-pool", Peer: true}},
 	} {
 		d.Export.To, d.Export.Entry = nil, entry
 		if got := export.Exported(d, set.Members, all); got.Status != report.True || !strings.Contains(got.Message, want) || !strings.Contains(want, ";") && got.Message != want {

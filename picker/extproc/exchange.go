@@ -21,6 +21,7 @@ import (
 // Request is an HTTP request at the time of its pick.
 type Request struct {
 	Gateway     string   // whose key the call has, "namespace/name"; "" if calls need none
+	Member      string   // the other cluster whose gateway it is, as the connection proves; "" if that proves none
 	Pool        string   // as the gateway named it; "" if it named none
 	Imported    bool     // the gateway is another cluster's, where the pool is imported
 	One         bool     // the gateway may read one address alone: Envoy's ORIGINAL_DST clusters read no list

@@ -62,6 +62,8 @@ type Config struct {
 	Bodies *Bodies // default: NewBodies(0)
 	// Gateway returns the Gateway whose key a call has; "" if calls need none.
 	Gateway func(context.Context) string
+	// Member returns the other cluster whose gateway makes a call, as its connection proves; nil: none does.
+	Member  func(context.Context) string
 	Uploads Uploads // nil: all are taken
 	Names   Names
 	// Pool is the only pool of this server's callers, who are of another cluster and need not name it; "": they name one.
@@ -75,6 +77,9 @@ type Server struct{ Config }
 func New(c Config) *Server {
 	if c.Gateway == nil {
 		c.Gateway = func(context.Context) string { return "" }
+	}
+	if c.Member == nil {
+		c.Member = func(context.Context) string { return "" }
 	}
 	if c.Uploads == nil {
 		c.Uploads = unlimited{}
@@ -114,6 +119,10 @@ func (s *Server) process(stream grpc.ServerStream) error {
 	if s.Pool != "" && (call.upload > 0 || call.pool != "" && call.pool != s.Pool) {
 		return status.Error(codes.PermissionDenied, "this port serves picks from pool "+s.Pool+" alone")
 	}
+	member := s.Member(ctx)
+	if member != "" && (call.upload > 0 || call.pool == "") {
+		return status.Error(codes.PermissionDenied, "a call of a member of the cluster set names a pool")
+	}
 	if call.upload > 0 {
 		return s.upload(stream, call.upload)
 	}
@@ -122,7 +131,7 @@ func (s *Server) process(stream grpc.ServerStream) error {
 	x.request.exchange = x
 	x.picker, x.bodies, x.names, x.stream, x.ctx = s.Picker, s.Bodies, &s.Names, stream, ctx
 	x.request.Pool, x.request.Pools, x.request.Retries, x.request.Spill, x.request.Last, x.request.Subset = call.pool, call.pools, call.retries, call.spill, call.last, call.subset
-	x.request.TraceParent, x.request.Gateway, x.request.Imported = call.traceParent, s.Gateway(ctx), call.imported
+	x.request.TraceParent, x.request.Gateway, x.request.Member, x.request.Imported = call.traceParent, s.Gateway(ctx), member, call.imported
 	if s.Pool != "" {
 		x.request.Pool, x.request.Gateway, x.request.Imported, x.request.One = s.Pool, "", true, call.pool == ""
 	}

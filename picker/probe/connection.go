@@ -58,7 +58,11 @@ func (p *Prober) connect(ctx context.Context, at address, picker Picker, results
 	for ready(ctx, conn, down) {
 		health := p.servesHealth(ctx, conn)
 		send(Answer{Health: health}) // now, because the dialect may take long
-		if d, ok := p.probeUntilAnswered(ctx, at, conn); ok {
+		d, ok := picker.Dialect, true
+		if d == Unknown {
+			d, ok = p.probeUntilAnswered(ctx, at, conn)
+		}
+		if ok {
 			send(Answer{Dialect: d, Health: health})
 			conn.WaitForStateChange(ctx, connectivity.Ready)
 		}

@@ -46,6 +46,8 @@ type Picker struct {
 	TLS       dial.TLS // for those that are not Cleartext
 	// HealthOnly: the picker is asked for its health alone (SetHealth), and sent no request.
 	HealthOnly bool
+	// Dialect is how it answers bodies, if that is known; Unknown: it is probed.
+	Dialect Dialect
 }
 
 // Config of a Prober.

@@ -230,6 +230,11 @@ func importMember(r store.Reader, imp *model.Import, policy *v1alpha1.PoolPolicy
 		return m
 	}
 	at := model.ImportPickerCluster(imp.Ref.Namespace, imp.Ref.Name, c.Name)
+	if c.EndpointPicker.Peer && !trusted(r, c.Name) {
+		problem(".endpointPicker", "its picker serves members of its cluster set alone, and "+c.Name+" is no member here",
+			"add it to the ClusterSet here (penstock clusters join), or have the pool exported for clusters that are no members")
+		return m
+	}
 	tls := gatewayapi.BackendPolicy(r, at)
 	if !tls.Trusts() {
 		problem(".endpointPicker", fmt.Sprintf("%s for its picker has no valid CA certificate", tls.Policy), "correct the policy")
@@ -253,7 +258,9 @@ func importMember(r store.Reader, imp *model.Import, policy *v1alpha1.PoolPolicy
 	} else {
 		relayed(m.Pool, imp, c, pods, pickers, field)
 	}
-	m.Pool.Findings = append(m.Pool.Findings, exposed(r, imp.Ref, at, pickers, "its picker", field+".endpointPicker.service", "leave appProtocol: kubernetes.io/h2c out of the service's port")...)
+	if !c.EndpointPicker.Peer {
+		m.Pool.Findings = append(m.Pool.Findings, exposed(r, imp.Ref, at, pickers, "its picker", field+".endpointPicker.service", "leave appProtocol: kubernetes.io/h2c out of the service's port")...)
+	}
 	m.Pool.Findings = append(m.Pool.Findings, exposed(r, imp.Ref, m.Cluster, []model.RemoteAddress{{Cleartext: true}}, "its model servers", field, "")...)
 	nameLast(m.Pool, policy)
 	return m

@@ -3,7 +3,8 @@
 // A proxy authenticates with a token of its service account (audience penstock.dev), which the API server reviews, or
 // with a certificate that a configured authority signed. node.cluster is a wish: it only chooses among several Gateways
 // that the proxy may serve. cmd/penstock gives Authenticate to the ADS server and WithKey to the picker's. token.go has
-// the reviews of tokens, junk.go their limit for each address, certificate.go the certificates of clients.
+// the reviews of tokens, junk.go their limit for each address, certificate.go the certificates of clients,
+// callers.go the Gateways of other clusters, which call the picker.
 //
 // Related packages: xds/authority issues the control plane's certificates; xds/fleet implements Members.
 //

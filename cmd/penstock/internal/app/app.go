@@ -164,7 +164,9 @@ func newApp(cfg Config, c core, w wiring) (a *App, err error) {
 	a.picker, err = picker.New(picker.Config{
 		Protocol: protocol,
 		Log:      a.log, Registerer: a.registry, Tracer: cfg.Tracer, Learner: a.learner, OnRelayFailure: a.relays.Trouble, Forward: a.entries.Add, Peers: a.loads, Publish: a.shared.Add, Observe: a.clusterLoads.Sent, Chooser: a.clusterLoads, Read: a.pages.Add, Session: a.sessions.Add,
-		Gateway: identity.Gateway, Access: a.access, Behind: a.stops.Behind, Keyed: a.security.keyed, Exported: func(pool string) bool { return a.set == nil || a.set.Exported(pool) }, HeldBodies: cfg.HeldBodies, HeapFloor: floor, Recording: cfg.Recording, KVEvents: cfg.KVEvents,
+		Gateway: identity.Gateway, Access: a.access, Behind: a.stops.Behind, Keyed: a.security.keyed, Member: identity.Member, Exported: func(pool, member string) bool {
+			return a.set == nil && member == "" || a.set != nil && a.set.Exported(pool, member)
+		}, HeldBodies: cfg.HeldBodies, HeapFloor: floor, Recording: cfg.Recording, KVEvents: cfg.KVEvents,
 		OnPanic: a.panics.of(partScrape), Outside: cfg.Addresses.Outside, Never: cfg.Addresses.Never,
 	})
 	if err != nil {
@@ -231,13 +233,14 @@ func (a *App) serve(ctx context.Context, group *errgroup.Group, line *pipeline.P
 		serve(a.cfg.Peers.Listener, a.security.peers != nil, a.security.peers, a.channel.Register)
 	}
 	group.Go(func() error {
-		options := slices.Concat(picker.ServerOptions(uint32(4*runtime.NumCPU()), a.security.keys), a.panics.calls(partPick), a.security.picks)
+		keys, credentials := a.pickOptions()
+		options := slices.Concat(picker.ServerOptions(uint32(4*runtime.NumCPU()), keys), a.panics.calls(partPick), credentials)
 		return serveGRPC(ctx, keyed(picker.Listener(a.cfg.Picker), a.security.keyed && !a.security.openPicks, a.log), a.drain, options, a.picker.Register)
 	})
 	for _, o := range a.cfg.Offers {
 		if o.Picker != nil {
 			group.Go(func() error {
-				options := slices.Concat(picker.ServerOptions(0, a.security.keys), a.panics.calls(partPick), a.security.picks)
+				options := slices.Concat(picker.ServerOptions(0, a.security.keys), a.panics.calls(partPick), a.security.pickCredentials())
 				return serveGRPC(ctx, picker.Listener(o.Picker), a.drain, options, func(r grpc.ServiceRegistrar) { a.picker.RegisterFor(o.Pool, r) })
 			})
 		}

@@ -18,9 +18,8 @@ func (a *App) clusterSet() *clusterset.Set {
 	if l := a.cfg.Members.Listener; l != nil {
 		cfg.Listen = func(context.Context) (net.Listener, error) { return a.admit(l, true), nil } // once: this process leads for as long as it runs
 	}
-	if c := a.cfg.Credentials; c == nil || c.OpenPicker { // else a pick takes the key of a Gateway here
-		cfg.Pickers, cfg.Cleartext = a.cfg.translation().Pickers, c == nil
-	}
+	c := a.cfg.Credentials
+	cfg.Pickers, cfg.Cleartext, cfg.MembersPick = a.cfg.translation().Pickers, c == nil, c != nil && !c.OpenPicker
 	cfg.Load, cfg.Offers = a.clusterLoads.Receive, a.cfg.offers()
 	cfg.InFlight, cfg.Traffic = func() int64 { return a.picker.Imported() }, a.memberTraffic
 	a.set = clusterset.New(cfg)

@@ -99,7 +99,7 @@ func (h *holder) pickKeys() []string {
 func (h *holder) security(s security) security {
 	s.authenticate = h.authenticate
 	s.ads = []grpc.ServerOption{grpc.Creds(credentials.NewTLS(h.Files.TLS(true, tls.VersionTLS13)))}
-	s.picks = []grpc.ServerOption{grpc.Creds(credentials.NewTLS(h.Files.TLS(false, lowestForPicks(h.OpenPicker))))}
+	s.picks = h.Files.TLS(false, lowestForPicks(h.OpenPicker))
 	s.guardPicks(h.pickKeys, h.OpenPicker)
 	return s
 }

@@ -93,7 +93,7 @@ func (f *fleets) authorityChanged() {
 // security implements proxyRunner. Proxies prove their identity; peers by Peers.TLS or, without it, by certificates of
 // the authority.
 func (f *fleets) security(p Peers) security {
-	s := security{authenticate: f.authenticate, ads: f.secure(tls.VersionTLS13), picks: f.secure(lowestForPicks(f.cfg.OpenPicker))}
+	s := security{authenticate: f.authenticate, ads: []grpc.ServerOption{grpc.Creds(credentials.NewTLS(f.secure(tls.VersionTLS13)))}, picks: f.secure(lowestForPicks(f.cfg.OpenPicker))}
 	s.guardPicks(func() []string { return f.authority.Keys(pickKeys) }, f.cfg.OpenPicker)
 	if p.TLS != nil {
 		s.peerTLS(*p.TLS)
@@ -135,9 +135,8 @@ func (f *fleets) lead(ctx context.Context) error {
 }
 
 // secure are the options of a gRPC server whose certificate the authority keeps.
-func (f *fleets) secure(lowest uint16) []grpc.ServerOption {
-	cfg := &tls.Config{MinVersion: lowest, GetCertificate: f.authority.GetCertificate}
-	return []grpc.ServerOption{grpc.Creds(credentials.NewTLS(f.guard.TLS(cfg)))}
+func (f *fleets) secure(lowest uint16) *tls.Config {
+	return f.guard.TLS(&tls.Config{MinVersion: lowest, GetCertificate: f.authority.GetCertificate})
 }
 
 // observe implements proxyRunner: the Gateways may have changed, and with them which proxies may read what.

@@ -80,13 +80,11 @@ func newMembership(a *App, c *cluster) (*membership, error) {
 	if c.cfg.Fleet != nil {
 		open, cleartext = c.cfg.Fleet.OpenPicker, false
 	}
-	if open { // else a pick takes the key of a Gateway here
-		cfg.Cleartext, cfg.PickerService = cleartext, c.cfg.Service
-		if c.cfg.Service == "" {
-			cfg.Pickers = a.cfg.translation().Pickers
-		} else {
-			cfg.PickersOf = func(r store.Reader) []netip.AddrPort { return pickersIn(r, c.cfg.Service) }
-		}
+	cfg.Cleartext, cfg.MembersPick, cfg.PickerService = cleartext, !open, c.cfg.Service
+	if c.cfg.Service == "" {
+		cfg.Pickers = a.cfg.translation().Pickers
+	} else {
+		cfg.PickersOf = func(r store.Reader) []netip.AddrPort { return pickersIn(r, c.cfg.Service) }
 	}
 	cfg.Load, cfg.Offers = a.clusterLoads.Receive, a.cfg.offers()
 	cfg.InFlight, cfg.Traffic = func() int64 { return a.picker.Imported() }, a.memberTraffic

@@ -22,12 +22,13 @@ import (
 
 // security is who may connect to the servers of a process, and how it dials its peers.
 type security struct {
-	authenticate      server.Authenticate // nil: a proxy's own claims are believed
-	ads, picks, peers []grpc.ServerOption
-	dial              credentials.TransportCredentials // nil: cleartext
-	keyed             bool                             // the Gateways' calls of the picker have keys
-	openPicks         bool                             // and others need none
-	keys              tap.ServerInHandle               // admits calls with one; nil: all
+	authenticate server.Authenticate // nil: a proxy's own claims are believed
+	ads, peers   []grpc.ServerOption
+	picks        *tls.Config                      // of the picker's ports; nil: cleartext
+	dial         credentials.TransportCredentials // nil: cleartext
+	keyed        bool                             // the Gateways' calls of the picker have keys
+	openPicks    bool                             // and others need none
+	keys         tap.ServerInHandle               // admits calls with one; nil: all
 }
 
 // openSecurity admits every Envoy; peers prove their identity if TLS is configured.
@@ -98,6 +99,24 @@ func lowestForPicks(open bool) uint16 {
 		return tls.VersionTLS12
 	}
 	return tls.VersionTLS13
+}
+
+// pickCredentials are the options of a picker's port.
+func (s *security) pickCredentials() []grpc.ServerOption {
+	if s.picks == nil {
+		return nil
+	}
+	return []grpc.ServerOption{grpc.Creds(credentials.NewTLS(s.picks))}
+}
+
+// pickOptions are those of the picker's port where members of the cluster set call it, too, if it serves TLS.
+func (a *App) pickOptions() (keys tap.ServerInHandle, options []grpc.ServerOption) {
+	if a.security.picks == nil || a.set == nil {
+		return a.security.keys, a.security.pickCredentials()
+	}
+	members := callers(a.store)
+	options = []grpc.ServerOption{grpc.Creds(credentials.NewTLS(members.TLS(a.security.picks)))}
+	return members.Calls(extproc.ServiceName, a.security.keys, grpc_health_v1.Health_ServiceDesc.ServiceName), options
 }
 
 // keyed limits what a client of the picker may send without a key: health checks alone.

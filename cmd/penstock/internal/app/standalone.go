@@ -12,8 +12,6 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials"
 	"k8s.io/client-go/rest"
 	inferencev1 "sigs.k8s.io/gateway-api-inference-extension/api/v1"
 
@@ -85,9 +83,7 @@ func NewStandAlone(cfg Config, s StandAlone) (*App, error) {
 		return nil, err
 	}
 	own := openSecurity(cfg.Peers)
-	if s.TLS != nil {
-		own.picks = []grpc.ServerOption{grpc.Creds(credentials.NewTLS(s.TLS))}
-	}
+	own.picks = s.TLS
 	a, err := newApp(cfg, c, wiring{security: own, standAlone: &s, proxies: func(string) {}})
 	if err != nil {
 		return nil, err

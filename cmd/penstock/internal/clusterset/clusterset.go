@@ -70,6 +70,8 @@ type Config struct {
 	// Pickers are where other clusters reach this process's picker; none: they do not. Cleartext: it speaks gRPC without TLS.
 	Pickers   []netip.AddrPort
 	Cleartext bool
+	// MembersPick: of other clusters, the picker serves Gateways of members alone, and only while Gateways here have a peer listener.
+	MembersPick bool
 	// PickersOf are Pickers as the store has them; nil: Pickers are. They are read again when Services or EndpointSlices of PickerService,
 	// "namespace/name", change.
 	PickersOf     func(r store.Reader) []netip.AddrPort

@@ -23,15 +23,16 @@ func (a audience) has(who string, now time.Time) bool {
 	return ok && (until.IsZero() || now.Before(until))
 }
 
-// Exported reports whether other clusters may pick from a pool, "namespace/name": it is exported, or was within the drain time. Without a
-// ClusterSet all pools may be: their imports are written by hand.
-func (s *Set) Exported(pool string) bool {
+// Exported reports whether a member may pick from a pool, "namespace/name": it is exported to it, or was within the drain time. member is "" for
+// clusters that prove no name: then the pool is exported to any. Without a ClusterSet these may pick from all pools: their imports are written by
+// hand.
+func (s *Set) Exported(pool, member string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.spec == nil {
-		return true
+		return member == unnamed
 	}
-	return s.exported[pool].has(unnamed, time.Now())
+	return s.exported[pool].has(member, time.Now())
 }
 
 // noteExported notes which pools are exported now, and to whom. mu is held.

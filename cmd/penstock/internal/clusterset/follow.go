@@ -188,6 +188,9 @@ func (s *Set) decide(r store.Reader, dirty map[string]bool, again bool) {
 	if s.cfg.PickersOf != nil {
 		cfg.Pickers = s.cfg.PickersOf(r)
 	}
+	if cfg.MembersPick = s.cfg.MembersPick; cfg.MembersPick && spec.Spec.PeerListener == nil {
+		cfg.Pickers = nil // a pick takes the key of a Gateway here
+	}
 	cfg.PodCIDRs, cfg.PeerListener, cfg.Region, cfg.Zone = spec.Spec.PodCIDRs, spec.Spec.PeerListener != nil, spec.Spec.Region, spec.Spec.Zone
 	changed := again
 	for _, m := range spec.Spec.Members {

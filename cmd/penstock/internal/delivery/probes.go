@@ -33,7 +33,11 @@ func (p Probes) probe(_ context.Context, c *Change) {
 			p.Prober.Remove(e.Cluster.String())
 			continue
 		}
-		p.Prober.Set(e.Cluster.String(), probe.Picker{Addresses: at, TLS: tls, HealthOnly: e.Relayed})
+		is := probe.Picker{Addresses: at, TLS: tls, HealthOnly: e.Relayed}
+		if e.TLS.Certificate == model.MemberCertificate { // a member's Penstock, which answers calls that name a pool alone
+			is.Dialect = probe.FullDuplex
+		}
+		p.Prober.Set(e.Cluster.String(), is)
 	}
 }
 

@@ -1,0 +1,72 @@
+package app
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/translator/model"
+	"github.com/penstock-project/penstock/xds/identity"
+)
+
+// callers are the Gateways of members that call this cluster's picker, by the certificates with which they meet its peer listeners. Without a
+// peer listener there are none.
+func callers(s *store.Store) identity.Callers {
+	m := membersCalls{s}
+	return identity.Callers{Domain: model.PeerDomain, Certificate: m.presented, Verify: m.verify}
+}
+
+// membersCalls is what the cluster set is at the time of a handshake.
+type membersCalls struct{ store *store.Store }
+
+// own is this cluster's membership while its Gateways have a peer listener.
+func (c membersCalls) own() (*store.Membership, error) {
+	m, ok := store.Memberships.Get(c.store.View(), store.OwnMembership)
+	if !ok || m.PeerPort == 0 {
+		return nil, errors.New("this cluster serves no Gateways of members: its ClusterSet has no peerListener")
+	}
+	return m, nil
+}
+
+// presented is the certificate of this cluster's Gateways, under the names of its pools.
+func (c membersCalls) presented(server string) (*tls.Certificate, error) {
+	m, err := c.own()
+	if err != nil {
+		return nil, err
+	}
+	if !strings.HasSuffix(server, "."+m.Cluster+"."+model.PeerDomain) {
+		return nil, fmt.Errorf("%.100q is no pool of cluster %s", server, m.Cluster)
+	}
+	pair, err := tls.X509KeyPair(m.Chain, m.Key)
+	if err != nil {
+		return nil, fmt.Errorf("the certificate of Gateways: %w", err)
+	}
+	return &pair, nil
+}
+
+// verify verifies the Gateway of a member: its bundle vouches for its own ID alone.
+func (c membersCalls) verify(chain []*x509.Certificate) error {
+	m, err := c.own()
+	if err != nil {
+		return err
+	}
+	if len(chain) == 0 || len(chain[0].URIs) != 1 {
+		return errors.New("a Gateway of a member presents a certificate with one ID")
+	}
+	id := chain[0].URIs[0].String()
+	i := slices.IndexFunc(m.Members, func(o store.Member) bool { return model.GatewayURI(o.Name) == id })
+	if i < 0 {
+		return fmt.Errorf("%.100q is the ID of no member's Gateway", id)
+	}
+	roots, between := x509.NewCertPool(), x509.NewCertPool()
+	roots.AppendCertsFromPEM(m.Members[i].Bundle)
+	for _, cert := range chain[1:] {
+		between.AddCert(cert)
+	}
+	_, err = chain[0].Verify(x509.VerifyOptions{Roots: roots, Intermediates: between, CurrentTime: clock()(), KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
+	return err
+}
