@@ -145,7 +145,7 @@ func newApp(cfg Config, c core, w wiring) (a *App, err error) {
 		Clusters: a.translation.PoolClusters, NoPeers: a.channel.Isolated,
 	})
 	a.learner = learned.New(learned.Config{Store: a.store, Delivery: envoys, Object: delivery.LearnedObject, Peers: a.channel.Topic(learned.Topic)})
-	a.stops = delivery.NewStops(a.log)
+	a.stops = delivery.NewStops(a.channel.Isolated, a.log)
 	a.failback = failback.New(a.store, a.log)
 	a.entries = peers.NewEntries(a.channel, func(e accesslog.Entry) { a.picker.LogOwn(e) })
 	a.loads = peers.NewLoads(a.channel)

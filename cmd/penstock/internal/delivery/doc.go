@@ -11,7 +11,7 @@
 //	observe                         status, fleets, supervisors (package app)
 //	reach     progress.go           waits for the revision end
 //
-// A process that is stopped for a while (stops.go) has its picks wait afterwards until it knows what has changed.
+// A process that has peers and is stopped for a while (stops.go) has its picks wait afterwards until it knows what has changed.
 //
 // Invariants: a picker drops an endpoint before Envoy does and names a new one after Envoy has it, so a pick never names what
 // its cluster lacks. No step waits: a removal that peers have not followed is held by pool (holds.go), and everything else

@@ -7,7 +7,8 @@ import (
 )
 
 func TestStops_PicksWaitAfterAStop(t *testing.T) {
-	s := NewStops(slog.New(slog.DiscardHandler))
+	alone := false
+	s := NewStops(func() bool { return alone }, slog.New(slog.DiscardHandler))
 	at := func(ms int) time.Time { return s.start.Add(time.Duration(ms) * time.Millisecond) }
 	expect := func(ms int, want time.Duration, when string) {
 		t.Helper()
@@ -29,4 +30,8 @@ func TestStops_PicksWaitAfterAStop(t *testing.T) {
 	expect(9960, catchUpTime-200*time.Millisecond, "while the process catches up")
 	s.note(at(9960))
 	expect(10020, 0, "once it has caught up")
+	alone = true
+	expect(14000, 0, "after a stop of the only process, before the next beat")
+	s.note(at(14010))
+	expect(14020, 0, "after a stop of the only process")
 }
