@@ -3,18 +3,26 @@ package app
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
 	"net/netip"
+	"net/url"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
 	tracing "go.opentelemetry.io/otel/trace/noop"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
 
 	"github.com/penstock-project/penstock/cmd/penstock/internal/clusterset"
 	"github.com/penstock-project/penstock/discovery/kube/kubetest"
@@ -25,8 +33,8 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// bundleOf are the CA certificates of another cluster.
-func bundleOf(t *testing.T) string {
+// anotherCluster is the authority of another cluster of the set.
+func anotherCluster(t *testing.T) *authority.Authority {
 	t.Helper()
 	a := authority.New(authority.Config{Secrets: clusterset.FileAuthority(t.TempDir()), Names: []string{"penstock"}})
 	ctx, cancel := context.WithCancel(t.Context())
@@ -35,11 +43,12 @@ func bundleOf(t *testing.T) string {
 	if err := a.Ready(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	return string(a.Bundle())
+	return a
 }
 
-// memberCluster is a cluster of a set, with a peer listener: its pool chat is exported in ParentMode, to a member that nothing runs of.
-func memberCluster(t *testing.T, port int) *kubetest.Server {
+// memberCluster is a cluster of a set, with a peer listener: its pool chat is exported in a mode, to the member west, of which an authority is all
+// that there is.
+func memberCluster(t *testing.T, port int, mode string) (*kubetest.Server, *authority.Authority) {
 	t.Helper()
 	api := smallCluster(t)
 	for _, plural := range []string{"clustersets", "poolexports"} {
@@ -47,13 +56,13 @@ func memberCluster(t *testing.T, port int) *kubetest.Server {
 	}
 	api.Apply(t, "namespaces", "{apiVersion: v1, kind: Namespace, metadata: {name: kube-system}}")
 	api.Apply(t, "namespaces", "{apiVersion: v1, kind: Namespace, metadata: {name: default}}")
-	api.Apply(t, "inferencepools", strings.Replace(clusterObjects[3].text, "name: chat}", "name: chat, annotations: {inference.networking.x-k8s.io/export: ClusterSet, inference.networking.x-k8s.io/export-mode: ParentMode}}", 1))
+	api.Apply(t, "inferencepools", strings.Replace(clusterObjects[3].text, "name: chat}", "name: chat, annotations: {inference.networking.x-k8s.io/export: ClusterSet, inference.networking.x-k8s.io/export-mode: "+mode+"}}", 1))
 	set := kubetest.Parse(t, `{apiVersion: penstock.dev/v1alpha1, kind: ClusterSet, metadata: {name: set}, spec: {cluster: east, members: [{name: west, peer: {address: "127.0.0.1:1"}}]}}`)
-	spec := set["spec"].(kubetest.Object)
-	spec["members"].([]any)[0].(kubetest.Object)["peer"].(kubetest.Object)["bundle"] = bundleOf(t)
+	spec, west := set["spec"].(kubetest.Object), anotherCluster(t)
+	spec["members"].([]any)[0].(kubetest.Object)["peer"].(kubetest.Object)["bundle"] = string(west.Bundle())
 	spec["peerListener"] = kubetest.Object{"port": port}
 	api.Put("clustersets", set)
-	return api
+	return api, west
 }
 
 // withFleets runs a control plane that runs the proxies of Gateways, and is a member of a cluster set.
@@ -66,10 +75,10 @@ func withFleets(t *testing.T, api *kubetest.Server) process {
 		}
 		return l
 	}
-	xds, log := listen(), &logged{}
+	xds, picks, log := listen(), listen(), &logged{}
 	p, err := NewKubernetes(Config{
-		StateDir: t.TempDir(), XDS: xds, Picker: listen(),
-		PickerAddresses: []netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:9002")}, Tracer: tracing.NewTracerProvider(),
+		StateDir: t.TempDir(), XDS: xds, Picker: picks,
+		PickerAddresses: []netip.AddrPort{netip.MustParseAddrPort(picks.Addr().String())}, Tracer: tracing.NewTracerProvider(),
 		Log: slog.New(slog.NewTextHandler(log, nil)), DrainTime: time.Minute,
 	}, Kubernetes{REST: api.Config(), Namespace: "default", Identity: "one", Fleet: &Fleet{
 		ADS: []string{xds.Addr().String()}, Names: []string{"penstock.default.svc"}, EnvoyImage: "envoy", PenstockImage: "penstock",
@@ -113,7 +122,7 @@ func has(t *testing.T, api *kubetest.Server, group, plural, id string, texts ...
 // address with it, not before the Service has one.
 func TestPeerListener_FleetIsReachedAtItsService(t *testing.T) {
 	t.Parallel()
-	api := memberCluster(t, 15443)
+	api, _ := memberCluster(t, 15443, "ParentMode")
 	p := withFleets(t, api)
 	poll.Until(t, "the proxies listen", func() bool {
 		return p.cache.Resource("default/gw", resource.Ref{Type: resource.RouteConfiguration, Name: model.PeerChain(15443)}) != nil
@@ -138,7 +147,7 @@ func TestPeerListener_FleetIsReachedAtItsService(t *testing.T) {
 // on: what it removed for a moment would fail requests of members.
 func TestPeerListener_NewProcessTakesNothingFromProxies(t *testing.T) {
 	t.Parallel()
-	api := memberCluster(t, 15443)
+	api, _ := memberCluster(t, 15443, "ParentMode")
 	first := inCluster(t, api, "first")
 	proxy := xdstest.StartFake(t, xdstest.FakeConfig{Address: first.address, Gateway: "default/gw", Timeout: time.Minute})
 	certificate, routes := resource.Ref{Type: resource.Secret, Name: model.MemberCertificate}, resource.Ref{Type: resource.RouteConfiguration, Name: model.PeerChain(15443)}
@@ -170,5 +179,56 @@ func TestPeerListener_NewProcessTakesNothingFromProxies(t *testing.T) {
 		if len(r.Removed) > 0 || r.Type != resource.Secret && len(r.Upserts) > 0 {
 			t.Errorf("what the proxy had was removed or changed: %+v", r)
 		}
+	}
+}
+
+// A fleet's control plane serves picks to Gateways of members, too, by their certificates: without an open picker.
+func TestPeerListener_MembersPickFromAFleetsControlPlane(t *testing.T) {
+	t.Parallel()
+	api, west := memberCluster(t, 15443, "EndpointMode")
+	withFleets(t, api)
+	has(t, api, "penstock.dev", "poolexports", "default/chat.east", `"peer":true`, `"pool":"default/chat"`)
+	has(t, api, "inference.networking.k8s.io", "inferencepools", "default/chat", `"MemberUnreachable"`)
+	text, err := json.Marshal(api.Get("penstock.dev", "poolexports", "default/chat.east"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, port, _ := strings.Cut(string(text), `"number":`)
+	id, _ := url.Parse(model.GatewayURI("west"))
+	pair, _, err := west.Certify(id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	certificate, err := tls.X509KeyPair(pair.Cert, pair.Key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ask := func(server, pool string) codes.Code {
+		conn, err := grpc.NewClient("127.0.0.1:"+strings.FieldsFunc(port, func(r rune) bool { return r < '0' || r > '9' })[0], grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{
+			InsecureSkipVerify: true, ServerName: server, Certificates: []tls.Certificate{certificate},
+		})))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = conn.Close() }()
+		stream, err := extprocv3.NewExternalProcessorClient(conn).Process(metadata.AppendToOutgoingContext(t.Context(), "x-penstock-pool", pool))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = stream.Send(&extprocv3.ProcessingRequest{Request: &extprocv3.ProcessingRequest_RequestHeaders{RequestHeaders: &extprocv3.HttpHeaders{EndOfStream: true}}})
+		_, err = stream.Recv()
+		return status.Code(err)
+	}
+	name := model.PeerAuthority("default", "chat", "east")
+	for _, c := range []struct {
+		server, pool string
+		want         codes.Code
+	}{{name, "default/chat", codes.OK}, {name, "default/other", codes.PermissionDenied}, {"penstock.default.svc", "default/chat", codes.Unauthenticated}} {
+		poll.NoError(t, fmt.Sprint(c), poll.Limit, func() error { // its endpoint may come later
+			if got := ask(c.server, c.pool); got != c.want {
+				return fmt.Errorf("%s", got)
+			}
+			return nil
+		})
 	}
 }
