@@ -47,7 +47,9 @@ func exposed(services []*corev1.Service, bound uint16, atNodes bool) uint16 {
 			switch {
 			case target != int32(bound) || p.Protocol == corev1.ProtocolUDP:
 			case s.Spec.Type == corev1.ServiceTypeNodePort && atNodes:
-				return uint16(p.NodePort)
+				if p.NodePort > 0 { // it is assigned
+					return uint16(p.NodePort)
+				}
 			default:
 				return uint16(p.Port)
 			}

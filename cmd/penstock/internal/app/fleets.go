@@ -13,6 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/penstock-project/penstock/cmd/penstock/internal/delivery"
+	"github.com/penstock-project/penstock/discovery/status"
+	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/translator"
 	"github.com/penstock-project/penstock/xds/authority"
@@ -52,7 +54,24 @@ type fleets struct {
 	objects   *apply.Cluster
 	authority *authority.Authority
 	guard     *identity.Guard
+	moved     func(gateway report.Ref) // called when a Gateway may be reached elsewhere; nil: not at all
 	*fleet.Fleets
+}
+
+// fleetBoard is the board for reports of fleets, which have the nodes where a NodePort is reached.
+type fleetBoard struct {
+	*status.Board
+	of *fleets
+}
+
+// Set implements fleet.Board.
+func (b fleetBoard) Set(source string, reports ...report.Report) {
+	b.Board.Set(source, reports...)
+	for _, r := range reports {
+		if b.of.moved != nil {
+			b.of.moved(r.Owner)
+		}
+	}
 }
 
 func newFleets(cfg Fleet, k Kubernetes, c core, recheck func(), unreachable func() bool) (*fleets, error) {
@@ -67,7 +86,7 @@ func newFleets(cfg Fleet, k Kubernetes, c core, recheck func(), unreachable func
 		Names:   cfg.Names, Changed: f.authorityChanged, Now: clock(), Log: c.log,
 	})
 	f.Fleets = fleet.New(fleet.Config{
-		Store: c.store, Cluster: f.objects, Follow: f.objects.Run, Settings: f.settings, Board: c.board, OnPanic: c.panics.of(partTranslation), Log: c.log,
+		Store: c.store, Cluster: f.objects, Follow: f.objects.Run, Settings: f.settings, Board: fleetBoard{c.board, f}, OnPanic: c.panics.of(partTranslation), Log: c.log,
 	})
 	f.guard = identity.New(identity.Config{Reviewer: f.objects, Members: f.Fleets, TrustDomain: cfg.TrustDomain, ClientCAs: cfg.ClientCA, Unreachable: unreachable, Now: elapsed(), Wall: clock()})
 	return f, nil

@@ -91,6 +91,9 @@ func newMembership(a *App, c *cluster) (*membership, error) {
 	m.set = clusterset.New(cfg)
 	m.objects.Follow(m.set.Import)
 	a.set = m.set
+	if f, ok := c.proxies.(*fleets); ok {
+		f.moved = m.set.GatewayMoved
+	}
 	return m, a.registry.Register(m.set)
 }
 

@@ -143,6 +143,28 @@ func TestPeerListener_FleetIsReachedAtItsService(t *testing.T) {
 	has(t, api, "penstock.dev", "poolexports", "default/chat.east", `!"peer":true`, `"number":8080`)
 }
 
+// A Service of type NodePort is reached at the nodes where the fleet's pods are, at their port. Members follow when the pods move.
+func TestPeerListener_OfANodePortIsAtTheNodesOfTheFleet(t *testing.T) {
+	t.Parallel()
+	api, _ := memberCluster(t, 15443, "ParentMode")
+	api.Install("penstock.dev", "envoyfleets", "v1alpha1")
+	api.Apply(t, "envoyfleets", "{apiVersion: penstock.dev/v1alpha1, kind: EnvoyFleet, metadata: {namespace: default, name: nodes}, spec: {service: {type: NodePort}}}")
+	api.Apply(t, "gateways", strings.Replace(clusterObjects[1].text, "gatewayClassName: penstock,", "gatewayClassName: penstock, infrastructure: {parametersRef: {group: penstock.dev, kind: EnvoyFleet, name: nodes}},", 1))
+	withFleets(t, api)
+	has(t, api, "", "services", "default/gw-penstock", `"name":"peer-15443","port":15443`, `"NodePort"`)
+	// The small API server assigns neither addresses nor ports of nodes.
+	svc := api.Get("", "services", "default/gw-penstock")
+	svc["spec"].(kubetest.Object)["clusterIPs"] = []any{"10.96.0.8"}
+	api.Put("services", svc)
+	api.Apply(t, "services", `{apiVersion: v1, kind: Service, metadata: {namespace: default, name: gw-nodes, labels: {gateway.networking.k8s.io/gateway-name: gw}},
+  spec: {type: NodePort, clusterIP: 10.96.0.9, ports: [{port: 443, targetPort: 15443, nodePort: 30081}]}}`)
+	for _, node := range []string{"192.0.2.7", "192.0.2.8"} {
+		api.Apply(t, "pods", fmt.Sprintf(`{apiVersion: v1, kind: Pod, metadata: {namespace: default, name: gw-penstock-1, labels: {penstock.dev/fleet: gw-penstock}},
+  status: {podIP: 10.244.0.9, hostIPs: [{ip: %s}], phase: Running, conditions: [{type: Ready, status: "True"}]}}`, node))
+		has(t, api, "penstock.dev", "poolexports", "default/chat.east", `"peer":true`, fmt.Sprintf("%q", node), `"number":30081`, `!"number":15443`)
+	}
+}
+
 // A process that starts, in an upgrade for example, serves proxies the peer listener and the pools that members may use there from the first answer
 // on: what it removed for a moment would fail requests of members.
 func TestPeerListener_NewProcessTakesNothingFromProxies(t *testing.T) {

@@ -116,7 +116,7 @@ type Set struct {
 	leading   chan struct{} // has one element when Config.Leading may have changed
 	led       chan struct{} // has one element when this process has begun to publish
 
-	// Of the goroutine that delivers changes.
+	following sync.Mutex // held while a change is followed, or a decision made: of the next ones
 	pools     map[registry.Pool]export.Pool
 	parents   map[registry.Pool][]model.ParentGateway
 	taken     map[string][]string // by the import's key: clusters whose entries are of others

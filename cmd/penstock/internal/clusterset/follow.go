@@ -27,8 +27,31 @@ func (s *Set) Steps() []delivery.Step {
 	return []delivery.Step{{Stage: delivery.Observe, Deliver: s.follow}}
 }
 
+// GatewayMoved decides again on the pools that a Gateway's routes lead to: Config.GatewayReached may return something else without a change of the
+// store.
+func (s *Set) GatewayMoved(gateway report.Ref) {
+	s.following.Lock()
+	defer s.following.Unlock()
+	select {
+	case <-s.decided:
+	default:
+		return // the first decision is about all
+	}
+	dirty := map[string]bool{}
+	for p, gateways := range s.parents {
+		if slices.ContainsFunc(gateways, func(g model.ParentGateway) bool { return g.Ref == gateway }) {
+			dirty[p.Namespace+"/"+p.Name] = true
+		}
+	}
+	if len(dirty) > 0 {
+		s.decide(s.cfg.Store.View(), dirty, false)
+	}
+}
+
 // follow takes a change of the store over.
 func (s *Set) follow(ctx context.Context, c *delivery.Change) {
+	s.following.Lock()
+	defer s.following.Unlock()
 	dirty := map[string]bool{}
 	again := false // decide on all pools
 	for _, o := range c.Objects {
