@@ -186,7 +186,8 @@ func (t *tables) choicePool(r *graph.Reader, id model.PoolID) (PickerPool, bool)
 	if !ok || imp.Choice == nil {
 		return PickerPool{}, false
 	}
-	pool := &model.Pool{Name: id, Ref: imp.Ref, Cluster: imp.Cluster, Last: imp.Cluster, Picker: imp.Choice.Picker, Owners: []report.Ref{imp.Ref}}
+	pool := &model.Pool{Name: id, Ref: imp.Ref, Cluster: imp.Cluster, Last: imp.Cluster, Picker: imp.Choice.Picker, Owners: []report.Ref{imp.Ref},
+		Settings: model.PickerSettings{SessionTTL: imp.Choice.SessionTTL, SessionCookie: imp.Choice.SessionCookie}}
 	choice := &Choice{Margin: imp.Choice.Margin, Latency: imp.Choice.Latency, Sessions: imp.Choice.Sessions}
 	for i := range imp.Members {
 		if m := &imp.Members[i]; m.Takes() {

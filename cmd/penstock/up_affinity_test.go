@@ -18,7 +18,7 @@ func TestAffinity_SessionStaysAtItsCluster(t *testing.T) {
 	}
 	entries = clusters["east"].entry("EndpointMode", 1) + clusters["north"].entry("EndpointMode", 1) + clusters["west"].entry("ParentMode", 1)
 	port := freePort(t)
-	policy := strings.Replace(fmt.Sprintf(leastLoad, "far"), "policy: LeastLoad", "policy: Latency, affinity: Session", 1)
+	policy := strings.Replace(fmt.Sprintf(leastLoad, "far"), "policy: LeastLoad", "policy: Latency, affinity: Session", 1) + "  picker: {session: {cookieName: sid}}\n"
 	s := up(t, map[string]string{
 		"gateway.yaml": gatewayYAML("gw", port), "policy.yaml": policy,
 		"far.yaml":    routeYAML("far", "/far", "{group: inference.networking.x-k8s.io, kind: InferencePoolImport, name: far}"),
@@ -51,7 +51,7 @@ func TestAffinity_SessionStaysAtItsCluster(t *testing.T) {
 	}
 	clusters[slow].set(func(c *exportingCluster) { c.delay = 300 * time.Millisecond })
 	for id, by := range at {
-		for _, headers := range [][]string{{"x-session-id", id}, {"cookie", "session-id=" + id}} {
+		for _, headers := range [][]string{{"x-session-id", id}, {"cookie", "session-id=other; sid=" + id}} {
 			if again := send(headers...); again != by {
 				t.Errorf("session %s moved from %s to %s:\n%s", id, by, again, s.penstock("explain", "--last", "2"))
 			}

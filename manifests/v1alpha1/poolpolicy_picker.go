@@ -105,7 +105,7 @@ type PickerSpec struct {
 	//
 	// +optional
 	CHWBL *CHWBLSpec `json:"chwbl,omitempty"`
-	// Session configures the strategy session.
+	// Session configures the strategy session, and for an InferencePoolImport selection.affinity: Session.
 	//
 	// +optional
 	Session *SessionSpec `json:"session,omitempty"`
@@ -300,10 +300,10 @@ type SaturationSpec struct {
 	KVCachePercent *int32 `json:"kvCachePercent,omitempty"`
 }
 
-// SessionSpec configures the strategy session. A request's session is known by the header x-session-token, which the picker sets in
+// SessionSpec configures the sessions of the strategy session, and of selection.affinity. A request's session is known by the header x-session-token, which the picker sets in
 // each response and which a client sends back, else by the header x-session-id, else by a cookie, whose values a client chooses.
 type SessionSpec struct {
-	// TTLSeconds is how long a session stays at its endpoint after its last request.
+	// TTLSeconds is how long a session stays at its endpoint, or in its cluster, after its last request.
 	//
 	// +optional
 	// +kubebuilder:validation:Minimum=1

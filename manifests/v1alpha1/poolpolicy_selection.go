@@ -42,7 +42,8 @@ type SelectionSpec struct {
 	// bodies of known APIs are read, so that prompts with the same beginning go to the cluster that has read it. With Session, of LeastLoad and
 	// Latency, the requests of a session go to the cluster that serves its first one, while that takes requests, and then to the best one,
 	// where the session stays. The header x-session-token, which is set in each response and which a client sends back, names a request's
-	// session, else the header x-session-id, else the cookie session-id. A session without requests for 5 minutes begins again. With Session and None no body is read, and a request counts by its length.
+	// session, else the header x-session-id, else a cookie. picker.session has the name of the cookie, and after how long without requests a
+	// session begins again, as for pools. With Session and None no body is read, and a request counts by its length.
 	//
 	// +optional
 	Affinity SelectionAffinity `json:"affinity,omitempty"`

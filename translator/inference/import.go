@@ -53,7 +53,7 @@ func Import(r store.Reader, key string) (*model.Import, bool) {
 		}
 	}
 	for _, policy := range append([]*v1alpha1.PoolPolicy{whole}, policies...) {
-		imp.Findings = append(imp.Findings, ineffectiveOn(imp.Ref, governs[policy], policy)...)
+		imp.Findings = append(imp.Findings, ineffectiveOn(imp.Ref, governs[policy], policy, policy == whole)...)
 		var fields []string
 		if policy != nil && policy != whole && policy.Spec.Selection != nil {
 			fields = append(fields, "spec.selection")

@@ -89,8 +89,8 @@ func readsPages(s *model.PickerSettings) bool {
 }
 
 // ineffectiveOn are the findings about fields of a policy that have no effect on an import, or on those of its exporting clusters that
-// the policy is in force for.
-func ineffectiveOn(ref report.Ref, members []model.ImportMember, policy *v1alpha1.PoolPolicy) (out []report.Finding) {
+// the policy is in force for. whole: it is the policy of the whole import.
+func ineffectiveOn(ref report.Ref, members []model.ImportMember, policy *v1alpha1.PoolPolicy, whole bool) (out []report.Finding) {
 	if policy == nil {
 		return nil
 	}
@@ -101,7 +101,11 @@ func ineffectiveOn(ref report.Ref, members []model.ImportMember, policy *v1alpha
 		return []report.Finding{{Severity: report.Warning, Owner: store.PoolPolicies.Ref(policy), Field: "spec",
 			Problem: fmt.Sprintf("the policy has no effect: each exporting cluster of %s has a PoolPolicy of its own", ref), Fix: "remove it, or one of theirs"}}
 	}
-	out = append(out, unused(policy, pickerFields(&policy.Spec.Picker), "the picker of the exporting cluster decides for "+ref.String(), "remove it, and configure the picker there"))
+	spec := policy.Spec.Picker
+	if whole && keepsSessions(policy) {
+		spec.Session = nil // it is in force between the clusters
+	}
+	out = append(out, unused(policy, pickerFields(&spec), "the picker of the exporting cluster decides for "+ref.String(), "remove it, and configure the picker there"))
 	pickers := slices.ContainsFunc(members, func(m model.ImportMember) bool { return m.Pool != nil })
 	if policy.Spec.ExternalPicker != nil && !pickers {
 		out = append(out, unused(policy, []string{"spec.externalPicker"}, fmt.Sprintf("no exporting cluster of %s has a picker that is asked: their gateways are", ref), "remove it"))

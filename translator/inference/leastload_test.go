@@ -43,6 +43,28 @@ func TestLeastLoad_PickerChoosesAmongTheClusters(t *testing.T) {
 	}
 }
 
+// The sessions of an import are those of its own policy; without affinity, and for one of its clusters, a finding reports that the field has no effect.
+func TestSession_PolicyOfTheImportSetsCookieAndTTL(t *testing.T) {
+	with := func(selection string) string {
+		return strings.Replace(leastLoad(selection), "targetRef:", "picker: {session: {ttlSeconds: 60, cookieName: sid}}, targetRef:", 1)
+	}
+	_, imp := imported(t, llmImport+westHost+with(", affinity: Session"))
+	if c := imp.Choice; c == nil || !c.Sessions || c.SessionTTL != 60 || c.SessionCookie != "sid" {
+		t.Errorf("%+v", c)
+	}
+	if text := texts(imp.Findings); strings.Contains(text, "spec.picker") {
+		t.Errorf("findings: %s", text)
+	}
+	_, imp = imported(t, llmImport+westHost+with(""))
+	if text := texts(imp.Findings); imp.Choice.SessionTTL != 0 || imp.Choice.SessionCookie != "" || !strings.Contains(text, "spec.picker.session: it has no effect") {
+		t.Errorf("without affinity: %+v, findings %s", imp.Choice, text)
+	}
+	_, imp = imported(t, llmImport+westHost+leastLoad(", affinity: Session")+strings.Replace(strings.Replace(with(", affinity: Session"), "name: p", "name: one", 1), "name: llm", "name: llm-east", 1))
+	if text := texts(imp.Findings); imp.Choice.SessionTTL != 0 || !strings.Contains(text, "spec.picker.session: it has no effect") {
+		t.Errorf("of a policy for one cluster: %+v, findings %s", imp.Choice, text)
+	}
+}
+
 func TestLatency_PickerChoosesWithoutReadingBodies(t *testing.T) {
 	_, imp := imported(t, llmImport+westHost+strings.Replace(leastLoad(", localMargin: 0s"), "LeastLoad", "Latency", 1))
 	if c := imp.Choice; c == nil || !c.Latency || c.Margin != 0 || c.Picker.Body != model.BodyNone || c.Picker.Cluster != model.OurPicker {

@@ -87,18 +87,27 @@ func choose(imp *model.Import, policy *v1alpha1.PoolPolicy) {
 	} else {
 		call.Body = model.BodyBuffered
 	}
-	call.Served = s.Affinity == v1alpha1.AffinitySession // for the token in the response
+	call.Served = keepsSessions(policy) // for the token in the response
 	margin := selection.DefaultMargin
 	if s.LocalMargin != nil {
 		margin = s.LocalMargin.Duration
 	}
-	imp.Choice = &model.Choice{Picker: call, Margin: margin, Latency: latency, Sessions: s.Affinity == v1alpha1.AffinitySession}
+	imp.Choice = &model.Choice{Picker: call, Margin: margin, Latency: latency}
+	if keepsSessions(policy) {
+		of := settings(policy)
+		imp.Choice.Sessions, imp.Choice.SessionTTL, imp.Choice.SessionCookie = true, of.SessionTTL, of.SessionCookie
+	}
 	if s.LocalMargin != nil && !slices.ContainsFunc(imp.Members, func(m model.ImportMember) bool { return m.Local }) {
 		imp.Findings = append(imp.Findings, report.Finding{
 			Severity: report.Info, Owner: store.PoolPolicies.Ref(policy), Field: "spec.selection.localMargin",
 			Problem: fmt.Sprintf("it has no effect: this cluster is not among those of %s", imp.Ref), Fix: "remove it, or set imports: All in the ClusterSet and export the pool here",
 		})
 	}
+}
+
+// keepsSessions reports whether a policy keeps the sessions of an import in one cluster each.
+func keepsSessions(policy *v1alpha1.PoolPolicy) bool {
+	return policy != nil && policy.Spec.Selection != nil && policy.Spec.Selection.Affinity == v1alpha1.AffinitySession
 }
 
 // prioritize decides which hop of an import with several clusters is tried first.

@@ -222,8 +222,10 @@ type Choice struct {
 	Margin time.Duration
 	// Latency: by how fast the clusters answer, not by their load.
 	Latency bool
-	// Sessions: the requests of a session go to the cluster of its first one.
-	Sessions bool
+	// Sessions: the requests of a session go to the cluster of its first one. SessionTTL and SessionCookie are as those of PickerSettings.
+	Sessions      bool
+	SessionTTL    int32
+	SessionCookie string
 }
 
 // ImportMember is one exporting cluster of an import.

@@ -46,7 +46,9 @@ func pickerPool(pp translator.PickerPool) picker.Pool {
 		return gatewayPool(out.Name, at)
 	}
 	if c := pp.Choice; c != nil {
-		return choicePool(out.Name, pp.Pool.Picker.Body, c)
+		chosen := choicePool(out.Name, pp.Pool.Picker.Body, c)
+		chosen.SessionTTL, chosen.SessionCookie = out.SessionTTL, out.SessionCookie
+		return chosen
 	}
 	out.Metrics.TLS, out.Metrics.TLSKey = serverTLS(pp)
 	if e := s.KVEvents; e.Dial || e.Listen {

@@ -266,3 +266,11 @@ func TestInferencePool_RemovedOneIsPickedFromForTheDrainTime(t *testing.T) {
 		t.Error("the pool that replaces the removed one is not the default one")
 	}
 }
+
+// An import's policy sets how long its sessions stay, and their cookie, in the picker too.
+func TestSession_SettingsOfAnImportReachThePicker(t *testing.T) {
+	pp := translator.PickerPool{Pool: &model.Pool{Name: poolA, Settings: model.PickerSettings{SessionTTL: 60, SessionCookie: "sid"}}, Choice: &translator.Choice{Sessions: true}}
+	if p := pickerPool(pp); p.Clusters == nil || !p.Clusters.Sessions || p.SessionTTL != time.Minute || p.SessionCookie != "sid" {
+		t.Errorf("%+v", p)
+	}
+}
