@@ -102,19 +102,26 @@ func withoutHops(e *cache.Entry, hops []*cache.Slot) *cache.Entry {
 	if err := proto.Unmarshal(e.Body(), &a); err != nil {
 		return e // Envoy rejects it with a cause
 	}
+	led := map[string]bool{} // the listeners of hops that stay
 	for _, group := range a.GetEndpoints() {
 		group.LbEndpoints = slices.DeleteFunc(group.LbEndpoints, func(lb *endpointv3.LbEndpoint) bool {
 			at := lb.GetEndpoint().GetAddress().GetEnvoyInternalAddress()
-			return at != nil && slices.ContainsFunc(hops, func(h *cache.Slot) bool {
+			gone := at != nil && slices.ContainsFunc(hops, func(h *cache.Slot) bool {
 				return h.Name == at.GetServerListenerName() && h.Type == resource.Listener || h.Name == at.GetEndpointId() && isHost(h)
 			})
+			if !gone {
+				led[at.GetServerListenerName()] = true
+			}
+			return gone
 		})
 	}
 	body, err := resource.Marshal(&a)
 	if err != nil {
 		return e
 	}
-	names := slices.DeleteFunc(slices.Clone(e.Names), func(n *cache.Slot) bool { return slices.Contains(hops, n) })
+	names := slices.DeleteFunc(slices.Clone(e.Names), func(n *cache.Slot) bool {
+		return slices.Contains(hops, n) || n.Type == resource.Listener && !led[n.Name]
+	})
 	return cache.Variant(e, body, names)
 }
 

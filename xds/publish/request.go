@@ -92,9 +92,12 @@ func (s *Stream) answered(r Request, now time.Time) {
 
 // ack notes that the proxy has what a part carries.
 func (s *Stream) ack(p part, r *Response, now time.Time) {
-	it := p.it
-	if s.items[it.slot.Type][it.slot] != it {
+	it := s.items[p.it.slot.Type][p.it.slot]
+	if it == nil || it != p.it && p.entry == nil {
 		return // unsubscribed meanwhile
+	}
+	if it != p.it {
+		s.hold(it.slot) // unsubscribed and subscribed again, before the response arrived there
 	}
 	if it.flight == r {
 		it.flight = nil

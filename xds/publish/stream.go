@@ -265,7 +265,7 @@ func (it *item) lastSent() *cache.Entry {
 func (s *Stream) accept(it *item) {
 	s.clearRejection(it)
 	it.dirty, it.alone = false, false
-	if it.slot.Current() != nil {
+	if e := it.slot.Current(); e != nil && e.Seq <= s.cursor.Seq() {
 		s.drop(it) // otherwise only the item records what the proxy has
 	}
 }

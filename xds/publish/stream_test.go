@@ -125,6 +125,28 @@ func TestMakeBeforeBreak_RoutesWaitForNewClusters(t *testing.T) {
 	s.expect("cluster -a")
 }
 
+// A proxy that unsubscribes from routes and subscribes again before they arrive has them, and what they name stays.
+func TestMakeBeforeBreak_RoutesInFlightToANewSubscriptionKeepTheirClusters(t *testing.T) {
+	s := begin(t, publish.Config{})
+	s.commit([]*resource.Resource{xdstest.Routes(t, "routes", "a"), xdstest.RoutesOf(t, "routes", nil, "a")})
+	s.expect("route +routes")
+	inFlight := s.pending
+	s.pending = nil
+	s.commit([]*resource.Resource{xdstest.Cluster(t, "b", 0), xdstest.Endpoints(t, "b", 2), xdstest.Routes(t, "routes", "b")})
+	s.expect("cluster +b")
+	s.ask(publish.Request{Type: resource.RouteConfiguration, Unsubscribe: slices.Values([]string{"routes"})})
+	s.ask(publish.Request{Type: resource.RouteConfiguration, Subscribe: slices.Values([]string{"routes"})})
+	s.ask(publish.Request{Type: resource.RouteConfiguration, Nonce: inFlight[0].Nonce})
+	s.commit(nil, resource.Ref{Type: resource.Cluster, Name: "a"})
+	s.expect("cluster +b")
+	s.ask(publish.Request{Type: resource.Endpoints, Subscribe: slices.Values([]string{"b"})})
+	s.ack(resource.Endpoints)
+	s.ack(resource.Cluster)
+	s.expect("route +routes")
+	s.ack(resource.RouteConfiguration)
+	s.expect("cluster -a")
+}
+
 func TestWarming_SlowClusterDelaysOnlyItself(t *testing.T) {
 	s := begin(t, publish.Config{Watchdog: time.Second})
 	s.commit([]*resource.Resource{xdstest.Cluster(t, "a", 1), xdstest.Cluster(t, "b", 0), xdstest.RoutesOf(t, "routes", nil, "a")})
