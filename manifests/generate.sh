@@ -10,12 +10,12 @@ if ! command -v "$gen" >/dev/null; then
   exit 1
 fi
 
-"$gen" object paths=./manifests/v1alpha1/... paths=./manifests/inferenceapi/... paths=./manifests/endpointpicker/...
+"$gen" object paths=./manifests/v1alpha1/... paths=./manifests/inferenceapi/... paths=./manifests/endpointpicker/... paths=./manifests/about/...
 
 out=manifests/crds
 rm -rf "$out"
 mkdir -p "$out"
-"$gen" crd paths=./manifests/v1alpha1/... paths=./manifests/inferenceapi/... output:crd:dir="$out"
+"$gen" crd paths=./manifests/v1alpha1/... paths=./manifests/inferenceapi/... paths=./manifests/about/... output:crd:dir="$out"
 # controller-gen supports one version per package. InferencePoolImport is v1alpha1, by the package's marker;
 # InferenceModel was last published as v1alpha2.
 models=$out/inference.networking.x-k8s.io_inferencemodels.yaml

@@ -138,7 +138,7 @@ func (r running) clusterSet(ctx context.Context) (*v1alpha1.ClusterSet, error) {
 		return nil, err
 	}
 	if len(page.Objects) == 0 {
-		return nil, errors.New("there is no ClusterSet: apply one, with the name of this cluster in spec.cluster")
+		return nil, errors.New("there is no ClusterSet: apply one, with the name of this cluster in spec.cluster, or in a ClusterProperty cluster.clusterset.k8s.io")
 	}
 	set := new(v1alpha1.ClusterSet)
 	for i, raw := range page.Objects {

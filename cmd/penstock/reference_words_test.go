@@ -31,6 +31,7 @@ var kindWords = map[string]string{
 	"EndpointPickerConfig":  "Filters, scorers and picker of a pool, in the form of llm-d's router (`llm-d.ai/v1alpha1`, or `inference.networking.x-k8s.io/v1alpha1`), with `metadata.name`. A PoolPolicy names it in `spec.picker.configRef`. In a folder only: in a cluster a ConfigMap has the document",
 	"EnvoyFleet":            "How a Gateway's Envoys run in Kubernetes. The Gateway's `spec.infrastructure.parametersRef` names it, or its class's `spec.parametersRef`",
 	"ClusterSet":            "This cluster's part in a set of clusters that share pools: its name, and the members with which Penstock exchanges exports. Of several the oldest counts, or the first by name",
+	"ClusterProperty":       "The one named `cluster.clusterset.k8s.io` has the name of this cluster in its cluster set, for a ClusterSet without `spec.cluster` (KEP-2149). Others are not used",
 }
 
 // conditionRows are the conditions that Penstock reports, in the order in which they are printed.
@@ -176,6 +177,7 @@ var conditionRows = []conditionRow{
 
 	{"ClusterSet", "Accepted", "True", "Accepted", "The ClusterSet is in force. The message names what is wrong with members; `penstock status` lists it as findings"},
 	{"ClusterSet", "ClustersPruned", "True", "CRDOfAnotherProject", "The installed CRD of InferencePoolImport has no `status.clusters`: imports have the names of their clusters alone. Requests are routed all the same"},
+	{"ClusterSet", "Accepted", "False", "NoClusterName", "This cluster has no name: `spec.cluster` is empty, and there is no ClusterProperty `cluster.clusterset.k8s.io` with a valid one. Nothing is exported or imported until it has one"},
 	{"ClusterSet", "Accepted", "False", "Conflicted", "Another ClusterSet counts: the oldest, or the first by name. The message names it"},
 
 	{"Every other object", "Programmed", "False", "Invalid", "Envoy rejects (NACKs) a resource that comes from this object. The message has Envoy's words. What Envoy had before stays in force"},

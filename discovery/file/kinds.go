@@ -33,7 +33,7 @@ func kinds() []*kind {
 		gatewayClassKind(), gatewayKind(), listenerSetKind(), httpRouteKind(), grpcRouteKind(), tlsRouteKind(), tcpRouteKind(),
 		referenceGrantKind(), backendTLSPolicyKind(), namespaceKind(),
 		serviceKind(), serviceImportKind(), endpointSliceKind(), podKind(), secretKind(), configMapKind(),
-		inferencePoolKind(), inferenceModelKind(), inferenceModelRewriteKind(), inferenceObjectiveKind(), inferencePoolImportKind(), modelServersKind(), poolPolicyKind(), endpointPickerConfigKind(), envoyFleetKind(), clusterSetKind(),
+		inferencePoolKind(), inferenceModelKind(), inferenceModelRewriteKind(), inferenceObjectiveKind(), inferencePoolImportKind(), modelServersKind(), poolPolicyKind(), endpointPickerConfigKind(), envoyFleetKind(), clusterSetKind(), clusterPropertyKind(),
 	}
 }
 

@@ -78,6 +78,7 @@ func kinds() []*kind {
 		custom(store.PoolPolicies, "poolpolicies", "v1alpha1"),
 		custom(store.EnvoyFleets, "envoyfleets", "v1alpha1"),
 		custom(store.ClusterSets, "clustersets", "v1alpha1"),
+		custom(store.ClusterProperties, "clusterproperties", "v1beta1", "v1alpha1"),
 	}
 }
 

@@ -26,7 +26,7 @@ type Config struct {
 	// Store receives the objects. Required.
 	Store *store.Store
 	// Namespaces are the only namespaces in which objects are read; none: all. Objects of other namespaces count as not
-	// existing. GatewayClasses, ClusterSets and CRDs have no namespace and are always read.
+	// existing. GatewayClasses, ClusterSets, ClusterProperties and CRDs have no namespace and are always read.
 	Namespaces []string
 	// Only are the only kinds to read; none: all. They count as installed, so that no CustomResourceDefinition is read.
 	Only []Kind
@@ -308,9 +308,12 @@ func (s *Source) expect(p part, version string) (synced bool) {
 	return f == nil || f.intake.isSynced()
 }
 
+// clusterWide are kinds without a namespace that are read whole wherever namespaces are chosen.
+var clusterWide = []string{store.GatewayClasses.Kind(), store.ClusterSets.Kind(), store.ClusterProperties.Kind()}
+
 // wholeParts returns the parts that together are all objects of a kind that may be read.
 func (s *Source) wholeParts(k *kind) []part {
-	if len(s.cfg.Namespaces) == 0 || k.table.Kind() == store.GatewayClasses.Kind() || k.table.Kind() == store.ClusterSets.Kind() {
+	if len(s.cfg.Namespaces) == 0 || slices.Contains(clusterWide, k.table.Kind()) {
 		return []part{{kind: k}}
 	}
 	var out []part

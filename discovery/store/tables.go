@@ -12,6 +12,7 @@ import (
 	gatewayv1beta1 "sigs.k8s.io/gateway-api/apis/v1beta1"
 	mcsv1beta1 "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
 
+	"github.com/penstock-project/penstock/manifests/about"
 	"github.com/penstock-project/penstock/manifests/endpointpicker"
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
 	"github.com/penstock-project/penstock/manifests/inferenceapi/llmd"
@@ -165,6 +166,8 @@ var (
 
 	ClusterSets = &Table[*v1alpha1.ClusterSet]{group: v1alpha1.Group, kind: "ClusterSet", clusterWide: true}
 
+	ClusterProperties = &Table[*about.ClusterProperty]{group: about.Group, kind: "ClusterProperty", clusterWide: true}
+
 	Hosts = &Table[*Host]{group: v1alpha1.Group, kind: "Host", clusterWide: true, indexes: []Index[*Host]{
 		{ByMention, func(h *Host) []string { return []string{h.Name} }},
 	}}
@@ -189,7 +192,7 @@ func Tables() []Kind {
 	return []Kind{
 		GatewayClasses, Gateways, ListenerSets, HTTPRoutes, GRPCRoutes, TLSRoutes, TCPRoutes, ReferenceGrants, BackendTLSPolicies, Namespaces,
 		Services, ServiceImports, EndpointSlices, Pods, Secrets, ConfigMaps,
-		InferencePools, InferenceModels, InferenceModelRewrites, InferenceObjectives, InferencePoolImports, ModelServers, PoolPolicies, EndpointPickerConfigs, EnvoyFleets, ClusterSets,
+		InferencePools, InferenceModels, InferenceModelRewrites, InferenceObjectives, InferencePoolImports, ModelServers, PoolPolicies, EndpointPickerConfigs, EnvoyFleets, ClusterSets, ClusterProperties,
 		Hosts, LearnedEndpoints, Offers, Failbacks, Dialects, Authorities, Memberships, Exports, AddressPolicies, ProcessorDefaults, Occupants,
 	}
 }

@@ -1,6 +1,11 @@
 package v1alpha1
 
-import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+import (
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+)
 
 // ClusterSet configures this cluster's part in a set of clusters that share InferencePools: its own name in the set, and the other members.
 // A cluster has one ClusterSet. Of several the oldest counts, or the first by name.
@@ -25,12 +30,14 @@ type ClusterSet struct {
 // ClusterSetSpec is the specification of a ClusterSet.
 type ClusterSetSpec struct {
 	// Cluster is the name of this cluster in the set. Other members import its pools under this name, and it is the SPIFFE trust domain of
-	// this cluster's certificates. Every member must have a name of its own.
+	// this cluster's certificates. Every member must have a name of its own. Defaults to spec.value of the ClusterProperty
+	// cluster.clusterset.k8s.io (about.k8s.io), which must be such a name.
 	//
+	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
-	Cluster string `json:"cluster"`
+	Cluster string `json:"cluster,omitempty"`
 	// Region of this cluster, such as eu-west-1. Without it the region is not known.
 	//
 	// +optional
@@ -76,6 +83,14 @@ type ClusterSetSpec struct {
 	//
 	// +optional
 	Draining bool `json:"draining,omitempty"`
+}
+
+// CheckClusterName returns what is wrong with the name of a cluster; "" if nothing is. The pattern of ClusterSetSpec.Cluster has the same rules.
+func CheckClusterName(name string) string {
+	if problems := validation.IsDNS1123Label(name); len(problems) > 0 {
+		return fmt.Sprintf("%.100q is no DNS label: at most %d lower-case letters, digits and -", name, validation.DNS1123LabelMaxLength)
+	}
+	return ""
 }
 
 // ImportsFrom selects the clusters that an import has.

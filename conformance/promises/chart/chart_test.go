@@ -101,7 +101,7 @@ func TestChart_WatchNamespacesNeedsNoPermissionElsewhere(t *testing.T) {
 			t.Errorf("namespaces: %+v", rule)
 		}
 		for _, resource := range rule.Resources {
-			if !slices.Contains([]string{"clustersets", "clustersets/status", "customresourcedefinitions", "gatewayclasses", "gatewayclasses/status", "namespaces", "tokenreviews"}, resource) {
+			if !slices.Contains([]string{"clusterproperties", "clustersets", "clustersets/status", "customresourcedefinitions", "gatewayclasses", "gatewayclasses/status", "namespaces", "tokenreviews"}, resource) {
 				t.Errorf("the ClusterRole allows %v %s", rule.Verbs, resource)
 			}
 		}

@@ -308,7 +308,7 @@ var kinds = map[string]string{
 	"secrets": "Secret", "configmaps": "ConfigMap", "inferencepools": "InferencePool", "inferencemodels": "InferenceModel",
 	"inferencemodelrewrites": "InferenceModelRewrite", "inferenceobjectives": "InferenceObjective",
 	"inferencepoolimports": "InferencePoolImport", "modelservers": "ModelServers", "poolpolicies": "PoolPolicy", "envoyfleets": "EnvoyFleet",
-	"clustersets": "ClusterSet", "poolexports": "PoolExport",
+	"clustersets": "ClusterSet", "poolexports": "PoolExport", "clusterproperties": "ClusterProperty",
 }
 
 // one serves requests for one object.

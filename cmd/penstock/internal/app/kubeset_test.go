@@ -254,3 +254,23 @@ func TestPeerListener_MembersPickFromAFleetsControlPlane(t *testing.T) {
 		})
 	}
 }
+
+// A ClusterSet without spec.cluster has the name that a ClusterProperty has, and exports under it. Without either, its condition names both ways.
+func TestClusterProperty_NamesAClusterOnKubernetes(t *testing.T) {
+	t.Parallel()
+	api, _ := memberCluster(t, 15443, "EndpointMode")
+	set := api.Get("penstock.dev", "clustersets", "set")
+	delete(set["spec"].(kubetest.Object), "cluster")
+	api.Put("clustersets", set)
+	withFleets(t, api)
+	has(t, api, "penstock.dev", "clustersets", "set", `"NoClusterName"`, "there is no ClusterProperty cluster.clusterset.k8s.io (about.k8s.io); write the name of this cluster here, or into spec.value")
+	api.Install("about.k8s.io", "clusterproperties", "v1alpha1")
+	property := func(value string) {
+		api.Apply(t, "clusterproperties", "{apiVersion: about.k8s.io/v1alpha1, kind: ClusterProperty, metadata: {name: cluster.clusterset.k8s.io}, spec: {value: "+value+"}}")
+	}
+	property("south.example")
+	has(t, api, "penstock.dev", "clustersets", "set", `"NoClusterName"`, `spec.value of ClusterProperty cluster.clusterset.k8s.io is invalid`, "correct the value there")
+	property("south")
+	has(t, api, "penstock.dev", "clustersets", "set", `"Accepted"`, `!"NoClusterName"`)
+	has(t, api, "penstock.dev", "poolexports", "default/chat.south", `"cluster":"south"`)
+}

@@ -128,6 +128,8 @@ type Set struct {
 	mu          sync.Mutex
 	spec        *v1alpha1.ClusterSet // the one in use; nil: none
 	others      []report.Report      // on the ClusterSets that are not
+	named       string               // the name that spec, or a ClusterProperty, has for this cluster now; "": none
+	findings    []report.Finding     // about that name
 	name        string               // of this cluster, since the first ClusterSet
 	federation  *federation.Federation
 	authority   *authority.Authority

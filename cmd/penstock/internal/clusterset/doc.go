@@ -7,13 +7,14 @@
 //	membership.go   what Gateways need to meet those of members
 //	parents.go      Gateways as other clusters reach them
 //	admin.go        Status, for clusters list          join.go       checks of a new member
+//	name.go         the name of this cluster
 //	metrics.go      the same for Prometheus            mistakes.go   findings about members that stay in use
 //	keep.go         what members export, over a restart, and endpoints in a process's own folder   records.go   the records as files
 //
 // It is a part of delivery, at the stage that reads what is committed: an export never names an endpoint that is not in this cluster's own
 // configuration yet.
 //
-// Invariants: without a ClusterSet nothing runs, and no port is served. The first ClusterSet decides who this cluster is, until the process
+// Invariants: without a ClusterSet, or a name of this cluster, nothing runs, and no port is served. The first ClusterSet with a name for this cluster decides who it is, until the process
 // ends: a change of its name is reported and takes effect at the next start. Members are served over mTLS alone. What could not be read,
 // or kept, ends nothing but itself, and is a finding on the ClusterSet or one line of the log.
 //

@@ -56,7 +56,7 @@ func (s *Set) follow(ctx context.Context, c *delivery.Change) {
 	again := false // decide on all pools
 	for _, o := range c.Objects {
 		switch o.Table {
-		case store.ClusterSets.Kind():
+		case store.ClusterSets.Kind(), store.ClusterProperties.Kind():
 			s.adopt(ctx, c.View)
 			again = true
 		case store.InferencePools.Kind():
@@ -274,18 +274,27 @@ func (s *Set) decide(r store.Reader, dirty map[string]bool, again bool) {
 	s.report()
 }
 
-// adopt takes the ClusterSet over: the oldest, or the first by name. With the first one come the records that were kept.
+// adopt takes the ClusterSet over: the oldest, or the first by name. With the first one, and a name of this cluster, come the records that were
+// kept.
 func (s *Set) adopt(ctx context.Context, r store.Reader) {
 	spec := selected(r)
 	s.mu.Lock()
-	s.spec, s.others = spec, others(r, spec)
+	s.others, s.named, s.findings = others(r, spec), "", nil
+	if spec != nil {
+		s.named, s.findings = nameOf(r, spec)
+		if s.named == "" && s.federation == nil {
+			s.others, spec = append(s.others, nameless(spec, s.findings)), nil
+		}
+	}
+	s.spec = spec
 	first := spec != nil && s.federation == nil
 	if first {
-		s.begin(spec.Spec.Cluster)
+		s.begin(s.named)
 	}
 	f := s.federation
 	s.mu.Unlock()
 	if f == nil {
+		s.report()
 		return
 	}
 	var members []federation.Member
@@ -383,12 +392,14 @@ func (s *Set) report() {
 				Fix: "connect the members that are not Ready, or restore the file and start penstock again",
 			})
 		}
-		if s.name != "" && spec.Spec.Cluster != s.name {
+		rep.Findings = append(rep.Findings, s.findings...)
+		if s.name != "" && s.named != s.name {
 			rep.Findings = append(rep.Findings, report.Finding{Severity: report.Warning, Owner: rep.Owner, Field: "spec.cluster", Problem: fmt.Sprintf("the name of this cluster is %s until the process ends", s.name), Fix: "start penstock again"})
 		}
 		rep.Conditions[0].Message = summary(rep.Findings)
-		reports = append(append(reports, rep), s.others...)
+		reports = append(reports, rep)
 	}
+	reports = append(reports, s.others...)
 	decisions := slices.SortedFunc(maps.Values(s.decisions), func(a, b export.Decision) int { return a.Pool.Compare(b.Pool) })
 	s.mu.Unlock()
 	for _, d := range decisions {

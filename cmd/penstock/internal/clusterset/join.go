@@ -127,7 +127,7 @@ func shared(a, b string) bool {
 // member; nil if it has no certificate yet. replace lets another cluster take a member's name over.
 func Join(set *v1alpha1.ClusterSet, m v1alpha1.ClusterSetMember, own *v1alpha1.ClusterSetMember, replace bool) (what string, err error) {
 	owner := "ClusterSet " + set.Name
-	if m.Name == set.Spec.Cluster {
+	if m.Name == set.Spec.Cluster || own != nil && m.Name == own.Name {
 		return "", fmt.Errorf("%s: spec.cluster: %s is the name of this cluster too; give each cluster a name of its own", owner, m.Name)
 	}
 	if own != nil && own.Peer != nil && shared(own.Peer.Bundle, m.Peer.Bundle) {

@@ -182,6 +182,7 @@ func (k *Kubernetes) Load(ctx context.Context) (out []registry.Record, err error
 		}
 		k.mu.Unlock()
 	}
+	own, _ := nameOf(k.cfg.Store.View(), set)
 	list, err := k.list(ctx)
 	if err != nil {
 		return out, err
@@ -189,7 +190,7 @@ func (k *Kubernetes) Load(ctx context.Context) (out []registry.Record, err error
 	var damaged []error
 	for _, p := range list {
 		switch {
-		case p.Spec.Cluster == set.Spec.Cluster: // this cluster's own
+		case p.Spec.Cluster == own: // this cluster's own
 		case p.Status.Entry == nil || p.Status.Epoch < 0 || p.Status.Sequence < 0:
 			damaged = append(damaged, fmt.Errorf("PoolExport %s/%s has no status", p.Namespace, p.Name))
 		default:

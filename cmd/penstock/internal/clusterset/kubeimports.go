@@ -63,7 +63,7 @@ func (k *Kubernetes) Changed(view store.Reader, changes []store.Change) {
 			k.enqueue(task{pool: poolOf(o.ID)})
 		case store.Namespaces.Kind(): // imports follow by Imported
 			k.enqueue(task{exports: true})
-		case store.ClusterSets.Kind():
+		case store.ClusterSets.Kind(), store.ClusterProperties.Kind():
 			k.enqueueAll(view)
 		}
 	}
@@ -429,12 +429,12 @@ func has(live, want *inferenceapi.InferencePoolImportStatus, conditions bool) bo
 
 // writeExports brings this cluster's own PoolExports up to date.
 func (k *Kubernetes) writeExports(ctx context.Context) error {
-	set := selected(k.cfg.Store.View())
+	own := ownName(k.cfg.Store.View())
 	k.mu.Lock()
 	want := maps.Clone(k.exports)
 	decided := k.exports != nil
 	k.mu.Unlock()
-	if set == nil || !decided { // nothing is removed before this process has decided what it exports
+	if own == "" || !decided { // nothing is removed before this process has decided what it exports
 		return nil
 	}
 	have, err := k.list(ctx)
@@ -443,20 +443,20 @@ func (k *Kubernetes) writeExports(ctx context.Context) error {
 	}
 	var failed []error
 	for _, p := range have {
-		if p.Spec.Cluster != set.Spec.Cluster {
+		if p.Spec.Cluster != own {
 			continue
 		}
 		pool := registry.Pool{Namespace: p.Namespace, Name: p.Spec.Pool}
 		entry, wanted := want[pool]
 		switch {
 		case !wanted:
-			failed = append(failed, k.dropPoolExport(ctx, pool, set.Spec.Cluster))
+			failed = append(failed, k.dropPoolExport(ctx, pool, own))
 		case p.Status.Entry != nil && equality.Semantic.DeepEqual(*p.Status.Entry, entry):
 			delete(want, pool)
 		}
 	}
 	for pool, entry := range want {
-		failed = append(failed, k.savePoolExport(ctx, pool, set.Spec.Cluster, v1alpha1.PoolExportStatus{Entry: &entry}))
+		failed = append(failed, k.savePoolExport(ctx, pool, own, v1alpha1.PoolExportStatus{Entry: &entry}))
 	}
 	return errors.Join(failed...)
 }

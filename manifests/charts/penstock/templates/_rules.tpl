@@ -18,6 +18,9 @@
 - apiGroups: [penstock.dev]
   resources: [clustersets/status]
   verbs: [patch]
+- apiGroups: [about.k8s.io]
+  resources: [clusterproperties]
+  verbs: [list, watch]
 - apiGroups: [""]
   resources: [namespaces]
   {{- with .Values.watchNamespaces }}

@@ -1,0 +1,37 @@
+package about
+
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+// ClusterName is the name of the ClusterProperty whose value is the name of its cluster in the cluster set.
+const ClusterName = "cluster.clusterset.k8s.io"
+
+// ClusterProperty is a fact about the cluster that it is in.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:resource:scope=Cluster
+// +kubebuilder:storageversion
+// +kubebuilder:printcolumn:name=value,type=string,JSONPath=`.spec.value`
+// +kubebuilder:printcolumn:name=age,type=date,JSONPath=`.metadata.creationTimestamp`
+type ClusterProperty struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	Spec ClusterPropertySpec `json:"spec"`
+}
+
+// ClusterPropertySpec is the specification of a ClusterProperty.
+type ClusterPropertySpec struct {
+	// Value of the property. That of cluster.clusterset.k8s.io is the name of the cluster in its cluster set.
+	//
+	// +kubebuilder:validation:MinLength=1
+	Value string `json:"value"`
+}
+
+// ClusterPropertyList is a list of ClusterProperties.
+//
+// +kubebuilder:object:root=true
+type ClusterPropertyList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []ClusterProperty `json:"items"`
+}
