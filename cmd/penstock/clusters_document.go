@@ -118,6 +118,28 @@ func (d *document) setDraining(is bool) error {
 	return nil
 }
 
+// now implements changeable, as do the methods that follow.
+func (d *document) now() *v1alpha1.ClusterSetSpec { return &d.set.Spec }
+
+func (d *document) place() (object, written string) {
+	return fmt.Sprintf("%s:%d: ClusterSet %s", d.Path, d.Line, d.Name), d.Path
+}
+
+func (d *document) check(bool, bool) error { return nil }
+
+func (d *document) change(_ context.Context, draining, leave bool) error {
+	if leave {
+		d.set.Spec.Members = nil
+		if err := d.setMembers(); err != nil {
+			return err
+		}
+	}
+	if err := d.setDraining(draining); err != nil {
+		return err
+	}
+	return d.Save()
+}
+
 // node is a value as YAML.
 func node(v any) (*yaml.Node, error) {
 	raw, err := kyaml.Marshal(v)

@@ -6,12 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/penstock-project/penstock/cmd/penstock/internal/clusterset"
+	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
 
 const (
@@ -23,10 +25,53 @@ const (
 	drainPoll  = 100 * time.Millisecond
 )
 
+// setChange has the flags of drain and leave: where the ClusterSet is, and the processes that have it.
+type setChange struct {
+	files
+	kubeconfig string
+	http       []string
+	timeout    time.Duration
+}
+
+func (d *setChange) flags(cmd *cobra.Command) {
+	d.files.flags(cmd, "required without --kubeconfig")
+	f := cmd.Flags()
+	f.StringVar(&d.kubeconfig, "kubeconfig", "", "kubeconfig file of the cluster whose ClusterSet is changed, instead of that of a folder (default: none)")
+	f.StringSliceVar(&d.http, "http", nil, "with --kubeconfig: address of a penstock's --admin (or, on loopback, its --http), which counts the requests in flight; repeat it for each process of the cluster (default: none)")
+	f.DurationVar(&d.timeout, "timeout", 0, "longest time to wait for requests in flight (default: the running penstock's --drain-time)")
+	cmd.MarkFlagsMutuallyExclusive("file", "kubeconfig")
+	cmd.MarkFlagsMutuallyExclusive("file", "http")
+	cmd.MarkFlagsMutuallyExclusive("state", "http")
+}
+
+// changeable is a ClusterSet where it is written, in a folder or in a cluster.
+type changeable interface {
+	// now is the spec that was read.
+	now() *v1alpha1.ClusterSetSpec
+	// place names the object in errors, and what a change is written to.
+	place() (object, written string)
+	// check returns an error if another writer would take the change back.
+	check(draining, leave bool) error
+	// change writes spec.draining and, for leave, removes spec.members.
+	change(ctx context.Context, draining, leave bool) error
+}
+
+// open reads the ClusterSet.
+func (d *setChange) open(ctx context.Context) (changeable, error) {
+	switch {
+	case d.kubeconfig != "":
+		return openClusterObject(ctx, d.kubeconfig)
+	case len(d.http) > 0:
+		return nil, errors.New("--http needs --kubeconfig: the ClusterSet is written by the API server of the cluster")
+	case len(d.paths) == 0:
+		return nil, errors.New("no ClusterSet is named: add -f FOLDER, or --kubeconfig FILE for that of a cluster")
+	}
+	return d.openClusterSet()
+}
+
 func newClustersDrain() *cobra.Command {
-	var f files
+	var d setChange
 	var undo bool
-	var timeout time.Duration
 	cmd := &cobra.Command{
 		Use:   "drain",
 		Short: "Have members send this cluster no new request, and wait until theirs have ended",
@@ -34,21 +79,33 @@ func newClustersDrain() *cobra.Command {
 the running penstock (--drain-time) is over. The command sets spec.draining of the ClusterSet, so the drain lasts until it is undone, over
 restarts too. Requests of this cluster's own clients are served as before.
 
-If the command is interrupted, the cluster drains on.`,
+If the command is interrupted, the cluster drains on.
+
+On Kubernetes, --kubeconfig is that of a user who may list and patch ClusterSets. Each process of Penstock counts the requests of its own picker:
+name all with --http, by a port-forward to each pod. Without --http the command does not wait.`,
 		Example: `  penstock clusters drain -f ./config
   # maintenance
-  penstock clusters drain -f ./config --undo`,
+  penstock clusters drain -f ./config --undo
+
+  # On Kubernetes, with two processes
+  kubectl port-forward -n penstock-system pod/penstock-1 9091:9091 &
+  kubectl port-forward -n penstock-system pod/penstock-2 9092:9091 &
+  penstock clusters drain --kubeconfig ~/.kube/config --http 127.0.0.1:9091,127.0.0.1:9092`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			d, err := f.openClusterSet()
+			set, err := d.open(cmd.Context())
 			if err != nil {
 				return err
 			}
+			_, changed := set.place()
 			out := cmd.OutOrStdout()
-			is, err := f.setDraining(cmd.Context(), d, !undo)
+			is, err := d.setDraining(cmd.Context(), set, !undo)
 			switch {
 			case errors.Is(err, errNotRunning):
-				fmt.Fprintf(out, "%s is changed; no penstock runs for it now\n", d.Path)
+				fmt.Fprintf(out, "%s is changed; no penstock runs for it now\n", changed)
+				return nil
+			case errors.Is(err, errNotNamed):
+				fmt.Fprintf(out, "%s is changed; name each penstock with --http to wait until requests have ended\n", changed)
 				return nil
 			case err != nil:
 				return err
@@ -56,116 +113,172 @@ If the command is interrupted, the cluster drains on.`,
 				fmt.Fprintf(out, "Cluster %s takes requests of its members again\n", is.Cluster)
 				return nil
 			}
-			return f.waitDrained(cmd.Context(), out, timeout)
+			return d.wait(cmd.Context(), out)
 		},
 	}
-	f.flags(cmd, "required")
+	d.flags(cmd)
 	cmd.Flags().BoolVar(&undo, "undo", false, "end the drain: members send requests again")
-	cmd.Flags().DurationVar(&timeout, "timeout", 0, "longest time to wait for requests in flight (default: the running penstock's --drain-time)")
 	return cmd
 }
 
 func newClustersLeave() *cobra.Command {
-	var f files
-	var timeout time.Duration
+	var d setChange
 	cmd := &cobra.Command{
 		Use:   "leave",
 		Short: "Drain this cluster, then remove all members from its ClusterSet",
 		Long: `Leave the cluster set: drain this cluster as "penstock clusters drain" does, then remove all members from its ClusterSet. The other
 clusters import nothing of it any more, and this cluster imports nothing of them; each of the others still lists this one until it is removed
 from the ClusterSet there. "penstock clusters join" brings it back.`,
-		Example: `  penstock clusters leave -f ./config`,
-		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			ctx, out := cmd.Context(), cmd.OutOrStdout()
-			d, err := f.openClusterSet()
-			if err != nil {
-				return err
-			}
-			if len(d.set.Spec.Members) == 0 {
-				return fmt.Errorf("%s:%d: ClusterSet %s: spec.members: it has none, so there is nothing to leave", d.Path, d.Line, d.Name)
-			}
-			is, err := f.setDraining(ctx, d, true)
-			if errors.Is(err, errNotRunning) {
-				return fmt.Errorf("%w, so requests of members do not end in an orderly way: start penstock, or remove spec.members from %s yourself", err, d.Path)
-			}
-			if err == nil {
-				err = f.waitDrained(ctx, out, timeout)
-			}
-			if err != nil {
-				return err
-			}
-			if d, err = f.openClusterSet(); err != nil { // as it is now
-				return err
-			}
-			var names []string
-			for _, m := range d.set.Spec.Members {
-				names = append(names, m.Name)
-			}
-			d.set.Spec.Members = nil
-			if err := errors.Join(d.setMembers(), d.setDraining(false)); err != nil {
-				return err
-			}
-			if err := d.Save(); err != nil {
-				return err
-			}
-			if _, err := f.adopted(ctx, func(is *clusterset.Status) bool { return len(is.Members) == 0 }); err != nil {
-				return err
-			}
-			fmt.Fprintf(out, "Cluster %s has left. Remove the member %s from the ClusterSet of %s\n", is.Cluster, is.Cluster, strings.Join(names, ", "))
-			return nil
-		},
+		Example: `  penstock clusters leave -f ./config
+  penstock clusters leave --kubeconfig ~/.kube/config --http 127.0.0.1:9091   # on Kubernetes, as drain`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return d.leave(cmd.Context(), cmd.OutOrStdout()) },
 	}
-	f.flags(cmd, "required")
-	cmd.Flags().DurationVar(&timeout, "timeout", 0, "longest time to wait for requests in flight (default: the running penstock's --drain-time)")
+	d.flags(cmd)
 	return cmd
 }
 
-// errNotRunning is the error of a folder for which no penstock runs.
-var errNotRunning = errors.New("no penstock runs for these files")
+// leave drains, and then removes the members.
+func (d *setChange) leave(ctx context.Context, out io.Writer) error {
+	set, err := d.open(ctx)
+	if err != nil {
+		return err
+	}
+	object, changed := set.place()
+	if len(set.now().Members) == 0 {
+		return fmt.Errorf("%s: spec.members: it has none, so there is nothing to leave", object)
+	}
+	if err := set.check(false, true); err != nil {
+		return err
+	}
+	if !d.counted() {
+		return fmt.Errorf("%w: name each penstock of the cluster with --http, because members are removed once their requests have ended", errNotNamed)
+	}
+	is, err := d.setDraining(ctx, set, true)
+	if errors.Is(err, errNotRunning) {
+		return fmt.Errorf("%w, so requests of members do not end in an orderly way: start penstock, or remove spec.members from %s yourself", err, changed)
+	}
+	if err == nil {
+		err = d.wait(ctx, out)
+	}
+	if err != nil {
+		return err
+	}
+	if set, err = d.open(ctx); err != nil { // as it is now
+		return err
+	}
+	var names []string
+	for _, m := range set.now().Members {
+		names = append(names, m.Name)
+	}
+	if err := set.change(ctx, false, true); err != nil {
+		return err
+	}
+	if _, err := d.adopted(ctx, func(is clusterset.Status) bool { return len(is.Members) == 0 }); err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "Cluster %s has left. Remove the member %s from the ClusterSet of %s\n", is.Cluster, is.Cluster, strings.Join(names, ", "))
+	return nil
+}
 
-// setDraining writes spec.draining, and waits until the running penstock has read it.
-func (s *files) setDraining(ctx context.Context, d *document, draining bool) (is clusterset.Status, err error) {
-	if d.set.Spec.Draining != draining {
-		if err := d.setDraining(draining); err != nil {
+var (
+	// errNotRunning is the error of a folder for which no penstock runs.
+	errNotRunning = errors.New("no penstock runs for these files")
+	// errNotNamed is the error of a ClusterSet of a cluster of which no process is named.
+	errNotNamed = errors.New("requests in flight are unknown")
+)
+
+// counted reports whether a process is named that counts requests: that of a folder always is.
+func (d *setChange) counted() bool { return d.kubeconfig == "" || len(d.http) > 0 || d.state != "" }
+
+// statuses are those of the named processes.
+func (d *setChange) statuses(ctx context.Context) (list []clusterset.Status, err error) {
+	if !d.counted() {
+		return nil, errNotNamed
+	}
+	if len(d.http) == 0 {
+		t := target{files: d.files}
+		is, err := t.clusterStatus(ctx)
+		return []clusterset.Status{is}, err
+	}
+	for _, address := range d.http {
+		t := target{http: address}
+		is, err := t.clusterStatus(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("--http: %w", err)
+		}
+		list = append(list, is)
+	}
+	return list, nil
+}
+
+// status is that of the processes together: the requests in flight of all.
+func (d *setChange) status(ctx context.Context) (is clusterset.Status, err error) {
+	list, err := d.statuses(ctx)
+	if err != nil {
+		return is, err
+	}
+	is = list[0]
+	for _, one := range list[1:] {
+		is.InFlight += one.InFlight
+		is.Uncounted = slices.Compact(slices.Sorted(slices.Values(slices.Concat(is.Uncounted, one.Uncounted))))
+		is.DrainTime = max(is.DrainTime, one.DrainTime)
+	}
+	return is, nil
+}
+
+// setDraining writes spec.draining, and waits until the running penstocks have read it.
+func (d *setChange) setDraining(ctx context.Context, set changeable, draining bool) (is clusterset.Status, err error) {
+	if d.kubeconfig != "" && d.counted() { // a mistake must not leave half of the work done
+		list, err := d.statuses(ctx)
+		if err != nil {
 			return is, err
 		}
-		if err := d.Save(); err != nil {
+		for i := range list {
+			if object, _ := set.place(); list[i].Cluster != "" && list[i].Cluster != set.now().Cluster {
+				return is, fmt.Errorf("%s: spec.cluster is %s, and a penstock of --http or --state serves cluster %s: name those of the cluster that --kubeconfig has", object, set.now().Cluster, list[i].Cluster)
+			}
+		}
+	}
+	if set.now().Draining != draining {
+		if err := set.change(ctx, draining, false); err != nil {
 			return is, err
 		}
 	}
-	return s.adopted(ctx, func(is *clusterset.Status) bool { return is.Cluster != "" && is.Draining == draining })
+	return d.adopted(ctx, func(is clusterset.Status) bool { return is.Cluster != "" && is.Draining == draining })
 }
 
-// adopted waits until the running penstock has a state.
-func (s *files) adopted(ctx context.Context, has func(*clusterset.Status) bool) (is clusterset.Status, err error) {
-	t := target{files: *s}
-	if is, err = t.clusterStatus(ctx); err != nil {
-		return is, fmt.Errorf("%w: %w", errNotRunning, err)
+// adopted waits until each of the running penstocks has a state.
+func (d *setChange) adopted(ctx context.Context, has func(clusterset.Status) bool) (is clusterset.Status, err error) {
+	list, err := d.statuses(ctx)
+	if err != nil {
+		if d.kubeconfig == "" {
+			err = fmt.Errorf("%w: %w", errNotRunning, err)
+		}
+		return is, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, adoptTimeout)
 	defer cancel()
-	for !has(&is) {
+	for slices.ContainsFunc(list, func(is clusterset.Status) bool { return !has(is) }) {
 		select {
 		case <-ctx.Done():
 			return is, errors.New("the running penstock does not take the ClusterSet over: see penstock status")
 		case <-time.After(drainPoll):
 		}
-		if is, err = t.clusterStatus(ctx); err != nil {
+		if list, err = d.statuses(ctx); err != nil {
 			return is, err
 		}
 	}
-	return is, nil
+	return list[0], nil
 }
 
-// waitDrained waits until no request of other clusters is in flight, or the time is over.
-func (s *files) waitDrained(ctx context.Context, out io.Writer, timeout time.Duration) error {
-	t := target{files: *s}
-	is, err := t.clusterStatus(ctx)
+// wait waits until no request of other clusters is in flight, or the time is over.
+func (d *setChange) wait(ctx context.Context, out io.Writer) error {
+	is, err := d.status(ctx)
 	if err != nil {
 		return err
 	}
-	timeout = cmp.Or(timeout, time.Duration(is.DrainTime))
+	timeout := cmp.Or(d.timeout, time.Duration(is.DrainTime))
 	fmt.Fprintf(out, "Cluster %s drains: %d requests of other clusters are in flight\n", is.Cluster, is.InFlight)
 	for _, m := range is.Members {
 		if !m.Connected {
@@ -195,7 +308,7 @@ func (s *files) waitDrained(ctx context.Context, out io.Writer, timeout time.Dur
 			return fmt.Errorf("interrupted; cluster %s drains on: penstock clusters drain --undo ends that", is.Cluster)
 		case <-time.After(drainPoll):
 		}
-		if is, err = t.clusterStatus(ctx); err != nil {
+		if is, err = d.status(ctx); err != nil {
 			return err
 		}
 	}
