@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/netip"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -25,9 +26,12 @@ type changingPicker struct {
 	remove  []string            // headers
 	body    func(string) string // nil: it stays
 	open    atomic.Int32        // calls
+	ended   sync.WaitGroup      // calls
 }
 
 func (p *changingPicker) Process(stream extprocv3.ExternalProcessor_ProcessServer) error {
+	p.ended.Add(1)
+	defer p.ended.Done()
 	p.open.Add(1)
 	defer p.open.Add(-1)
 	var body strings.Builder
@@ -124,10 +128,12 @@ func TestRelay_ChangesOfTheRemotePickerAreBounded(t *testing.T) {
 		},
 		"64 KiB of headers": func() { remote.headers = []string{"x-large", strings.Repeat("v", 64<<10)} },
 	} {
+		remote.ended.Wait() // a call goes on until the access log has its request, or beyond a failed one
 		remote.body, remote.headers = nil, nil
 		if response, text := g.post(t, "/buffered/v1", []byte(`{}`)); response.StatusCode != 200 {
 			t.Fatalf("before: %s %s", response.Status, text)
 		}
+		remote.ended.Wait()
 		change()
 		if response, text := g.post(t, "/buffered/v1", []byte(`{}`)); response.StatusCode != 503 {
 			t.Errorf("%s: %s %s", what, response.Status, text)
