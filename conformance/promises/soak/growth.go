@@ -64,6 +64,12 @@ func apart(values, sizes []float64) []float64 {
 	return out
 }
 
+// apart returns values without what follows the size of the configuration, and the number of endpoints: the last picks of each pool are kept
+// with what was decided of each endpoint, which is a quarter of the heap.
+func (s *Samples) apart(values []float64) []float64 {
+	return apart(apart(values, s.size), apart(s.endpoints, s.size))
+}
+
 // Limits of soak_slope, in % an hour.
 const (
 	maxLiveSlope = 2
@@ -92,7 +98,7 @@ func (s *Samples) Growth() (slopes []Slope, err error) {
 		values []float64
 		limit  int
 	}{{"heap", s.heap, maxLiveSlope}, {"goroutines", s.goroutines, maxLiveSlope}, {"rss", s.rss, maxRSSSlope}} {
-		percent, deviation := slope(apart(s.at, s.size), apart(x.values, s.size))
+		percent, deviation := slope(s.apart(s.at), s.apart(x.values))
 		is := Slope{x.name, percent, deviation, x.limit}
 		slopes = append(slopes, is)
 		if s.hours() >= shortest && percent-2*deviation > float64(x.limit) {

@@ -26,7 +26,7 @@ type Samples struct {
 
 	at                    []float64 // hours
 	heap, goroutines, rss []float64 // live bytes after a collection; number; resident bytes
-	size                  []float64
+	size, endpoints       []float64 // of the configuration; of all pools, those that have left lately included
 }
 
 // Len is the number of samples.
@@ -40,15 +40,15 @@ func (s *Samples) Take(ctx context.Context, pid int, socket string) error {
 	}}}
 	var last error
 	for {
-		heap, goroutines, err := live(ctx, client)
+		is, err := live(ctx, client)
 		rss, rssErr := process.RSS(pid)
 		if rssErr != nil {
 			return fmt.Errorf("process %d: %w", pid, rssErr)
 		}
 		if err == nil {
 			s.at = append(s.at, time.Since(from).Hours())
-			s.heap, s.goroutines, s.rss = append(s.heap, heap), append(s.goroutines, goroutines), append(s.rss, float64(rss))
-			s.size = append(s.size, s.sized())
+			s.heap, s.goroutines, s.rss = append(s.heap, is.heap), append(s.goroutines, is.goroutines), append(s.rss, float64(rss))
+			s.size, s.endpoints = append(s.size, s.sized()), append(s.endpoints, is.endpoints)
 		} else if ctx.Err() == nil {
 			last = err // a frozen process does not answer
 		}
@@ -73,34 +73,39 @@ func (s *Samples) sized() float64 {
 
 // Write writes the samples as tab-separated values, with a heading.
 func (s *Samples) Write(out io.Writer) error {
-	_, err := fmt.Fprintln(out, "hours\theap\tgoroutines\trss\tsize")
+	_, err := fmt.Fprintln(out, "hours\theap\tgoroutines\trss\tsize\tendpoints")
 	for i := range s.at {
 		if err == nil {
-			_, err = fmt.Fprintf(out, "%.5f\t%.0f\t%.0f\t%.0f\t%.0f\n", s.at[i], s.heap[i], s.goroutines[i], s.rss[i], s.size[i])
+			_, err = fmt.Fprintf(out, "%.5f\t%.0f\t%.0f\t%.0f\t%.0f\t%.0f\n", s.at[i], s.heap[i], s.goroutines[i], s.rss[i], s.size[i], s.endpoints[i])
 		}
 	}
 	return err
 }
 
-// live reads a process's heap right after a collection, and its number of goroutines. The text form of the heap profile has the heap
-// from before the profile was written: the writer allocates more with each place that has ever allocated, so that the heap would seem
-// to grow for hours.
-func live(ctx context.Context, client *http.Client) (heap, goroutines float64, err error) {
-	value := func(path, name string, into *float64) error {
-		err := fetch(ctx, client, path, func(line string) {
-			if text, ok := strings.CutPrefix(line, name); ok {
-				*into, _ = strconv.ParseFloat(text, 64)
-			}
-		})
-		if err == nil && *into == 0 {
-			err = fmt.Errorf("%s has no line that begins with %q", path, name)
+// needs is what a process needs at one moment.
+type needs struct{ heap, goroutines, endpoints float64 }
+
+// live reads a process's heap right after a collection, its number of goroutines, and that of the endpoints of its picker's pools. The text
+// form of the heap profile has the heap from before the profile was written: the writer allocates more with each place that has ever
+// allocated, so that the heap would seem to grow for hours.
+func live(ctx context.Context, client *http.Client) (is needs, err error) {
+	add := func(into *float64, line, name string) {
+		if text, ok := strings.CutPrefix(line, name); ok {
+			value, _ := strconv.ParseFloat(text[strings.LastIndexByte(text, ' ')+1:], 64)
+			*into += value
 		}
-		return err
 	}
-	if err := value("/debug/pprof/heap?gc=1&debug=1", "# HeapAlloc = ", &heap); err != nil {
-		return 0, 0, err
+	err = fetch(ctx, client, "/debug/pprof/heap?gc=1&debug=1", func(line string) { add(&is.heap, line, "# HeapAlloc = ") })
+	if err == nil {
+		err = fetch(ctx, client, "/metrics", func(line string) {
+			add(&is.goroutines, line, "go_goroutines ")
+			add(&is.endpoints, line, "penstock_picker_endpoints{")
+		})
 	}
-	return heap, goroutines, value("/metrics", "go_goroutines ", &goroutines)
+	if err == nil && (is.heap == 0 || is.goroutines == 0) {
+		err = errors.New("its heap profile has no # HeapAlloc, or its metrics no go_goroutines")
+	}
+	return is, err
 }
 
 func fetch(ctx context.Context, client *http.Client, path string, each func(line string)) error {
