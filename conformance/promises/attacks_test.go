@@ -331,7 +331,7 @@ func largestRoute(p place) {
 			if err != nil {
 				return err
 			}
-			if text := fmt.Sprint(route.Status.Parents); !strings.Contains(text, "regular expression") {
+			if text := fmt.Sprint(route.Status.Parents); !strings.Contains(text, "TooManyRegularExpressions") {
 				return fmt.Errorf("it has %.2000s", text)
 			}
 			return nil
