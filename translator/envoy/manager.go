@@ -86,14 +86,28 @@ func removePrefix(prefix string) *mutationv3.HeaderMutation {
 	}}
 }
 
-// tooLarge explains what Envoy's own "Payload Too Large" leaves open, in the form of OpenAI's API.
+// tooLarge explains what Envoy's own "Payload Too Large" leaves open, in the form of OpenAI's API. The scan for the model explains its own 413
+// (scan.lua).
 func tooLarge() *hcmv3.LocalReplyConfig {
+	status := &accesslogv3.AccessLogFilter{FilterSpecifier: &accesslogv3.AccessLogFilter_StatusCodeFilter{
+		StatusCodeFilter: &accesslogv3.StatusCodeFilter{Comparison: &accesslogv3.ComparisonFilter{
+			Op:    accesslogv3.ComparisonFilter_EQ,
+			Value: &corev3.RuntimeUInt32{DefaultValue: 413, RuntimeKey: "penstock.too_large"},
+		}},
+	}}
+	unexplained := &accesslogv3.AccessLogFilter{FilterSpecifier: &accesslogv3.AccessLogFilter_MetadataFilter{
+		MetadataFilter: &accesslogv3.MetadataFilter{
+			Matcher: &matcherv3.MetadataMatcher{
+				Filter: "penstock.model",
+				Path:   []*matcherv3.MetadataMatcher_PathSegment{{Segment: &matcherv3.MetadataMatcher_PathSegment_Key{Key: "explained"}}},
+				Value:  &matcherv3.ValueMatcher{MatchPattern: &matcherv3.ValueMatcher_BoolMatch{BoolMatch: false}},
+			},
+			MatchIfKeyNotFound: boolean(true),
+		},
+	}}
 	return &hcmv3.LocalReplyConfig{Mappers: []*hcmv3.ResponseMapper{{
-		Filter: &accesslogv3.AccessLogFilter{FilterSpecifier: &accesslogv3.AccessLogFilter_StatusCodeFilter{
-			StatusCodeFilter: &accesslogv3.StatusCodeFilter{Comparison: &accesslogv3.ComparisonFilter{
-				Op:    accesslogv3.ComparisonFilter_EQ,
-				Value: &corev3.RuntimeUInt32{DefaultValue: 413, RuntimeKey: "penstock.too_large"},
-			}},
+		Filter: &accesslogv3.AccessLogFilter{FilterSpecifier: &accesslogv3.AccessLogFilter_AndFilter{
+			AndFilter: &accesslogv3.AndFilter{Filters: []*accesslogv3.AccessLogFilter{status, unexplained}},
 		}},
 		Body: inline(`{"error":{"message":"request body too large: this gateway takes at most 32 MiB","type":"invalid_request_error","param":null,"code":"request_too_large"}}` + "\n"),
 		BodyFormatOverride: &corev3.SubstitutionFormatString{

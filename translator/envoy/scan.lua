@@ -141,6 +141,7 @@ end
 
 -- decline answers in the form of OpenAI's API.
 local function decline(handle, status, code, message)
+  handle:streamInfo():dynamicMetadata():set("penstock.model", "explained", true) -- a 413 keeps this text
   handle:respond({ [":status"] = status, ["content-type"] = "application/json" },
     '{"error":{"message":"' .. message .. '","type":"invalid_request_error","param":null,"code":"' .. code .. '"}}\n')
 end
