@@ -140,7 +140,7 @@ func printStatus(cmd *cobra.Command, at running, file, output string) error {
 		return printAll(io.Discard, out.Findings)
 	}
 	if !runs {
-		fmt.Fprintln(cmd.ErrOrStderr(), "penstock is not running: this is the last status that it wrote")
+		fmt.Fprintln(cmd.ErrOrStderr(), "penstock is not running, or its state folder has no socket: this is the last status that it wrote")
 	}
 	if err := status.Text(cmd.OutOrStdout(), out.Document); err != nil {
 		return err

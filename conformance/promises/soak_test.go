@@ -113,6 +113,7 @@ func (s *site) soak() {
 func (s *site) report(samples *soak.Samples) {
 	s.Helper()
 	growth, err := samples.Growth()
+	fmt.Println("soak on Kubernetes:", samples.Judged())
 	for _, g := range growth {
 		line, _ := json.Marshal(map[string]any{"name": "soak_slope.kube_" + g.Name, "value": g.Percent, "error": g.Deviation, "unit": "%/h", "limit": g.Limit}) // always marshals
 		fmt.Println(string(line))

@@ -33,7 +33,7 @@ func PoolReport(p *model.Pool, gateways []report.Ref, spilledTo bool, members in
 	if members == 0 {
 		rep.Findings = append(rep.Findings, report.Finding{
 			Severity: report.Warning, Owner: p.Ref, Field: "spec.selector",
-			Problem: "no ready Pod and no ModelServers of the namespace match", Fix: "label the model servers so that they match",
+			Problem: "no ready Pod and no ModelServers of the namespace match, at an address that is allowed", Fix: "label the model servers so that they match; a denied address has a finding of its own",
 		})
 	}
 	return rep

@@ -90,6 +90,14 @@ func (s Slope) String() string {
 // shortest is the time, in hours, for which samples must go on to be judged. A process grows for some minutes after its start.
 const shortest = 0.25
 
+// Judged states how slopes are judged, or that they are not.
+func (s *Samples) Judged() string {
+	if s.hours() < shortest {
+		return fmt.Sprintf("slopes are not judged: samples of %.0f minutes show noise, and %.0f minutes are needed, half of the soak", 60*s.hours(), 60*shortest)
+	}
+	return "a slope fails if it exceeds its limit by more than two standard errors"
+}
+
 // Growth returns the slopes, and an error if one exceeds its limit with a certainty of two standard errors. Samples of less than a quarter
 // of an hour are not judged.
 func (s *Samples) Growth() (slopes []Slope, err error) {

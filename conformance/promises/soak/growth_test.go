@@ -20,6 +20,12 @@ func TestSoak_SlopeIsFoundInNoise(t *testing.T) {
 	if percent, deviation := slope(s.at, s.heap); math.Abs(percent) > 2*deviation {
 		t.Errorf("noise grows by %v with error %v", percent, deviation)
 	}
+	if got := s.Judged(); got != "a slope fails if it exceeds its limit by more than two standard errors" {
+		t.Errorf("half an hour: %s", got)
+	}
+	if got := (&Samples{at: []float64{0, 0.1}}).Judged(); got != "slopes are not judged: samples of 6 minutes show noise, and 15 minutes are needed, half of the soak" {
+		t.Errorf("six minutes: %s", got)
+	}
 	_, err := s.Growth()
 	if err == nil || err.Error() != "rss grows by 19.1 % an hour (standard error 0.1), limit 10" {
 		t.Errorf("got %v", err)

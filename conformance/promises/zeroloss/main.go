@@ -86,7 +86,7 @@ func command(ctx context.Context) error {
 	}
 	res, err := r.play(ctx)
 	explain(os.Stdout, o, res)
-	fmt.Printf("%d changes and %d restarts in %s; %d requests, %d of them streams: %d failed\n", res.Changes, res.Restarts, res.Took.Round(time.Second), res.Requests, res.Streams, len(res.Failures))
+	fmt.Printf("%d changes and %d planned restarts in %s; %d requests, %d of them streams: %d failed\n", res.Changes, res.Restarts, res.Took.Round(time.Second), res.Requests, res.Streams, len(res.Failures))
 	figures(os.Stdout, res.figures()...)
 	if res.Samples != nil {
 		err = errors.Join(err, reportSoak(os.Stdout, res))

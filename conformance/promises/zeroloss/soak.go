@@ -109,7 +109,7 @@ func reportSoak(out io.Writer, res result) error {
 	for _, name := range sortedKeys(res.Faults) {
 		fmt.Fprintf(out, "soak: %d times %s\n", res.Faults[name], name)
 	}
-	fmt.Fprintf(out, "soak: %d samples of the first control plane in the second half\n", res.Samples.Len())
+	fmt.Fprintf(out, "soak: %d samples of the first control plane in the second half; %s\n", res.Samples.Len(), res.Samples.Judged())
 	growth, err := res.Samples.Growth()
 	for _, g := range growth {
 		figures(out, line{"soak_slope." + g.Name, g.Percent, "%/h", &g.Limit}, line{"soak_slope." + g.Name + "_error", g.Deviation, "%/h", nil})
