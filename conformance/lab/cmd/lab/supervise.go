@@ -56,9 +56,18 @@ func supervise(ctx context.Context, dir string, report io.Writer) error {
 	}
 	g, ctx := errgroup.WithContext(ctx)
 	if s.Lifeline {
-		g.Go(func() error {
+		ended := make(chan struct{})
+		go func() { // ends with the lifeline, or with this process: a lab that fails does not wait for it
+			defer close(ended)
 			_, _ = io.Copy(io.Discard, os.NewFile(lifelineFD, "lifeline"))
-			return errors.New("the process that started the lab has ended")
+		}()
+		g.Go(func() error {
+			select {
+			case <-ended:
+				return errors.New("the process that started the lab has ended")
+			case <-ctx.Done():
+				return nil
+			}
 		})
 	}
 	for _, c := range clusters {
