@@ -8,6 +8,7 @@ const ClusterName = "cluster.clusterset.k8s.io"
 // ClusterProperty is a fact about the cluster that it is in.
 //
 // +kubebuilder:object:root=true
+// +kubebuilder:metadata:annotations="api-approved.kubernetes.io=unapproved, a copy of the schema in kubernetes-sigs/about-api"
 // +kubebuilder:resource:scope=Cluster
 // +kubebuilder:storageversion
 // +kubebuilder:printcolumn:name=value,type=string,JSONPath=`.spec.value`
