@@ -126,15 +126,15 @@ func useSpillNames(r store.Reader, p *model.Pool) {
 // missing is the resolution of a pool that does not exist. Its message names a similar one of the namespace, if any. A route that
 // names a pool which does not exist so reads them all: it is the price of a mistake, and gone with it.
 func missing[T store.Object](ref report.Ref, all []T) gatewayapi.Resolution {
-	message := fmt.Sprintf("there is no %s", ref)
+	message, fix := fmt.Sprintf("there is no %s", ref), "create it, or name another one"
 	for _, o := range all {
 		name := o.GetName()
 		if o.GetNamespace() == ref.Namespace && (strings.HasPrefix(name, ref.Name) || strings.HasPrefix(ref.Name, name)) {
-			message += "; is " + name + " meant?"
+			fix = "is " + name + " meant?"
 			break
 		}
 	}
-	return gatewayapi.Resolution{Ref: targetKey(ref), Reason: "BackendNotFound", Message: message}
+	return gatewayapi.Resolution{Ref: targetKey(ref), Reason: "BackendNotFound", Message: message + "; " + fix}
 }
 
 func targetKey(ref report.Ref) string { return store.TargetKey(ref.Kind, ref.Namespace, ref.Name) }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"time"
 )
 
 // slope is the growth of values over time by a linear fit, and its standard error, both in % of the mean an hour. Successive samples
@@ -87,19 +88,23 @@ func (s Slope) String() string {
 	return fmt.Sprintf("%s grows by %.1f %% an hour (standard error %.1f), limit %d", s.Name, s.Percent, s.Deviation, s.Limit)
 }
 
-// shortest is the time, in hours, for which samples must go on to be judged. A process grows for some minutes after its start.
-const shortest = 0.25
+// Shortest is the shortest soak whose slopes are judged. A process grows for some minutes after its start.
+const Shortest = 30 * time.Minute
+
+// shortest is the time, in hours, for which samples must go on to be judged: half of such a soak, of which the first and the last sample
+// and a process that is frozen meanwhile take some.
+const shortest = 14.0 / 60
 
 // Judged states how slopes are judged, or that they are not.
 func (s *Samples) Judged() string {
 	if s.hours() < shortest {
-		return fmt.Sprintf("slopes are not judged: samples of %.0f minutes show noise, and %.0f minutes are needed, half of the soak", 60*s.hours(), 60*shortest)
+		return fmt.Sprintf("slopes are not judged: samples of %.0f minutes show noise; a soak of %.0f minutes has enough", 60*s.hours(), Shortest.Minutes())
 	}
 	return "a slope fails if it exceeds its limit by more than two standard errors"
 }
 
-// Growth returns the slopes, and an error if one exceeds its limit with a certainty of two standard errors. Samples of less than a quarter
-// of an hour are not judged.
+// Growth returns the slopes, and an error if one exceeds its limit with a certainty of two standard errors. Samples of too short
+// a soak are not judged.
 func (s *Samples) Growth() (slopes []Slope, err error) {
 	for _, x := range []struct {
 		name   string

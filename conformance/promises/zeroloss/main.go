@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/penstock-project/penstock/conformance/promises/process"
+	"github.com/penstock-project/penstock/conformance/promises/soak"
 )
 
 func main() {
@@ -80,6 +81,9 @@ func command(ctx context.Context) error {
 		figures(os.Stdout, longest.figures()...)
 		return os.RemoveAll(o.Dir)
 	}
+	if o.Soak > 0 && o.Soak < soak.Shortest {
+		fmt.Fprintf(os.Stderr, "zeroloss: a soak of %s does not judge whether memory grows: that takes %s\n", o.Soak, soak.Shortest)
+	}
 	r, err := newRun(o)
 	if err != nil {
 		return err
@@ -102,9 +106,9 @@ func command(ctx context.Context) error {
 		err = fmt.Errorf("%d requests failed", len(res.Failures))
 	}
 	if err == nil && !keep {
-		err = os.RemoveAll(o.Dir)
+		return os.RemoveAll(o.Dir)
 	}
-	return err
+	return errors.Join(err, keepSteps(os.Stdout, o.Dir, res.Log))
 }
 
 // binaries finds or builds the binaries.

@@ -72,10 +72,13 @@ func explain(out io.Writer, o options, res result) {
 	if err := os.WriteFile(path, []byte(o.script(before)), 0o700); err != nil {
 		fmt.Fprintln(out, err)
 	}
-	if err := os.WriteFile(filepath.Join(o.Dir, "steps.log"), []byte(strings.Join(res.Log, "\n")+"\n"), 0o600); err != nil {
-		fmt.Fprintln(out, err)
-	}
-	fmt.Fprintf(out, "files and logs, with all steps in steps.log: %s\nto repeat: %s\na script that repeats it, with all steps: %s\nto shorten it: add -shrink 30m\n", o.Dir, o.replay(), path)
+	fmt.Fprintf(out, "to repeat: %s\na script that repeats it, with all steps: %s\nto shorten it: add -shrink 30m\n", o.replay(), path)
+}
+
+// keepSteps writes the log of all steps into the run's folder, which is kept, and prints the folder.
+func keepSteps(out io.Writer, dir string, log []string) error {
+	fmt.Fprintf(out, "files and logs, with all steps in steps.log: %s\n", dir)
+	return os.WriteFile(filepath.Join(dir, "steps.log"), []byte(strings.Join(log, "\n")+"\n"), 0o600)
 }
 
 // accessLog returns Envoy's log lines of failed requests, by ID.
@@ -119,6 +122,13 @@ func figures(out io.Writer, lines ...line) {
 
 func (res result) figures() []line {
 	none := 0
+	ended := line{"failed_requests.restarts", float64(res.Restarts), "restarts", nil}
+	if res.Samples != nil {
+		ended = line{"failed_requests.faults", 0, "faults", nil}
+		for _, times := range res.Faults {
+			ended.Value += float64(times)
+		}
+	}
 	return []line{
 		{"failed_requests", float64(len(res.Failures)), "requests", &none},
 		{"failed_requests.of", float64(res.Requests), "requests", nil},
@@ -126,7 +136,7 @@ func (res result) figures() []line {
 		{"failed_requests.changes", float64(res.Changes), "changes", nil},
 		{"failed_requests.standstills", float64(len(res.Stalls)), "times", nil},
 		{"failed_requests.in_standstills", float64(res.inStalls()), "requests", nil},
-		{"failed_requests.restarts", float64(res.Restarts), "restarts", nil},
+		ended,
 	}
 }
 
