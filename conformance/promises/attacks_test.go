@@ -29,6 +29,7 @@ var ofAttacks = []promise{
 	{"PickerKey_StolenOneOpensNoOtherPool", stolenKey},
 	{"Addresses_TenantReachesNoOtherNamespace", tenantAddresses},
 	{"RegularExpressions_LargestRouteCostsNoMemory", largestRoute},
+	{"Upload_StalledOnesLeaveOthersServed", stalledUploads},
 }
 
 const mebibyte = 1 << 20
@@ -351,3 +352,40 @@ spec:
   parentRefs: [{name: gw}]
   rules: [{matches: [{path: {value: /later}}], filters: [{type: URLRewrite, urlRewrite: {path: {type: ReplaceFullPath, replaceFullPath: /health}}}], backendRefs: [{name: chat, port: 80}]}]
 `
+
+// stalledUploads has 200 uploads to a pool whose picker reads prompts stop before their end. The fleet's Envoy has the memory limit of its
+// container, half of which they may hold.
+func stalledUploads(p place) {
+	p.apply(chat + plainGateway)
+	address := p.programmed("gw")[0]
+	t := p.load(address)
+	proxies, err := p.pods(p.Context(), p.Namespace, envoys("gw"))
+	if err != nil || len(proxies) != 1 {
+		p.Fatalf("proxies: %s %v", podNames(proxies), err)
+	}
+	uploads, err := attacks.Stall(p.Context(), net.JoinHostPort(address, "80"), "/v1/chat/completions", 200, 32*mebibyte)
+	if err != nil {
+		p.Fatal(err)
+	}
+	p.Cleanup(uploads.Close)
+	if stalled := 200 - uploads.Answered(); stalled == 0 || stalled > 30 {
+		p.Errorf("%d uploads of 32 MiB are held", stalled)
+	}
+	before := t.sent.Load()
+	p.Until("requests go on beside them", func(context.Context) error {
+		if n := t.sent.Load() - before; n < 200 {
+			return fmt.Errorf("%d were sent", n)
+		}
+		return nil
+	})
+	p.end(t)
+	proxy, err := p.CoreV1().Pods(p.Namespace).Get(p.Context(), proxies[0].Name, metav1.GetOptions{})
+	if err != nil {
+		p.Fatal(err)
+	}
+	for _, c := range proxy.Status.ContainerStatuses {
+		if c.RestartCount > 0 {
+			p.Errorf("container %s was started again: %+v", c.Name, c.LastTerminationState)
+		}
+	}
+}
