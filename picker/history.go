@@ -52,7 +52,11 @@ type Record struct {
 }
 
 const (
+	// historySize is how many records a pool has at most. All pools have about maxRecords: fewer each, but minHistory, where they are many. A
+	// record of a pool with 16 endpoints takes 10 KiB.
 	historySize = 64
+	minHistory  = 4
+	maxRecords  = 1024
 	// historyEvery bounds the cost of verdicts: at most one pick of a pool gets them in this time, or in historyPerEndpoint for each
 	// endpoint of a large pool. So they take less than a thousandth of a core.
 	historyEvery       = 20 * time.Millisecond
@@ -65,13 +69,32 @@ const (
 type history struct {
 	last atomic.Int64 // when the last record was made, in nanoseconds since start
 	next atomic.Uint64
+	size atomic.Int64 // how many are kept; 0 once the pool is gone, which notes may outlive
 	ring [historySize]atomic.Pointer[Record]
+}
+
+// historyOf is how many records each of a number of pools keeps.
+func historyOf(pools int) int64 {
+	return int64(min(max(maxRecords/max(pools, 1), minHistory), historySize))
 }
 
 // start is the zero of times kept in atomics. Differences to it are monotonic: the clock may be set meanwhile.
 var start = time.Now()
 
-func newHistory() *history { return new(history) }
+func newHistory() *history {
+	h := new(history)
+	h.size.Store(minHistory) // until resize
+	return h
+}
+
+// resize sets how many records are kept, and drops the older ones.
+func (h *history) resize(size int64) {
+	h.size.Store(size)
+	newest := h.next.Load()
+	for i := size; i < historySize; i++ {
+		h.ring[(newest-uint64(i))%historySize].Store(nil)
+	}
+}
 
 // offer records a pick of a pool with a number of endpoints unless another one was recorded a moment ago; make is called only if so.
 func (h *history) offer(now time.Time, endpoints int, make func() *Record) {
@@ -79,7 +102,13 @@ func (h *history) offer(now time.Time, endpoints int, make func() *Record) {
 	if last != 0 && at-last < int64(max(historyEvery, time.Duration(endpoints)*historyPerEndpoint)) || !h.last.CompareAndSwap(last, at) {
 		return
 	}
-	h.ring[h.next.Add(1)%historySize].Store(make())
+	size := uint64(h.size.Load())
+	if size == 0 {
+		return
+	}
+	number := h.next.Add(1)
+	h.ring[(number-size)%historySize].Store(nil)
+	h.ring[number%historySize].Store(make())
 }
 
 // list returns the records, newest first.

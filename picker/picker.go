@@ -368,8 +368,17 @@ func (p *Picker) swap(next map[string]*pool, changed ...string) {
 		}
 	}
 	p.pools.Store(set)
+	size := historyOf(len(next))
+	if size != historyOf(len(old.byName)) {
+		for _, of := range next {
+			of.history.resize(size)
+		}
+	}
 	for _, name := range changed {
 		was, now := old.byName[name], next[name]
+		if was == nil && now != nil {
+			now.history.resize(size)
+		}
 		p.setClusters(name, was, now)
 		if was == nil || now == was {
 			continue
@@ -389,6 +398,7 @@ func (p *Picker) swap(next map[string]*pool, changed ...string) {
 			was.letGo(now)
 		}
 		if now == nil {
+			was.history.resize(0)
 			p.metrics.remove(name)
 			p.usage.remove(name)
 			p.models.Forget(name)

@@ -1,0 +1,65 @@
+package picker
+
+import (
+	"fmt"
+	"testing"
+	"time"
+)
+
+// Verdicts are the largest part of what a picker keeps of its picks: the more pools, the fewer records each has.
+func TestExplain_RecordsOfManyPoolsAreBounded(t *testing.T) {
+	p := poolOf(t, 1, "round-robin")
+	records := func() (all int) {
+		for _, of := range p.pools.Load().byName {
+			all += len(of.history.list())
+		}
+		return all
+	}
+	at := time.Now()
+	fill := func() {
+		for name, of := range p.pools.Load().byName {
+			for n := range 2 * historySize {
+				at = at.Add(time.Second)
+				of.history.offer(at, 1, func() *Record { return &Record{Pool: name, Tokens: n} })
+			}
+			if newest := of.history.list()[0]; newest.Tokens != 2*historySize-1 {
+				t.Fatalf("%s: the newest record is of pick %d", name, newest.Tokens)
+			}
+		}
+	}
+	with := func(n int) {
+		list := make([]Pool, n)
+		for i := range list {
+			list[i] = Pool{Name: fmt.Sprint("ns/", i), Strategy: "round-robin"}
+		}
+		setPools(t, p, list...)
+	}
+	for _, c := range []struct{ pools, records int }{{1, historySize}, {16, 1024}, {100, 1000}, {1000, 4000}} {
+		if with(c.pools); records() > c.records {
+			t.Errorf("%d pools keep %d records of when they were fewer, more than %d", c.pools, records(), c.records)
+		}
+		if fill(); records() != c.records {
+			t.Errorf("%d pools have %d records, want %d", c.pools, records(), c.records)
+		}
+	}
+	with(1)
+	if fill(); records() != historySize {
+		t.Errorf("the pool that is left has %d records", records())
+	}
+}
+
+// Notes of picks live longer than their pool may: they keep none of its records.
+func TestExplain_RecordsOfRemovedPoolsAreGone(t *testing.T) {
+	p := poolOf(t, 1, "round-robin")
+	h := p.pool("ns/pool").history
+	h.offer(time.Now(), 1, func() *Record { return new(Record) })
+	if n := len(h.list()); n != 1 {
+		t.Fatalf("%d records", n)
+	}
+	p.Remove("ns/pool")
+	p.Remove("ns/pool")
+	h.offer(time.Now().Add(time.Minute), 1, func() *Record { return new(Record) }) // of a pick that was going on
+	if n := len(h.list()); n != 0 {
+		t.Errorf("%d records are left", n)
+	}
+}
