@@ -107,8 +107,13 @@ func (p *Process) Answers(url string) error {
 // RSS is the resident memory in bytes; /proc has it.
 func (p *Process) RSS() (int64, error) { return RSS(p.PID()) }
 
-// RSS is the resident memory of a process in bytes; /proc has it.
-func RSS(pid int) (int64, error) {
+// RSS is the resident memory of a process of this machine, in bytes.
+func RSS(pid int) (int64, error) { return resident(pid, "VmRSS") }
+
+// Anonymous is the resident memory of a process in bytes without the pages of files, such as its program's.
+func Anonymous(pid int) (int64, error) { return resident(pid, "RssAnon") }
+
+func resident(pid int, field string) (int64, error) {
 	f, err := os.Open(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
 		return 0, err
@@ -116,12 +121,12 @@ func RSS(pid int) (int64, error) {
 	defer func() { _ = f.Close() }()
 	lines := bufio.NewScanner(f)
 	for lines.Scan() {
-		if value, ok := strings.CutPrefix(lines.Text(), "VmRSS:"); ok {
+		if value, ok := strings.CutPrefix(lines.Text(), field+":"); ok {
 			kib, err := strconv.ParseInt(strings.Fields(value)[0], 10, 64)
 			return kib << 10, err
 		}
 	}
-	return 0, errors.Join(errors.New("no VmRSS"), lines.Err())
+	return 0, errors.Join(fmt.Errorf("no %s", field), lines.Err())
 }
 
 // Peak follows the resident memory of a process until the returned function is called, which returns its maximum in bytes.

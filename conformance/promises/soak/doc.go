@@ -1,5 +1,5 @@
-// Package soak measures a process of Penstock over hours: Samples reads its live heap after a collection, its goroutines and its
-// resident memory, and Growth has the figures soak_slope, which must not exceed their limits.
+// Package soak measures a process of Penstock over hours: Samples reads its live heap, its goroutines and its resident memory
+// (without pages of its program, which are read as its code is run first, and which the kernel takes back), and Growth has the figures soak_slope, which must not exceed their limits.
 //
 // Command zeroloss (a folder) and the tests of faults in package promises (Kubernetes) sample a process with it while faults happen.
 //

@@ -25,7 +25,7 @@ type Samples struct {
 	Size func() float64
 
 	at                    []float64 // hours
-	heap, goroutines, rss []float64 // live bytes after a collection; number; resident bytes
+	heap, goroutines, rss []float64 // live bytes; number; resident bytes, without those of files
 	size, endpoints       []float64 // of the configuration; of all pools, those that have left lately included
 }
 
@@ -41,7 +41,7 @@ func (s *Samples) Take(ctx context.Context, pid int, socket string) error {
 	var last error
 	for {
 		is, err := live(ctx, client)
-		rss, rssErr := process.RSS(pid)
+		rss, rssErr := process.Anonymous(pid)
 		if rssErr != nil {
 			return fmt.Errorf("process %d: %w", pid, rssErr)
 		}
@@ -85,9 +85,9 @@ func (s *Samples) Write(out io.Writer) error {
 // needs is what a process needs at one moment.
 type needs struct{ heap, goroutines, endpoints float64 }
 
-// live reads a process's heap right after a collection, its number of goroutines, and that of the endpoints of its picker's pools. The text
-// form of the heap profile has the heap from before the profile was written: the writer allocates more with each place that has ever
-// allocated, so that the heap would seem to grow for hours.
+// live reads a process's live heap, its number of goroutines, and that of the endpoints of its picker's pools, from its metrics. The heap
+// that starts the next collection is twice what was live in the last one. A heap profile has the live heap too, but its text takes memory by
+// itself, more with each place that has ever allocated, so that the process would seem to grow for hours.
 func live(ctx context.Context, client *http.Client) (is needs, err error) {
 	add := func(into *float64, line, name string) {
 		if text, ok := strings.CutPrefix(line, name); ok {
@@ -95,15 +95,13 @@ func live(ctx context.Context, client *http.Client) (is needs, err error) {
 			*into += value
 		}
 	}
-	err = fetch(ctx, client, "/debug/pprof/heap?gc=1&debug=1", func(line string) { add(&is.heap, line, "# HeapAlloc = ") })
-	if err == nil {
-		err = fetch(ctx, client, "/metrics", func(line string) {
-			add(&is.goroutines, line, "go_goroutines ")
-			add(&is.endpoints, line, "penstock_picker_endpoints{")
-		})
-	}
-	if err == nil && (is.heap == 0 || is.goroutines == 0) {
-		err = errors.New("its heap profile has no # HeapAlloc, or its metrics no go_goroutines")
+	err = fetch(ctx, client, "/metrics", func(line string) {
+		add(&is.heap, line, "go_memstats_next_gc_bytes ")
+		add(&is.goroutines, line, "go_goroutines ")
+		add(&is.endpoints, line, "penstock_picker_endpoints{")
+	})
+	if is.heap /= 2; err == nil && (is.heap == 0 || is.goroutines == 0) {
+		err = errors.New("its metrics have no go_memstats_next_gc_bytes, or no go_goroutines")
 	}
 	return is, err
 }
@@ -119,7 +117,6 @@ func fetch(ctx context.Context, client *http.Client, path string, each func(line
 	}
 	defer func() { _ = resp.Body.Close() }()
 	lines := bufio.NewScanner(io.LimitReader(resp.Body, 64<<20))
-	lines.Buffer(nil, 16<<20) // a profile has long lines
 	for lines.Scan() {
 		each(lines.Text())
 	}
