@@ -50,6 +50,7 @@ type Picker struct {
 	peers          Peers
 	settle         time.Duration // Config.Settle
 	gateway        func(context.Context) string
+	answers        func(accesslog.Answer)
 	access         Access
 	behind         func(time.Time) time.Duration
 	keyed          bool // calls of the Gateways here have keys
@@ -143,6 +144,7 @@ func New(c Config) (*Picker, error) {
 		peers:          c.Peers,
 		settle:         cmp.Or(c.Settle, 100*time.Millisecond),
 		gateway:        c.Gateway,
+		answers:        c.Answers,
 		access:         c.Access,
 		behind:         c.Behind,
 		keyed:          c.Keyed,

@@ -45,6 +45,8 @@ type Config struct {
 	Sink Sink // required
 	// Gateway returns the Gateway whose key a call has; "" if calls need none.
 	Gateway func(context.Context) string
+	// Answers receives what gateways of other clusters answer, from many streams concurrently; nil drops it.
+	Answers func(Answer)
 }
 
 // Server is envoy.service.accesslog.v3.AccessLogService.
@@ -66,17 +68,37 @@ func (s *Server) Register(r grpc.ServiceRegistrar) { accesslogv3.RegisterAccessL
 
 // StreamAccessLogs receives one Envoy's entries until its stream ends.
 func (s *Server) StreamAccessLogs(stream accesslogv3.AccessLogService_StreamAccessLogsServer) error {
-	gateway := s.cfg.Gateway(stream.Context())
+	gateway, name := s.cfg.Gateway(stream.Context()), ""
 	for {
 		batch, err := stream.Recv()
 		if err != nil {
 			return nil // Envoy or this process ends; no client waits for a status
+		}
+		if id := batch.GetIdentifier(); id != nil { // of a stream's first message
+			name = id.GetLogName()
+		}
+		if name == ParentsLog {
+			s.answers(gateway, batch.GetHttpLogs().GetLogEntry())
+			continue
 		}
 		for _, logged := range batch.GetHttpLogs().GetLogEntry() {
 			if e, ok := entry(logged); ok {
 				e.Gateway = gateway
 				s.cfg.Sink.Log(e)
 			}
+		}
+	}
+}
+
+// answers passes on what gateways of other clusters have answered.
+func (s *Server) answers(gateway string, logged []*datav3.HTTPAccessLogEntry) {
+	if s.cfg.Answers == nil {
+		return
+	}
+	for _, l := range logged {
+		if a, ok := answer(l); ok {
+			a.Gateway = gateway
+			s.cfg.Answers(a)
 		}
 	}
 }

@@ -2,7 +2,10 @@ package accesslog
 
 import (
 	"context"
+	"io"
 	"net"
+	"net/netip"
+	"strings"
 	"testing"
 	"time"
 
@@ -85,4 +88,61 @@ func TestAccessLog_ReportsThatPickedRequestsGoOnAndEnd(t *testing.T) {
 			t.Fatal("an entry was lost")
 		}
 	}
+}
+
+func TestAccessLog_TakesAnswersOfParentsFromTheirOwnLogAlone(t *testing.T) {
+	entries := func(details, cluster, host string) *accesslogv3.StreamAccessLogsMessage_HttpLogs {
+		e := logged("me.1", "", 404, datav3.AccessLogType_DownstreamEnd)
+		e.CommonProperties.UpstreamCluster, e.Response.ResponseCodeDetails, e.Request = cluster, details, &datav3.HTTPRequestProperties{Authority: host}
+		e.CommonProperties.UpstreamRemoteAddress = &corev3.Address{Address: &corev3.Address_SocketAddress{SocketAddress: &corev3.SocketAddress{
+			Address: "192.0.2.1", PortSpecifier: &corev3.SocketAddress_PortValue{PortValue: 80},
+		}}}
+		return &accesslogv3.StreamAccessLogsMessage_HttpLogs{HttpLogs: &accesslogv3.StreamAccessLogsMessage_HTTPAccessLogEntries{LogEntry: []*datav3.HTTPAccessLogEntry{e}}}
+	}
+	named := func(log string) *accesslogv3.StreamAccessLogsMessage {
+		return &accesslogv3.StreamAccessLogsMessage{Identifier: &accesslogv3.StreamAccessLogsMessage_Identifier{LogName: log}, LogEntries: entries("via_upstream", "parent/ns/chat/west", "chat.example")}
+	}
+	var leases []Entry
+	var answers []Answer
+	server := New(Config{Sink: keep{&leases}, Gateway: func(context.Context) string { return "ns/gw" }, Answers: func(a Answer) { answers = append(answers, a) }})
+	_ = server.StreamAccessLogs(&stream{messages: []*accesslogv3.StreamAccessLogsMessage{named("ns/gw"), {LogEntries: entries("via_upstream", "parent/ns/chat/west", "chat.example")}}})
+	if len(leases) != 2 || len(answers) != 0 {
+		t.Fatalf("of a Gateway's log: %v, %v", leases, answers)
+	}
+	_ = server.StreamAccessLogs(&stream{messages: []*accesslogv3.StreamAccessLogsMessage{
+		named(ParentsLog),
+		{LogEntries: entries("via_upstream", "parent/ns/chat/west", "chat.example")}, // later messages have no name
+		{LogEntries: entries("route_not_found", "parent/ns/chat/west", "chat.example")},
+		{LogEntries: entries("via_upstream", "", "chat.example")},
+		{LogEntries: entries("via_upstream", strings.Repeat("x", maxText+1), "chat.example")},
+		{LogEntries: entries("via_upstream", "parent/ns/chat/west", strings.Repeat("x", maxText+1))},
+	}})
+	want := Answer{Gateway: "ns/gw", Cluster: "parent/ns/chat/west", At: netip.MustParseAddrPort("192.0.2.1:80"), Host: "chat.example", Status: 404}
+	if len(leases) != 2 || len(answers) != 2 || answers[0] != want || answers[1] != want {
+		t.Errorf("of the log of parents: %v, %v", leases[2:], answers)
+	}
+}
+
+// keep is a Sink.
+type keep struct{ to *[]Entry }
+
+func (k keep) Log(e Entry) { *k.to = append(*k.to, e) }
+
+// stream has the messages of an Envoy.
+type stream struct {
+	grpc.ServerStream
+	messages []*accesslogv3.StreamAccessLogsMessage
+}
+
+func (s *stream) Context() context.Context { return context.Background() }
+
+func (s *stream) SendAndClose(*accesslogv3.StreamAccessLogsResponse) error { return nil }
+
+func (s *stream) Recv() (*accesslogv3.StreamAccessLogsMessage, error) {
+	if len(s.messages) == 0 {
+		return nil, io.EOF
+	}
+	next := s.messages[0]
+	s.messages = s.messages[1:]
+	return next, nil
 }

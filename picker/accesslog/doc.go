@@ -5,5 +5,7 @@
 // its times. Entries without a lease belong to requests that were not picked for and are skipped. The service is not on a
 // request's path; a lost entry costs no more than a lease that expires, or one that is resumed by the next entry.
 //
+// A log of its own, ParentsLog, has answers of gateways of other clusters.
+//
 // Package picker implements Sink. Tests: go test ./picker/accesslog.
 package accesslog

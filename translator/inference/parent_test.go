@@ -1,8 +1,11 @@
 package inference_test
 
 import (
+	"net/netip"
 	"strings"
 	"testing"
+
+	"github.com/penstock-project/penstock/translator/inference"
 )
 
 func TestInferencePoolImport_ParentsHostnameIsChecked(t *testing.T) {
@@ -23,5 +26,35 @@ func TestInferencePoolImport_ParentsHostnameIsChecked(t *testing.T) {
 		if text := texts(imp.Findings); strings.Contains(text, "hostname") != (want.finding != "") || !strings.Contains(text, want.finding) {
 			t.Errorf("%s: %s", hostnames, text)
 		}
+	}
+}
+
+func TestInferencePoolImport_HostnameIsMissedAtTheGatewayThatAnswers(t *testing.T) {
+	v, _ := imported(t, `
+kind: InferencePoolImport
+metadata: {name: llm}
+status:
+  clusters:
+  - {name: west, routingMode: ParentMode, parents: [{namespace: infra, name: a, service: [{addresses: [192.0.2.1], ports: [{number: 80}]}]}, {peer: true, namespace: infra, name: p, service: [{addresses: [192.0.2.3], ports: [{number: 80}]}]}, {namespace: infra, name: b, service: [{addresses: [192.0.2.2, 192.0.2.3], ports: [{number: 80}]}]}]}
+  - {name: named, routingMode: ParentMode, parents: [{hostname: llm.example, service: [{addresses: [192.0.2.1], ports: [{number: 80}]}]}]}
+  - {name: broken, routingMode: ParentMode}
+  - {name: pods, routingMode: EndpointMode, targetPortNumber: 80, endpointPicker: {service: [{addresses: [192.0.2.1], ports: [{number: 80}]}]}}
+`)
+	hosts := inference.NewClientHosts(v, "default/llm")
+	for at, want := range map[string]string{
+		"west 192.0.2.1:80":  "status.clusters[0].parents[0].hostname infra/a",
+		"west 192.0.2.2:80":  "status.clusters[0].parents[2].hostname infra/b",
+		"west 192.0.2.3:80":  "status.clusters[0].parents[2].hostname infra/b",
+		"west 192.0.2.2:81":  "status.clusters[0].parents[0].hostname infra/a",
+		"named 192.0.2.1:80": "", "broken 192.0.2.1:80": "", "pods 192.0.2.1:80": "", "gone 192.0.2.1:80": "",
+	} {
+		member, address, _ := strings.Cut(at, " ")
+		got, ok := hosts.At(member, netip.MustParseAddrPort(address))
+		if ok != (want != "") || ok && got.Field+" "+got.Gateway != want {
+			t.Errorf("%s: %v %v, want %s", at, got, ok, want)
+		}
+	}
+	if got, ok := inference.NewClientHosts(v, "default/none").At("west", netip.AddrPort{}); ok {
+		t.Errorf("of no import: %v", got)
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/penstock-project/penstock/cmd/penstock/internal/clusterset"
 	"github.com/penstock-project/penstock/cmd/penstock/internal/delivery"
 	"github.com/penstock-project/penstock/cmd/penstock/internal/failback"
+	"github.com/penstock-project/penstock/cmd/penstock/internal/parenthost"
 	"github.com/penstock-project/penstock/cmd/penstock/internal/peers"
 	"github.com/penstock-project/penstock/cmd/penstock/internal/pipeline"
 	"github.com/penstock-project/penstock/discovery/store"
@@ -75,6 +76,8 @@ type App struct {
 	failback     *failback.Keeper
 	learner      *learned.Keeper
 	prober       *probe.Prober
+	// parentHosts finds gateways of other clusters that have no route for the Host that they get.
+	parentHosts *parenthost.Counter
 	// remotePickers are those of imports.
 	remotePickers *remotePickers
 
@@ -155,6 +158,10 @@ func newApp(cfg Config, c core, w wiring) (a *App, err error) {
 	a.hosts.OnChange(peers.NewHosts(a.channel, func() peers.HostLearner { return a.hosts }).Changed)
 	a.asked = peers.NewAsked(a.channel, func(q picker.Picks) []*picker.Record { return a.picker.Picks(q) })
 	a.access = delivery.NewAccess(delivery.AccessConfig{Cache: a.cache, Drain: cfg.DrainTime, Lagging: w.lagging})
+	a.parentHosts = parenthost.New(parenthost.Config{
+		Objects: func() store.Reader { return a.store.View() }, Reports: peers.NewAnswers(a.board, a.channel),
+		Allowed: func(gateway, pool string) bool { ok, _ := a.access.Allowed(gateway, pool); return ok },
+	})
 	var waiter delivery.EndpointWaiter = envoys
 	var protocol picker.Protocol
 	var floor int64
@@ -163,7 +170,7 @@ func newApp(cfg Config, c core, w wiring) (a *App, err error) {
 	}
 	a.picker, err = picker.New(picker.Config{
 		Protocol: protocol,
-		Log:      a.log, Registerer: a.registry, Tracer: cfg.Tracer, Learner: a.learner, OnRelayFailure: a.relays.Trouble, Forward: a.entries.Add, Peers: a.loads, Publish: a.shared.Add, Observe: a.clusterLoads.Sent, Chooser: a.clusterLoads, Read: a.pages.Add, Session: a.sessions.Add,
+		Log:      a.log, Registerer: a.registry, Tracer: cfg.Tracer, Learner: a.learner, OnRelayFailure: a.relays.Trouble, Forward: a.entries.Add, Answers: a.parentHosts.Count, Peers: a.loads, Publish: a.shared.Add, Observe: a.clusterLoads.Sent, Chooser: a.clusterLoads, Read: a.pages.Add, Session: a.sessions.Add,
 		Gateway: identity.Gateway, Access: a.access, Behind: a.stops.Behind, Keyed: a.security.keyed, Member: identity.Member, Exported: func(pool, member string) bool {
 			return a.set == nil && member == "" || a.set != nil && a.set.Exported(pool, member)
 		}, HeldBodies: cfg.HeldBodies, HeapFloor: floor, Recording: cfg.Recording, KVEvents: cfg.KVEvents,
@@ -204,7 +211,7 @@ func (a *App) serve(ctx context.Context, group *errgroup.Group, line *pipeline.P
 	rested := startTight()
 	start := func(run func(context.Context) error) { group.Go(func() error { return quiet(ctx, run(ctx)) }) }
 	for _, run := range []func(context.Context) error{
-		a.hosts.Run, a.stops.Run, line.Run, a.linger.Run, a.holds.Run, a.xds.Run, a.channel.Run, a.prober.Run, a.picker.Run, a.learner.Run, a.failback.Run, a.entries.Run, a.loads.Run, a.shared.Run, a.pages.Run, a.sessions.Run, a.pools.Run, a.clusterLoads.Run, a.clusterLoads.RunPages,
+		a.hosts.Run, a.stops.Run, line.Run, a.linger.Run, a.holds.Run, a.xds.Run, a.channel.Run, a.prober.Run, a.picker.Run, a.learner.Run, a.failback.Run, a.entries.Run, a.loads.Run, a.shared.Run, a.pages.Run, a.sessions.Run, a.pools.Run, a.clusterLoads.Run, a.clusterLoads.RunPages, a.parentHosts.Run,
 		func(ctx context.Context) error { return reclaim(ctx, rested) },
 	} {
 		start(run)

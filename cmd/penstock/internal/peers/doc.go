@@ -5,6 +5,7 @@
 //	nacks.go        what those Envoys reject, for the status of the objects at fault
 //	names.go        the endpoints that a process's picker names
 //	relays.go       why picks of a remote picker fail, for the status of imports
+//	answers.go      what gateways of other clusters answer, for the status of imports
 //	entries.go      access log entries of requests that another process picked for
 //	loads.go        the requests in flight at each endpoint, and their prompts
 //	asked.go        which picks each process has made, when one is asked for them

@@ -1,0 +1,75 @@
+package inference
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/manifests/inferenceapi"
+	"github.com/penstock-project/penstock/translator/gatewayapi"
+	"github.com/penstock-project/penstock/translator/model"
+	"github.com/penstock-project/penstock/translator/services"
+)
+
+// ClientHost is a gateway of another cluster that is asked for the Host of each client.
+type ClientHost struct {
+	Field   string // where its parents[].hostname would be
+	Gateway string // its own name, "namespace/name"; "" if the import has none
+}
+
+// ClientHosts finds them in an import.
+type ClientHosts struct {
+	r       store.Reader
+	members []model.ImportMember
+	entries []inferenceapi.ImportedCluster
+}
+
+// NewClientHosts reads the import with a key, which need not exist.
+func NewClientHosts(r store.Reader, key string) *ClientHosts {
+	c := &ClientHosts{r: r}
+	if imp, ok := Import(r, key); ok {
+		obj, _ := gatewayapi.Imported(r, key)
+		c.members, c.entries = imp.Members, obj.Status.Clusters
+	}
+	return c
+}
+
+// At finds the gateway of an exporting cluster that has an address, or else the cluster's first. False if there is no such cluster, or its
+// gateways are asked for a Host of their own, or for the pool (peer listeners).
+func (c *ClientHosts) At(member string, at netip.AddrPort) (out ClientHost, ok bool) {
+	m := slices.IndexFunc(c.members, func(m model.ImportMember) bool { return m.Name == member })
+	i := slices.IndexFunc(c.entries, func(e inferenceapi.ImportedCluster) bool { return e.Name == member })
+	if m < 0 || i < 0 || c.members[m].Cluster.Kind != model.ParentKind || c.members[m].Problem != "" || c.members[m].Hostname != "" {
+		return out, false
+	}
+	for j, p := range c.entries[i].Parents {
+		has := hasAddress(c.r, p.Service, at)
+		if p.Peer || ok && !has {
+			continue
+		}
+		out, ok = ClientHost{Field: fmt.Sprintf("status.clusters[%d].parents[%d].hostname", i, j)}, true
+		if p.Name != "" {
+			out.Gateway = p.Namespace + "/" + p.Name
+		}
+		if has {
+			break
+		}
+	}
+	return out, ok
+}
+
+// hasAddress reports whether one of the Services stands for an address.
+func hasAddress(r store.Reader, list []inferenceapi.ServiceImport, at netip.AddrPort) bool {
+	for _, s := range list {
+		if len(s.Ports) == 0 || uint16(s.Ports[0].Number) != at.Port() {
+			continue
+		}
+		for _, a := range s.Addresses {
+			if slices.Contains(services.Mention(r, a).Addresses, at.Addr()) {
+				return true
+			}
+		}
+	}
+	return false
+}
