@@ -84,6 +84,10 @@ func (d *document) setMembers() error {
 	list.Content = nil
 	for _, m := range d.set.Spec.Members {
 		n := written[m.Name]
+		if n != nil && m.Peer == nil { // a hub's, or one that a hub relays
+			list.Content = append(list.Content, n)
+			continue
+		}
 		fresh, err := node(map[string]any{"name": m.Name, "peer": m.Peer})
 		if err != nil {
 			return err

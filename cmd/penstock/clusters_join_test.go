@@ -124,6 +124,20 @@ func TestClusterSet_JoinAddsAndRenewsMembers(t *testing.T) {
 	}
 }
 
+// A member that a hub relays has no peer, and joining another one leaves it as it is.
+func TestHub_JoinKeepsMembersWithoutAnAddress(t *testing.T) {
+	const west = "- {name: west, allow: {namespaces: [chat]}}\n"
+	hub := strings.Replace(memberYAML(t, "hub", "192.0.2.9:9443", caBundle(t, time.Hour)), "  peer:\n", "  peer:\n    hub: true\n", 1)
+	s := clusterFolder(t, clusterSetYAML("here", hub, west), caBundle(t, time.Hour))
+	if out, err := s.joinText(memberYAML(t, "east", "192.0.2.1:9443", caBundle(t, time.Hour))); err != nil {
+		t.Fatalf("join: %s %v", out, err)
+	}
+	raw, err := os.ReadFile(filepath.Join(s.dir, "set.yaml"))
+	if text := string(raw); err != nil || !strings.Contains(text, strings.TrimSpace(west)) || !strings.Contains(text, "hub: true") || !strings.Contains(text, "name: east") {
+		t.Errorf("the ClusterSet, %v:\n%s", err, text)
+	}
+}
+
 func TestClusterSet_JoinNamesWhatIsWrong(t *testing.T) {
 	own, good := caBundle(t, time.Hour), caBundle(t, time.Hour)
 	s := clusterFolder(t, clusterSetYAML("here"), own)

@@ -27,11 +27,12 @@ import (
 // hubFlags are those of penstock hub.
 type hubFlags struct {
 	files
-	kubeconfig, namespace  string
-	kubeconfigs, providers string
-	http, admin            string
-	takeOver               bool
-	drain                  time.Duration
+	kubeconfig, namespace   string
+	kubeconfigs, providers  string
+	http, admin             string
+	takeOver                bool
+	members, membersAddress string
+	drain                   time.Duration
 }
 
 func newHub() *cobra.Command {
@@ -47,10 +48,15 @@ In a pod, or with --kubeconfig, the ClusterSet is read from the management clust
 hub. The kubeconfigs of members are files in one folder; the hub reads no Secret. "penstock hub rules" prints what to apply in a member, so that
 the hub may do there what it does and nothing else.
 
+With --members-listen the hub also relays what Penstocks export to each other, endpoints included, over mTLS and through no API server: those of
+the members of its ClusterSet that have a peer. Each of them names the hub as a member (penstock clusters show prints it), and the others by their
+names alone.
+
 A member that does not answer delays no other, and what it exports stays. A hub that is killed, at any time, ends with the same objects after
 its next start, and writes nothing if nothing has changed meanwhile.`,
 		Example: `  penstock hub --kubeconfigs /etc/penstock/members                    # in a pod of the management cluster
   penstock hub -f ./set --kubeconfigs ./members --http 127.0.0.1:8090  # on any machine; the page /members shows what is wrong
+  penstock hub -f ./set --members-listen 192.0.2.9:18443                # relays between Penstocks; penstock clusters show -f ./set prints the hub
   penstock hub rules | kubectl --context east apply -f -`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return h.run(cmd) },
@@ -63,6 +69,8 @@ its next start, and writes nothing if nothing has changed meanwhile.`,
 	f.StringVar(&h.providers, "clusterprofile-provider-file", "", "JSON file with the credential providers of ClusterProfiles, as KEP-5339 has it (default: none)")
 	f.StringVar(&h.http, "http", "", "address of /metrics and /healthz, as HOST:PORT; a loopback address also serves the page of --admin (default: none)")
 	f.StringVar(&h.admin, "admin", "", "address of /members, which shows the members and what is wrong with them to every client: choose a loopback address such as 127.0.0.1:9091 (default: none)")
+	f.StringVar(&h.members, "members-listen", "", "address on which members that have a peer subscribe to what others export, over mTLS, as HOST:PORT; with -f (default: none)")
+	f.StringVar(&h.membersAddress, "members-address", "", "address at which they reach it, as HOST:PORT (default: that of --members-listen)")
 	f.BoolVar(&h.takeOver, "take-over", false, "write imports that another hub has written: for a hub that takes the place of one that is gone for good")
 	f.DurationVar(&h.drain, "drain-time", 10*time.Minute, "how long the requests of a withdrawn export may go on before its entry is removed")
 	cmd.AddCommand(newHubRules())
@@ -93,6 +101,16 @@ func (h *hubFlags) run(cmd *cobra.Command) error {
 	var err error
 	if cfg.StateDir, err = h.place(&cfg); err != nil {
 		return err
+	}
+	if h.members != "" {
+		if cfg.REST != nil {
+			return errors.New("--members-listen keeps the hub's keys in its state folder: name the file of the ClusterSet with -f")
+		}
+		if cfg.Members, err = listen(cmd.Context(), "--members-listen", h.members); err != nil {
+			return err
+		}
+		defer func() { _ = cfg.Members.Close() }()
+		cfg.MembersAddress = cmp.Or(h.membersAddress, cfg.Members.Addr().String())
 	}
 	is, err := management.New(cfg)
 	if err != nil {

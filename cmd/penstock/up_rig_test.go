@@ -79,8 +79,13 @@ func (s *site) start() {
 // run starts a long-running command.
 func (s *site) run(command string, args ...string) {
 	s.t.Helper()
+	s.exec(append([]string{command, "-f", s.dir, "--state", s.state, "--log-level", "debug"}, args...)...)
+}
+
+// exec starts a long-running command with all of its arguments.
+func (s *site) exec(args ...string) {
+	s.t.Helper()
 	s.out, s.errs = newTranscript(), newTranscript()
-	args = append([]string{command, "-f", s.dir, "--state", s.state, "--log-level", "debug"}, args...)
 	s.cmd = exec.Command("penstock", args...) // TestMain put it on PATH
 	s.cmd.Env = append(os.Environ(), s.env...)
 	s.cmd.Stdout, s.cmd.Stderr = s.out, s.errs
@@ -103,7 +108,7 @@ func (s *site) run(command string, args ...string) {
 			s.t.Errorf("penstock did not end; it printed:\n%s", errs)
 		}
 		if s.t.Failed() {
-			s.t.Logf("penstock %s printed:\n%s%s", command, out, errs)
+			s.t.Logf("penstock %s printed:\n%s%s", args[0], out, errs)
 		}
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"crypto/x509"
 	"fmt"
 	"net"
+	"slices"
 
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
@@ -45,7 +46,9 @@ func checkClusterSet(o store.Object) []mistake {
 			continue
 		}
 		if m.Peer == nil {
-			c.wrong(field, "it has no peer", "add peer with the address and bundle that `penstock clusters show` prints there, or kubeconfig or clusterProfile for penstock hub")
+			if !slices.ContainsFunc(set.Spec.Members, func(o v1alpha1.ClusterSetMember) bool { return o.Peer != nil && o.Peer.Hub }) {
+				c.wrong(field, "it has no peer", "add peer with the address and bundle that `penstock clusters show` prints there, or a member that is the hub; for penstock hub, kubeconfig or clusterProfile")
+			}
 			continue
 		}
 		if host, port, err := net.SplitHostPort(m.Peer.Address); err != nil || host == "" || port == "" {

@@ -167,7 +167,7 @@ type ClusterSetMember struct {
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
 	Name string `json:"name"`
-	// Peer configures a member whose Penstock exchanges exports with this one.
+	// Peer configures a member whose Penstock exchanges exports with this one. One without it is reached through the member that is the set's hub.
 	//
 	// +optional
 	Peer *ClusterSetPeer `json:"peer,omitempty"`
@@ -202,6 +202,12 @@ type ClusterSetPeer struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=65536
 	Bundle string `json:"bundle"`
+	// Hub: it is the set's hub (`penstock hub --members-listen`), which has no pools of its own. It relays what the members export to each other,
+	// endpoints included, so that they name the hub and not each other: members of this ClusterSet without peer, kubeconfig and clusterProfile are
+	// reached through it. What each of these may do here is what its own allow names; that of the hub has no effect. A ClusterSet has one hub.
+	//
+	// +optional
+	Hub bool `json:"hub,omitempty"`
 }
 
 // ClusterSetKubeconfig is how a hub reaches the API server of a member.

@@ -6,10 +6,12 @@
 //
 //	federation.go   Federation: the two directions        identity.go   which member is at the other end of a connection
 //	record.go       the wire form of an export, and its bounds
+//	audience.go     which member receives what
 //	placed.go       where exports stand at their importers
 //	endpoints.go    the endpoints of large pools, in parts
 //	loads.go        what clusters report of the load of pools, to members that ask for it
 //	roundtrip.go    how far members are away
+//	relay.go        a hub's end: it relays what members publish     relayed.go   a member's end of that
 //
 // The topic exports has the cluster's UID, stamp and state as the key "", published again every 5 s, which renews the lease; and what
 // the cluster exports: key is "NAMESPACE/NAME", value the record. A pool of more than 64 endpoints has them in parts, with the keys
@@ -22,7 +24,20 @@
 //
 // Renewal: a cluster publishes its bundle in its state, the next authority long before it signs. A member trusts the bundle of its ClusterSet
 // and the one that was published last, so that certificates, authorities and ClusterSets are renewed at any time without a connection that
-// fails. A published bundle is trusted as long as the ClusterSet has the bundle that vouched for its connection.
+// fails. A published bundle is trusted as long as the ClusterSet has the bundle that vouched for its connection. A hub publishes its own likewise, with
+// the key "". Between a hub and its members such a bundle is trusted until the process ends: no registry keeps it.
+//
+// Hub: members that each name one hub, and not each other, exchange the same through it (Config.Hub, Member.Hub). A hub subscribes to the topics of its
+// members and publishes each item unchanged, its key with the exporter's name and "/" before it. To a hub alone an exporter publishes, with the key
+// "NAMESPACE/NAME#to", which members an export is for. A hub publishes what it has of a member once that is all, beginning with the member's key "";
+// of a member that it has not reached since its start it has nothing. Member.Hub receives nothing for a member with an address of its own.
+//
+// What a hub is trusted for: that what it publishes under a member's name is that member's, and that it passes exports on to those alone that
+// they are for. An importer receives of it the members that its ClusterSet lists without an address, and no others: neither its own name, nor that of a
+// member with an address, whose own stream counts. What each of these may do here is what its own Allow names, as without a hub. UIDs and stamps are the exporter's, so an
+// old hub, or one whose member was restored from a backup, neither revives nor withdraws. A hub vouches for no member: a bundle that it relays is
+// not trusted, and its own counts for connections to the hub alone. So a hub that is hostile can lead requests for the members behind it to
+// addresses within their Allow, and withdraw what they export, and nothing else. A hub that is lost, or starts anew, withdraws nothing.
 //
 // Invariants: a member receives only the exports that are for it. A record that is too large, or that does not decode, is left out and
 // logged, and harms no other. A member that falls silent withdraws nothing (multicluster/registry). Keys and Secrets never leave.

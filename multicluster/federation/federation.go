@@ -10,7 +10,6 @@ import (
 	"log/slog"
 	"reflect"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -52,6 +51,10 @@ type Config struct {
 	Placed func(registry.Reports)
 	// Load receives what a member reports of a pool whose load was asked for (Want); nil: nothing does.
 	Load func(MemberPool, Load)
+	// Hub: this process is a hub. It exports nothing, and relays what members publish to each other (relay.go). Apply, Connected, Placed and Load
+	// are not called. Relayed is, for a member all of whose last update was relayed; optional.
+	Hub     bool
+	Relayed func(member string)
 	// Now is the clock that certificates are compared with; time.Now if nil.
 	Now     func() time.Time
 	Log     *slog.Logger
@@ -74,7 +77,7 @@ type Federation struct {
 	mu       sync.Mutex
 	uid      string // of this cluster; "": this process does not publish yet
 	epoch    uint64
-	members  map[string]Member // by address
+	members  map[string]Member // by address; those that a hub relays by relayedFrom
 	sequence uint64
 	draining bool
 	records  map[string]record                   // of this cluster, by key; with the stamp of their last change
@@ -86,33 +89,7 @@ type Federation struct {
 	askedFor map[string]map[registry.Pool]bool   // by address: of the loads that members ask for
 
 	audience audience
-}
-
-// audience is which members an export is for. The channel reads it with its own lock held, so it has a lock of its own.
-type audience struct {
-	mu sync.RWMutex
-	of map[string][]string // by key; nil: all members
-}
-
-func (a *audience) has(member, key string) bool {
-	if key == stateKey {
-		return true
-	}
-	a.mu.RLock()
-	defer a.mu.RUnlock()
-	record, _ := parsePart(key)
-	to, ok := a.of[record]
-	return ok && (to == nil || slices.Contains(to, member))
-}
-
-func (a *audience) set(list []export.Export) {
-	of := make(map[string][]string, len(list))
-	for _, e := range list {
-		of[poolKey(e.Pool)] = e.To
-	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.of = of
+	relays   []*relay // of a hub
 }
 
 // New makes a federation without members. It serves once Register and Run are called.
@@ -125,16 +102,23 @@ func New(c Config) *Federation {
 	}
 	f := &Federation{cfg: c, trust: newTrust(c.Certificate, c.Now), members: map[string]Member{}, records: map[string]record{}, received: map[string]cluster{}, missed: map[string]bool{}, parts: map[string]*assemblies{}, placedAt: map[registry.Pool]map[string]placed{}, askedFor: map[string]map[registry.Pool]bool{}, decided: make(chan struct{})}
 	f.channel = channel.New(channel.Config{CredentialsOf: f.credentials, Identify: f.trust.identify, Dial: f.dialled.dial, Now: c.Now, Log: c.Log, OnPanic: c.OnPanic})
-	f.exports = f.channel.Topic(exportsTopic)
+	f.exports, f.imports = f.channel.Topic(exportsTopic), f.channel.Topic(importsTopic)
+	f.wanted, f.loads = f.channel.Topic(wantedTopic), f.channel.Topic(loadsTopic)
+	f.exports.Resume()
+	f.imports.Resume()
+	if c.Hub {
+		f.relayAll()
+		return f
+	}
 	// What is for a cluster that is no member any more is retracted from it.
 	f.exports.Visible(func(member, key string) bool { return f.trust.has(member) && f.audience.has(member, key) })
-	f.exports.Subscribe(f.paced(f.receive))
-	f.exports.Resume()
-	f.imports = f.channel.Topic(importsTopic)
-	f.imports.Visible(func(member, key string) bool { return f.trust.has(member) && strings.HasPrefix(key, member+"/") })
-	f.imports.Subscribe(f.paced(f.receiveImports))
-	f.imports.Resume()
-	f.subscribeLoads()
+	f.exports.Subscribe(f.paced(f.relayed(f.receive)))
+	f.imports.Subscribe(f.paced(f.relayed(f.receiveImports)))
+	f.wanted.Subscribe(f.paced(f.relayed(f.receiveWanted)))
+	f.loads.Subscribe(f.paced(f.relayed(f.receiveLoads)))
+	for _, t := range []*channel.Topic{f.imports, f.wanted, f.loads} {
+		t.Visible(func(member, key string) bool { return f.trust.has(member) && f.audience.addressed(member, key) })
+	}
 	return f
 }
 
@@ -186,19 +170,32 @@ func (f *Federation) Register(g grpc.ServiceRegistrar) { f.channel.Register(g) }
 // Renewed publishes this cluster's state, because Config.Bundle returns another bundle.
 func (f *Federation) Renewed() { f.publishState() }
 
-// SetMembers replaces the members. A member whose address, or bundle in the ClusterSet, changes is connected to again.
+// SetMembers replaces the members. A member whose address, or bundle in the ClusterSet, changes is connected to again, and so is a hub that is to
+// relay other members.
 func (f *Federation) SetMembers(members []Member) {
+	hub, relayed := through(members)
 	f.trust.set(members)
+	f.audience.through(hub.Name, relayed)
 	f.mu.Lock()
 	changed := map[string]bool{}
 	next := make(map[string]Member, len(members))
 	var addresses []string
 	for _, m := range members {
-		if old, ok := f.members[m.Address]; ok && (old.Name != m.Name || !bytes.Equal(old.Bundle, m.Bundle)) {
-			changed[m.Address] = true
+		at := m.Address
+		if at == "" {
+			if at = relayedFrom(hub.Address, m.Name); hub.Name == "" {
+				continue
+			}
+			if _, ok := f.members[at]; !ok {
+				changed[hub.Address] = true // what the hub has sent of it is gone
+			}
+		} else {
+			addresses = append(addresses, at)
 		}
-		next[m.Address] = m
-		addresses = append(addresses, m.Address)
+		if old, ok := f.members[at]; ok && (old.Name != m.Name || old.Hub != m.Hub || !bytes.Equal(old.Bundle, m.Bundle)) {
+			changed[at] = true
+		}
+		next[at] = m
 	}
 	f.members = next
 	for address := range f.received {
@@ -213,12 +210,14 @@ func (f *Federation) SetMembers(members []Member) {
 	f.dialled.keep(stays)
 	f.paces.keep(stays)
 	f.mu.Unlock()
+	f.dropRelays(members)
 	if len(changed) > 0 {
 		f.channel.SetPeers(slices.DeleteFunc(slices.Clone(addresses), func(a string) bool { return changed[a] })...)
 	}
 	f.channel.SetPeers(addresses...)
-	f.exports.Judge() // what is for those that are none any more is retracted
-	f.imports.Judge()
+	for _, t := range []*channel.Topic{f.exports, f.imports, f.wanted, f.loads} {
+		t.Judge() // what is for those that are none any more is retracted
+	}
 	f.publishState()
 }
 
@@ -236,7 +235,7 @@ func (f *Federation) SetExports(list []export.Export, draining bool) error {
 		k := poolKey(e.Pool)
 		stays[k] = true
 		old := f.records[k]
-		r := record{Epoch: f.epoch, Sequence: f.sequence, Incarnation: e.Incarnation, Entry: e.Entry, Parts: partsFor(len(e.Entry.Endpoints), old.Parts), to: e.To}
+		r := record{Epoch: f.epoch, Sequence: f.sequence, Incarnation: e.Incarnation, Entry: e.Entry, Parts: partsFor(len(e.Entry.Endpoints), old.Parts), to: e.To, through: f.audience.relayed(e.To)}
 		if r.Parts > 0 {
 			r.parts, r.Entry.Endpoints = split(e.Entry.Endpoints, r.Parts), nil
 			for i := range r.parts {
@@ -251,13 +250,16 @@ func (f *Federation) SetExports(list []export.Export, draining bool) error {
 		for i := r.Parts; i < old.Parts; i++ {
 			gone = append(gone, partKey(k, i))
 		}
+		if len(r.through) == 0 && len(old.through) > 0 {
+			gone = append(gone, audienceKey(k))
+		}
 		others = others || old.Parts > 0 && !sameMembers(old.to, r.to)
 		f.records[k] = r
 		items = append(items, changed...)
 	}
 	for k, r := range f.records {
 		if !stays[k] {
-			gone = append(gone, k)
+			gone = append(gone, k, audienceKey(k))
 			for i := range r.Parts {
 				gone = append(gone, partKey(k, i))
 			}
@@ -303,6 +305,9 @@ func (r *record) items(key string, old record) (out []channel.Item, err error) {
 		r.Epoch, r.Sequence = old.Epoch, old.Sequence
 	} else {
 		add(key, r)
+	}
+	if len(r.through) > 0 && !(known && slices.Equal(old.through, r.through)) {
+		add(audienceKey(key), r.through)
 	}
 	for i := range r.parts {
 		if known && old.Parts == r.Parts && reflect.DeepEqual(old.parts[i].Endpoints, r.parts[i].Endpoints) {

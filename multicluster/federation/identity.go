@@ -22,10 +22,12 @@ import (
 // ProcessPath is the path of the SPIFFE ID of a process that takes part in a federation.
 const ProcessPath = "/penstock"
 
-// Member is another cluster of the set whose Penstock is a peer. Its name is its trust domain.
+// Member is another cluster of the set whose Penstock is a peer, or which a hub relays. Its name is its trust domain.
 type Member struct {
 	Name    string
-	Address string // HOST:PORT
+	Address string // HOST:PORT; "": the hub relays what it publishes, and it has no Bundle here
+	// Hub: it is the set's hub and exports nothing itself. Of several the first counts.
+	Hub bool
 	// Bundle has CA certificates of the trust domain, in PEM, as the ClusterSet has them.
 	Bundle []byte
 	// Published is the bundle that the member published last, as registry.Update.Bundle had it; nil: none. It is trusted beside Bundle, unless
@@ -54,11 +56,16 @@ func newTrust(certificate func() (*tls.Certificate, error), now func() time.Time
 
 func (t *trust) set(members []Member) {
 	byName := make(map[string]trusted, len(members))
-	for _, m := range members {
-		byName[m.Name] = newTrusted(m.Bundle, m.Published)
-	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	for _, m := range members {
+		if len(m.Bundle) > 0 { // else nothing vouches for it here, and it does not connect
+			if m.Published == nil { // what a hub has published, or one of its members: no registry keeps it
+				m.Published = t.byName[m.Name].published
+			}
+			byName[m.Name] = newTrusted(m.Bundle, m.Published)
+		}
+	}
 	t.byName = byName
 }
 

@@ -61,17 +61,6 @@ type MemberPool struct {
 
 func (m MemberPool) key() string { return m.Member + "/" + poolKey(m.Pool) }
 
-// subscribeLoads makes the topics of loads. Each item is for the member that its key begins with.
-func (f *Federation) subscribeLoads() {
-	own := func(member, key string) bool { return f.trust.has(member) && strings.HasPrefix(key, member+"/") }
-	f.wanted = f.channel.Topic(wantedTopic)
-	f.wanted.Visible(own)
-	f.wanted.Subscribe(f.paced(f.receiveWanted))
-	f.loads = f.channel.Topic(loadsTopic)
-	f.loads.Visible(own)
-	f.loads.Subscribe(f.paced(f.receiveLoads))
-}
-
 // Want asks members for the load of pools, and of no others.
 func (f *Federation) Want(list []MemberPool) {
 	f.mu.Lock()

@@ -28,6 +28,8 @@ type record struct {
 
 	parts []part
 	to    []string // export.Export.To; no member receives it
+	// through are those of them that a hub relays this cluster's exports to, which receives it (audienceKey); sorted.
+	through []string
 }
 
 // cluster is the wire form of a cluster's state.

@@ -6,15 +6,12 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
-	"net/url"
 	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
-	"sigs.k8s.io/yaml"
 
-	"github.com/penstock-project/penstock/discovery/statefile"
 	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
@@ -157,11 +154,7 @@ func New(c Config) *Set {
 // begin makes the parts that need to know the name of this cluster. mu is held.
 func (s *Set) begin(name string) {
 	s.name = name
-	s.authority = authority.New(authority.Config{
-		Secrets: s.cfg.Authority, Names: []string{"penstock"},
-		ID: &url.URL{Scheme: "spiffe", Host: name, Path: federation.ProcessPath}, Changed: s.renewed, Overlap: overlap,
-		Now: s.cfg.Now, Log: s.cfg.Log,
-	})
+	s.authority = NewAuthority(name, s.cfg.Authority, authority.Config{Changed: s.renewed, Now: s.cfg.Now, Log: s.cfg.Log})
 	s.federation = federation.New(federation.Config{
 		Certificate: func() (*tls.Certificate, error) { return s.authority.GetCertificate(nil) },
 		Bundle:      s.authority.Bundle, Apply: s.apply, Connected: s.disconnected, Placed: s.placed, Problem: s.problem, Denied: s.denied, Load: s.cfg.Load, Now: s.cfg.Now, Log: s.cfg.Log, OnPanic: s.cfg.OnPanic,
@@ -182,9 +175,6 @@ func (s *Set) Cluster() string {
 	return s.name
 }
 
-// overlap is how long the next authority is published before it signs. A member that is away for longer gets it with the ClusterSet.
-const overlap = 60 * 24 * time.Hour
-
 // renewed publishes the bundle.
 func (s *Set) renewed() {
 	s.writeMember()
@@ -193,12 +183,7 @@ func (s *Set) renewed() {
 
 // writeMember writes what other clusters need to make this one a member.
 func (s *Set) writeMember() {
-	m := v1alpha1.ClusterSetMember{Name: s.name, Peer: &v1alpha1.ClusterSetPeer{Address: s.cfg.Address, Bundle: string(s.authority.Bundle())}}
-	raw, err := yaml.Marshal([]v1alpha1.ClusterSetMember{m})
-	if err == nil {
-		err = statefile.Replace(MemberFile(s.cfg.StateDir), raw)
-	}
-	if err != nil {
+	if err := WriteMember(s.cfg.StateDir, s.name, v1alpha1.ClusterSetPeer{Address: s.cfg.Address, Bundle: string(s.authority.Bundle())}); err != nil {
 		s.cfg.Log.Error("what other clusters need to make this one a member cannot be written", "error", err)
 	}
 }

@@ -2,6 +2,7 @@
 // they export in the store. The parts are in multicluster; this package connects them to each other and to the process.
 //
 //	clusterset.go   Set: its parts, and Run            follow.go     what a change of the store changes
+//	hub.go          members that a hub relays
 //	identity.go     who this cluster is                received.go   what members publish
 //	lead.go         publishing, and serving members    exported.go   which pools other clusters may pick from
 //	membership.go   what Gateways need to meet those of members

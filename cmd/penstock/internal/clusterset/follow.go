@@ -216,8 +216,10 @@ func (s *Set) decide(r store.Reader, dirty map[string]bool, again bool) {
 	}
 	cfg.PodCIDRs, cfg.PeerListener, cfg.Region, cfg.Zone = spec.Spec.PodCIDRs, spec.Spec.PeerListener != nil, spec.Spec.Region, spec.Spec.Zone
 	changed := again
-	for _, m := range spec.Spec.Members {
-		cfg.Members = append(cfg.Members, m.Name)
+	for i := range spec.Spec.Members {
+		if m := &spec.Spec.Members[i]; !isHub(m) {
+			cfg.Members = append(cfg.Members, m.Name)
+		}
 	}
 	for key := range dirty {
 		_, decided := s.decisions[key] // and may have to be withdrawn
@@ -300,12 +302,14 @@ func (s *Set) adopt(ctx context.Context, r store.Reader) {
 	var members []federation.Member
 	sources, allow := map[string]string{}, map[string]v1alpha1.ClusterSetAllow{}
 	if spec != nil {
+		members = peers(spec, s.name)
 		for _, m := range spec.Spec.Members {
-			if m.Peer == nil || m.Name == s.name {
-				continue
+			if i := slices.IndexFunc(members, func(is federation.Member) bool { return is.Name == m.Name && !is.Hub }); i >= 0 {
+				sources[m.Name], allow[m.Name] = peerSource, m.Allow
+				if members[i].Address == "" {
+					sources[m.Name] = hubSource
+				}
 			}
-			members = append(members, federation.Member{Name: m.Name, Address: m.Peer.Address, Bundle: []byte(m.Peer.Bundle)})
-			sources[m.Name], allow[m.Name] = "peer", m.Allow
 		}
 	}
 	changed := s.registry.SetMembers(sources)
@@ -349,7 +353,9 @@ func (s *Set) report() {
 	if spec != nil {
 		rep := report.Report{Owner: store.ClusterSets.Ref(spec), Conditions: []report.Condition{{Type: "Accepted", Status: report.True, Reason: "Accepted"}}}
 		for i, m := range spec.Spec.Members {
-			names = append(names, m.Name)
+			if !isHub(&m) {
+				names = append(names, m.Name)
+			}
 			field := fmt.Sprintf("spec.members[%d]", i)
 			add := func(severity report.Severity, problem, fix string) {
 				rep.Findings = append(rep.Findings, report.Finding{Severity: severity, Owner: rep.Owner, Field: field, Problem: "member " + m.Name + ": " + problem, Fix: fix})
@@ -357,8 +363,8 @@ func (s *Set) report() {
 			if m.Name != s.name && (m.Kubeconfig != nil || m.ClusterProfile != nil) {
 				continue // a hub's
 			}
-			if m.Name != s.name && m.Peer == nil {
-				add(report.Error, "it has no peer, and is not used", "add peer with the address and bundle that `penstock clusters show` prints there")
+			if m.Name != s.name && m.Peer == nil && hubOf(spec) == nil {
+				add(report.Error, "it has no peer, and is not used", "add peer with the address and bundle that `penstock clusters show` prints there, or a member that is the hub")
 				continue
 			}
 			if m.Name == s.name {

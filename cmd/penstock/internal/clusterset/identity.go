@@ -7,10 +7,16 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/url"
 	"os"
 	"path/filepath"
+	"time"
+
+	"sigs.k8s.io/yaml"
 
 	"github.com/penstock-project/penstock/discovery/statefile"
+	"github.com/penstock-project/penstock/manifests/v1alpha1"
+	"github.com/penstock-project/penstock/multicluster/federation"
 	"github.com/penstock-project/penstock/xds/authority"
 )
 
@@ -27,6 +33,25 @@ type identity struct {
 func IdentityFile(state string) string  { return filepath.Join(state, "cluster", "identity.json") }
 func AuthorityFile(state string) string { return filepath.Join(state, "cluster", "authority.json") }
 func MemberFile(state string) string    { return filepath.Join(state, "cluster", "member.yaml") }
+
+// WriteMember writes what other clusters need to make this one a member.
+func WriteMember(state, name string, is v1alpha1.ClusterSetPeer) error {
+	raw, err := yaml.Marshal([]v1alpha1.ClusterSetMember{{Name: name, Peer: &is}})
+	if err != nil {
+		return err
+	}
+	return statefile.Replace(MemberFile(state), raw)
+}
+
+// overlap is how long the next authority is published before it signs. A member that is away for longer gets it with the ClusterSet.
+const overlap = 60 * 24 * time.Hour
+
+// NewAuthority makes the authority whose certificates the members of a cluster set see.
+func NewAuthority(name string, secrets authority.Secrets, c authority.Config) *authority.Authority {
+	c.Secrets, c.Names, c.Overlap = secrets, []string{"penstock"}, overlap
+	c.ID = &url.URL{Scheme: "spiffe", Host: name, Path: federation.ProcessPath}
+	return authority.New(c)
+}
 
 // FileIdentity is Config.Identity for a process without Kubernetes: in the state folder.
 func FileIdentity(state string) func(context.Context) (string, uint64, error) {

@@ -128,7 +128,7 @@ func sameMembership(a, b *store.Membership) bool {
 // trustedMembers are the members with a valid certificate in their bundles, sorted.
 func (s *Set) trustedMembers(set *v1alpha1.ClusterSet) (out []store.Member) {
 	for _, m := range set.Spec.Members {
-		if m.Peer == nil || m.Name == s.name || slices.ContainsFunc(out, func(o store.Member) bool { return o.Name == m.Name }) {
+		if m.Peer == nil || isHub(&m) || m.Name == s.name || slices.ContainsFunc(out, func(o store.Member) bool { return o.Name == m.Name }) {
 			continue
 		}
 		var published []byte

@@ -107,6 +107,9 @@ func mistakes(set *v1alpha1.ClusterSet, now time.Time) (out []report.Finding) {
 			add(report.Error, field+".peer.address", fmt.Sprintf("member %s: %s is the address of member %s too, and one of them is not reached", m.Name, m.Peer.Address, other), "write the address that `penstock clusters show` prints there")
 		}
 		addresses[m.Peer.Address] = m.Name
+		if hub := hubOf(set); m.Peer.Hub && hub.Name != m.Name {
+			add(report.Error, field+".peer.hub", fmt.Sprintf("member %s: %s is the hub, and a set has one: this one is not used", m.Name, hub.Name), "remove one of the two members")
+		}
 	}
 	return out
 }

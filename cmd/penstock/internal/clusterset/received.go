@@ -26,6 +26,7 @@ func (s *Set) apply(updates ...registry.Update) bool {
 	for _, u := range updates {
 		delete(s.rejected, u.Member)
 	}
+	resolved := s.hubAnswers(updates)
 	for _, r := range rejected {
 		s.rejected[r.Member] = noEffect + r.Problem // which is reported
 	}
@@ -34,7 +35,7 @@ func (s *Set) apply(updates ...registry.Update) bool {
 		s.republish()
 	}
 	s.assemble(changed)
-	if slices.Equal(s.shown(updates), before) && !s.reportDue() {
+	if slices.Equal(s.shown(updates), before) && !resolved && !s.reportDue() {
 		s.admin.notify()
 	} else {
 		s.report()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"maps"
+	"net"
 	"slices"
 	"sync"
 	"time"
@@ -40,6 +41,10 @@ type Config struct {
 	StateDir string
 	// Kubeconfigs is the folder of the members' kubeconfigs, and Providers the file of credential providers for ClusterProfiles; "": none.
 	Kubeconfigs, Providers string
+	// Members is the listener of the port at which members that have a peer subscribe to what the hub relays, and MembersAddress is where they reach
+	// it, as HOST:PORT; with Paths. nil: the hub relays nothing, and such members are not its.
+	Members        net.Listener
+	MembersAddress string
 	// TakeOver has this hub write what another one has written.
 	TakeOver bool
 	// Drain is how long requests of a withdrawn export may go on.
@@ -58,6 +63,7 @@ type Hub struct {
 	uid      string
 	epoch    uint64
 	out      *hub.Hub
+	relay    *relay              // nil: there is none
 	clusters map[string]*cluster // read by callbacks with mu held
 
 	mu       sync.Mutex
@@ -126,6 +132,10 @@ func (h *Hub) runFiles(ctx context.Context) error {
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return files.Run(ctx) })
+	if h.cfg.Members != nil {
+		h.relay = newRelay(h)
+		group.Go(func() error { return h.relay.run(ctx, h.cfg.Members) })
+	}
 	group.Go(func() error { return h.lead(ctx, clusterset.FileIdentity(h.cfg.StateDir)) })
 	return group.Wait()
 }
@@ -235,12 +245,15 @@ func (h *Hub) adopt(ctx context.Context, set *v1alpha1.ClusterSet) {
 		return
 	}
 	h.note("", nil)
+	if h.relay != nil {
+		h.relay.adopt(set)
+	}
 	var names []string
 	wanted := map[string]*v1alpha1.ClusterSetMember{}
 	for i := range set.Spec.Members {
 		m := &set.Spec.Members[i]
 		if m.Peer != nil {
-			continue // a member of Penstocks without a hub
+			continue // it has no objects of the hub
 		}
 		if wanted[m.Name] != nil {
 			h.note(m.Name, &mistake{Field: field(m, "name"), Problem: "two members have this name, and the first counts", Fix: "give the second one a name of its own"})

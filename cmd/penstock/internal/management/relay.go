@@ -1,0 +1,139 @@
+package management
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"log/slog"
+	"net"
+	"slices"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+	"google.golang.org/grpc"
+
+	"github.com/penstock-project/penstock/cmd/penstock/internal/clusterset"
+	"github.com/penstock-project/penstock/manifests/v1alpha1"
+	"github.com/penstock-project/penstock/multicluster/federation"
+	"github.com/penstock-project/penstock/xds/authority"
+)
+
+// relay is the hub's end of the exchange with members that have a peer: the federation that relays what they publish to each other, and the port at
+// which they subscribe. It runs from the first ClusterSet that names the hub.
+type relay struct {
+	hub   *Hub
+	begun chan struct{} // closed with the name
+
+	mu         sync.Mutex
+	name       string // the hub's own, its SPIFFE trust domain
+	authority  *authority.Authority
+	federation *federation.Federation
+	problems   map[string]*mistake // by member
+}
+
+func newRelay(h *Hub) *relay {
+	return &relay{hub: h, begun: make(chan struct{}), problems: map[string]*mistake{}}
+}
+
+// begin makes the parts that need to know the hub's name. mu is held.
+func (r *relay) begin(name string) {
+	log := r.hub.log.With(slog.String("part", "relay"))
+	r.name = name
+	r.authority = clusterset.NewAuthority(name, clusterset.FileAuthority(r.hub.cfg.StateDir), authority.Config{Changed: r.renewed, Log: log})
+	r.federation = federation.New(federation.Config{
+		Hub: true, Certificate: func() (*tls.Certificate, error) { return r.authority.GetCertificate(nil) }, Bundle: r.authority.Bundle,
+		Problem: func(member, problem string) {
+			r.note(member, &mistake{Field: "spec.members[" + member + "]", Problem: "not all that it publishes is relayed: " + problem, Fix: "correct it there, or run the same version of Penstock"})
+		},
+		Denied: func(member, problem string) {
+			r.note(member, &mistake{Field: "spec.members[" + member + "].peer", Problem: problem, Fix: "run `penstock clusters show` there, and join it again here"})
+		},
+		Relayed: func(member string) { r.note(member, nil) },
+		Log:     log,
+	})
+	close(r.begun)
+}
+
+// note notes what is wrong with a member; nil: nothing is.
+func (r *relay) note(member string, m *mistake) {
+	r.mu.Lock()
+	same := r.problems[member] == nil && m == nil
+	if r.problems[member] = m; m == nil {
+		delete(r.problems, member)
+	}
+	r.mu.Unlock()
+	if !same {
+		r.hub.note(member, m)
+	}
+}
+
+// renewed writes what members join the hub with.
+func (r *relay) renewed() {
+	is := v1alpha1.ClusterSetPeer{Address: r.hub.cfg.MembersAddress, Bundle: string(r.authority.Bundle()), Hub: true}
+	r.federation.Renewed()
+	if err := clusterset.WriteMember(r.hub.cfg.StateDir, r.name, is); err != nil {
+		r.hub.log.Error("what members need to join this hub cannot be written", "error", err)
+	}
+}
+
+// adopt takes the members of the ClusterSet over that have a peer.
+func (r *relay) adopt(set *v1alpha1.ClusterSet) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case set.Spec.Cluster == "":
+		r.hub.note(relaying, &mistake{Field: "spec.cluster", Problem: "it is missing, so this hub relays nothing: it is the name by which members know the hub", Fix: "write a name that no member has"})
+		return
+	case r.federation == nil:
+		r.begin(set.Spec.Cluster)
+	case set.Spec.Cluster != r.name:
+		r.hub.note(relaying, &mistake{Field: "spec.cluster", Problem: fmt.Sprintf("the name of this hub is %s until the process ends", r.name), Fix: "start the hub again"})
+		return
+	}
+	r.hub.note(relaying, nil)
+	var members []federation.Member
+	for _, m := range set.Spec.Members {
+		if m.Peer != nil && !m.Peer.Hub && m.Name != r.name {
+			members = append(members, federation.Member{Name: m.Name, Address: m.Peer.Address, Bundle: []byte(m.Peer.Bundle)})
+		}
+	}
+	for name := range r.problems {
+		if !slices.ContainsFunc(members, func(m federation.Member) bool { return m.Name == name }) {
+			delete(r.problems, name)
+			r.hub.note(name, nil)
+		}
+	}
+	r.federation.SetMembers(members)
+}
+
+// relaying is what is wrong with the hub itself, among members.
+const relaying = "the hub itself"
+
+// run relays until ctx ends.
+func (r *relay) run(ctx context.Context, l net.Listener) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-r.begun:
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return r.authority.Run(ctx) })
+	if err := r.authority.Ready(ctx); err != nil {
+		return err
+	}
+	server := grpc.NewServer(r.federation.ServerOptions()...)
+	r.federation.Register(server)
+	group.Go(func() error { return r.federation.Run(ctx) })
+	group.Go(func() error {
+		if err := server.Serve(l); err != nil {
+			return fmt.Errorf("serve members on %s: %w", l.Addr(), err)
+		}
+		return nil
+	})
+	group.Go(func() error {
+		<-ctx.Done()
+		server.Stop()
+		return ctx.Err()
+	})
+	return group.Wait()
+}
