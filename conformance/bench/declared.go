@@ -63,6 +63,15 @@ var figures = map[string]figure{
 	"mc_hub_writes":                  {"writes", 1, "Writes of a member's import for one change of an export: the mean of 20."},
 	"mc_hub_writes_restart":          {"writes", 0, "Writes of imports and pools after a hub was killed and started again without a change."},
 
+	"mc_failed_requests.control":            {"requests", 0, "Three clusters on Kubernetes, plain, streamed and 1 MB requests: those that failed while Penstocks and hubs are killed, control links cut, exports withdrawn, modes changed, members drained, removed and joined, versions and clocks apart (conformance/promises/members)."},
+	"mc_failed_requests.control_of":         {"requests", none, ""},
+	"mc_failed_requests.data":               {"requests", 0, "The same where a cluster is lost whole, or its pickers, servers or gateways, less data_excepted."},
+	"mc_failed_requests.data_of":            {"requests", none, ""},
+	"mc_failed_requests.data_excepted":      {"requests", none, "Failed requests that were in flight at the loss, or sent within 3 s of it."},
+	"mc_failed_requests.experiments":        {"experiments", none, ""},
+	"mc_failed_requests.experiments_failed": {"experiments", 0, "Those that failed, with a failed request or without one: what they are to show they have not shown."},
+	"mc_blackhole":                          {"s", 3, "The longest time of a request that was sent after such a loss, to the end of its answer."},
+
 	"mc_export_to_request":       {"ratio", 10, "A pool's file is saved with the annotation of an export, to the first request through an Envoy of another cluster that it serves, over a file of a pool saved to the event that a watch of the objects sends; medians, in turns. Two penstock up, federated."},
 	"mc_export_to_request.ours":  {"ms", none, ""},
 	"mc_export_to_request.event": {"ms", none, ""},
@@ -264,6 +273,7 @@ var measurements = []measurement{
 	{names: []string{"mc_sync", "mc_change_cpu", "mc_memory"}, what: "100 simulated clusters with 100 pools each", needs: haveClusters, run: measureSync},
 	{names: []string{"mc_export_to_request"}, what: "an annotation to a request through another cluster's Envoy", needs: haveClustersEnvoy, run: measureExport},
 	{names: []string{"mc_export_to_request_hub", "mc_hub_writes", "mc_hub_writes_restart"}, what: "the same with a hub, on Kubernetes", needs: haveClustersLabs, run: measureHub},
+	{names: []string{"mc_failed_requests.control", "mc_failed_requests.data", "mc_blackhole"}, what: "failures and losses of three clusters on Kubernetes: about 20 minutes", needs: haveClustersLabs, run: measureMembers},
 	{names: []string{"mc_hop_cpu"}, what: "CPU of Envoy through a hop", needs: haveClustersEnvoy, run: measureHopCPU},
 	{names: []string{"mc_added_latency", "mc_added_latency_parent", "mc_spill"}, what: "the latency of another cluster's pools", needs: haveClustersEnvoy, run: measureAddedLatency},
 	{names: []string{"mc_imports_memory", "mc_imports_live"}, what: "1,000 imports of three clusters", needs: haveClustersEnvoy, run: measureImports},

@@ -38,6 +38,11 @@ func zeroloss(ctx context.Context, c config, out report, args ...string) error {
 	return loss(ctx, exec.Command(harness, append([]string{"-penstock", penstock}, args...)...), c.envoy, out)
 }
 
+// measureMembers runs the experiments with three clusters. They need a lab: where none starts, there are no figures.
+func measureMembers(ctx context.Context, c config, out report) error {
+	return loss(ctx, exec.Command("go", "test", "-v", "-count=1", "-timeout", "90m", "-tags", "lab", "./promises/members", "-figures"), c.envoy, out)
+}
+
 // loss runs a command that prints figures and, if requests failed, how to repeat the run.
 func loss(ctx context.Context, cmd *exec.Cmd, envoy string, out report) error {
 	cmd.Env, cmd.Stderr, cmd.SysProcAttr = append(os.Environ(), "ENVOY="+envoy), os.Stderr, dieWithParent()

@@ -83,6 +83,7 @@ func (s *sender) lost(t *testing.T, loss time.Time) {
 	early := slices.DeleteFunc(slices.Clone(s.list), func(r sent) bool {
 		return r.err == nil || r.at.After(loss.Add(grace)) || r.at.Add(r.took).Before(loss)
 	})
+	measured.lost(requests{sent: len(s.list), failed: failed, excepted: len(early)}, longest.took)
 	t.Logf("%d requests, %d lost; %d of those in flight at the loss, or sent within %s of it, failed; longest %s (%s, sent %s after it)",
 		len(s.list), failed, len(early), grace, longest.took.Round(time.Millisecond), longest.what, longest.at.Sub(loss).Round(time.Millisecond))
 	for _, r := range early[:min(len(early), 3)] {

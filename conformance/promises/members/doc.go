@@ -8,6 +8,8 @@
 // Each exporter has two pools of the same model servers: chat has Penstock's own picker and fails open, epp has a picker of its own (the
 // chart's) and fails closed. The clusters name the ranges of their pods.
 //
+// figures.go counts the requests of all tests; -figures has them printed, for make bench-multicluster.
+//
 // The tests share the lab and run one after the other; each ends with the set as it was. Tests: make test-lab, or make build labs helm and
 // go test -tags lab ./promises/members
 package members

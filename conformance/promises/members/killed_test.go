@@ -55,6 +55,7 @@ func TestClusterSet_ImporterKilledWhileItsExporterIsAwayLosesNoRequest(t *testin
 	open := newLoad(t, s.west.address(), "chat")
 	open.serves("east", "north")
 	open.End()
+	open.counted()
 	s.east.scale(2)
 	s.ends()
 }

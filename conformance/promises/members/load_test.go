@@ -101,6 +101,12 @@ func (l *load) ask(ctx context.Context, address, pool string, r request) error {
 	return nil
 }
 
+// counted adds the requests, which have ended, to the figures.
+func (l *load) counted() {
+	sent, failed := l.Counts()
+	measured.controlled(requests{sent: int(sent), failed: int(failed)})
+}
+
 // count returns how many requests to a pool a cluster has answered.
 func (l *load) count(pool, cluster string) int {
 	l.mu.Lock()

@@ -5,6 +5,7 @@ package members
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -87,13 +88,26 @@ var (
 	members []*installed.Member // east, north, west
 )
 
+// measured are the figures of all tests, which -figures has printed.
+var (
+	measured figures
+	printed  = flag.Bool("figures", false, "print failed requests and the longest delay as figures of conformance/bench")
+)
+
 func TestMain(m *testing.M) {
-	os.Exit(labtest.Main(m, func(ctx context.Context, dir string) (l *lab.Lab, err error) {
+	code := labtest.Main(m, func(ctx context.Context, dir string) (l *lab.Lab, err error) {
 		if running, err = installed.Prepare(ctx, lab.Config{Dir: dir, Clusters: 3}); err == nil {
 			err = furnish(ctx)
 		}
 		return running, err
-	}, nil))
+	}, nil)
+	if *printed {
+		if err := measured.print(os.Stdout); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			code = 1
+		}
+	}
+	os.Exit(code)
 }
 
 // furnish makes the three clusters a set, of which two export.
@@ -169,6 +183,7 @@ func (s *site) begins(to ...string) {
 func newQuietSite(t *testing.T) *site {
 	t.Helper()
 	s := &site{T: t}
+	t.Cleanup(func() { measured.experiment(t.Failed()) })
 	for i, is := range []**cluster{&s.east, &s.north, &s.west} {
 		m := members[i]
 		c := &cluster{Place: labtest.Place{T: t, Clientset: m.Client, REST: m.Config, Namespace: team}, Member: m, context: running.Contexts()[i]}
@@ -188,6 +203,7 @@ func (s *site) ends() {
 	s.ready("east", "north")
 	s.load.serves("east", "north")
 	s.load.End()
+	s.load.counted()
 }
 
 // ready waits until the imports have these clusters, and each takes requests.

@@ -1,0 +1,82 @@
+package members
+
+import (
+	"encoding/json"
+	"io"
+	"sync"
+	"time"
+)
+
+// figures are what became of the requests of all experiments, as figures of conformance/bench.
+type figures struct {
+	mu            sync.Mutex
+	control, data requests
+	longest       time.Duration // of a request that was sent after a loss, to the end of its answer
+	ended, failed int           // experiments
+}
+
+// requests are those of the experiments of one side. Those that may fail because of the loss itself are not among failed.
+type requests struct{ sent, failed, excepted int }
+
+func (r *requests) add(o requests) {
+	r.sent += o.sent
+	r.failed += o.failed
+	r.excepted += o.excepted
+}
+
+// controlled adds the requests of an experiment in which the control side of a cluster fails, or changes.
+func (f *figures) controlled(of requests) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.control.add(of)
+}
+
+// lost adds those of an experiment in which a cluster, or a part of it, is lost.
+func (f *figures) lost(of requests, longest time.Duration) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.data.add(of)
+	f.longest = max(f.longest, longest)
+}
+
+// experiment counts an experiment that has ended. One may fail without a failed request: then it has not shown what it is to show.
+func (f *figures) experiment(failed bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.ended++
+	if failed {
+		f.failed++
+	}
+}
+
+// print writes the figures as JSON lines. Without an experiment there are none.
+func (f *figures) print(w io.Writer) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.ended == 0 {
+		return nil
+	}
+	lines := json.NewEncoder(w)
+	for _, line := range []struct {
+		Name  string  `json:"name"`
+		Value float64 `json:"value"`
+		sent  int
+	}{
+		{"mc_failed_requests.control", float64(f.control.failed), f.control.sent},
+		{"mc_failed_requests.control_of", float64(f.control.sent), f.control.sent},
+		{"mc_failed_requests.data", float64(f.data.failed), f.data.sent},
+		{"mc_failed_requests.data_of", float64(f.data.sent), f.data.sent},
+		{"mc_failed_requests.data_excepted", float64(f.data.excepted), f.data.sent},
+		{"mc_blackhole", f.longest.Seconds(), f.data.sent},
+		{"mc_failed_requests.experiments", float64(f.ended), f.ended},
+		{"mc_failed_requests.experiments_failed", float64(f.failed), f.ended},
+	} {
+		if line.sent == 0 {
+			continue // nothing was measured
+		}
+		if err := lines.Encode(line); err != nil {
+			return err
+		}
+	}
+	return nil
+}
