@@ -54,6 +54,8 @@ type Member struct {
 	RoundTrip time.Duration
 	// Servers that the member is known to have before it has reported any; 0: not known.
 	Servers int
+	// Empty: the member is known to have no server that takes requests. What it reports itself counts more.
+	Empty bool
 }
 
 // Prompt is what is known of a request.
@@ -194,7 +196,7 @@ type Choice struct {
 const (
 	BarredDeclined = "it declined a request less than 10 s ago"
 	BarredSilent   = "it has missed three reports"
-	BarredEmpty    = "it reports no server that takes requests"
+	BarredEmpty    = "it reports no server that takes requests" // or its picker's page does
 )
 
 // Rank appends all members to out: that of the request's session, then the cheapest first, and those that are barred last. Equal ones are in random order. Begin charges the
@@ -287,7 +289,7 @@ func (m *member) bar(now time.Time) string {
 		return BarredDeclined
 	case m.reported && !now.Before(m.silent()) && now.Before(m.silent().Add(barredFor)):
 		return BarredSilent
-	case m.fresh(now) && m.report.servers == 0:
+	case m.fresh(now) && m.report.servers == 0, !m.fresh(now) && m.Empty:
 		return BarredEmpty
 	}
 	return ""

@@ -352,6 +352,21 @@ func TestSelection_MemberWithoutServersServesLast(t *testing.T) {
 	}
 }
 
+// A picker of others shows that its cluster has no server. A report of the cluster itself is newer.
+func TestSelection_MemberThatIsKnownToBeEmptyServesLast(t *testing.T) {
+	l := three(t, nil)
+	l.SetMembers([]Member{{Name: "east", Empty: true}, {Name: "north"}, {Name: "west"}})
+	if ranked := l.Rank(start, Prompt{Tokens: 10}, nil); ranked[2].Member != "east" || ranked[2].Barred != BarredEmpty {
+		t.Errorf("%+v", ranked)
+	}
+	l.Report(start, "east", idle(0))
+	for _, c := range l.Rank(start, Prompt{Tokens: 10}, nil) {
+		if c.Barred != "" {
+			t.Errorf("%+v", c)
+		}
+	}
+}
+
 func TestSelection_AbsurdReportDoesNotBreakTheChoice(t *testing.T) {
 	for _, r := range []Report{
 		{Least: math.NaN(), Rate: math.NaN(), Servers: -1, Interval: -1, Capacity: -1},

@@ -106,7 +106,8 @@ func (c *choosable) setMembers(roundTrip func(member string) time.Duration, serv
 	for i, m := range c.list {
 		members[i] = selection.Member{Name: m.Name, Servers: m.Servers}
 		if !m.Local {
-			members[i].RoundTrip, members[i].Servers = roundTrip(m.Name), cmp.Or(servers(c.pool, m.Name), m.Servers)
+			shown := servers(c.pool, m.Name)
+			members[i].RoundTrip, members[i].Servers, members[i].Empty = roundTrip(m.Name), max(cmp.Or(shown, m.Servers), 0), shown == noServers
 		}
 	}
 	c.load.SetMembers(members)

@@ -54,7 +54,7 @@ func (l *Loads) Collect(out chan<- prometheus.Metric) {
 				gauge(waitDesc, s.Report.Least)
 				servers = s.Report.Servers
 			}
-			if servers > 0 || s.Report != nil {
+			if servers > 0 || s.Report != nil || s.Empty {
 				gauge(serversDesc, float64(servers))
 			}
 			if s.FirstByte > 0 {

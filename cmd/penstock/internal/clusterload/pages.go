@@ -2,10 +2,12 @@ package clusterload
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"net/http"
 	"net/netip"
@@ -56,9 +58,12 @@ type pageKey struct {
 type page struct {
 	Page
 	client  *http.Client // nil before the first reading
-	servers int          // 0: not known
+	servers int          // 0: not known; or noServers
 	failure string
 }
+
+// noServers is the number of servers of a page that shows that no server takes requests: none that it shows is not the same.
+const noServers = -1
 
 // SetPage notes where the page of a cluster's picker is. It is read while LeastLoad chooses among the clusters of the import.
 func (l *Loads) SetPage(p Page) {
@@ -81,7 +86,7 @@ func (l *Loads) SetPage(p Page) {
 	}
 }
 
-// servers is how many servers of a cluster take requests, as the page of its picker shows; 0: not known.
+// servers is how many servers of a cluster take requests, as the page of its picker shows; 0: not known; noServers: none does.
 func (l *Loads) servers(of registry.Pool, member string) int {
 	l.pagesMu.Lock()
 	defer l.pagesMu.Unlock()
@@ -238,7 +243,7 @@ func (p *page) readAt(ctx context.Context, ip netip.Addr) (int, error) {
 }
 
 // parse finds the number of servers that take requests on a page in Prometheus's text format: those of the series with a pool's name, or of the
-// only one. 0: the page does not have it.
+// only one. 0: the page does not have it; noServers: it shows 0.
 func parse(page io.Reader, pool string) int {
 	found := map[string]int{}
 	lines := bufio.NewScanner(page)
@@ -254,8 +259,12 @@ func parse(page io.Reader, pool string) int {
 		if end < 0 || !labelled || !ended || len(fields) == 0 {
 			continue
 		}
-		if n, err := strconv.ParseFloat(fields[0], 64); err == nil && n >= 1 && n <= 1<<16 {
-			found[name] = int(n)
+		n, err := strconv.ParseFloat(fields[0], 64)
+		if err != nil || n != 0 && (n < 1 || n > 1<<16) || math.IsNaN(n) {
+			continue
+		}
+		if shown := cmp.Or(int(n), noServers); found[name] == 0 || found[name] < shown { // of two series one may be out of use
+			found[name] = shown
 		}
 	}
 	if n, ok := found[pool]; ok || len(found) != 1 {

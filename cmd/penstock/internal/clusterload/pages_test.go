@@ -9,10 +9,12 @@ import (
 	"net/netip"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/penstock-project/penstock/multicluster/registry"
+	"github.com/penstock-project/penstock/multicluster/selection"
 	"github.com/penstock-project/penstock/picker"
 	"github.com/penstock-project/penstock/picker/dial"
 	"github.com/penstock-project/penstock/picker/schedule"
@@ -150,6 +152,52 @@ func TestSecretRef_PageOfAClustersPickerIsReadWithItsCredential(t *testing.T) {
 	}
 }
 
+// Zero is not the same as a figure that is missing, or a page that cannot be read.
+func TestMetricsPage_ClusterWithoutReadyServersTakesNoRequest(t *testing.T) {
+	var text atomic.Value
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, text.Load()) }))
+	t.Cleanup(s.Close)
+	at := netip.MustParseAddrPort(s.Listener.Addr().String())
+	l := New(Config{
+		Waiting: func(string) (schedule.Wait, int, bool) { return schedule.Wait{}, 0, false }, Federation: func() Federation { return nil }, Cluster: func() string { return "" }, Log: slog.New(slog.DiscardHandler),
+	})
+	key := registry.Pool{Namespace: "default", Name: "chat"}
+	l.SetPage(Page{Import: key, Member: "east", Pool: "chat", Addresses: []netip.Addr{at.Addr()}, Port: at.Port()})
+	l.SetClusters("default/chat@", &picker.Clusters{List: []picker.Cluster{{Name: "east", Hop: "to-east"}, {Name: "west", Hop: "to-west"}}})
+	for _, c := range []struct {
+		page   string
+		barred bool
+	}{
+		{"inference_pool_ready_pods{name=\"chat\"} 0\n", true},
+		{"inference_pool_average_queue_size{name=\"chat\"} 0\n", false},
+		{"llm_d_epp_ready_endpoints{name=\"chat\"} 0\n", true},
+		{"llm_d_epp_ready_endpoints{name=\"chat\"} 2\n", false},
+	} {
+		text.Store(c.page)
+		l.readPages(t.Context())
+		east := 0
+		for range 100 {
+			ranked, charge := l.Choose("default/chat@", picker.ClusterPrompt{Tokens: 100}, true, nil)
+			if ranked[0].Cluster == "east" {
+				east++
+			} else if c.barred && ranked[1].Barred != selection.BarredEmpty {
+				t.Fatalf("%q: %+v", c.page, ranked)
+			}
+			charge.End()
+		}
+		if c.barred != (east == 0) {
+			t.Errorf("%q: %d of 100 requests are for east", c.page, east)
+		}
+	}
+	text.Store("llm_d_epp_ready_endpoints{name=\"chat\"} 0\n")
+	l.readPages(t.Context())
+	s.Close()
+	l.readPages(t.Context())
+	if got := l.servers(key, "east"); got != 0 {
+		t.Errorf("of a page that cannot be read: %d servers", got)
+	}
+}
+
 func TestMetricsPage_ServersOfThePoolAreFound(t *testing.T) {
 	for _, c := range []struct {
 		page string
@@ -160,7 +208,11 @@ func TestMetricsPage_ServersOfThePoolAreFound(t *testing.T) {
 		{"inference_pool_ready_pods{name=\"another\"} 2\nllm_d_epp_ready_endpoints{name=\"chat\"} 3e0\n", 3},
 		{"inference_pool_ready_pods{name=\"of another name\"} 4\n", 4},
 		{"inference_pool_ready_pods{name=\"a\"} 4\ninference_pool_ready_pods{name=\"b\"} 4\n", 0},
-		{"inference_pool_ready_pods{name=\"chat\"} 0\n", 0},
+		{"inference_pool_ready_pods{name=\"chat\"} 0\n", noServers},
+		{"inference_pool_ready_pods{name=\"chat\"} 0\nllm_d_epp_ready_endpoints{name=\"chat\"} 3\n", 3},
+		{"llm_d_epp_ready_endpoints{name=\"chat\"} 3\ninference_pool_ready_pods{name=\"chat\"} 0\n", 3},
+		{"inference_pool_ready_pods{name=\"chat\"} 0.5\n", 0},
+		{"inference_pool_ready_pods{name=\"chat\"} -1\n", 0},
 		{"inference_pool_ready_pods{name=\"chat\"} NaN\n", 0},
 		{"inference_pool_ready_pods{name=\"chat\"\n", 0},
 		{"inference_pool_ready_pods{\n", 0},
@@ -178,7 +230,7 @@ func FuzzMetricsPage_NoPageShowsServersThatCannotBe(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, page string) {
-		if n := parse(strings.NewReader(page), "chat"); n < 0 || n > 1<<16 {
+		if n := parse(strings.NewReader(page), "chat"); n < noServers || n > 1<<16 {
 			t.Errorf("%d servers", n)
 		}
 	})
