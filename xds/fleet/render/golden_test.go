@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -27,8 +28,8 @@ var settings = render.Settings{
 	ExternalIPs: []netip.Prefix{netip.MustParsePrefix("192.0.2.8/31")},
 }
 
-// The comment of each file in testdata explains what a user would lose. Then come the Gateway, the EnvoyFleet and the
-// objects that are applied for them.
+// The comment of each file in testdata explains what a user would lose. Then come the Gateway, the EnvoyFleet, perhaps the port for members of
+// the cluster set, and the objects that are applied for them.
 func TestEnvoyFleet_GoldenObjects(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txtar")
 	if err != nil || len(files) == 0 {
@@ -41,6 +42,9 @@ func TestEnvoyFleet_GoldenObjects(t *testing.T) {
 				t.Fatal(err)
 			}
 			got := txtar.Archive{Comment: archive.Comment, Files: []txtar.File{section(t, archive, "gateway.yaml"), section(t, archive, "fleet.yaml")}}
+			if i := peerPort(archive); i >= 0 {
+				got.Files = append(got.Files, archive.Files[i])
+			}
 			f := read(t, archive)
 			objects, err := render.Objects(settings, f)
 			if err != nil {
@@ -157,7 +161,19 @@ func read(t *testing.T, archive *txtar.Archive) render.Fleet {
 	for _, l := range gw.Spec.Listeners {
 		f.Ports = append(f.Ports, render.Port{Number: int32(l.Port), Name: strings.ToLower(string(l.Protocol))})
 	}
+	if i := peerPort(archive); i >= 0 {
+		number, err := strconv.Atoi(strings.TrimSpace(string(archive.Files[i].Data)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.Ports = append(f.Ports, render.Port{Number: int32(number), Name: "peer"})
+	}
 	return f
+}
+
+// peerPort is the place of the section with the port for members; -1: there is none.
+func peerPort(archive *txtar.Archive) int {
+	return slices.IndexFunc(archive.Files, func(f txtar.File) bool { return f.Name == "peer port" })
 }
 
 func section(t *testing.T, archive *txtar.Archive, name string) txtar.File {
