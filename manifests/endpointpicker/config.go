@@ -5,11 +5,13 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// Group, Kind and Version of the document, and the group that releases before 0.7 used.
+// Group, Kind and Version of the document, the group that releases before 0.7 used, and the version that llm-d's documentation writes now; a
+// folder takes the documents of Version as objects.
 const (
 	Group       = "llm-d.ai"
 	FormerGroup = "inference.networking.x-k8s.io"
 	Version     = "v1alpha1"
+	NextVersion = "v1"
 	Kind        = "EndpointPickerConfig"
 )
 

@@ -41,7 +41,7 @@ func Read(text string) (*EndpointPickerConfig, []Problem) {
 	if c.Kind != Kind {
 		problems = append(problems, Problem{Field: "kind", Problem: fmt.Sprintf("must be %s, is %q", Kind, c.Kind), Fix: "write kind: " + Kind})
 	}
-	if v := c.APIVersion; v != Group+"/"+Version && v != FormerGroup+"/"+Version {
+	if v := c.APIVersion; v != Group+"/"+Version && v != Group+"/"+NextVersion && v != FormerGroup+"/"+Version {
 		problems = append(problems, Problem{Field: "apiVersion", Problem: fmt.Sprintf("must be %s/%s, is %q", Group, Version, v), Fix: "write apiVersion: " + Group + "/" + Version})
 	}
 	_, found := Resolve(&c)

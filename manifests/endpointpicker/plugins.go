@@ -18,6 +18,7 @@ const (
 	Decision Role = "decider"
 	Header   Role = "header"
 	Policy   Role = "policy of flow control"
+	Cluster  Role = "choice of a cluster" // filters and scorers of clusters
 )
 
 // Types of plugins.
@@ -93,6 +94,11 @@ var kinds = map[string]kind{
 
 	DynamoHeaders: {role: Header, parameters: func() parameters { return &Dynamo{Names: namesDynamo} }},
 
+	ClusterQueueScorer:   {role: Cluster},
+	ClusterKVCacheScorer: {role: Cluster},
+	ClusterPrefixScorer:  {role: Cluster, parameters: func() parameters { return &clusterPrefix{} }},
+	ClusterSessionFilter: {role: Cluster, parameters: func() parameters { return &sessionAffinity{} }},
+
 	UtilizationDetector:  {role: Policy, parameters: func() parameters { return &Utilization{QueueDepthThreshold: 5, KVCacheUtilThreshold: 0.8} }},
 	FCFSOrdering:         {role: Policy},
 	DeadlineOrdering:     {role: Policy},
@@ -103,6 +109,7 @@ var kinds = map[string]kind{
 	ApproximatePrefixProducer: {role: Producer, parameters: func() parameters { return &approximatePrefix{} }},
 	PrecisePrefixProducer:     {role: Producer, parameters: func() parameters { return &precisePrefix{} }},
 	InFlightLoadProducer:      {role: Producer, parameters: func() parameters { return &inFlightLoad{} }},
+	clusterPrefixProducer:     {role: Producer, parameters: func() parameters { return &approximatePrefix{} }},
 }
 
 // Types returns the types of plugins with one of some roles, sorted; of all roles if none is given.
@@ -151,6 +158,9 @@ var needless = map[string]string{
 	"vllmgrpc-parser":              readsRequests,
 	"passthrough-parser":           readsRequests,
 	"token-producer":               countsTokens,
+	clusterDiscovery:               readsImport,
+	clusterDataSource:              readsClusterPages,
+	clusterExtractor:               readsClusterPages,
 }
 
 const metricsDataSource = "metrics-data-source"

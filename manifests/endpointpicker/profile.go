@@ -37,6 +37,8 @@ type Profile struct {
 	Disagg *Disagg
 	// Dynamo has requests name workers of Dynamo; nil: they do not.
 	Dynamo *Dynamo
+	// Clusters is the choice among the clusters of an import; nil: the document is for pools.
+	Clusters *Clusters
 	// MaxEndpoints is the picker's maxNumOfEndpoints, which only the profile of encode has a use for; at least 1.
 	MaxEndpoints int
 }
@@ -86,6 +88,7 @@ func Resolve(c *EndpointPickerConfig) (*Profile, []Problem) {
 	p := r.profile(c)
 	p.Flow, p.Dynamo = r.flow(c), r.dynamo()
 	p.Prompts = p.Prompts || p.Dynamo != nil // bodies name workers too
+	r.alone(p)
 	slices.SortStableFunc(r.problems, func(a, b Problem) int { return cmp.Compare(a.Field, b.Field) })
 	if Invalid(r.problems) {
 		return nil, r.problems
@@ -239,7 +242,7 @@ func (r *resolver) single(c *EndpointPickerConfig, handler string) *Profile {
 	}
 	p := &Profile{}
 	for _, name := range r.names {
-		if in := r.instances[name]; in.kind.role == Filter || in.kind.role == Scorer || in.kind.role == Picker {
+		if in := r.instances[name]; in.kind.role == Filter || in.kind.role == Scorer || in.kind.role == Picker || in.kind.role == Cluster {
 			r.add(p, in, 1, in.field)
 		}
 	}
@@ -306,6 +309,8 @@ func (r *resolver) add(p *Profile, in *instance, weight float64, field string) {
 			from := r.instances[prefix.PrefixMatchInfoProducerName]
 			p.Precise = p.Precise || from != nil && from.Type == PrecisePrefixProducer
 		}
+	case Cluster:
+		r.cluster(p, in, weight, field)
 	case Picker:
 		if p.Picker != "" {
 			r.wrong(field, "keep one of them", "the profile has a picker already: %s", p.Picker)

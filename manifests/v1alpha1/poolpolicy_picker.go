@@ -115,6 +115,8 @@ type PickerSpec struct {
 	Plugins *PluginsSpec `json:"plugins,omitempty"`
 	// ConfigRef names an EndpointPickerConfig, which lists the filters, scorers and picker of the strategy plugins in the form of
 	// llm-d's router. While the document is missing or invalid, the last valid one stays in force, and after a restart the strategy load.
+	// For an InferencePoolImport it names a document whose plugins choose among clusters (multicluster-queue-scorer and others), in place of
+	// selection.policy and selection.affinity.
 	//
 	// +optional
 	ConfigRef *ConfigRef `json:"configRef,omitempty"`

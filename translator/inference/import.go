@@ -88,6 +88,8 @@ func baseImport(r store.Reader, key string) (imp *model.Import, whole *v1alpha1.
 	}
 	whole, ignored := policyFor(r, "InferencePoolImport", obj.Namespace, obj.Name)
 	imp = &model.Import{Ref: store.InferencePoolImports.Ref(obj), Findings: append(ignored, beyond(whole, obj, outside)...)}
+	whole, found := withDocument(r, whole)
+	imp.Findings = append(imp.Findings, found...)
 	clusters := slices.SortedStableFunc(slices.Values(obj.Status.Clusters), func(a, b inferenceapi.ImportedCluster) int { return strings.Compare(a.Name, b.Name) })
 	usable := 0
 	for _, c := range clusters {

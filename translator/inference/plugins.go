@@ -28,51 +28,18 @@ func plugins(r store.Reader, p *model.Pool, policy *v1alpha1.PoolPolicy) {
 	if p.Settings.Strategy != string(v1alpha1.StrategyPlugins) {
 		return
 	}
-	owner, spec := store.PoolPolicies.Ref(policy), &policy.Spec.Picker
-	found := func(field, where string, problems ...endpointpicker.Problem) {
-		for i, problem := range problems {
-			f := report.Finding{Severity: report.Error, Owner: owner, Field: field, Problem: problem.Problem, Fix: problem.Fix}
-			switch {
-			case problem.Warning:
-				f.Severity = report.Warning
-			case i >= mostErrors:
-				continue
-			}
-			if where != "" { // the field is one of the document
-				f.Problem = where + ": " + strings.TrimPrefix(problem.Field+": "+problem.Problem, ": ")
-			} else if problem.Field != "" {
-				f.Field += "." + problem.Field
-			}
-			p.Findings = append(p.Findings, f)
-		}
-	}
-	switch ref := spec.ConfigRef; {
+	spec, found := &policy.Spec.Picker, problemsOf(store.PoolPolicies.Ref(policy), &p.Findings)
+	switch {
 	case spec.Plugins != nil:
 		profile, problems := endpointpicker.Inline(spec.Plugins)
 		p.Settings.Plugins = profile
 		found(fieldPlugins, "", problems...)
-	case ref == nil: // an API server and discovery/file do not admit it
-	case ref.Kind == endpointpicker.Kind:
-		key := policy.Namespace + "/" + ref.Name
-		if ref.Name == store.OwnPickerConfig {
-			key = ref.Name
-		}
-		doc, ok := store.EndpointPickerConfigs.Get(r, key)
-		if !ok {
-			found(fieldConfigRef+".name", "", endpointpicker.Problem{Problem: fmt.Sprintf("there is no valid EndpointPickerConfig %s/%s", policy.Namespace, ref.Name),
-				Fix: "write it into a file of the folder; on Kubernetes put the document into a ConfigMap"})
-			break
-		}
-		p.Settings.Plugins, _ = endpointpicker.Resolve(doc) // discovery/file has reported its problems
-	default:
-		text, where, problem := configMapText(r, policy.Namespace, ref)
-		if problem != (endpointpicker.Problem{}) {
-			found(fieldConfigRef, "", problem)
-			break
-		}
-		profile, problems := endpointpicker.Parse(text)
-		p.Settings.Plugins = profile
-		found(fieldConfigRef, where, problems...)
+	case spec.ConfigRef != nil: // an API server and discovery/file admit no policy without both
+		p.Settings.Plugins = document(r, policy, found)
+	}
+	if profile := p.Settings.Plugins; profile != nil && profile.Clusters != nil {
+		found(fieldConfigRef, "", endpointpicker.Problem{Problem: "its plugins choose among clusters, and the policy is for a pool", Fix: "write a PoolPolicy whose targetRef is an InferencePoolImport"})
+		p.Settings.Plugins = nil
 	}
 	profile := p.Settings.Plugins
 	if profile == nil {
@@ -98,6 +65,54 @@ func plugins(r store.Reader, p *model.Pool, policy *v1alpha1.PoolPolicy) {
 	for _, s := range profile.External {
 		if problem, fix := servicePort(r, policy.Namespace, s.Service, s.Port); problem != "" {
 			found(field, "", endpointpicker.Problem{Problem: scorerProblem + problem, Fix: fmt.Sprintf(fix, "the scorer")})
+		}
+	}
+}
+
+// document returns the profile of the document that a policy names, and passes its problems to found; nil if there is no valid one.
+func document(r store.Reader, policy *v1alpha1.PoolPolicy, found func(field, where string, problems ...endpointpicker.Problem)) *endpointpicker.Profile {
+	ref := policy.Spec.Picker.ConfigRef
+	if ref.Kind == endpointpicker.Kind {
+		key := policy.Namespace + "/" + ref.Name
+		if ref.Name == store.OwnPickerConfig {
+			key = ref.Name
+		}
+		doc, ok := store.EndpointPickerConfigs.Get(r, key)
+		if !ok {
+			found(fieldConfigRef+".name", "", endpointpicker.Problem{Problem: fmt.Sprintf("there is no valid EndpointPickerConfig %s/%s", policy.Namespace, ref.Name),
+				Fix: "write it into a file of the folder; on Kubernetes put the document into a ConfigMap"})
+			return nil
+		}
+		profile, _ := endpointpicker.Resolve(doc) // discovery/file has reported its problems
+		return profile
+	}
+	text, where, problem := configMapText(r, policy.Namespace, ref)
+	if problem != (endpointpicker.Problem{}) {
+		found(fieldConfigRef, "", problem)
+		return nil
+	}
+	profile, problems := endpointpicker.Parse(text)
+	found(fieldConfigRef, where, problems...)
+	return profile
+}
+
+// problemsOf returns a function that adds problems of a policy's document to findings.
+func problemsOf(owner report.Ref, to *[]report.Finding) func(field, where string, problems ...endpointpicker.Problem) {
+	return func(field, where string, problems ...endpointpicker.Problem) {
+		for i, problem := range problems {
+			f := report.Finding{Severity: report.Error, Owner: owner, Field: field, Problem: problem.Problem, Fix: problem.Fix}
+			switch {
+			case problem.Warning:
+				f.Severity = report.Warning
+			case i >= mostErrors:
+				continue
+			}
+			if where != "" { // the field is one of the document
+				f.Problem = where + ": " + strings.TrimPrefix(problem.Field+": "+problem.Problem, ": ")
+			} else if problem.Field != "" {
+				f.Field += "." + problem.Field
+			}
+			*to = append(*to, f)
 		}
 	}
 }

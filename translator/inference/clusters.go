@@ -1,0 +1,45 @@
+package inference
+
+import (
+	"github.com/penstock-project/penstock/discovery/status/report"
+	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/manifests/v1alpha1"
+)
+
+// withDocument returns the policy of a whole import as its EndpointPickerConfig has it, if that chooses among clusters: the document is another
+// form of selection. Any other document is for pools, and has no effect here (ineffectiveOn). One that is invalid leaves what the policy has.
+func withDocument(r store.Reader, policy *v1alpha1.PoolPolicy) (*v1alpha1.PoolPolicy, []report.Finding) {
+	if policy == nil || policy.Spec.Picker.Strategy != v1alpha1.StrategyPlugins || policy.Spec.Picker.ConfigRef == nil {
+		return policy, nil
+	}
+	var findings []report.Finding
+	owner := store.PoolPolicies.Ref(policy)
+	profile := document(r, policy, problemsOf(owner, &findings))
+	if profile != nil && profile.Clusters == nil {
+		return policy, nil
+	}
+	is := *policy
+	is.Spec.Picker.Strategy, is.Spec.Picker.ConfigRef = "", nil // ineffectiveOn is not to name them
+	if profile == nil {
+		return &is, findings
+	}
+	selection := v1alpha1.SelectionSpec{}
+	if s := policy.Spec.Selection; s != nil {
+		selection = *s
+	}
+	if p := selection.Policy; p != "" && p != v1alpha1.SelectWeighted && p != v1alpha1.SelectLeastLoad || selection.Affinity != "" {
+		return &is, append(findings, report.Finding{
+			Severity: report.Warning, Owner: owner, Field: fieldConfigRef,
+			Problem: "the document has no effect: spec.selection has a policy or an affinity of its own", Fix: "remove picker.configRef and picker.strategy, or selection.policy and selection.affinity",
+		})
+	}
+	selection.Policy, selection.Affinity = v1alpha1.SelectLeastLoad, v1alpha1.AffinityNone
+	switch {
+	case profile.Clusters.Session:
+		selection.Affinity = v1alpha1.AffinitySession
+	case profile.Clusters.Prefix:
+		selection.Affinity = v1alpha1.AffinityPrefix
+	}
+	is.Spec.Selection = &selection
+	return &is, findings
+}
