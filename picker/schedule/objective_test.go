@@ -17,6 +17,17 @@ func slow(list []endpoint.Endpoint, each time.Duration) {
 	}
 }
 
+// The first token of an adapter's request waits until the server has loaded it.
+func TestSLO_LoadingAnAdapterCountsAsTime(t *testing.T) {
+	list := endpoints(t, server{}, server{})
+	list[0].BeginScrape().Succeed(endpoint.Reading{Adapters: &endpoint.Adapters{Max: 2}}, epoch)
+	list[1].BeginScrape().Succeed(endpoint.Reading{Adapters: &endpoint.Adapters{Running: []string{"sql"}, Max: 2}}, epoch)
+	v := strategy(t, Options{}).Describe(&Request{Model: "sql", Tokens: 400, Objective: Objective{TTFT: .3}}, epoch, list, nil)
+	if d := v[0].TTFT - v[1].TTFT - loadAdapter; d < -1e-6 || d > 1e-6 || !v[0].Late || v[1].Late {
+		t.Errorf("first tokens after %v s where the adapter is to be loaded (late: %t), %v s where it is (%t)", v[0].TTFT, v[0].Late, v[1].TTFT, v[1].Late)
+	}
+}
+
 func TestSLO_EndpointsThatMissItComeLast(t *testing.T) {
 	list := endpoints(t, server{}, server{inFlight: 4})
 	slow(list, 100*time.Millisecond)

@@ -395,10 +395,10 @@ func TestStrategy_DescribeShowsFiltersAndCostsInSeconds(t *testing.T) {
 		return len(got) == len(want)
 	}
 	// 500 tokens are the mean of the requests that were sent: the same for each request that waits.
-	if want := map[string]float64{"prompt": 3, "backlog": 0, "in-flight": 0, "others": .6, "kv-cache": 1.5, "adapter": 0}; !near(v[0].Costs, want) {
+	if want := map[string]float64{"prompt": 2.5, "backlog": 0, "in-flight": 0, "others": .6, "kv-cache": 1.25, "adapter": 0}; !near(v[0].Costs, want) {
 		t.Errorf("%v, want %v", v[0].Costs, want)
 	}
-	if want := map[string]float64{"prompt": 3, "backlog": .25, "in-flight": .04, "others": 0, "kv-cache": 0, "adapter": 0}; !near(v[1].Costs, want) {
+	if want := map[string]float64{"prompt": 2.2, "backlog": .25, "in-flight": .04, "others": 0, "kv-cache": 0, "adapter": 0}; !near(v[1].Costs, want) {
 		t.Errorf("%v, want %v", v[1].Costs, want)
 	}
 	sum := 0.0
@@ -410,6 +410,24 @@ func TestStrategy_DescribeShowsFiltersAndCostsInSeconds(t *testing.T) {
 	}
 	if v := s.Describe(r, epoch, list, func(e *endpoint.Endpoint) bool { return e == &list[1] }); v[0].Out != "subset" || v[1].Out != "" {
 		t.Errorf("%+v", v)
+	}
+}
+
+// A prompt that is read holds up the responses that the server writes: a long one waits elsewhere rather than do so, a short one goes there.
+// The part of the cost ends at some requests, so that it does not outweigh the queue of a server that runs as many as it can.
+func TestStrategy_LongPromptGoesWhereFewResponsesRun(t *testing.T) {
+	list := endpoints(t, server{running: 10}, server{queue: 3})
+	s := strategy(t, Options{})
+	for tokens, want := range map[int]byte{100: 0, 4000: 1} {
+		if got := number(&s.Rank(&Request{Tokens: tokens}, epoch, list, nil, 1, &Scratch{})[0]); got != want {
+			t.Errorf("a prompt of %d tokens goes to server %d, want %d", tokens, got, want)
+		}
+	}
+	v := s.Describe(&Request{Tokens: 4000}, epoch, endpoints(t, server{running: 40}, server{running: 120}, server{running: 20, inFlight: 10}), nil)
+	for i, want := range []float64{6, 6, 5} {
+		if got := v[i].Costs["prompt"]; got != want {
+			t.Errorf("server %d: %v s for a prompt that is read in one, want %v", i, got, want)
+		}
 	}
 }
 

@@ -101,7 +101,8 @@ type Candidate struct {
 	lot      uint32
 	rate     float64 // of prefill, in tokens a second; 0 if prompts do not decide
 	uncached float64 // tokens
-	ahead    float64 // seconds in which the server reads the prompts before this one
+	weight   float64 // of the time to read them
+	ahead    float64 // seconds in which the server reads the prompts before this one, and loads its adapter
 	adapter  uint64  // the hash of the LoRA adapter that the request needs; 0 for none
 	slots    int     // for adapters
 }
@@ -229,7 +230,7 @@ func (s *Strategy) match(r *Request, c []Candidate, scratch *Scratch) {
 		if c[i].Cached = int(scratch.cached[i]); c[i].Cached > 0 && s.load != nil {
 			cached := min(float64(c[i].Cached), c[i].uncached)
 			c[i].uncached -= cached
-			c[i].Cost -= uncachedWeight * cached / c[i].rate
+			c[i].Cost -= c[i].weight * cached / c[i].rate
 		}
 	}
 	clear(scratch.servers) // a scratch outlives pools
