@@ -1,22 +1,25 @@
 package main
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/penstock-project/penstock/cmd/penstock/internal/sim"
+	"github.com/penstock-project/penstock/multicluster/federation"
 )
 
 // relayHub is a `penstock hub` that relays, at an address that stays.
 func relayHub(t *testing.T) *site {
 	t.Helper()
-	h := prepare(t, map[string]string{"set.yaml": clusterSetYAML("hub")}, "--members-listen", fmt.Sprintf("127.0.0.1:%d", freePort(t)))
+	h := prepare(t, map[string]string{"set.yaml": clusterSetYAML("hub")}, "--members-listen", fmt.Sprintf("127.0.0.1:%d", freePort(t)), "--http", fmt.Sprintf("127.0.0.1:%d", freePort(t)))
 	h.hub()
 	return h
 }
@@ -66,6 +69,19 @@ func TestHub_PoolServesInAClusterThatReachesTheHubAlone(t *testing.T) {
 			err = fmt.Errorf("%s", raw)
 		}
 		return err
+	})
+	eventually(t, "the hub shows its members", func() error {
+		var page struct{ Relayed []federation.RelayedStatus }
+		resp, err := http.Get("http://" + h.args[3] + "/members")
+		if err != nil {
+			return err
+		}
+		defer func() { _ = resp.Body.Close() }()
+		want := []federation.RelayedStatus{{Name: "east", Connected: true, Exports: 1}, {Name: "here", Connected: true}}
+		if err := json.NewDecoder(resp.Body).Decode(&page); err != nil || !slices.Equal(page.Relayed, want) {
+			return fmt.Errorf("%+v %w", page, err)
+		}
+		return nil
 	})
 	traffic := sendTraffic(t, local(port))
 	h.stop()

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -248,6 +249,35 @@ func (r *relay) drop(member string) {
 	}
 	r.mu.Unlock()
 	r.topic.Retract(gone...)
+}
+
+// RelayedStatus is what a hub has of one of its members.
+type RelayedStatus struct {
+	Name string `json:"name"`
+	// Connected: what it publishes arrives here. Exports is how many pools it exports to other members of the hub.
+	Connected bool `json:"connected"`
+	Exports   int  `json:"exports"`
+}
+
+// Relayed returns the members of a hub, sorted.
+func (f *Federation) Relayed() []RelayedStatus {
+	f.mu.Lock()
+	members := maps.Clone(f.members)
+	f.mu.Unlock()
+	out := []RelayedStatus{}
+	for address, m := range members {
+		is := RelayedStatus{Name: m.Name, Connected: f.channel.Connected(address)}
+		for _, r := range f.relays {
+			r.mu.RLock()
+			if of := r.of[m.Name]; of != nil {
+				is.Exports += len(of.to) // of exports alone
+			}
+			r.mu.RUnlock()
+		}
+		out = append(out, is)
+	}
+	slices.SortFunc(out, func(a, b RelayedStatus) int { return strings.Compare(a.Name, b.Name) })
+	return out
 }
 
 // dropRelays retracts what clusters have published that are no members of a hub any more.

@@ -133,8 +133,11 @@ func (h *Hub) runFiles(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return files.Run(ctx) })
 	if h.cfg.Members != nil {
-		h.relay = newRelay(h)
-		group.Go(func() error { return h.relay.run(ctx, h.cfg.Members) })
+		r := newRelay(h)
+		h.mu.Lock()
+		h.relay = r
+		h.mu.Unlock()
+		group.Go(func() error { return r.run(ctx, h.cfg.Members) })
 	}
 	group.Go(func() error { return h.lead(ctx, clusterset.FileIdentity(h.cfg.StateDir)) })
 	return group.Wait()

@@ -6,6 +6,7 @@ import (
 	"reflect"
 
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
+	"github.com/penstock-project/penstock/multicluster/federation"
 	"github.com/penstock-project/penstock/multicluster/hub"
 )
 
@@ -17,6 +18,8 @@ type Status struct {
 	Leading bool         `json:"leading"`
 	Problem *mistake     `json:"problem,omitempty"`
 	Members []hub.Status `json:"members"`
+	// Relayed are the members that have a peer, of a hub that relays.
+	Relayed []federation.RelayedStatus `json:"relayed,omitempty"`
 	// Problems of members, by name.
 	Problems map[string]*mistake `json:"problems,omitempty"`
 }
@@ -56,8 +59,11 @@ func (h *Hub) status() Status {
 			is.Problems[name] = m
 		}
 	}
-	out := h.out
+	out, relay := h.out, h.relay
 	h.mu.Unlock()
+	if relay != nil {
+		is.Relayed = relay.members()
+	}
 	if out != nil && is.Leading {
 		is.Members = out.Status()
 	}

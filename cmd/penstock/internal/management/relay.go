@@ -106,6 +106,16 @@ func (r *relay) adopt(set *v1alpha1.ClusterSet) {
 	r.federation.SetMembers(members)
 }
 
+// members are those that have a peer.
+func (r *relay) members() []federation.RelayedStatus {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.federation == nil {
+		return nil
+	}
+	return r.federation.Relayed()
+}
+
 // relaying is what is wrong with the hub itself, among members.
 const relaying = "the hub itself"
 
