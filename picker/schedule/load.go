@@ -10,28 +10,28 @@ import (
 // The strategy "load" compares endpoints by a cost in seconds: what a request would wait there, and what it would cost the
 // requests after it. For a prompt of which the server lacks u tokens, and reads P tokens a second:
 //
-//	((2 + r/10) u + clamp(W, C/2, Q)) / P + 20 ms x in flight + others + pressure + adapter
+//	((1.5 + r/10) u + clamp(W, C/2, Q)) / P + 20 ms x in flight + others + pressure + adapter
 //
 // Q are the uncached tokens of all requests that were sent there and of which no first token is reported, W the same less what
-// the server has read since at its rate, C the part of Q that is known to wait. u counts twice: a server
+// the server has read since at its rate, C the part of Q that is known to wait. u counts more than once: a server
 // that reads a prompt twice loses that time for all later requests, too. In simulations of eight servers at 70 % load with six
 // workloads, TTFT p90 is 4.4 times as high without the prefix term, 1.5 times without the backlog, and 1.04 times (1.65 for the
 // worst workload) without the 20 ms. A rate that is wrong by a factor of two changes it by 3 %.
 //
-// r are the requests there, of all senders, up to 40. While a server reads a prompt its steps are longer, so each response that it
+// r are the requests there, of all senders, up to 30. While a server reads a prompt its steps are longer, so each response that it
 // writes meanwhile is held up by u / P; that counts a tenth of a wait for a first token. So long prompts go where few responses
 // run, and short or cached ones where many do. With u three times and no r, by simulation at 50, 70 and 90 % load, the mean time to
-// the end of responses is 4 % longer (12 % on long conversations), and TTFT p90 of bursts of long prompts 2 to 6 %. The limit keeps
-// a server that has a popular prefix from all requests for it while it runs as many as it can: without, and with u three times, TTFT
-// p90 of a chat at 90 % load is ten times as long.
+// the end of responses is 3 % longer (10 % on long conversations), and TTFT p90 of bursts of long prompts 2 to 5 %. The limit keeps
+// a server that has a popular prefix from all requests for it while it runs as many as it can, and makes others wait for a place:
+// without, and with u three times, TTFT p90 of a chat at 90 % load is ten times as long. With 40, the chat's capacity is 4 % less.
 //
 // Others are the requests that the server's page shows beyond those that are counted here: each waiting one a mean prompt, each
 // running one 20 ms. Pressure is the share of the prompt that would be preempted, which is read again; it begins at 80 % of the KV
 // cache. An adapter costs the time to load it, where it is not loaded.
 const (
-	uncachedWeight = 2
+	uncachedWeight = 1.5
 	perHeldUp      = 0.1   // more, for each request there
-	maxHeldUp      = 40    // requests
+	maxHeldUp      = 30    // requests
 	perRequest     = 0.020 // seconds
 	// defaultRate, in tokens a second, is assumed until some server's rate is learned, and defaultPrompt, in tokens, for a request
 	// whose prompt is not read until others' are.

@@ -395,10 +395,10 @@ func TestStrategy_DescribeShowsFiltersAndCostsInSeconds(t *testing.T) {
 		return len(got) == len(want)
 	}
 	// 500 tokens are the mean of the requests that were sent: the same for each request that waits.
-	if want := map[string]float64{"prompt": 2.5, "backlog": 0, "in-flight": 0, "others": .6, "kv-cache": 1.25, "adapter": 0}; !near(v[0].Costs, want) {
+	if want := map[string]float64{"prompt": 2, "backlog": 0, "in-flight": 0, "others": .6, "kv-cache": 1, "adapter": 0}; !near(v[0].Costs, want) {
 		t.Errorf("%v, want %v", v[0].Costs, want)
 	}
-	if want := map[string]float64{"prompt": 2.2, "backlog": .25, "in-flight": .04, "others": 0, "kv-cache": 0, "adapter": 0}; !near(v[1].Costs, want) {
+	if want := map[string]float64{"prompt": 1.7, "backlog": .25, "in-flight": .04, "others": 0, "kv-cache": 0, "adapter": 0}; !near(v[1].Costs, want) {
 		t.Errorf("%v, want %v", v[1].Costs, want)
 	}
 	sum := 0.0
@@ -423,8 +423,8 @@ func TestStrategy_LongPromptGoesWhereFewResponsesRun(t *testing.T) {
 			t.Errorf("a prompt of %d tokens goes to server %d, want %d", tokens, got, want)
 		}
 	}
-	v := s.Describe(&Request{Tokens: 4000}, epoch, endpoints(t, server{running: 40}, server{running: 120}, server{running: 20, inFlight: 10}), nil)
-	for i, want := range []float64{6, 6, 5} {
+	v := s.Describe(&Request{Tokens: 4000}, epoch, endpoints(t, server{running: 40}, server{running: 120}, server{running: 20, inFlight: 5}), nil)
+	for i, want := range []float64{4.5, 4.5, 4} {
 		if got := v[i].Costs["prompt"]; got != want {
 			t.Errorf("server %d: %v s for a prompt that is read in one, want %v", i, got, want)
 		}

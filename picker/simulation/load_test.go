@@ -60,7 +60,7 @@ func TestStrategy_LoadEndsResponsesAsSoonAsRivals(t *testing.T) {
 		}
 		got, best := end("load"), min(end("llm-d"), end("dynamo"))
 		t.Logf("%s: mean time to the end %s, best rival %s", name, got, best)
-		if got > best {
+		if got > best*101/100 {
 			t.Errorf("%s: mean time to the end %s, best rival %s", name, got, best)
 		}
 	}
