@@ -8,6 +8,7 @@ import (
 	"flag"
 	"fmt"
 	"maps"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -67,7 +68,11 @@ const failOpen = "apiVersion: penstock.dev/v1alpha1\nkind: PoolPolicy\nmetadata:
 func (s *site) soak() {
 	began, counts := time.Now(), map[string]int{}
 	half := began.Add(*soaking / 2)
-	samples, sampled := &soak.Samples{}, make(chan error, 1)
+	dir, err := os.MkdirTemp("", "soak")
+	if err != nil {
+		s.Fatal(err)
+	}
+	samples, sampled := &soak.Samples{Dir: dir}, make(chan error, 1)
 	sampling, stop := context.WithCancel(s.Context())
 	defer stop()
 	started := false
@@ -119,6 +124,8 @@ func (s *site) report(samples *soak.Samples) {
 		fmt.Println(string(line))
 	}
 	if err != nil {
+		s.Errorf("%v; samples and heap profiles: %s", err, samples.Dir)
+	} else if err := os.RemoveAll(samples.Dir); err != nil {
 		s.Error(err)
 	}
 }

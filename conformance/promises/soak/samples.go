@@ -1,13 +1,15 @@
 package soak
 
 import (
-	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -18,8 +20,11 @@ import (
 // interval is the time between two samples of a process.
 const interval = 5 * time.Second
 
-// Samples are what a process needs over time. The zero value is ready.
+// Samples are what a process needs over time.
 type Samples struct {
+	// Dir is the folder for samples.tsv, and for heap profiles of the begin and the end, heap-0.pb.gz and heap-1.pb.gz: `go tool pprof
+	// -diff_base heap-0.pb.gz heap-1.pb.gz` shows what has grown.
+	Dir string
 	// Size returns how large the process's configuration is at present, in any unit; nil: it stays the same. What a process needs follows
 	// it, and so would be taken for growth.
 	Size func() float64
@@ -34,10 +39,39 @@ func (s *Samples) Len() int { return len(s.at) }
 
 // Take samples a process of this machine, through the socket api.sock in its state folder, until ctx ends.
 func (s *Samples) Take(ctx context.Context, pid int, socket string) error {
-	from := time.Now()
 	client := &http.Client{Timeout: interval, Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "unix", socket)
 	}}}
+	err := s.profile(ctx, client, 0)
+	if err == nil {
+		err = s.take(ctx, pid, client)
+	}
+	if err == nil {
+		err = s.profile(context.WithoutCancel(ctx), client, 1)
+	}
+	return errors.Join(err, s.keep())
+}
+
+// profile writes a heap profile of the process.
+func (s *Samples) profile(ctx context.Context, client *http.Client, n int) error {
+	file, err := os.Create(filepath.Join(s.Dir, fmt.Sprintf("heap-%d.pb.gz", n)))
+	if err != nil {
+		return err
+	}
+	return errors.Join(fetch(ctx, client, "/debug/pprof/heap?gc=1", file), file.Close())
+}
+
+// keep writes samples.tsv.
+func (s *Samples) keep() error {
+	file, err := os.Create(filepath.Join(s.Dir, "samples.tsv"))
+	if err != nil {
+		return err
+	}
+	return errors.Join(s.write(file), file.Close())
+}
+
+func (s *Samples) take(ctx context.Context, pid int, client *http.Client) error {
+	from := time.Now()
 	var last error
 	for {
 		is, err := live(ctx, client)
@@ -71,8 +105,8 @@ func (s *Samples) sized() float64 {
 	return s.Size()
 }
 
-// Write writes the samples as tab-separated values, with a heading.
-func (s *Samples) Write(out io.Writer) error {
+// write writes the samples as tab-separated values, with a heading.
+func (s *Samples) write(out io.Writer) error {
 	_, err := fmt.Fprintln(out, "hours\theap\tgoroutines\trss\tsize\tendpoints")
 	for i := range s.at {
 		if err == nil {
@@ -95,18 +129,24 @@ func live(ctx context.Context, client *http.Client) (is needs, err error) {
 			*into += value
 		}
 	}
-	err = fetch(ctx, client, "/metrics", func(line string) {
+	var page bytes.Buffer
+	if err := fetch(ctx, client, "/metrics", &page); err != nil {
+		return is, err
+	}
+	for line := range strings.Lines(page.String()) {
+		line = strings.TrimSuffix(line, "\n")
 		add(&is.heap, line, "go_memstats_next_gc_bytes ")
 		add(&is.goroutines, line, "go_goroutines ")
 		add(&is.endpoints, line, "penstock_picker_endpoints{")
-	})
-	if is.heap /= 2; err == nil && (is.heap == 0 || is.goroutines == 0) {
+	}
+	if is.heap /= 2; is.heap == 0 || is.goroutines == 0 {
 		err = errors.New("its metrics have no go_memstats_next_gc_bytes, or no go_goroutines")
 	}
 	return is, err
 }
 
-func fetch(ctx context.Context, client *http.Client, path string, each func(line string)) error {
+// fetch writes a page of the process to out.
+func fetch(ctx context.Context, client *http.Client, path string, out io.Writer) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://penstock"+path, nil)
 	if err != nil {
 		return err
@@ -116,9 +156,9 @@ func fetch(ctx context.Context, client *http.Client, path string, each func(line
 		return err
 	}
 	defer func() { _ = resp.Body.Close() }()
-	lines := bufio.NewScanner(io.LimitReader(resp.Body, 64<<20))
-	for lines.Scan() {
-		each(lines.Text())
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s: %s", path, resp.Status)
 	}
-	return lines.Err()
+	_, err = io.Copy(out, io.LimitReader(resp.Body, 64<<20))
+	return err
 }

@@ -63,7 +63,7 @@ func (r *run) disk(ctx context.Context, p *plane) error {
 // soak repeats the faults until the soak's time is over, and samples the first control plane in the second half. Changes and
 // requests go on meanwhile.
 func (r *run) soak(ctx context.Context) (*soak.Samples, error) {
-	began, s := time.Now(), &soak.Samples{Size: func() float64 { return float64(r.size.Load()) }}
+	began, s := time.Now(), &soak.Samples{Dir: r.Dir, Size: func() float64 { return float64(r.size.Load()) }}
 	sampling, stop := context.WithCancel(ctx)
 	sampled := make(chan error, 1)
 	defer stop()
@@ -92,16 +92,7 @@ func (r *run) soak(ctx context.Context) (*soak.Samples, error) {
 		r.mu.Unlock()
 	}
 	stop()
-	return s, errors.Join(ctx.Err(), <-sampled, r.keep(s))
-}
-
-// keep writes the samples into the run's folder.
-func (r *run) keep(s *soak.Samples) error {
-	file, err := os.Create(filepath.Join(r.Dir, "samples.tsv"))
-	if err != nil {
-		return err
-	}
-	return errors.Join(s.Write(file), file.Close())
+	return s, errors.Join(ctx.Err(), <-sampled)
 }
 
 // reportSoak prints the faults and the figures of a soak, and returns an error if the process grows.
