@@ -120,6 +120,10 @@ func (p *Picker) Pick(ctx context.Context, r *extproc.Request) extproc.Answer {
 		return a
 	}
 	if pool.Gateways {
+		if !asksForModels(r.Headers) {
+			// Nothing asks for a pick there. The gateway has learned before this picker that the pool has a picker now; another one has, too.
+			return extproc.Answer{Unavailable: true, Message: "this picker does not pick for pool " + r.Pool + ", whose requests go to gateways of another cluster"}
+		}
 		return extproc.Answer{Pass: true}
 	}
 	span := p.span(ctx, r, started)

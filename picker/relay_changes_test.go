@@ -13,6 +13,8 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/penstock-project/penstock/picker/accesslog"
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
@@ -172,4 +174,28 @@ func TestRelay_RemotePickerCountsRequestUntilItsEnd(t *testing.T) {
 	exchange(t, stream, headerMessage(nil))
 	cancel()
 	poll.Until(t, "the call of a request without reports ends", func() bool { return remote.open.Load() == 0 })
+}
+
+// An Envoy that has learned before this process that an import has a picker now, and gateways no more, asks another process.
+func TestRelay_PoolThatStillHasGatewaysHereIsPickedForElsewhere(t *testing.T) {
+	p := runPicker(t, Config{})
+	setPools(t, p, Pool{Name: "ns/pool", Gateways: true})
+	_, address := servePicker(t, p)
+	ask := func(method, path string) (*extprocv3.ProcessingResponse, error) {
+		stream, _ := call(t, dialPicker(t, address), "x-penstock-pool", "ns/pool")
+		if err := stream.Send(headerMessage(nil, ":method", method, ":path", path)); err != nil {
+			t.Fatal(err)
+		}
+		return stream.Recv()
+	}
+	if r, err := ask("POST", "/v1/chat/completions"); status.Code(err) != codes.Unavailable {
+		t.Errorf("a request for a completion: %v, %v; want Unavailable, after which Envoy asks another process", r, err)
+	}
+	r, err := ask("GET", "/v1/models")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if list, _, code := answered(r); list != "" || code != 0 {
+		t.Errorf("a request for the list of models: %v, want that it passes on", r)
+	}
 }

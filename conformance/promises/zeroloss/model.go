@@ -77,7 +77,8 @@ func (s *server) retire(ctx context.Context) {
 		case <-tick.C:
 		}
 	}
-	s.stop()
+	// The end of a response is written after its handler has returned.
+	_ = s.http.Shutdown(ctx) // its only error is that the run has ended
 }
 
 func (s *server) stop() { _ = s.http.Close() }
