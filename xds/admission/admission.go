@@ -193,6 +193,17 @@ func Admit(ctx context.Context) {
 	}
 }
 
+// closeDelay is how long a client has to read why its call was denied.
+const closeDelay = time.Second
+
+// CloseSoon closes the connection of a call in a moment: its certificate has expired, and the client presents another one on another connection
+// alone. Envoy opens all its streams on the connection that it has.
+func CloseSoon(ctx context.Context) {
+	if c := connOf(ctx); c != nil {
+		time.AfterFunc(closeDelay, func() { _ = c.Close() })
+	}
+}
+
 // connOf is the connection of a call; nil if no Listener accepted it.
 func connOf(ctx context.Context) *conn {
 	if p, ok := peer.FromContext(ctx); ok {

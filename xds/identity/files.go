@@ -16,6 +16,8 @@ import (
 
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/peer"
+
+	"github.com/penstock-project/penstock/xds/admission"
 )
 
 // Files name the credentials of a control plane whose proxies run outside of fleets. They are read again for each
@@ -112,12 +114,17 @@ func (f Files) Authenticate(ctx context.Context) (permitted func() (next time.Ti
 	if from, ok := peer.FromContext(ctx); ok {
 		if info, ok := from.AuthInfo.(credentials.TLSInfo); ok && len(info.State.VerifiedChains) > 0 {
 			end := ends(info.State.VerifiedChains[0])
-			return func() (time.Time, error) {
+			permitted = func() (time.Time, error) {
 				if !time.Now().Before(end) {
 					return time.Time{}, fmt.Errorf("the client's certificate expired at %s: connect again with its successor", end.UTC().Format(time.RFC3339))
 				}
 				return end, nil
-			}, nil
+			}
+			if _, err := permitted(); err != nil {
+				admission.CloseSoon(ctx)
+				return nil, err
+			}
+			return permitted, nil
 		}
 	}
 	given := bearerTokens(ctx)

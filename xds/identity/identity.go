@@ -14,6 +14,8 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
+
+	"github.com/penstock-project/penstock/xds/admission"
 )
 
 // Proof is the authenticated identity of a connection.
@@ -87,7 +89,12 @@ func (g *Guard) Authenticate(ctx context.Context) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Client{guard: g, proof: p, expires: expires}, nil
+	c := &Client{guard: g, proof: p, expires: expires}
+	if _, err := c.valid(); err != nil {
+		admission.CloseSoon(ctx) // a token has been reviewed now, so it is the connection's certificate
+		return nil, err
+	}
+	return c, nil
 }
 
 // Gateway implements server.Proxy.
@@ -107,6 +114,11 @@ func (c *Client) Permitted(gateway string) (next time.Time, err error) {
 	if err := c.guard.cfg.Members.Recheck(c.proof, gateway); err != nil {
 		return time.Time{}, err
 	}
+	return c.valid()
+}
+
+// valid returns an error once the credential has expired, and else when to call it again.
+func (c *Client) valid() (next time.Time, err error) {
 	now := c.guard.cfg.Now()
 	switch {
 	case c.expires.IsZero() || now.Before(c.expires):

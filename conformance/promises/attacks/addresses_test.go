@@ -27,9 +27,12 @@ func pool(name string, addresses ...string) string {
 }
 
 // configured is what Envoy has of clusters and endpoints.
-func (s *site) configured() string {
+func (s *site) configured() string { return s.envoyPage("/clusters") }
+
+// envoyPage is a page of Envoy's admin.
+func (s *site) envoyPage(path string) string {
 	s.Helper()
-	resp, err := http.Get("http://" + local(s.admin) + "/clusters")
+	resp, err := http.Get("http://" + local(s.admin) + path)
 	if err != nil {
 		s.Fatal(err)
 	}

@@ -6,6 +6,7 @@ import (
 	"net"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"google.golang.org/grpc"
@@ -28,6 +29,24 @@ func secured(t *testing.T) (s *site, in func(name string) string) {
 	return s, in
 }
 
+// adds writes a route, and waits until Envoy has it.
+func (s *site) adds() {
+	s.Helper()
+	s.write("added.yaml", `apiVersion: gateway.networking.k8s.io/v1
+kind: HTTPRoute
+metadata: {name: added}
+spec:
+  parentRefs: [{name: gw}]
+  rules: [{matches: [{path: {value: /added}}], backendRefs: [{group: inference.networking.k8s.io, kind: InferencePool, name: chat}]}]
+`)
+	s.eventually("Envoy has the route", func() error {
+		if !strings.Contains(s.envoyPage("/config_dump"), "HTTPRoute/default/added") {
+			return errors.New("it does not")
+		}
+		return nil
+	})
+}
+
 var errOpen = errors.New("too many are open")
 
 // A client that opens connections and sends nothing neither keeps an Envoy from connecting nor holds them.
@@ -48,8 +67,7 @@ func TestXDSCredentials_IdleConnectionsLockOutNoEnvoy(t *testing.T) {
 		}
 		return nil
 	})
-	s.write("added.yaml", "apiVersion: gateway.networking.k8s.io/v1\nkind: HTTPRoute\nmetadata: {name: added}\nspec:\n  parentRefs: [{name: gw}]\n  rules: [{matches: [{path: {value: /added}}], backendRefs: [{group: inference.networking.k8s.io, kind: InferencePool, name: chat}]}]\n")
-	s.eventually("the Gateway serves", func() error { return s.ask("GET", "/added", "") })
+	s.adds()
 	s.eventually("all are closed", func() error {
 		if Open(conns) > 0 {
 			return errOpen
@@ -97,4 +115,32 @@ func TestXDSCredentials_OtherClientsReadNothing(t *testing.T) {
 		t.Errorf("penstock had %.0f MiB before, and %.0f MiB at the peak", before, most)
 	}
 	traffic.end()
+}
+
+// An Envoy that has its next certificate in time connects with it once the one of its connection has expired. Before, it opened one stream after
+// the other on that connection, and each was denied.
+func TestXDSCredentials_ExpiredOnConnectionIsReplaced(t *testing.T) {
+	s := prepare(t, nil)
+	in := func(name string) string { return filepath.Join(s.dir, "credentials", name) }
+	issue := func(life string) {
+		t.Helper()
+		if out, err := exec.Command(binaries.penstock, "credentials", "--dir", in(""), "--host", "127.0.0.1", "--life", life).CombinedOutput(); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+	}
+	issue("15s")
+	s.serve("--xds-cert", in("penstock.crt"), "--xds-key", in("penstock.key"), "--xds-client-ca", in("ca.crt"))
+	s.attach("--tls-server-name", "penstock", "--tls-ca", in("ca.crt"), "--tls-cert", in("envoy.crt"), "--tls-key", in("envoy.key"), "--secrets", in("secrets"))
+	s.eventually("the Gateway serves", func() error { return s.ask("GET", "/v1/models", "") })
+	issue("1h")
+	s.eventually("the certificate of the connection has expired", func() error {
+		if !strings.Contains(s.whole("penstock"), "the client's certificate expired at") {
+			return errors.New("nothing is logged about it")
+		}
+		return nil
+	})
+	s.adds()
+	if n := strings.Count(s.whole("penstock"), "proxy connected"); n > 4 {
+		t.Errorf("Envoy has connected %d times", n)
+	}
 }

@@ -185,18 +185,23 @@ func TestParentMode_ReportsOf404sAreBounded(t *testing.T) {
 				w.Count(a)
 			}
 		}
-		if len(w.parents) != 0 {
-			t.Errorf("counted: %v", w.parents)
+		counted := func() int {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			return len(w.parents)
+		}
+		if n := counted(); n != 0 {
+			t.Errorf("%d are counted for", n)
 		}
 		for i := range 2 * maxParents {
 			w.count(fmt.Sprintf("parent/default/chat/c%d", i), repeated, 404)
 		}
-		if len(w.parents) != maxParents {
-			t.Errorf("%d exporting clusters are counted for, want %d", len(w.parents), maxParents)
+		if n := counted(); n != maxParents {
+			t.Errorf("%d exporting clusters are counted for, want %d", n, maxParents)
 		}
 		w.after(window + 2*time.Second) // none of them exists
-		if len(w.parents) != 0 {
-			t.Errorf("%d exporting clusters that do not exist are counted for", len(w.parents))
+		if n := counted(); n != 0 {
+			t.Errorf("%d exporting clusters that do not exist are counted for", n)
 		}
 		for i := range 100 { // a flood, each request for another host
 			for range 100 {
