@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -47,10 +48,8 @@ replaced.`,
 			if tls != (bootstrap.TLS{}) {
 				cfg.TLS = &tls
 			}
-			for _, a := range cfg.ADS {
-				if cfg.TLS == nil && !insecure && !strings.HasPrefix(a, "unix:") && !loopback(dialed(a)) {
-					return fmt.Errorf("--xds %s is not a loopback address: add --tls-ca, and --tls-cert and --tls-key or --token, which match the --xds-… flags of penstock serve; or --insecure-xds, as there", a)
-				}
+			if err := presents(cfg, tls, insecure); err != nil {
+				return err
 			}
 			if err := absolute(&cfg.Token, &cfg.Secrets, &tls.CA, &tls.Cert, &tls.Key); err != nil {
 				return err
@@ -87,6 +86,27 @@ replaced.`,
 	f.StringVar(&tls.ServerName, "tls-server-name", "", "name that the control plane's certificate must have (default: the host of --xds)")
 	_ = cmd.MarkFlagRequired("gateway")
 	return cmd
+}
+
+// presents returns an error if an Envoy cannot present to its control planes what they demand.
+func presents(c bootstrap.Config, tls bootstrap.TLS, insecure bool) error {
+	switch {
+	case (tls.Cert == "") != (tls.Key == ""):
+		return errors.New("--tls-cert and --tls-key belong together: give both")
+	case tls.CA == "" && tls.Cert != "":
+		return errors.New("--tls-cert needs --tls-ca, which verifies the control plane")
+	case c.Token != "" && (tls.CA == "" || c.Secrets == ""):
+		return errors.New("--token needs --tls-ca, which verifies the control plane, and --secrets, a folder for the files that Envoy follows")
+	}
+	for _, a := range c.ADS {
+		switch here := insecure || strings.HasPrefix(a, "unix:") || loopback(dialed(a)); {
+		case !here && tls.CA == "":
+			return fmt.Errorf("--xds %s is not a loopback address: add --tls-ca, and --tls-cert and --tls-key, or --token and --secrets, which match the --xds-… flags of penstock serve; or --insecure-xds, as there", a)
+		case !here && tls.Cert == "" && c.Token == "":
+			return fmt.Errorf("--xds %s is not a loopback address, so its control plane serves Envoys with a certificate or a token alone: add --tls-cert and --tls-key, or --token and --secrets", a)
+		}
+	}
+	return nil
 }
 
 // absolute makes the given paths absolute: Envoy resolves relative ones against its own working directory, or rejects them.
