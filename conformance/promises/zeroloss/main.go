@@ -104,6 +104,9 @@ func command(ctx context.Context) error {
 	}
 	if err == nil && len(res.Failures) > 0 {
 		err = fmt.Errorf("%d requests failed", len(res.Failures))
+		if n := res.inStalls(); n > 0 {
+			err = fmt.Errorf("%w, %d of them in standstills of the machine: repeat the run with less load beside it", err, n)
+		}
 	}
 	if err == nil && !keep {
 		return os.RemoveAll(o.Dir)

@@ -31,8 +31,12 @@ func (o options) replay() string {
 	if o.Play != nil {
 		form += " -play " + formatSteps(o.Play)
 	}
-	return fmt.Sprintf("go run ./promises/zeroloss -seed %d -steps %d -restarts %d -rate %d -streams %d -events %d -drain-time %s -pace %s%s",
-		o.Seed, o.Steps, o.Restarts, o.Rate, o.Streams, o.Events, o.Drain, o.Pace, form)
+	long := fmt.Sprintf("-steps %d -restarts %d", o.Steps, o.Restarts)
+	if o.Soak > 0 {
+		long = fmt.Sprintf("-soak %s", o.Soak)
+	}
+	return fmt.Sprintf("go run ./promises/zeroloss -seed %d %s -rate %d -streams %d -events %d -drain-time %s -pace %s%s",
+		o.Seed, long, o.Rate, o.Streams, o.Events, o.Drain, o.Pace, form)
 }
 
 const (
