@@ -52,8 +52,8 @@ type Record struct {
 }
 
 const (
-	// historySize is how many records a pool has at most. All pools have about maxRecords: fewer each, but minHistory, where they are many. A
-	// record of a pool with 16 endpoints takes 10 KiB.
+	// historySize is how many records a pool keeps at most. Where pools are many, each keeps fewer, so that all together keep about
+	// maxRecords; but at least minHistory. A record with 16 verdicts takes about 10 KiB.
 	historySize = 64
 	minHistory  = 4
 	maxRecords  = 1024
@@ -69,7 +69,7 @@ const (
 type history struct {
 	last atomic.Int64 // when the last record was made, in nanoseconds since start
 	next atomic.Uint64
-	size atomic.Int64 // how many are kept; 0 once the pool is gone, which notes may outlive
+	size atomic.Int64 // how many are kept; 0 for a pool that has been removed: notes still point to its history
 	ring [historySize]atomic.Pointer[Record]
 }
 
@@ -81,11 +81,8 @@ func historyOf(pools int) int64 {
 // start is the zero of times kept in atomics. Differences to it are monotonic: the clock may be set meanwhile.
 var start = time.Now()
 
-func newHistory() *history {
-	h := new(history)
-	h.size.Store(minHistory) // until resize
-	return h
-}
+// newHistory returns a history that keeps nothing until resize.
+func newHistory() *history { return new(history) }
 
 // resize sets how many records are kept, and drops the older ones.
 func (h *history) resize(size int64) {

@@ -121,7 +121,7 @@ func (p *Picker) Pick(ctx context.Context, r *extproc.Request) extproc.Answer {
 	}
 	if pool.Gateways {
 		if !asksForModels(r.Headers) {
-			// Nothing asks for a pick there. The gateway has learned before this picker that the pool has a picker now; another one has, too.
+			// Envoy has newer configuration than this picker: the pool has a picker now. The picker of the process that configured Envoy knows it.
 			return extproc.Answer{Unavailable: true, Message: "this picker does not pick for pool " + r.Pool + ", whose requests go to gateways of another cluster"}
 		}
 		return extproc.Answer{Pass: true}

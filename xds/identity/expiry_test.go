@@ -86,5 +86,8 @@ func TestCredential_StreamEndsAtExpiry(t *testing.T) {
 		if _, err := c.Permitted("a/b"); err == nil {
 			t.Errorf("%s: permitted a day after its expiry", name)
 		}
+		if _, err := g.Authenticate(ctx); err == nil && name == "certificate" { // the API server judges a token of another stream
+			t.Error("another stream of a connection is accepted a day after the expiry of its certificate")
+		}
 	}
 }

@@ -1,5 +1,7 @@
-// Package soak measures a process of Penstock over hours: Samples reads its live heap, its goroutines and its resident memory
-// (without pages of its program, which are read as its code is run first, and which the kernel takes back), and Growth has the figures soak_slope, which must not exceed their limits.
+// Package soak measures a process of Penstock over hours: Samples reads its live heap, its goroutines and its resident memory, and Growth
+// has the figures soak_slope, which must not exceed their limits.
+//
+// Pages of the program do not count as resident memory: they are read when code runs for the first time, and the kernel takes them back.
 //
 // Command zeroloss (a folder) and the tests of faults in package promises (Kubernetes) sample a process with it while faults happen.
 //

@@ -91,13 +91,13 @@ func (s Slope) String() string {
 // Shortest is the shortest soak whose slopes are judged. A process grows for some minutes after its start.
 const Shortest = 30 * time.Minute
 
-// shortest is the time, in hours, for which samples must go on to be judged: half of such a soak, of which the first and the last sample
-// and a process that is frozen meanwhile take some.
-const shortest = 14.0 / 60
+// judged is the time, in hours, over which samples are judged. It is a little less than half of the shortest soak, because samples begin
+// and end within that half, and a process that is frozen has none.
+const judged = 14.0 / 60
 
 // Judged states how slopes are judged, or that they are not.
 func (s *Samples) Judged() string {
-	if s.hours() < shortest {
+	if s.hours() < judged {
 		return fmt.Sprintf("slopes are not judged: samples of %.0f minutes show noise; a soak of %.0f minutes has enough", 60*s.hours(), Shortest.Minutes())
 	}
 	return "a slope fails if it exceeds its limit by more than two standard errors"
@@ -114,7 +114,7 @@ func (s *Samples) Growth() (slopes []Slope, err error) {
 		percent, deviation := slope(s.apart(s.at), s.apart(x.values))
 		is := Slope{x.name, percent, deviation, x.limit}
 		slopes = append(slopes, is)
-		if s.hours() >= shortest && percent-2*deviation > float64(x.limit) {
+		if s.hours() >= judged && percent-2*deviation > float64(x.limit) {
 			err = errors.Join(err, errors.New(is.String()))
 		}
 	}
