@@ -47,7 +47,7 @@ func dialTLS(t *testing.T, address, dir, client string) *grpc.ClientConn {
 		if err != nil {
 			t.Fatal(err)
 		}
-		cfg.Certificates = []tls.Certificate{cert}
+		cfg.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &cert, nil } // of whatever CA
 	}
 	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(credentials.NewTLS(cfg)))
 	if err != nil {
@@ -128,6 +128,7 @@ func TestXDSCredentials_ServeEnvoyAndDenyOthers(t *testing.T) {
 	if err := listeners(t.Context(), dialTLS(t, xds, dir, "foe")); err == nil {
 		t.Error("a certificate of another CA is accepted")
 	}
+	s.errs.expect(t, "the client's certificate is of another CA")
 	if err := pick(t.Context(), dialTLS(t, picks, dir, "envoy")); status.Code(err) != codes.Unauthenticated {
 		t.Errorf("a pick without the key: %v", err)
 	}
@@ -147,6 +148,10 @@ func TestXDSCredentials_ReplacedFilesTakeEffect(t *testing.T) {
 	if err := listeners(t.Context(), dialTLS(t, xds, dir, "envoy")); err != nil {
 		t.Errorf("with the new certificate: %v", err)
 	}
+	if err := listeners(t.Context(), dialTLS(t, xds, dir, "")); err == nil {
+		t.Error("a client without a certificate is served")
+	}
+	s.errs.expect(t, `msg="connection denied" peer=127.0.0.1 reason="the client has no certificate: see penstock bootstrap --help"`)
 	answers(t, local(port), http.StatusOK)
 }
 

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/peer"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -98,7 +97,7 @@ func (h *holder) pickKeys() []string {
 // security is who may connect: peers as before.
 func (h *holder) security(s security) security {
 	s.authenticate = h.authenticate
-	s.ads = []grpc.ServerOption{grpc.Creds(credentials.NewTLS(h.Files.TLS(true, tls.VersionTLS13)))}
+	s.ads = []grpc.ServerOption{grpc.Creds(identity.ServerCredentials(h.Files.TLS(true, tls.VersionTLS13), h.log))}
 	s.picks = h.Files.TLS(false, lowestForPicks(h.OpenPicker))
 	s.guardPicks(h.pickKeys, h.OpenPicker)
 	return s

@@ -9,7 +9,6 @@ import (
 	"slices"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/penstock-project/penstock/cmd/penstock/internal/delivery"
@@ -112,7 +111,7 @@ func (f *fleets) authorityChanged() {
 // security implements proxyRunner. Proxies prove their identity; peers by Peers.TLS or, without it, by certificates of
 // the authority.
 func (f *fleets) security(p Peers) security {
-	s := security{authenticate: f.authenticate, ads: []grpc.ServerOption{grpc.Creds(credentials.NewTLS(f.secure(tls.VersionTLS13)))}, picks: f.secure(lowestForPicks(f.cfg.OpenPicker))}
+	s := security{log: f.core.log, authenticate: f.authenticate, ads: []grpc.ServerOption{grpc.Creds(identity.ServerCredentials(f.secure(tls.VersionTLS13), f.core.log))}, picks: f.secure(lowestForPicks(f.cfg.OpenPicker))}
 	s.guardPicks(func() []string { return f.authority.Keys(pickKeys) }, f.cfg.OpenPicker)
 	if p.TLS != nil {
 		s.peerTLS(*p.TLS)

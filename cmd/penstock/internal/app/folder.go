@@ -19,7 +19,7 @@ func NewFolder(cfg Config, f Folder) (*App, error) {
 	if err != nil {
 		return nil, err
 	}
-	a, err := newApp(cfg, core, wiring{security: openSecurity(cfg.Peers), proxies: func(string) {}})
+	a, err := newApp(cfg, core, wiring{security: openSecurity(cfg.Peers, cfg.Log), proxies: func(string) {}})
 	if err != nil {
 		return nil, err
 	}

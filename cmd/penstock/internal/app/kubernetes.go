@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"log/slog"
 	"net"
 	"net/netip"
 	"slices"
@@ -55,9 +56,9 @@ type proxyRunner interface {
 }
 
 // externalProxies run elsewhere.
-type externalProxies struct{}
+type externalProxies struct{ log *slog.Logger }
 
-func (externalProxies) security(p Peers) security      { return openSecurity(p) }
+func (e externalProxies) security(p Peers) security    { return openSecurity(p, e.log) }
 func (externalProxies) ready(context.Context) error    { return nil }
 func (externalProxies) run(ctx context.Context) error  { <-ctx.Done(); return ctx.Err() }
 func (externalProxies) lead(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
@@ -69,7 +70,7 @@ func NewKubernetes(cfg Config, k Kubernetes) (*App, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &cluster{cfg: k, proxies: externalProxies{}}
+	c := &cluster{cfg: k, proxies: externalProxies{cfg.Log}}
 	c.source, err = kube.New(kube.Config{REST: k.REST, Store: core.store, Namespaces: k.Namespaces, Log: cfg.Log, Report: func(reports []report.Report) { core.board.Replace(status.Cluster, reports...) }})
 	if err != nil {
 		return nil, err

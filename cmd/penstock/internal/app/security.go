@@ -22,6 +22,7 @@ import (
 
 // security is who may connect to the servers of a process, and how it dials its peers.
 type security struct {
+	log          *slog.Logger        // of connections that are denied
 	authenticate server.Authenticate // nil: a proxy's own claims are believed
 	ads, peers   []grpc.ServerOption
 	picks        *tls.Config                      // of the picker's ports; nil: cleartext
@@ -32,8 +33,8 @@ type security struct {
 }
 
 // openSecurity admits every Envoy; peers prove their identity if TLS is configured.
-func openSecurity(p Peers) security {
-	var s security
+func openSecurity(p Peers, log *slog.Logger) security {
+	s := security{log: log}
 	if p.TLS != nil {
 		s.peerTLS(*p.TLS)
 	}
@@ -42,7 +43,7 @@ func openSecurity(p Peers) security {
 
 // peerTLS has peers prove their identity.
 func (s *security) peerTLS(t MutualTLS) {
-	s.dial, s.peers = credentials.NewTLS(t.Client), []grpc.ServerOption{grpc.Creds(credentials.NewTLS(t.Server)), verifiedByTLS}
+	s.dial, s.peers = credentials.NewTLS(t.Client), []grpc.ServerOption{grpc.Creds(identity.ServerCredentials(t.Server, s.log)), verifiedByTLS}
 }
 
 // verifiedByTLS admits streams of a server whose handshakes verify the client.
@@ -106,7 +107,7 @@ func (s *security) pickCredentials() []grpc.ServerOption {
 	if s.picks == nil {
 		return nil
 	}
-	return []grpc.ServerOption{grpc.Creds(credentials.NewTLS(s.picks))}
+	return []grpc.ServerOption{grpc.Creds(identity.ServerCredentials(s.picks, s.log))}
 }
 
 // pickOptions are those of the picker's port where members of the cluster set call it, too, if it serves TLS.
@@ -115,7 +116,7 @@ func (a *App) pickOptions() (keys tap.ServerInHandle, options []grpc.ServerOptio
 		return a.security.keys, a.security.pickCredentials()
 	}
 	members := callers(a.store)
-	options = []grpc.ServerOption{grpc.Creds(credentials.NewTLS(members.TLS(a.security.picks)))}
+	options = []grpc.ServerOption{grpc.Creds(identity.ServerCredentials(members.TLS(a.security.picks), a.log))}
 	return members.Calls(extproc.ServiceName, a.security.keys, grpc_health_v1.Health_ServiceDesc.ServiceName), options
 }
 

@@ -82,7 +82,7 @@ func NewStandAlone(cfg Config, s StandAlone) (*App, error) {
 	if err != nil {
 		return nil, err
 	}
-	own := openSecurity(cfg.Peers)
+	own := openSecurity(cfg.Peers, cfg.Log)
 	own.picks = s.TLS
 	a, err := newApp(cfg, c, wiring{security: own, standAlone: &s, proxies: func(string) {}})
 	if err != nil {
