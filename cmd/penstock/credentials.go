@@ -6,11 +6,14 @@ import (
 	"io"
 	"io/fs"
 	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/penstock-project/penstock/xds/authority"
 )
@@ -53,7 +56,10 @@ type credentialFiles struct {
 const caLife = 10 * 365 * 24 * time.Hour
 
 func (c *credentialFiles) write(out io.Writer) error {
-	var err error
+	err := c.check()
+	if err != nil {
+		return err
+	}
 	if c.dir, err = filepath.Abs(c.dir); err != nil {
 		return err
 	}
@@ -80,6 +86,16 @@ func (c *credentialFiles) write(out io.Writer) error {
 		}
 	}
 	c.explain(out)
+	return nil
+}
+
+// check verifies the hosts, before anything is written.
+func (c *credentialFiles) check() error {
+	for _, h := range c.hosts {
+		if _, err := netip.ParseAddr(h); err != nil && len(validation.IsDNS1123Subdomain(strings.ToLower(h))) > 0 {
+			return fmt.Errorf("--host %q: write an IP address, such as 192.0.2.1, or a DNS name, such as penstock.example.com", h)
+		}
+	}
 	return nil
 }
 
@@ -121,10 +137,18 @@ func (c *credentialFiles) path(name string) string { return filepath.Join(c.dir,
 // explain prints the commands that use the files.
 func (c *credentialFiles) explain(out io.Writer) {
 	fmt.Fprintf(out, "# On each control plane, here the first one:\npenstock serve -f ./config --xds %s --picker %s", at(c.hosts[0], "18000"), at(c.hosts[0], "9002"))
+	var names []string
 	for _, h := range c.hosts {
+		if _, err := netip.ParseAddr(h); err != nil {
+			names = append(names, h)
+			h = "IP-OF-" + h
+		}
 		fmt.Fprintf(out, " --picker-address %s", at(h, "9002"))
 	}
 	fmt.Fprintf(out, " \\\n    --xds-cert %s --xds-key %s --xds-client-ca %s\n", c.path(ownName+".crt"), c.path(ownName+".key"), c.path("ca.crt"))
+	for _, h := range names {
+		fmt.Fprintf(out, "# Replace IP-OF-%s by its IP address: Envoys dial a picker by IP address only.\n", h)
+	}
 	if len(c.hosts) > 1 {
 		fmt.Fprintf(out, "# and, because there are several:\n    --peers-listen %s --peers-ca %s --peers-cert %s --peers-key %s",
 			at(c.hosts[0], "18001"), c.path("ca.crt"), c.path(ownName+".crt"), c.path(ownName+".key"))

@@ -36,7 +36,7 @@ type files struct {
 
 func (s *files) flags(cmd *cobra.Command, required string) {
 	cmd.Flags().StringArrayVarP(&s.paths, "file", "f", nil, "folder (read recursively) or file with YAML or JSON; may be repeated ("+required+")")
-	cmd.Flags().StringVar(&s.state, "state", "", "folder for the last good versions of objects, the status, and the socket for other commands. It must belong to the user that runs penstock, with mode 0700 (default: one for the given files, below $XDG_STATE_HOME/penstock)")
+	cmd.Flags().StringVar(&s.state, "state", "", "folder for the last good versions of objects, the status, and the socket for other commands. It must belong to the user that runs penstock, with mode 0700, which an empty one is given (default: one for the given files, below $XDG_STATE_HOME/penstock)")
 }
 
 // exist returns an error if a named folder or file does not exist, unless --state names the state folder.
@@ -91,7 +91,8 @@ type service struct {
 	secure          secure
 	members         string
 	membersAddress  string
-	local           bool // Envoys of this user are served at a socket in the state folder
+	local           bool   // Envoys of this user are served at a socket in the state folder
+	runtime         string // folder of that socket and of these Envoys' files
 	peers           app.Peers
 	addresses       addressFlags
 	cluster         bool // objects come from a cluster and not from files
@@ -151,11 +152,39 @@ func (s *service) newApp(cmd *cobra.Command, build func(app.Config) (*app.App, e
 	if err != nil {
 		return nil, cfg, nil, err
 	}
-	if cfg, err = s.config(cmd.Context(), log, t); err != nil {
-		return nil, cfg, nil, err
+	if cfg, err = s.config(cmd.Context(), log, t); err == nil {
+		p, err = build(cfg)
 	}
-	p, err = build(cfg)
-	return p, cfg, t.end, err
+	if err != nil {
+		s.tidy(cfg)
+	}
+	return p, cfg, func() { t.end(); s.tidy(cfg) }, err
+}
+
+// listenLocal opens the socket for the Envoys of this user, in the state folder. A state folder that takes no files ends nothing: a
+// temporary one, which is private and has a name that nobody can tell before, takes its place for sockets and for the Envoys' files.
+func (s *service) listenLocal(dir string, log *slog.Logger) (net.Listener, error) {
+	s.runtime = dir
+	l, err := app.ListenSocket(filepath.Join(dir, socketOfADS))
+	if !app.Unwritable(err) {
+		return l, err
+	}
+	temporary, failed := os.MkdirTemp("", "penstock-")
+	if failed != nil {
+		return nil, fmt.Errorf("--state %s: %w; nor does the folder for temporary files take any: name a folder with --state that does", dir, err)
+	}
+	s.runtime = temporary
+	log.Error("the state folder takes no files: Envoys have theirs in a temporary folder, and nothing is kept over a restart", "error", err, "temporary", temporary)
+	return app.ListenSocket(filepath.Join(temporary, socketOfADS))
+}
+
+const socketOfADS = "xds.sock"
+
+// tidy removes the temporary folder of listenLocal.
+func (s *service) tidy(cfg app.Config) {
+	if s.runtime != "" && s.runtime != cfg.StateDir {
+		_ = os.RemoveAll(s.runtime)
+	}
 }
 
 // config opens the listeners and makes the configuration of the app. The app closes the listeners when it ends.
@@ -175,7 +204,7 @@ func (s *service) config(ctx context.Context, log *slog.Logger, t *telemetry) (c
 		return cfg, err
 	}
 	if s.local {
-		if cfg.Local, err = app.ListenSocket(filepath.Join(cfg.StateDir, "xds.sock")); err != nil {
+		if cfg.Local, err = s.listenLocal(cfg.StateDir, log); err != nil {
 			return cfg, err
 		}
 	}

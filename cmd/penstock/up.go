@@ -68,7 +68,7 @@ func (s *service) up(cmd *cobra.Command, concurrency int) error {
 	appCtx, stopApp := context.WithCancel(context.WithoutCancel(cmd.Context()))
 	defer stopApp()
 	f = supervisor.New(supervisor.Config{
-		Envoy: envoy.Path, Dir: filepath.Join(cfg.StateDir, "proxies"), ADS: "unix:" + cfg.Local.Addr().String(), DrainTime: s.drainTime, Concurrency: concurrency,
+		Envoy: envoy.Path, Dir: filepath.Join(s.runtime, "proxies"), ADS: "unix:" + cfg.Local.Addr().String(), DrainTime: s.drainTime, Concurrency: concurrency,
 		ControlPlane: p, Log: cfg.Log,
 		Announce: func(gateway string, urls []string) { fmt.Fprintln(out, announcement(gateway, urls)) },
 		Report:   func(gateway, problem string) { reportEnvoy(p.Board(), gateway, problem) },

@@ -252,3 +252,24 @@ func TestXDSCredentials_PeersDenyEnvoys(t *testing.T) {
 		t.Errorf("an Envoy at the port of peers: %v", err)
 	}
 }
+
+// Envoys dial a picker by IP address alone, so the printed command of a host that is a name has a gap, and states how to fill it.
+func TestCredentials_HostsAreAddressesOrNames(t *testing.T) {
+	t.Parallel()
+	out, err := penstock(t, "credentials", "--dir", filepath.Join(t.TempDir(), "credentials"), "--host", "cp.example.com", "--host", "192.0.2.2")
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	for _, want := range []string{"--picker-address IP-OF-cp.example.com:9002 --picker-address 192.0.2.2:9002", "# Replace IP-OF-cp.example.com by its IP address", "--xds cp.example.com:18000"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("the output has no %q:\n%s", want, out)
+		}
+	}
+	dir := filepath.Join(t.TempDir(), "none")
+	if out, err := penstock(t, "credentials", "--dir", dir, "--host", "bad host!"); err == nil || !strings.Contains(out+err.Error(), `--host "bad host!": write an IP address`) {
+		t.Errorf("a host that is none: %v\n%s", err, out)
+	}
+	if _, err := os.Stat(dir); err == nil {
+		t.Error("files were made for a host that is none")
+	}
+}

@@ -77,21 +77,56 @@ func TestState_FullDiskEndsNothingAndLosesNothing(t *testing.T) {
 
 func TestState_ReadOnlyFolderServesFromMemory(t *testing.T) {
 	s := prepare(t, nil)
-	state := filepath.Join(s.dir, "state")
-	if err := os.Mkdir(state, 0o500); err != nil {
-		t.Fatal(err)
-	}
-	if os.Geteuid() == 0 { // who may write everywhere else
-		if err := syscall.Mount("tmpfs", state, "tmpfs", syscall.MS_RDONLY, "size=64k,mode=0700"); err != nil {
-			t.Logf("the folder takes files, because it cannot be mounted: %v", err)
-		}
-		t.Cleanup(func() { _ = syscall.Unmount(state, syscall.MNT_DETACH) })
-	}
+	s.readOnly()
 	s.serve()
 	s.attach()
 	s.answers("/v1/models", "200")
 	s.write("more.yaml", redirect("more", "/more", "one", ""))
 	s.answers("/more", "302 one")
+}
+
+// penstock up has sockets and the files of its Envoys there.
+func TestState_UpStartsWithReadOnlyFolder(t *testing.T) {
+	s := prepare(t, nil)
+	s.readOnly()
+	temporary := filepath.Join(s.dir, "tmp")
+	if err := os.Mkdir(temporary, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	s.up("ENVOY="+binaries.envoy, "TMPDIR="+temporary)
+	s.answers("/v1/models", "200")
+	s.write("more.yaml", redirect("more", "/more", "one", ""))
+	s.answers("/more", "302 one")
+	s.stop(s.penstock)
+	if left, err := os.ReadDir(temporary); err != nil || len(left) > 0 {
+		t.Errorf("it leaves %v %v", left, err)
+	}
+}
+
+// up starts penstock up, which runs the Envoys itself, with variables of its environment.
+func (s *site) up(env ...string) {
+	s.Helper()
+	var err error
+	if s.penstock, err = process.Start("penstock", filepath.Join(s.dir, "penstock.log"), binaries.penstock, env,
+		"up", "-f", s.files, "--state", filepath.Join(s.dir, "state"), "--concurrency", "1", "--log-level", "debug"); err != nil {
+		s.Fatal(err)
+	}
+	s.ends(s.penstock)
+}
+
+// readOnly makes a state folder that takes no files.
+func (s *site) readOnly() {
+	s.Helper()
+	state := filepath.Join(s.dir, "state")
+	if err := os.Mkdir(state, 0o500); err != nil {
+		s.Fatal(err)
+	}
+	if os.Geteuid() == 0 { // who may write everywhere else
+		if err := syscall.Mount("tmpfs", state, "tmpfs", syscall.MS_RDONLY, "size=64k,mode=0700"); err != nil {
+			s.Logf("the folder takes files, because it cannot be mounted: %v", err)
+		}
+		s.Cleanup(func() { _ = syscall.Unmount(state, syscall.MNT_DETACH) })
+	}
 }
 
 func TestState_TruncatedFilesLoseTheirTornLineAlone(t *testing.T) {
@@ -152,12 +187,7 @@ func TestEnvoy_GoneProgramEndsNothing(t *testing.T) {
 	if err := os.Symlink(binaries.envoy, program); err != nil {
 		t.Fatal(err)
 	}
-	up, err := process.Start("penstock", filepath.Join(s.dir, "penstock.log"), binaries.penstock, []string{"ENVOY=" + program},
-		"up", "-f", s.files, "--state", filepath.Join(s.dir, "state"), "--concurrency", "1", "--log-level", "debug")
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.ends(up)
+	s.up("ENVOY=" + program)
 	s.answers("/v1/models", "200")
 	other := func() error {
 		got, err := (&site{T: s.T, gateway: also}).answer("/")
