@@ -178,6 +178,8 @@ func syncState(p server.ProxyStatus) string {
 	switch {
 	case p.InSync:
 		return "is in sync"
+	case p.Waiting:
+		return "waits for its Gateway, which does not exist here, or is not Penstock's: apply it, or name another one in penstock bootstrap --gateway"
 	case text == "":
 		return "is behind: it connected just now"
 	case behind:

@@ -163,3 +163,32 @@ func TestADS_LogTextIsBounded(t *testing.T) {
 		t.Errorf("the log has %d bytes", n)
 	}
 }
+
+// No configuration comes for a Gateway that does not exist, and its stream ends no later than others.
+func TestADS_StreamOfUnknownGatewayEndsWithItsPermission(t *testing.T) {
+	var ended atomic.Bool
+	c := xdstest.Serve(t, server.Config{Authenticate: as(proxy{
+		gateway: func(*corev3.Node) (string, error) { return "default/none", nil },
+		permitted: func() (time.Time, error) {
+			if ended.Load() {
+				return time.Time{}, errors.New("the token has left the file")
+			}
+			return time.Now().Add(10 * time.Millisecond), nil
+		},
+	})})
+	end := make(chan error)
+	go func() { end <- send(t, c, 0) }()
+	poll.Until(t, "it waits", func() bool {
+		proxies := c.Server.Proxies()
+		return len(proxies) == 1 && proxies[0].Waiting && !proxies[0].InSync
+	})
+	ended.Store(true)
+	select {
+	case err := <-end:
+		if status.Code(err) != codes.PermissionDenied {
+			t.Errorf("%v", err)
+		}
+	case <-time.After(10 * time.Second):
+		t.Error("the stream goes on")
+	}
+}

@@ -71,13 +71,15 @@ func (s *Server) leave(st *stream) {
 
 // ProxyStatus describes one connected proxy.
 type ProxyStatus struct {
-	Node      string       `json:"node"`
-	Gateway   string       `json:"gateway"`
-	Profile   string       `json:"profile,omitempty"`
-	Version   string       `json:"version,omitempty"` // Envoy's
-	Connected time.Time    `json:"connected"`
-	InSync    bool         `json:"inSync"` // it has all that it should have
-	Types     []TypeStatus `json:"types"`
+	Node      string    `json:"node"`
+	Gateway   string    `json:"gateway"`
+	Profile   string    `json:"profile,omitempty"`
+	Version   string    `json:"version,omitempty"` // Envoy's
+	Connected time.Time `json:"connected"`
+	InSync    bool      `json:"inSync"` // it has all that it should have
+	// Waiting is set while there is no configuration for the gateway: it does not exist, or was not read yet.
+	Waiting bool         `json:"waiting,omitempty"`
+	Types   []TypeStatus `json:"types"`
 }
 
 // TypeStatus describes one type of a proxy's resources.
@@ -107,7 +109,7 @@ func (st *stream) status() (ProxyStatus, bool) {
 	if st.closed {
 		return ProxyStatus{}, false
 	}
-	p := ProxyStatus{Node: st.node.GetId(), Gateway: st.gateway, Profile: st.profile, Connected: st.since, InSync: true}
+	p := ProxyStatus{Node: st.node.GetId(), Gateway: st.gateway, Profile: st.profile, Connected: st.since, InSync: true, Waiting: st.waiting()}
 	if v := st.node.GetUserAgentBuildVersion().GetVersion(); v != nil {
 		p.Version = version(v.GetMajorNumber(), v.GetMinorNumber(), v.GetPatch())
 	}

@@ -58,14 +58,41 @@ func (s *Server) serve(ctx context.Context, w wire) error {
 	s.add(st)
 	defer s.remove(st)
 	st.recheck() // the permission may have changed before add made Recheck see the stream
-	select {
-	case <-st.cursor.Ready():
-	case <-ctx.Done():
-		return ended(context.Cause(ctx))
+	if err := st.ready(ctx); err != nil {
+		return ended(err)
 	}
 	// A proxy that waited here for the first sync is served like one that connects now: what it has is not sent again.
 	st.cursor.Skip()
 	return st.run(ctx, first)
+}
+
+// ready waits until there is a configuration for the gateway; for one that does not exist, until the stream ends. The
+// permission may end meanwhile.
+func (st *stream) ready(ctx context.Context) error {
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	for {
+		if next := st.checkDue(); !next.IsZero() {
+			timer.Reset(next.Sub(st.server.config.Now()))
+		}
+		select {
+		case <-st.cursor.Ready():
+			return nil
+		case <-timer.C:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// waiting reports whether there is no configuration for the gateway yet.
+func (st *stream) waiting() bool {
+	select {
+	case <-st.cursor.Ready():
+		return false
+	default:
+		return true
+	}
 }
 
 var errStopped = status.Error(codes.Unavailable, "the control plane is stopping")
