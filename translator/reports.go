@@ -81,7 +81,7 @@ func sliceReport(r *graph.Reader, key string) (report.Report, bool) {
 	}
 	rep := report.Report{Owner: store.EndpointSlices.Ref(slice)}
 	for _, problem := range services.Outside(r, slice) {
-		rep.Findings = append(rep.Findings, report.Finding{Severity: report.Error, Owner: rep.Owner, Field: "endpoints", Problem: problem, Fix: addresses.Fix})
+		rep.Findings = append(rep.Findings, report.Finding{Severity: report.Error, Owner: rep.Owner, Field: "endpoints", Problem: problem, Fix: addresses.Fix(problem)})
 	}
 	return rep, len(rep.Findings) > 0
 }

@@ -33,7 +33,7 @@ With --http, of a Penstock on Kubernetes, nothing is written: the command prints
   # On Kubernetes
   kubectl port-forward -n penstock-system deploy/penstock 9091 &
   penstock clusters join --http 127.0.0.1:9091 east.yaml | kubectl apply --server-side -f -`,
-		Args: cobra.ExactArgs(1),
+		Args: takes(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			text, name, err := readJoin(cmd.InOrStdin(), args[0])
 			if err != nil {

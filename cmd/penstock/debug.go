@@ -75,7 +75,7 @@ func debugCommand(use, short, example string, args cobra.PositionalArgs, run fun
 func newStoreShow() *cobra.Command {
 	var output string
 	cmd := debugCommand("show KIND [NAMESPACE/NAME]", "Print the objects of a kind: a line each, or YAML", `  penstock debug store show HTTPRoute -f ./config
-  penstock debug store show InferencePool default/chat -o yaml -f ./config`, cobra.RangeArgs(1, 2), func(cmd *cobra.Command, at running, args []string) error {
+  penstock debug store show InferencePool default/chat -o yaml -f ./config`, takes(1, 2), func(cmd *cobra.Command, at running, args []string) error {
 		query := url.Values{}
 		if len(args) == 2 {
 			query.Set("name", args[1])
@@ -136,7 +136,7 @@ func printObjectNames(w io.Writer, objects []json.RawMessage) error {
 
 func newStoreWatch() *cobra.Command {
 	return debugCommand("watch KIND", "Print a line for each object of a kind, and then for each change, until interrupted",
-		`  penstock debug store watch EndpointSlice --http 127.0.0.1:9091`, cobra.ExactArgs(1), func(cmd *cobra.Command, at running, args []string) error {
+		`  penstock debug store watch EndpointSlice --http 127.0.0.1:9091`, takes(1, 1), func(cmd *cobra.Command, at running, args []string) error {
 			err := at.stream(cmd.Context(), "/debug/store/"+url.PathEscape(args[0])+"?watch", func(line []byte) error {
 				var e struct {
 					Revision   uint64
@@ -174,7 +174,7 @@ func (r running) stream(ctx context.Context, path string, line func([]byte) erro
 func newGraphWhy() *cobra.Command {
 	return debugCommand("why KEY", "Print why rows of the translation are as they are: what each was computed from, what reads it, when it changed and why",
 		`  penstock debug graph why pool/default/chat -f ./config
-  penstock debug graph why default/chat -f ./config`, cobra.ExactArgs(1), func(cmd *cobra.Command, at running, args []string) error {
+  penstock debug graph why default/chat -f ./config`, takes(1, 1), func(cmd *cobra.Command, at running, args []string) error {
 			var rows []graph.Explanation
 			if err := at.get(cmd.Context(), "/debug/graph?key="+url.QueryEscape(args[0]), &rows); err != nil {
 				return err
@@ -221,7 +221,7 @@ func newXDSStreams() *cobra.Command {
 
 func newXDSDump() *cobra.Command {
 	return debugCommand("dump NAMESPACE/NAME", "Print what is served to a Gateway's proxies, in the form of Envoy's /config_dump", `  penstock debug xds dump default/gw -f ./config | jq '.configs[].dynamic_active_clusters[]?.cluster.name'`,
-		cobra.ExactArgs(1), func(cmd *cobra.Command, at running, args []string) error {
+		takes(1, 1), func(cmd *cobra.Command, at running, args []string) error {
 			var dump json.RawMessage
 			if err := at.get(cmd.Context(), "/debug/xds/dump?gateway="+url.QueryEscape(args[0]), &dump); err != nil {
 				return err
@@ -232,7 +232,7 @@ func newXDSDump() *cobra.Command {
 
 func newXDSDiff() *cobra.Command {
 	return debugCommand("diff NODE", "Print the resources of which a proxy does not have the served version; nothing if it is in sync", `  penstock debug xds diff default/gw -f ./config`,
-		cobra.ExactArgs(1), func(cmd *cobra.Command, at running, args []string) error {
+		takes(1, 1), func(cmd *cobra.Command, at running, args []string) error {
 			var proxies []server.ProxyDifferences
 			if err := at.get(cmd.Context(), "/debug/xds/diff?node="+url.QueryEscape(args[0]), &proxies); err != nil {
 				return err
@@ -252,13 +252,13 @@ func newXDSDiff() *cobra.Command {
 
 func newPickerShow() *cobra.Command {
 	return debugCommand("show NAMESPACE/NAME", "Print a pool's strategy and the state of each of its endpoints", `  penstock debug picker show default/chat -f ./config`,
-		cobra.ExactArgs(1), func(cmd *cobra.Command, at running, args []string) error {
+		takes(1, 1), func(cmd *cobra.Command, at running, args []string) error {
 			var e picker.Explanation
 			if err := at.get(cmd.Context(), "/debug/pool?pool="+url.QueryEscape(args[0]), &e); err != nil {
 				return err
 			}
 			if !e.Known {
-				return fmt.Errorf("the picker of this process has no pool %s", args[0])
+				return fmt.Errorf("the picker of this process has no pool %s: see penstock status for those that exist", args[0])
 			}
 			out := cmd.OutOrStdout()
 			fmt.Fprintf(out, "strategy %s\n", strategyText(e))

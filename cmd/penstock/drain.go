@@ -37,7 +37,7 @@ func newCopy() *cobra.Command {
 		Use:     "copy PATH",
 		Short:   "Copy this program to a path, for a container that has no shell",
 		Example: `  penstock copy /opt/penstock/penstock`,
-		Args:    cobra.ExactArgs(1),
+		Args:    takes(1, 1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			self, err := os.Executable()
 			if err != nil {

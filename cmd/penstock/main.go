@@ -86,3 +86,13 @@ func rejectUnknown(cmd *cobra.Command) {
 		rejectUnknown(sub)
 	}
 }
+
+// takes is cobra.RangeArgs, with an error that states what to write.
+func takes(least, most int) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if n := len(args); n < least || n > most {
+			return fmt.Errorf("%d arguments are given: write %s", n, cmd.UseLine())
+		}
+		return nil
+	}
+}

@@ -162,7 +162,7 @@ func (s *service) newApp(cmd *cobra.Command, build func(app.Config) (*app.App, e
 }
 
 // listenLocal opens the socket for the Envoys of this user, in the state folder. A state folder that takes no files ends nothing: a
-// temporary one, which is private and has a name that nobody can tell before, takes its place for sockets and for the Envoys' files.
+// temporary one, which is private, with a name that cannot be known before, takes its place for sockets and for the Envoys' files.
 func (s *service) listenLocal(dir string, log *slog.Logger) (net.Listener, error) {
 	s.runtime = dir
 	l, err := app.ListenSocket(filepath.Join(dir, socketOfADS))

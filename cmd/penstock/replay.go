@@ -47,7 +47,7 @@ these tokens take, and 0.3 ms for each running request; 128 requests run at a ti
 Equal arguments print equal bytes.`,
 		Example: `  # Twice as many requests as in the trace, on 16 servers
   penstock replay trace.jsonl --strategy load --strategy least-request --servers 16 --speed 2`,
-		Args: cobra.ExactArgs(1),
+		Args: takes(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd, args[0]) },
 	}
 	f := cmd.Flags()

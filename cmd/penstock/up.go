@@ -100,7 +100,8 @@ func reportEnvoy(board *status.Board, gateway, problem string) {
 		Owner:      ref,
 		Conditions: []report.Condition{report.NotProgrammed(string(gatewayv1.GatewayReasonNoResources), problem)},
 		Findings: []report.Finding{{
-			Severity: report.Error, Owner: ref, Problem: problem, Fix: "restore the program that $ENVOY or PATH named at the start of penstock, and room in its state folder",
+			Severity: report.Error, Owner: ref, Problem: problem,
+			Fix: "restore the program that $ENVOY or PATH named at the start of penstock, if it is gone; make room in the state folder, if that is full; end what kills it, such as a lack of memory, if something does",
 		}},
 	})
 }

@@ -11,8 +11,17 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
-// Fix is what the author of an object can do about an address that a Policy does not allow.
-const Fix = "write an address inside the allowed ranges, or ask the operator of Penstock to add its range to --allowed-cidrs"
+// Fix is what the author of an object can do about an address that a Policy does not allow, for a reason of Policy.Written or
+// Ranges.Outside.
+func Fix(outside string) string {
+	if strings.Contains(outside, neverAllowed) {
+		return "write another address"
+	}
+	return "write an address inside the allowed ranges, or ask the operator of Penstock to add its range to --allowed-cidrs"
+}
+
+// neverAllowed is in the reasons against addresses that no range allows.
+const neverAllowed = ", which is never allowed"
 
 // Policy judges addresses by the store's AddressPolicy.
 type Policy struct {
@@ -64,7 +73,7 @@ func (p Policy) Written(ip netip.Addr) string {
 		}
 		for _, service := range slices.Concat(o.Clusters, o.Endpoints) {
 			if p.ours(service) {
-				return fmt.Sprintf("is that of Penstock's own Service %s, which is never allowed", service)
+				return fmt.Sprintf("is that of Penstock's own Service %s"+neverAllowed, service)
 			}
 		}
 	}
@@ -103,13 +112,13 @@ func (p Policy) Slice(namespace string, list []netip.Addr) Slice {
 func (s Slice) Outside(ip netip.Addr) string {
 	p := s.policy
 	if kind := p.Never(ip); kind != "" {
-		return "is " + kind + ", which is never allowed"
+		return "is " + kind + neverAllowed
 	}
 	local := false // an endpoint of the namespace itself
 	for _, o := range s.of(ip) {
 		for _, service := range slices.Concat(o.Clusters, o.Endpoints) {
 			if p.ours(service) {
-				return fmt.Sprintf("is that of Penstock's own Service %s, which is never allowed", service)
+				return fmt.Sprintf("is that of Penstock's own Service %s"+neverAllowed, service)
 			}
 		}
 		if len(o.Clusters) > 0 {

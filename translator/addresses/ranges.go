@@ -67,7 +67,7 @@ func (r *Ranges) special(ip netip.Addr) string {
 // Outside returns why ip is outside of the allowed ranges, as a phrase that follows the address; "" if it is inside.
 func (r *Ranges) Outside(ip netip.Addr) string {
 	if kind := r.Never(ip); kind != "" {
-		return "is " + kind + ", which is never allowed"
+		return "is " + kind + neverAllowed
 	}
 	if denied, ok := r.DeniedBy(ip); ok {
 		return fmt.Sprintf("is in the denied range %s", denied)

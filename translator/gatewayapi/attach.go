@@ -104,7 +104,7 @@ func (p *parentFinder) gateway(ref report.ParentRef, field string) *model.Gatewa
 	if ref.Kind == "ListenerSet" {
 		set, ok := store.ListenerSets.Get(p.r, key)
 		if !ok {
-			p.report(severity, field, fmt.Sprintf("ListenerSet %s does not exist", key), "")
+			p.report(severity, field, fmt.Sprintf("ListenerSet %s does not exist", key), fixMissing)
 			return nil
 		}
 		if key = parentOf(set); key == "" {
@@ -117,10 +117,13 @@ func (p *parentFinder) gateway(ref report.ParentRef, field string) *model.Gatewa
 		return gw
 	}
 	if _, exists := store.Gateways.Get(p.r, key); !exists {
-		p.report(severity, field, fmt.Sprintf("Gateway %s does not exist", key), "")
+		p.report(severity, field, fmt.Sprintf("Gateway %s does not exist", key), fixMissing)
 	}
 	return nil
 }
+
+// fixMissing is what to do about a parent that does not exist.
+const fixMissing = "create it, or name one that exists"
 
 // places are where a route is attached to the listeners of a parent, or the condition with the reason why there are none: the one
 // that came nearest to being accepted.

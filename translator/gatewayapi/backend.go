@@ -61,13 +61,14 @@ func (b *ruleBuilder) drained(specs []gatewayv1.HTTPBackendRef, shares []share, 
 		return s.weight > 0 && (len(s.targets) == 0 || slices.ContainsFunc(s.targets, func(t Target) bool { return t.Share > 0 }))
 	}
 	become := b.answered()
+	fix := "end its drain, or add a backend that takes requests"
 	if slices.ContainsFunc(shares, takes) {
-		become = "the other backends take its share"
+		become, fix = "the other backends take its share", "set its weight to 0"
 	}
 	for i, s := range shares {
 		if s.weight > 0 && !takes(s) {
 			ref := backendRef(b.out.Route.Namespace, &specs[i].BackendObjectReference)
-			b.warn(fmt.Sprintf("%s.backendRefs[%d]", field, i), fmt.Sprintf("%s takes no new requests: %s", ref, become), "set its weight to 0")
+			b.warn(fmt.Sprintf("%s.backendRefs[%d]", field, i), fmt.Sprintf("%s takes no new requests: %s", ref, become), fix)
 		}
 	}
 }
@@ -169,7 +170,7 @@ func portCluster(ref report.Ref, kind model.ClusterKind, port int32) model.Clust
 func service(r store.Reader, ref report.Ref, port int32, kind string) Resolution {
 	svc, ok := services.Find(r, ref)
 	if !ok {
-		return unresolved(gatewayv1.RouteReasonBackendNotFound, "%s does not exist", ref)
+		return unresolved(gatewayv1.RouteReasonBackendNotFound, "%s does not exist; create it, or name one that exists", ref)
 	}
 	p := services.Port(svc.Service, port)
 	if p == nil {
@@ -200,7 +201,7 @@ func service(r store.Reader, ref report.Ref, port int32, kind string) Resolution
 	}
 	res := Resolution{Targets: []Target{{Cluster: cluster, Share: 1, Protocol: protocol}}, Clusters: []model.ClusterID{cluster}}
 	if outside != "" { // the addresses that are allowed serve
-		res.Outside = fmt.Sprintf("%s: %s; %s", ref, outside, addresses.Fix)
+		res.Outside = fmt.Sprintf("%s: %s; %s", ref, outside, addresses.Fix(outside))
 	}
 	return res
 }

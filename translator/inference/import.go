@@ -374,7 +374,7 @@ type outside struct{ field, problem string }
 // notAllowed are the findings about such fields of an exporting cluster.
 func notAllowed(owner report.Ref, cluster string, list []outside) (out []report.Finding) {
 	for _, o := range list {
-		out = append(out, report.Finding{Severity: report.Error, Owner: owner, Field: o.field, Problem: "cluster " + cluster + ": " + o.problem, Fix: addresses.Fix})
+		out = append(out, report.Finding{Severity: report.Error, Owner: owner, Field: o.field, Problem: "cluster " + cluster + ": " + o.problem, Fix: addresses.Fix(o.problem)})
 	}
 	return out
 }

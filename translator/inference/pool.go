@@ -135,7 +135,7 @@ func externalName(r store.Reader, svc *corev1.Service) (problem, fix string) {
 	case !ok:
 		return fmt.Sprintf("Service %s is of type ExternalName, which is not allowed here", store.ID(svc)), gatewayapi.ExternalNameFix
 	case host.Outside != "" && len(host.Addresses) == 0:
-		return fmt.Sprintf("Service %s: %s", store.ID(svc), host.Outside), addresses.Fix
+		return fmt.Sprintf("Service %s: %s", store.ID(svc), host.Outside), addresses.Fix(host.Outside)
 	}
 	return "", ""
 }

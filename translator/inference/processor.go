@@ -83,7 +83,7 @@ func checkProcessor(r store.Reader, p *model.Pool, policy *v1alpha1.PoolPolicy) 
 		return
 	case of.Service == "":
 		host := services.Mention(r, of.Host)
-		problem, fix := host.Outside, addresses.Fix
+		problem, fix := host.Outside, addresses.Fix(host.Outside)
 		if host.Failed {
 			problem, fix = host.Unresolved, "correct the host in EXTERNAL_LLM_PROCESSOR_ENDPOINT, or its record in DNS"
 		}

@@ -161,7 +161,7 @@ func ServersReport(r store.Reader, key string) (report.Report, bool) {
 		switch {
 		case host.Outside != "":
 			reason = notAllowedReason
-			f.Problem, f.Fix = host.Outside, addresses.Fix
+			f.Problem, f.Fix = host.Outside, addresses.Fix(host.Outside)
 		case host.Failed:
 			f.Problem, f.Fix = host.Unresolved, "write a name that resolves where Penstock runs, or an IP address"
 		case host.Unresolved != "":

@@ -163,7 +163,7 @@ func outsideFinding(pool *model.Pool, t picker.RelayFailure) report.Finding {
 	relay := pool.Relay
 	if t.Denied != "" {
 		return report.Finding{
-			Field: relay.Field, Problem: fmt.Sprintf("cluster %s: its picker named %s, which %s", relay.Member, t.OutOfRange, t.Denied), Fix: addresses.Fix,
+			Field: relay.Field, Problem: fmt.Sprintf("cluster %s: its picker named %s, which %s", relay.Member, t.OutOfRange, t.Denied), Fix: addresses.Fix(t.Denied),
 		}
 	}
 	declared := "any address but those of loopback, link-local and multicast"

@@ -34,7 +34,7 @@ func Find(ctx context.Context) (Binary, error) {
 	if named := os.Getenv("ENVOY"); named != "" {
 		found, err := inspect(ctx, named)
 		if err != nil {
-			return Binary{}, fmt.Errorf("the environment variable ENVOY: %w", err)
+			return Binary{}, fmt.Errorf("the environment variable ENVOY: %w; name the program of an Envoy %s or newer there, or unset it", err, MinVersion)
 		}
 		return found, nil
 	}
