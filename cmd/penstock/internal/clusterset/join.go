@@ -49,6 +49,18 @@ func ReadMembers(from string, text []byte, now time.Time) ([]v1alpha1.ClusterSet
 	return list, errors.Join(problems...)
 }
 
+// CheckAddress returns why other clusters cannot reach an address; nil: they may.
+func CheckAddress(address string) error {
+	host, port, err := net.SplitHostPort(address)
+	if err != nil || host == "" || port == "" || port == "0" {
+		return fmt.Errorf("%.100q is no address that can be reached", address)
+	}
+	if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {
+		return fmt.Errorf("%s is every address of that machine, and can't be reached from another one", address)
+	}
+	return nil
+}
+
 func memberProblems(m *v1alpha1.ClusterSetMember, now time.Time) (problems []error) {
 	if bad := validation.IsDNS1123Label(m.Name); len(bad) > 0 {
 		problems = append(problems, fmt.Errorf("name: %.100q is no DNS label; correct spec.cluster of the ClusterSet there: lower-case letters, digits and '-', 63 at most", m.Name))
@@ -56,10 +68,8 @@ func memberProblems(m *v1alpha1.ClusterSetMember, now time.Time) (problems []err
 	if m.Peer == nil {
 		return append(problems, errors.New("peer: it is missing; write what `penstock clusters show` prints there"))
 	}
-	if host, port, err := net.SplitHostPort(m.Peer.Address); err != nil || host == "" || port == "" || port == "0" {
-		problems = append(problems, fmt.Errorf("peer.address: %.100q is no address that can be reached; start penstock there with --members-listen, or --members-address, HOST:PORT", m.Peer.Address))
-	} else if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {
-		problems = append(problems, fmt.Errorf("peer.address: %s is every address of that machine, and can't be reached from here; start penstock there with --members-address HOST:PORT", m.Peer.Address))
+	if err := CheckAddress(m.Peer.Address); err != nil {
+		problems = append(problems, fmt.Errorf("peer.address: %w; start penstock there with --members-address HOST:PORT", err))
 	}
 	if err := CheckBundle(m.Peer.Bundle, now); err != nil {
 		problems = append(problems, fmt.Errorf("peer.bundle: %w; run `penstock clusters show` there again", err))

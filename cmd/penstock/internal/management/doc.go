@@ -13,8 +13,8 @@
 // Imports are written by clusterset.Kubernetes, as a cluster's own Penstock writes them, under names of the hub's own: so a member's Penstock
 // reads them like those of any other controller.
 //
-// Invariants: only the leader reads and writes members. Each member has its own goroutines, queues and API clients: one that fails, or does not answer, delays
+// Invariants: only the leader reads and writes members, and relays. Each member has its own goroutines, queues and API clients: one that fails, or does not answer, delays
 // no other. What cannot be used of a member is one line of the log and one of the page, with object, field and fix. No Secret is read.
 //
-// Tests: hub_test.go of conformance/promises/apiserver, with real API servers, and of conformance/promises/chart, with whole clusters
+// Tests: go test ./cmd/penstock/internal/management (relay.go); hub_test.go of conformance/promises/apiserver, with real API servers, and of conformance/promises/chart, with whole clusters
 package management

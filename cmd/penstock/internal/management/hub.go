@@ -36,14 +36,15 @@ type Config struct {
 	REST *rest.Config
 	// Namespace holds the Lease, and Identity is this process's name; with REST.
 	Namespace, Identity string
-	// Paths are files with the ClusterSet, and StateDir is where this hub keeps its identity and the last good ClusterSet; without REST.
-	Paths    []string
+	// Paths are files with the ClusterSet; without REST.
+	Paths []string
+	// StateDir is where this hub keeps its identity and the last good ClusterSet, without REST, and with Listen the keys that members know it by.
 	StateDir string
 	// Kubeconfigs is the folder of the members' kubeconfigs, and Providers the file of credential providers for ClusterProfiles; "": none.
 	Kubeconfigs, Providers string
-	// Members is the listener of the port at which members that have a peer subscribe to what the hub relays, and MembersAddress is where they reach
-	// it, as HOST:PORT; with Paths. nil: the hub relays nothing, and such members are not its.
-	Members        net.Listener
+	// Listen opens the port at which members that have a peer subscribe to what the hub relays, each time this process begins to lead; the Hub closes
+	// it. MembersAddress is where they reach it, as HOST:PORT. nil: the hub relays nothing, and such members are not its.
+	Listen         func(context.Context) (net.Listener, error)
 	MembersAddress string
 	// TakeOver has this hub write what another one has written.
 	TakeOver bool
@@ -132,13 +133,6 @@ func (h *Hub) runFiles(ctx context.Context) error {
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return files.Run(ctx) })
-	if h.cfg.Members != nil {
-		r := newRelay(h)
-		h.mu.Lock()
-		h.relay = r
-		h.mu.Unlock()
-		group.Go(func() error { return r.run(ctx, h.cfg.Members) })
-	}
 	group.Go(func() error { return h.lead(ctx, clusterset.FileIdentity(h.cfg.StateDir)) })
 	return group.Wait()
 }
@@ -151,8 +145,12 @@ func (h *Hub) lead(ctx context.Context, identity func(context.Context) (string, 
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	var relayed *relay // of this term alone: it reads the keys that a leader before has written
+	if h.cfg.Listen != nil {
+		relayed = newRelay(h)
+	}
 	h.mu.Lock()
-	h.uid, h.epoch, h.clusters = uid, epoch, map[string]*cluster{}
+	h.uid, h.epoch, h.clusters, h.relay = uid, epoch, map[string]*cluster{}, relayed
 	clear(h.mistakes)
 	clear(h.uids)
 	h.mu.Unlock()
@@ -193,7 +191,7 @@ func (h *Hub) lead(ctx context.Context, identity func(context.Context) (string, 
 	h.log.Info("this hub writes the imports of its members", "hub", uid, "epoch", epoch)
 	defer func() {
 		h.mu.Lock()
-		h.leading = false
+		h.leading, h.relay = false, nil
 		all := slices.Collect(maps.Values(h.clusters))
 		h.mu.Unlock()
 		for _, c := range all {
@@ -204,6 +202,9 @@ func (h *Hub) lead(ctx context.Context, identity func(context.Context) (string, 
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return h.out.Run(ctx) })
 	group.Go(func() error { return h.follow(ctx) })
+	if relayed != nil {
+		group.Go(func() error { return relayed.run(ctx) })
+	}
 	return group.Wait()
 }
 

@@ -5,7 +5,6 @@ import (
 	"crypto/tls"
 	"fmt"
 	"log/slog"
-	"net"
 	"slices"
 	"sync"
 
@@ -19,7 +18,7 @@ import (
 )
 
 // relay is the hub's end of the exchange with members that have a peer: the federation that relays what they publish to each other, and the port at
-// which they subscribe. It runs from the first ClusterSet that names the hub.
+// which they subscribe. It runs while this process leads, from the first ClusterSet that names the hub.
 type relay struct {
 	hub   *Hub
 	begun chan struct{} // closed with the name
@@ -120,12 +119,17 @@ func (r *relay) members() []federation.RelayedStatus {
 const relaying = "the hub itself"
 
 // run relays until ctx ends.
-func (r *relay) run(ctx context.Context, l net.Listener) error {
+func (r *relay) run(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-r.begun:
 	}
+	l, err := r.hub.cfg.Listen(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = l.Close() }() // the server does, too, once there is one
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return r.authority.Run(ctx) })
 	if err := r.authority.Ready(ctx); err != nil {

@@ -1,0 +1,78 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/penstock-project/penstock/discovery/kube/kubetest"
+	"github.com/penstock-project/penstock/manifests/v1alpha1"
+)
+
+// managementCluster is an API server, and a kubeconfig for it.
+func managementCluster(t *testing.T) (*kubetest.Server, string) {
+	t.Helper()
+	api := kubetest.New(t)
+	api.Install(v1alpha1.Group, "clustersets", v1alpha1.Version)
+	api.Apply(t, "namespaces", "{apiVersion: v1, kind: Namespace, metadata: {name: kube-system}}")
+	path := filepath.Join(t.TempDir(), "config")
+	text := fmt.Sprintf("{apiVersion: v1, kind: Config, current-context: a, contexts: [{name: a, context: {cluster: a, namespace: penstock-system}}], clusters: [{name: a, cluster: {server: %q}}]}", api.Config().Host)
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return api, path
+}
+
+// A hub that would have other keys after each start, or an address that no member reaches, does not start.
+func TestHub_RelayInAClusterNamesTheFlagsThatItNeeds(t *testing.T) {
+	_, kubeconfig := managementCluster(t)
+	open := t.TempDir()
+	if err := os.WriteFile(filepath.Join(open, "authority.json"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(open, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	const every, none = "is every address of that machine, and can't be reached from another one: write HOST:PORT", "is no address that can be reached: write HOST:PORT"
+	for _, c := range []struct {
+		what, want string
+		args       []string
+	}{
+		{"no state folder", "must outlast the process: name it with --state FOLDER", []string{"--members-listen", "192.0.2.9:18443"}},
+		{"a folder that others read", "is open to other users", []string{"--members-listen", "192.0.2.9:18443", "--state", open}},
+		{"every address", "--members-address: 0.0.0.0:18443 " + every, []string{"--members-listen", "0.0.0.0:18443", "--state", t.TempDir()}},
+		{"every address by no host", `--members-address: ":18443" ` + none, []string{"--members-listen", ":18443", "--state", t.TempDir()}},
+		{"a port that is chosen later", `--members-address: "127.0.0.1:0" ` + none, []string{"--members-listen", "127.0.0.1:0", "--state", t.TempDir()}},
+	} {
+		if out, err := penstock(t, append([]string{"hub", "--kubeconfig", kubeconfig}, c.args...)...); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: got %v, want an error with %q; output %s", c.what, err, c.want, out)
+		}
+	}
+}
+
+// A hub of a management cluster is a process like any other to those who join it: clusters show prints it, before and after it was started again.
+func TestHub_ClustersShowPrintsTheHubOfACluster(t *testing.T) {
+	t.Parallel()
+	api, kubeconfig := managementCluster(t)
+	api.Apply(t, "clustersets", clusterSetYAML("hub"))
+	address := fmt.Sprintf("127.0.0.1:%d", freePort(t))
+	h := prepare(t, nil, "hub", "--kubeconfig", kubeconfig, "--members-listen", address, "--members-address", "hub.example.com:18443")
+	h.exec(append(h.args, "--state", h.state)...)
+	text := h.show()
+	var list []v1alpha1.ClusterSetMember
+	if err := yaml.UnmarshalStrict([]byte(text), &list); err != nil || len(list) != 1 || list[0].Name != "hub" || list[0].Peer.Address != "hub.example.com:18443" || !list[0].Peer.Hub {
+		t.Fatalf("clusters show prints %v\n%s", err, text)
+	}
+	h.stop()
+	if err := os.Remove(filepath.Join(h.state, "cluster", "member.yaml")); err != nil {
+		t.Fatal(err)
+	}
+	h.exec(append(h.args, "--state", h.state)...)
+	if again := h.show(); again != text {
+		t.Errorf("after the next start:\n%s\nbefore:\n%s", again, text)
+	}
+}
