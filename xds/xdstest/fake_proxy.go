@@ -17,7 +17,9 @@ type proxy struct {
 	// subscribed are the subscriptions by name; unanswered are those that no response of this stream has mentioned.
 	subscribed map[resource.Ref]bool
 	unanswered map[resource.Ref]bool
-	rejected   map[resource.Ref]bool // rejected without ever having been in force
+	// rejected are those of which no control plane can know a version in force: there is none, or one of an earlier stream that
+	// is unacked.
+	rejected map[resource.Ref]bool
 	// unacked is in force from a partly rejected response of an earlier stream, and so missing or outdated in the
 	// versions that this stream began with: no control plane can know of it.
 	unacked map[resource.Ref]bool
@@ -113,6 +115,7 @@ func (p *proxy) apply(ref resource.Ref, a *applied) {
 	switch ref.Type {
 	case resource.Cluster:
 		if old != nil && old.version == a.version && p.warming[ref.Name] == nil {
+			delete(p.rejected, ref)
 			return // the same bytes: no change
 		}
 		if slices.ContainsFunc(a.names, func(n resource.Ref) bool { return n.Type == resource.Endpoints }) {
@@ -196,12 +199,12 @@ func (p *proxy) serves(host resource.Ref) bool {
 	return false
 }
 
-// reachable is everything that a request may reach.
+// reachable is everything that a request may reach, and that a control plane can know of.
 func (p *proxy) reachable() map[resource.Ref]bool {
 	out := map[resource.Ref]bool{}
 	var walk func(resource.Ref)
 	walk = func(ref resource.Ref) {
-		if out[ref] || p.active[ref] == nil {
+		if out[ref] || p.active[ref] == nil || p.rejected[ref] {
 			return
 		}
 		out[ref] = true

@@ -143,7 +143,7 @@ func (s *session) take(r response) {
 		s.applyGood(r, messages, verdicts)
 	}
 	for _, n := range bad {
-		if ref := (resource.Ref{Type: r.t, Name: n}); p.active[ref] == nil {
+		if ref := (resource.Ref{Type: r.t, Name: n}); p.active[ref] == nil || p.unacked[ref] && p.accepted[ref] == "" {
 			p.rejected[ref] = true
 		}
 	}
