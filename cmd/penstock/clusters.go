@@ -24,7 +24,7 @@ penstock up or serve with --members-listen: run "show" here and "join" there wit
 }
 
 // errNoSet is the error of a cluster without a ClusterSet, or without a certificate yet.
-var errNoSet = errors.New("this cluster takes part in no cluster set: write a ClusterSet, and start penstock up or serve with --members-listen")
+var errNoSet = errors.New("this cluster takes part in no cluster set: write a ClusterSet, and start penstock up, serve or hub with --members-listen")
 
 func newClustersShow() *cobra.Command {
 	var t target
@@ -32,9 +32,10 @@ func newClustersShow() *cobra.Command {
 		Use:   "show",
 		Short: "Print what other clusters join this one with",
 		Long: `Print what other clusters join this one with: its name, its address and its CA certificates, as an entry of spec.members of their
-ClusterSet. Nothing of it is secret. A penstock up or serve that runs, or has run, for a folder with a ClusterSet has made it.`,
-		Example: `  penstock clusters show -f ./config > east.yaml`,
-		Args:    cobra.NoArgs,
+ClusterSet. Nothing of it is secret. A penstock up, serve or hub that runs, or has run, for a folder with a ClusterSet has made it.`,
+		Example: `  penstock clusters show -f ./config > east.yaml
+  penstock clusters show --http 127.0.0.1:9091   # of a process on Kubernetes, by kubectl port-forward`,
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var text string
 			var err error
@@ -113,6 +114,10 @@ func (t *target) watchClusters(cmd *cobra.Command, output string) error {
 
 // printClusters prints a cluster set for people.
 func printClusters(out io.Writer, is *clusterset.Status, now time.Time) error {
+	if is.Hub {
+		_, err := fmt.Fprintf(out, "%s is a hub, which imports no pool: its page /members shows its members\n", is.Cluster)
+		return err
+	}
 	if is.Cluster == "" {
 		_, err := fmt.Fprintln(out, "This cluster takes part in no cluster set.")
 		return err

@@ -2,10 +2,7 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 	"path/filepath"
 
 	"go.yaml.in/yaml/v3"
@@ -163,11 +160,7 @@ func (s *files) ownMember() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	text, err := os.ReadFile(clusterset.MemberFile(dir))
-	if errors.Is(err, fs.ErrNotExist) {
-		return "", nil
-	}
-	return string(text), err
+	return clusterset.OwnMember(dir)
 }
 
 // clusterStatus queries a process for the state of its cluster set.

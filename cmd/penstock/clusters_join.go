@@ -26,7 +26,7 @@ func newClustersJoin() *cobra.Command {
 "penstock clusters show" prints at the other cluster; "-" is the standard input. The command edits the ClusterSet in the folder, and prints what
 the other cluster joins this one with. What the ClusterSet allows the member stays as it is.
 
-With --http, of a Penstock on Kubernetes, nothing is written: the command prints the ClusterSet to apply.`,
+With --http, of a Penstock or a hub on Kubernetes, nothing is written: the command prints the ClusterSet to apply.`,
 		Example: `  penstock clusters show -f ./config | ssh east penstock clusters join -f ./config - > east.yaml
   penstock clusters join -f ./config east.yaml
 
@@ -93,7 +93,7 @@ func (t *target) join(cmd *cobra.Command, members []v1alpha1.ClusterSetMember, r
 		fmt.Fprintf(cmd.ErrOrStderr(), "%s of ClusterSet %s (%s)\n", line, d.Name, d.Path)
 	}
 	if text == "" {
-		fmt.Fprintln(cmd.ErrOrStderr(), "What it joins this cluster with is there once penstock up or serve runs with --members-listen: see penstock clusters show")
+		fmt.Fprintln(cmd.ErrOrStderr(), "What it joins this cluster with is there once penstock up, serve or hub runs with --members-listen: see penstock clusters show")
 		return nil
 	}
 	fmt.Fprintln(cmd.ErrOrStderr(), "There, join this cluster with what follows:")

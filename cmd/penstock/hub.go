@@ -156,7 +156,7 @@ func (h *hubFlags) relay(ctx context.Context, cfg *management.Config) (end func(
 	return func() {}, nil
 }
 
-// servePages serves /metrics and /healthz, and, as far as only this machine reaches it, /members.
+// servePages serves /metrics and /healthz, and, as far as only this machine reaches it, the hub's own pages.
 func (h *hubFlags) servePages(ctx context.Context, group *errgroup.Group, is *management.Hub, log *slog.Logger) error {
 	metrics := prometheus.NewRegistry()
 	for _, c := range []prometheus.Collector{is, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{})} {
@@ -168,7 +168,7 @@ func (h *hubFlags) servePages(ctx context.Context, group *errgroup.Group, is *ma
 	open.Handle("GET /metrics", app.MetricsPage(metrics))
 	open.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok\n") })
 	all.Handle("/", open)
-	all.HandleFunc("GET /members", is.Page)
+	is.Register(all)
 	for _, of := range []struct {
 		flag, address string
 		open          http.Handler

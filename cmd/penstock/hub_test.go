@@ -6,11 +6,13 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"sigs.k8s.io/yaml"
 
 	"github.com/penstock-project/penstock/discovery/kube/kubetest"
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
+	"github.com/penstock-project/penstock/multicluster/federation"
 )
 
 // managementCluster is an API server, and a kubeconfig for it.
@@ -54,19 +56,45 @@ func TestHub_RelayInAClusterNamesTheFlagsThatItNeeds(t *testing.T) {
 	}
 }
 
-// A hub of a management cluster is a process like any other to those who join it: clusters show prints it, before and after it was started again.
-func TestHub_ClustersShowPrintsTheHubOfACluster(t *testing.T) {
+// A hub of a management cluster is joined as a Penstock on Kubernetes is: clusters show prints it, by its folder and by its address, before and after it
+// was started again, and clusters join prints its ClusterSet with a member, which it then relays.
+func TestHub_ShowAndJoinTakeTheHubOfACluster(t *testing.T) {
 	t.Parallel()
 	api, kubeconfig := managementCluster(t)
 	api.Apply(t, "clustersets", clusterSetYAML("hub"))
 	address := fmt.Sprintf("127.0.0.1:%d", freePort(t))
-	h := prepare(t, nil, "hub", "--kubeconfig", kubeconfig, "--members-listen", address, "--members-address", "hub.example.com:18443")
+	page := fmt.Sprintf("127.0.0.1:%d", freePort(t))
+	h := prepare(t, nil, "hub", "--kubeconfig", kubeconfig, "--members-listen", address, "--members-address", "hub.example.com:18443", "--admin", page)
 	h.exec(append(h.args, "--state", h.state)...)
 	text := h.show()
 	var list []v1alpha1.ClusterSetMember
 	if err := yaml.UnmarshalStrict([]byte(text), &list); err != nil || len(list) != 1 || list[0].Name != "hub" || list[0].Peer.Address != "hub.example.com:18443" || !list[0].Peer.Hub {
 		t.Fatalf("clusters show prints %v\n%s", err, text)
 	}
+	if out, err := penstock(t, "clusters", "show", "--http", page); err != nil || out != text {
+		t.Errorf("by its address it prints %v\n%s", err, out)
+	}
+	if out, err := penstock(t, "clusters", "list", "--http", page); err != nil || out != "hub is a hub, which imports no pool: its page /members shows its members\n" {
+		t.Errorf("clusters list prints %v\n%s", err, out)
+	}
+	file := filepath.Join(t.TempDir(), "east.yaml")
+	if err := os.WriteFile(file, []byte(memberYAML(t, "east", "127.0.0.1:1", caBundle(t, time.Hour))), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out, err := penstock(t, "clusters", "join", file, "--http", page)
+	line, set, found := strings.Cut(out, "\n")
+	if err != nil || !found || !strings.HasPrefix(line, "east is a member now of ClusterSet gpus, once what follows is applied") {
+		t.Fatalf("clusters join prints %v\n%s", err, out)
+	}
+	api.Apply(t, "clustersets", set)
+	eventually(t, "the hub has the member", func() error {
+		var is struct{ Relayed []federation.RelayedStatus }
+		if err := runningAt(page).get(t.Context(), "/members", &is); err != nil || len(is.Relayed) != 1 || is.Relayed[0].Name != "east" {
+			return fmt.Errorf("%+v %w", is, err)
+		}
+		return nil
+	})
+
 	h.stop()
 	if err := os.Remove(filepath.Join(h.state, "cluster", "member.yaml")); err != nil {
 		t.Fatal(err)

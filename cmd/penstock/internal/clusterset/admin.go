@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -27,6 +26,8 @@ type Status struct {
 	Draining bool `json:"draining,omitempty"`
 	// Member is what other clusters write into their ClusterSet to make this one a member: YAML. "" while there is no certificate.
 	Member string `json:"member,omitempty"`
+	// Hub: the process is a hub, whose page /members has its members.
+	Hub bool `json:"hub,omitempty"`
 	// InFlight is how many requests of other clusters this process's picker counts.
 	InFlight int64 `json:"inFlight"`
 	// Uncounted are the exported pools whose requests of other clusters are not among them, "namespace/name": they arrive at Gateways, or
@@ -175,9 +176,7 @@ func (s *Set) Status(ws registry.WatchSet) Status {
 	rejected := maps.Clone(s.rejected)
 	s.mu.Unlock()
 	if out.Cluster != "" {
-		if text, err := os.ReadFile(MemberFile(s.cfg.StateDir)); err == nil {
-			out.Member = string(text)
-		}
+		out.Member, _ = OwnMember(s.cfg.StateDir) // what cannot be read is not shown
 	}
 	for _, d := range decisions {
 		if e := d.Export; e != nil && (e.Entry.RoutingMode == inferenceapi.ParentMode || e.Entry.EndpointPicker == nil || e.Entry.EndpointPicker.Pool == "") {

@@ -43,6 +43,15 @@ func WriteMember(state, name string, is v1alpha1.ClusterSetPeer) error {
 	return statefile.Replace(MemberFile(state), raw)
 }
 
+// OwnMember returns what WriteMember wrote; "": nothing yet.
+func OwnMember(state string) (string, error) {
+	text, err := os.ReadFile(MemberFile(state))
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	return string(text), err
+}
+
 // overlap is how long the next authority is published before it signs. A member that is away for longer gets it with the ClusterSet.
 const overlap = 60 * 24 * time.Hour
 

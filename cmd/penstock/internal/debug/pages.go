@@ -25,10 +25,15 @@ type Config struct {
 
 // Register adds the pages to mux.
 func Register(mux *http.ServeMux, c Config) {
-	mux.HandleFunc("GET /debug/store/{kind}", c.store)
+	RegisterStore(mux, c.Store)
 	mux.HandleFunc("GET /debug/graph", c.graph)
 	mux.HandleFunc("GET /debug/xds/dump", c.dump)
 	mux.HandleFunc("GET /debug/xds/diff", c.diff)
+}
+
+// RegisterStore adds the page of a store alone.
+func RegisterStore(mux *http.ServeMux, s *store.Store) {
+	mux.HandleFunc("GET /debug/store/{kind}", Config{Store: s}.store)
 }
 
 // table finds a kind by its name, its plural or its lower-case form, as kubectl does.

@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"reflect"
 
+	"github.com/penstock-project/penstock/cmd/penstock/internal/clusterset"
+	"github.com/penstock-project/penstock/cmd/penstock/internal/debug"
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 	"github.com/penstock-project/penstock/multicluster/federation"
 	"github.com/penstock-project/penstock/multicluster/hub"
@@ -70,12 +72,30 @@ func (h *Hub) status() Status {
 	return is
 }
 
-// Page serves Status as JSON.
-func (h *Hub) Page(w http.ResponseWriter, _ *http.Request) {
+// Register adds the hub's pages to mux: what it shows of its members, and what penstock clusters show and join read.
+func (h *Hub) Register(mux *http.ServeMux) {
+	mux.HandleFunc("GET /members", func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, h.status()) })
+	mux.HandleFunc("GET /clusters", func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, h.clusterSet()) })
+	debug.RegisterStore(mux, h.store)
+}
+
+// clusterSet is the hub as a member of its members.
+func (h *Hub) clusterSet() clusterset.Status {
+	is := clusterset.Status{Hub: true, Members: []clusterset.MemberStatus{}}
+	if set := clusterset.Selected(h.store.View()); set != nil {
+		is.Cluster = set.Spec.Cluster
+	}
+	if h.cfg.Listen != nil {
+		is.Member, _ = clusterset.OwnMember(h.cfg.StateDir) // what cannot be read is not shown
+	}
+	return is
+}
+
+func writeJSON(w http.ResponseWriter, value any) {
 	w.Header().Set("content-type", "application/json")
 	e := json.NewEncoder(w)
 	e.SetIndent("", "  ")
-	_ = e.Encode(h.status()) // fails only if the client has disconnected
+	_ = e.Encode(value) // fails only if the client has disconnected
 }
 
 // equalMember compares what decisions about exports depend on.
