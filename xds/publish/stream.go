@@ -219,10 +219,9 @@ func (s *Stream) setWant(it *item, want *cache.Entry, now time.Time) {
 	}
 	it.quarantine = nil
 	switch {
-	case want == nil && it.now:
 	case want == nil:
 		// Envoy drops what it subscribes to by name by itself, when nothing of its own names it any more.
-		s.dirty(it, s.wildcard[slot.Type], now)
+		s.dirty(it, it.now || s.wildcard[slot.Type], now)
 	case it.flight != nil && it.inFlight() != nil && it.inFlight().Version == want.Version:
 		it.dirty = false
 	case it.flight == nil && it.have != nil && !it.stale && it.have.Version == want.Version && !it.now:

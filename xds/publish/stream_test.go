@@ -302,6 +302,22 @@ func TestNACK_RejectedRoutesKeepTheirClusters(t *testing.T) {
 	s.expect("cluster -a")
 }
 
+// A proxy may have a good version of a response that it rejected because of another cluster.
+func TestNACK_ClusterThatReturnsToItsRejectedVersionIsRemovedInTheEnd(t *testing.T) {
+	s := begin(t, publish.Config{})
+	s.commit([]*resource.Resource{xdstest.Cluster(t, "b", 0)})
+	s.expect("cluster +b")
+	s.nack(resource.Cluster, "Error adding/updating cluster(s) b: no")
+	s.expect()
+	s.commit([]*resource.Resource{xdstest.Cluster(t, "b", 1), odd(t, "odd")})
+	s.expect("cluster +b,+odd")
+	s.commit([]*resource.Resource{xdstest.Cluster(t, "b", 0)})
+	s.nack(resource.Cluster, "Error adding/updating cluster(s) odd: no")
+	s.expect()
+	s.commit(nil, resource.Ref{Type: resource.Cluster, Name: "b"})
+	s.expect("cluster -b")
+}
+
 func TestDeltaADS_RevertedChangeIsNotSent(t *testing.T) {
 	s := begin(t, publish.Config{})
 	s.commit([]*resource.Resource{xdstest.Endpoints(t, "a", 2)})
