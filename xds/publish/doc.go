@@ -11,7 +11,8 @@
 //		secrets -> clusters -> endpoints of these -> (ACK: all are warm) -> listeners -> routes -> (ACK) -> removed clusters
 //
 //	  - Endpoint changes alone go at once (endpoints.go). Endpoints that name a new hop wait for it, at most as long as the watchdog;
-//	    a hop's virtual host stays in its routes until no endpoints name it that a request can reach (hops.go).
+//	    a hop's virtual host stays in its routes until no endpoints name it that a request can reach, and the hops'
+//	    listener until no endpoints name it (hops.go).
 //	  - Listeners and routes wait for the ACK of the clusters that they name: without a bound for new clusters, at most
 //	    as long as the watchdog for changed ones.
 //	  - A name is removed when nothing names it any more: neither what the proxy should have, nor what it may have (in

@@ -229,6 +229,57 @@ func (s *Stream) leads(hop *cache.Slot, it *item, hosts [][]byte, now time.Time)
 	return false
 }
 
+// releaseHops takes the hops out of endpoints that name a listener that leaves, if a request can reach them only through these hops: the
+// clusters behind hops may lead to hops themselves, and would stay with the listener without end. A request that came before may still be on
+// its way from one hop to the next for the drain time.
+func (s *Stream) releaseHops(now time.Time) {
+	for _, l := range s.items[resource.Listener] {
+		if l.want != nil || l.have == nil || l.stale {
+			continue
+		}
+		routes := s.routesBehind(l)
+		if routes == nil || s.leads(l.slot, routes, nil, now) {
+			l.idle = time.Time{}
+			continue
+		}
+		if l.idle.IsZero() {
+			l.idle = now
+		}
+		until := l.idle.Add(s.config.Drain)
+		for _, e := range s.items[resource.Endpoints] {
+			last := e.lastSent()
+			switch {
+			case !last.NamesSlot(l.slot) || !s.isBehind(e, routes):
+			case now.Before(until):
+				s.flushAt(until)
+			default:
+				e.want = withoutHops(last, slices.DeleteFunc(slices.Clone(last.Names), func(n *cache.Slot) bool { return !isHop(n) }))
+				s.dirty(e, true, now)
+			}
+		}
+	}
+}
+
+// routesBehind are the routes of a listener that the proxy accepted last; nil if they are not known, or not to be replaced.
+func (s *Stream) routesBehind(l *item) *item {
+	for _, n := range l.have.Names {
+		if it := s.items[n.Type][n]; n.Type == resource.RouteConfiguration && it != nil && it.have != nil && !it.stale {
+			return it
+		}
+	}
+	return nil
+}
+
+// isBehind reports whether routes name a cluster that has some endpoints.
+func (s *Stream) isBehind(e, routes *item) bool {
+	for _, c := range s.items[resource.Cluster] {
+		if routes.have.NamesSlot(c.slot) && c.have.NamesSlot(e.slot) {
+			return true
+		}
+	}
+	return false
+}
+
 // hasText reports whether a protobuf message has a string in it, at any depth.
 func hasText(message []byte, text string) bool {
 	return bytes.Contains(message, protowire.AppendString(nil, text))

@@ -43,6 +43,7 @@ func (s *Stream) Flush(now time.Time) []*Response {
 	s.nextFlush = time.Time{}
 	s.expireDrains(now)
 	s.retry(now)
+	s.releaseHops(now)
 	var out []*Response
 	for i := range stages {
 		out = append(out, s.run(&stages[i], now)...)

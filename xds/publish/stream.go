@@ -74,6 +74,8 @@ type item struct {
 	// dirty: want is to be sent. A clean item is in flight, rejected, or waits for the proxy to unsubscribe.
 	dirty bool
 	since time.Time // when it became dirty
+	// idle is since when no request can reach a listener of hops that leaves; zero otherwise.
+	idle time.Time
 	// now: the proxy waits for an answer, so the order of delivery does not apply.
 	now bool
 	// alone: the item goes in a response of its own, so that a NACK identifies it.
@@ -213,7 +215,7 @@ func (s *Stream) setWant(it *item, want *cache.Entry, now time.Time) {
 			return
 		}
 	}
-	it.want = want
+	it.want, it.idle = want, time.Time{}
 	if it.quarantine != nil && want != nil && want.Version == it.rejected {
 		return // its quarantine goes on
 	}

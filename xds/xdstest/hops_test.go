@@ -34,8 +34,10 @@ func hopWorld(t *testing.T, routes [2]string, spills, hops map[string]string) ma
 	for c := range maps.Values(hops) {
 		cluster(c)
 	}
-	l, rc := xdstest.Hops(t, hops)
-	put(l, rc)
+	if len(hops) > 0 {
+		l, rc := xdstest.Hops(t, hops)
+		put(l, rc)
+	}
 	return out
 }
 
@@ -70,6 +72,44 @@ func TestHops_ThoseOfChangedPoolsLeaveWithThem(t *testing.T) {
 		d := newDial()
 		if wrong := outOfSync(s, worlds[2], &d); wrong != "" || len(s.Violations()) > 0 {
 			t.Errorf("state of the world %v: %s %v", sotw, wrong, s.Violations())
+		}
+	}
+}
+
+// While a proxy has some changes and not yet others, clusters behind hops may lead to hops. When no hop is left, these clusters and the listener
+// of hops must not keep each other without end; and the listener stays while a request may be on its way from one hop to the next.
+func TestHops_TheirListenerLeavesWithClustersBehindHopsThatLeadToHops(t *testing.T) {
+	last := hopWorld(t, [2]string{"z", "z"}, nil, nil)
+	for name, world := range map[string]map[resource.Ref]*resource.Resource{
+		"one after the other": hopWorld(t, [2]string{"p", "q"}, map[string]string{"p": "hop-c", "c": "hop-b"}, map[string]string{"hop-c": "c", "hop-b": "b"}),
+		"to each other":       hopWorld(t, [2]string{"p", "q"}, map[string]string{"p": "hop-c", "c": "hop-p"}, map[string]string{"hop-c": "c", "hop-p": "p"}),
+	} {
+		for _, sotw := range []bool{false, true} {
+			store := storeOf(world)
+			config := publish.Config{Watchdog: time.Hour, Linger: time.Minute, Drain: 10 * time.Minute}
+			s := xdstest.Simulate(t, xdstest.FakeConfig{Node: "a", StateOfTheWorld: sotw}, store, config)
+			r := rand.New(rand.NewPCG(1, 0))
+			s.Settle(r)
+			begin := s.Now
+			upserts, removes := difference(world, last)
+			store.Commit(cache.Batch{Gateway: xdstest.Gateway, Upserts: upserts, Removes: removes})
+			left := time.Time{}
+			for s.Now.Sub(begin) < time.Hour {
+				for range 500 {
+					s.Step(r)
+				}
+				if _, has := s.Has(resource.Ref{Type: resource.Listener, Name: xdstest.HopListener}); !has && left.IsZero() {
+					left = s.Now
+				}
+				s.Now = s.Now.Add(30 * time.Second)
+			}
+			if after := left.Sub(begin); after < config.Linger+config.Drain {
+				t.Errorf("clusters that lead %s, state of the world %v: the listener of hops left after %s", name, sotw, after)
+			}
+			d := newDial()
+			if wrong := outOfSync(s, last, &d); wrong != "" || len(s.Violations()) > 0 {
+				t.Errorf("clusters that lead %s, state of the world %v: %s %v", name, sotw, wrong, s.Violations())
+			}
 		}
 	}
 }

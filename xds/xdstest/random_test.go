@@ -166,9 +166,11 @@ func outOfSync(f *xdstest.Simulation, world map[resource.Ref]*resource.Resource,
 }
 
 // onceFailed are sequences in which a proxy was without something that it needed: what a variant of endpoints without their hops names,
-// endpoints that are sent again although they are gone, and routes that were unsubscribed and subscribed again. In the last two the fake
+// endpoints that are sent again although they are gone, and routes that were unsubscribed and subscribed again. In the next two the fake
 // was wrong: a proxy has a cluster from a partly rejected response of a stream that ended, and rejects the version that it gets as its first.
-var onceFailed = []uint64{2492, 1591, 4878, 2181, 4095}
+// In the last four, a proxy had something for ever: clusters behind hops that lead to hops, with the listener of hops; and a cluster that
+// returned to a version that was rejected.
+var onceFailed = []uint64{2492, 1591, 4878, 2181, 4095, 2611, 2771, 2980, 988}
 
 var (
 	sequences = flag.Uint64("sequences", 120, "how many random sequences to run")
