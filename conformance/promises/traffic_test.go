@@ -99,8 +99,8 @@ type traffic struct {
 	first        atomic.Pointer[string] // the first error
 }
 
-// load sends requests until end: to the Service (/health) and to the pool (/v1/models), on new and on persistent
-// connections, and one streamed answer after the other. With paths, it sends requests to those only.
+// load sends requests until end: to the Service (/health) and to the pool (/v1/models, which the picker answers, and embeddings, which need a pick), on
+// new and on persistent connections, and one streamed answer after the other. With paths, it sends requests to those only.
 func (p place) load(address string, paths ...string) *traffic {
 	p.Helper()
 	words := len(paths) == 0
@@ -136,6 +136,9 @@ func (p place) load(address string, paths ...string) *traffic {
 		if !words {
 			continue
 		}
+		each(100*time.Millisecond, func(ctx context.Context) error {
+			return fetch(ctx, http.MethodPost, "http://"+address+"/v1/embeddings", `{"model": "sim-model", "input": "one two three"}`, fresh)
+		})
 		each(0, func(ctx context.Context) error {
 			return fetch(ctx, http.MethodPost, "http://"+address+"/v1/chat/completions", fmt.Sprintf(prompt, 6, true), fresh)
 		})

@@ -3,7 +3,12 @@
 package members
 
 import (
+	"bufio"
+	"context"
 	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -20,17 +25,7 @@ func TestPeerListener_FleetsServeMembersWhilePenstockIsReplaced(t *testing.T) {
 	s := newQuietSite(t)
 	s.ready("east", "north")
 	exporters := []*cluster{s.east, s.north}
-	set := func(port int) {
-		t.Helper()
-		for _, c := range exporters {
-			of := spec(c.Member, false, c.Others(members)...)
-			of.PeerListener = port
-			if err := c.Join(c.Context(), of); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	set(port)
+	s.listenForMembers(port)
 	for _, c := range exporters {
 		c.address()
 		c.annotate("export-mode", `"ParentMode"`)
@@ -60,6 +55,102 @@ func TestPeerListener_FleetsServeMembersWhilePenstockIsReplaced(t *testing.T) {
 	for _, c := range exporters {
 		c.annotate("export-mode", "null")
 	}
-	set(0)
+	s.listenForMembers(0)
 	s.ready("east", "north")
+}
+
+// With a peer listener the exporters' own pickers serve the importer, over mTLS, and no other client: none is open. The importer's fleet asks them for
+// each request of chat.
+func TestPeerListener_PicksNeedNoOpenPicker(t *testing.T) {
+	const open = "--picker-open"
+	s := newQuietSite(t)
+	s.ready("east", "north")
+	exporters := []*cluster{s.east, s.north}
+	s.listenForMembers(15443)
+	for _, c := range exporters {
+		c.arguments(func(args []string) []string { return slices.DeleteFunc(args, func(a string) bool { return a == open }) })
+	}
+	s.imports("the exporters' pickers are for members", func(of map[string]map[string]any) error {
+		for _, c := range exporters {
+			if text := fmt.Sprint(of[c.Name]["endpointPicker"]); !strings.Contains(text, "peer") {
+				return fmt.Errorf("%s: %s", c.Name, text)
+			}
+		}
+		return nil
+	})
+	s.begins("chat")
+	for _, c := range exporters {
+		before := c.picks()
+		c.Until("members pick from "+c.Name, func(context.Context) error {
+			if now := c.picks(); now < before+10 {
+				return fmt.Errorf("%g picks, and %g before", now, before)
+			}
+			return nil
+		})
+	}
+	s.load.End()
+	s.load.counted()
+	s.listenForMembers(0)
+	for _, c := range exporters {
+		c.arguments(func(args []string) []string { return append(args, open) })
+	}
+	s.begins()
+	s.ends()
+}
+
+// listenForMembers has the Gateways of both exporters listen at a port; 0: they do not.
+func (s *site) listenForMembers(port int) {
+	s.Helper()
+	for _, c := range []*cluster{s.east, s.north} {
+		of := spec(c.Member, false, c.Others(members)...)
+		of.PeerListener = port
+		if err := c.Join(c.Context(), of); err != nil {
+			s.Fatal(err)
+		}
+	}
+}
+
+// arguments changes those of Penstock's processes, and waits for new ones.
+func (c *cluster) arguments(change func([]string) []string) {
+	c.Helper()
+	d, err := c.AppsV1().Deployments(installed.System).Get(c.Context(), "penstock", metav1.GetOptions{})
+	if err == nil {
+		of := &d.Spec.Template.Spec.Containers[0]
+		of.Args = change(of.Args)
+		_, err = c.AppsV1().Deployments(installed.System).Update(c.Context(), d, metav1.UpdateOptions{})
+	}
+	if err != nil {
+		c.Fatal(err)
+	}
+	c.RolledOut(installed.System, "penstock")
+}
+
+// picks is how many picks of chat the processes of a cluster have answered.
+func (c *cluster) picks() (sum float64) {
+	c.Helper()
+	list, err := c.Processes(c.Context())
+	if err != nil {
+		c.Fatal(err)
+	}
+	for _, p := range list {
+		resp, err := http.Get("http://" + p.Status.PodIP + ":9090/metrics")
+		if err != nil {
+			c.Fatal(err)
+		}
+		lines := bufio.NewScanner(resp.Body)
+		for lines.Scan() {
+			if text, ok := strings.CutPrefix(lines.Text(), `penstock_picker_picks_total{pool="team/chat",result="picked"} `); ok {
+				n, err := strconv.ParseFloat(text, 64)
+				if err != nil {
+					c.Fatal(err)
+				}
+				sum += n
+			}
+		}
+		_ = resp.Body.Close()
+		if err := lines.Err(); err != nil {
+			c.Fatal(err)
+		}
+	}
+	return sum
 }
