@@ -121,7 +121,13 @@ func (m *member) processes() []corev1.Pod {
 
 func (m *member) annotate(value string) {
 	m.Helper()
-	patch := fmt.Sprintf(`{"metadata": {"annotations": {"inference.networking.x-k8s.io/export": %s}}}`, value)
+	m.patch("inference.networking.x-k8s.io/export", value)
+}
+
+// patch sets an annotation of the pool.
+func (m *member) patch(annotation, value string) {
+	m.Helper()
+	patch := fmt.Sprintf(`{"metadata": {"annotations": {%q: %s}}}`, annotation, value)
 	if _, err := m.pools.Patch(m.Context(), "chat", types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
 		m.Fatal(err)
 	}
