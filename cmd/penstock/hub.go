@@ -142,10 +142,14 @@ func (h *hubFlags) relay(ctx context.Context, cfg *management.Config) (end func(
 	if h.state == "" {
 		return nil, errors.New("--members-listen keeps the keys that members know the hub by in its state folder, which must outlast the process: name it with --state FOLDER; in a pod, on a persistent volume")
 	}
-	if cfg.StateDir, err = h.stateDir(); err == nil {
-		err = state.Open(cfg.StateDir)
+	if cfg.StateDir, err = h.stateDir(); err != nil {
+		return nil, err
 	}
-	if err != nil {
+	open := state.Open
+	if h.kubeconfig == "" {
+		open = state.OpenVolume
+	}
+	if err := open(cfg.StateDir); err != nil {
 		return nil, err
 	}
 	cfg.MembersAddress = cmp.Or(h.membersAddress, h.members)
