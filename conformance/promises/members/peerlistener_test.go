@@ -70,7 +70,7 @@ func TestPeerListener_PicksNeedNoOpenPicker(t *testing.T) {
 	for _, c := range exporters {
 		c.arguments(func(args []string) []string { return slices.DeleteFunc(args, func(a string) bool { return a == open }) })
 	}
-	s.imports("the exporters' pickers are for members", func(of map[string]map[string]any) error {
+	s.imported("chat", "the exporters' pickers are for members", func(of map[string]map[string]any) error {
 		for _, c := range exporters {
 			if text := fmt.Sprint(of[c.Name]["endpointPicker"]); !strings.Contains(text, "peer") {
 				return fmt.Errorf("%s: %s", c.Name, text)
@@ -94,7 +94,7 @@ func TestPeerListener_PicksNeedNoOpenPicker(t *testing.T) {
 	for _, c := range exporters {
 		c.arguments(func(args []string) []string { return append(args, open) })
 	}
-	s.begins()
+	s.begins(pools...)
 	s.ends()
 }
 

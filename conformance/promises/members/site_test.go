@@ -232,20 +232,26 @@ func (s *site) states(name, status, reason string) {
 func (s *site) imports(what string, holds func(map[string]map[string]any) error) {
 	s.Helper()
 	for _, pool := range pools {
-		s.west.Until(what+" in import "+pool, func(ctx context.Context) error {
-			u, err := s.west.kind("inference.networking.x-k8s.io", "v1alpha1", "inferencepoolimports").Get(ctx, pool, metav1.GetOptions{})
-			if err != nil {
-				return err
-			}
-			of := map[string]map[string]any{}
-			clusters, _, _ := unstructured.NestedSlice(u.Object, "status", "clusters")
-			for _, c := range clusters {
-				c := c.(map[string]any)
-				of[fmt.Sprint(c["name"])] = c
-			}
-			return holds(of)
-		})
+		s.imported(pool, what, holds)
 	}
+}
+
+// imported waits for the import of one pool.
+func (s *site) imported(pool, what string, holds func(map[string]map[string]any) error) {
+	s.Helper()
+	s.west.Until(what+" in import "+pool, func(ctx context.Context) error {
+		u, err := s.west.kind("inference.networking.x-k8s.io", "v1alpha1", "inferencepoolimports").Get(ctx, pool, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		of := map[string]map[string]any{}
+		clusters, _, _ := unstructured.NestedSlice(u.Object, "status", "clusters")
+		for _, c := range clusters {
+			c := c.(map[string]any)
+			of[fmt.Sprint(c["name"])] = c
+		}
+		return holds(of)
+	})
 }
 
 func condition(in map[string]any, status, reason string) error {
