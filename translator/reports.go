@@ -98,15 +98,13 @@ func (t *tables) poolReport(r *graph.Reader, key string) (report.Report, bool) {
 
 // usersOfImport are the Gateways whose routes name an import, and whether a pool spills to it or to one of its clusters.
 func (t *tables) usersOfImport(r *graph.Reader, imp *model.Import) (gateways []report.Ref, spilledTo bool) {
-	hops := []model.HopID{model.HopTo(imp.Ref.Kind, imp.Ref.Namespace, imp.Ref.Name)}
-	for _, m := range imp.Members {
-		if alias, ok := gatewayapi.ImportAlias(r, imp.Ref.Namespace, imp.Ref.Name, m.Name); ok {
-			hops = append(hops, model.HopTo(imp.Ref.Kind, imp.Ref.Namespace, alias))
-		}
+	spills := func(name string) bool {
+		routes, _ := t.attachmentsByHop.Each(r, model.HopTo(imp.Ref.Kind, imp.Ref.Namespace, name))
+		return routes > 0
 	}
-	for _, h := range hops {
-		routesSpill, _ := t.attachmentsByHop.Each(r, h)
-		spilledTo = spilledTo || routesSpill > 0
+	spilledTo = spills(imp.Ref.Name)
+	for _, m := range imp.Members {
+		spilledTo = spilledTo || spills(gatewayapi.AliasName(imp.Ref.Name, m.Name)) && gatewayapi.IsImportAlias(r, imp.Ref.Namespace, imp.Ref.Name, m.Name)
 	}
 	return t.gatewaysNaming(r, imp.Ref), spilledTo
 }

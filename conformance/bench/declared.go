@@ -98,6 +98,7 @@ var figures = map[string]figure{
 	"mc_sync.ours":               {"ms", none, ""},
 	"mc_sync.streams":            {"ms", none, ""},
 	"mc_sync.bytes":              {"MiB", none, ""},
+	"mc_sync.shared":             {"ms", none, "The same time where all clusters export pools of the same 100 names: 100 imports of 100 clusters each."},
 	"mc_change_cpu":              {"ratio", 2, "CPU of the importer for one endpoint of these that changes, over the same with one cluster with one pool; what it uses without changes is subtracted."},
 	"mc_change_cpu.at_100":       {"ms", none, ""},
 	"mc_change_cpu.at_1":         {"ms", none, ""},

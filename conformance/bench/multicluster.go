@@ -43,8 +43,8 @@ type simulatedMember struct {
 	stop       func()
 }
 
-// simulate starts a member that exports some pools with ten endpoints each. number selects its addresses.
-func simulate(number, pools int) (*simulatedMember, error) {
+// simulate starts a member that exports some pools with ten endpoints each, of names that begin with a text. number selects its addresses.
+func simulate(number, pools int, names string) (*simulatedMember, error) {
 	m := &simulatedMember{name: fmt.Sprintf("c%03d", number)}
 	cert, bundle, err := issue("spiffe://" + m.name + federation.ProcessPath)
 	if err != nil {
@@ -60,7 +60,7 @@ func simulate(number, pools int) (*simulatedMember, error) {
 	})
 	m.federation.Publish("uid-of-"+m.name, 1)
 	for p := range pools {
-		e := export.Export{Pool: registry.Pool{Namespace: "default", Name: fmt.Sprintf("pool-%03d-%03d", number, p)}, Entry: inferenceapi.ImportedCluster{
+		e := export.Export{Pool: registry.Pool{Namespace: "default", Name: fmt.Sprintf("%s-%03d", names, p)}, Entry: inferenceapi.ImportedCluster{
 			Name: m.name, RoutingMode: inferenceapi.EndpointMode, TargetPortNumber: 8000, TargetPorts: []inferenceapi.Port{{Number: 8000}}, FailureMode: "FailClose",
 			EndpointPicker: &inferenceapi.EndpointPickerImport{Name: "picker", Service: inferenceapi.ServiceImports{{
 				Addresses: []string{fmt.Sprintf("10.%d.255.%d", number, p)}, Ports: []inferenceapi.Port{{Number: 9002}},

@@ -29,27 +29,16 @@ const (
 
 // measureSync measures an importer of 100 members: how long the first sync takes, what one change costs, and memory.
 func measureSync(ctx context.Context, c config, out report) error {
-	var members []*simulatedMember
-	defer func() {
-		for _, m := range members {
-			m.stop()
-		}
-	}()
-	size := 0
-	for n := range syncMembers {
-		m, err := simulate(n+1, syncPools)
-		if err != nil {
-			return err
-		}
-		members = append(members, m)
-		if n == 0 {
-			raw, err := json.Marshal(m.exports)
-			if err != nil {
-				return err
-			}
-			size = len(raw)
-		}
+	members, stop, err := simulateSet(func(number int) string { return fmt.Sprintf("pool-%03d", number) })
+	if err != nil {
+		return err
 	}
+	defer func() { stop() }()
+	raw, err := json.Marshal(members[0].exports)
+	if err != nil {
+		return err
+	}
+	size := len(raw)
 	plain, err := newStreams(syncMembers, size)
 	if err != nil {
 		return err
@@ -72,7 +61,32 @@ func measureSync(ctx context.Context, c config, out report) error {
 	out("mc_sync", "ours", milliseconds(sync))
 	out("mc_sync", "streams", milliseconds(plainTook))
 	out("mc_sync", "bytes", float64(size*syncMembers)/(1<<20))
-	return nil
+	stop()
+	members, stop, err = simulateSet(func(int) string { return "pool" })
+	if err != nil {
+		return err
+	}
+	shared, err := syncOnce(ctx, c, members, false, out)
+	out("mc_sync", "shared", milliseconds(shared))
+	return err
+}
+
+// simulateSet starts all members, with pools whose names begin with what names returns for a member's number.
+func simulateSet(names func(number int) string) (members []*simulatedMember, stop func(), err error) {
+	stop = func() {
+		for _, m := range members {
+			m.stop()
+		}
+	}
+	for n := range syncMembers {
+		m, err := simulate(n+1, syncPools, names(n+1))
+		if err != nil {
+			stop()
+			return nil, nil, err
+		}
+		members = append(members, m)
+	}
+	return members, stop, nil
 }
 
 // syncOnce starts an importer and returns how long it takes from the ClusterSet with all members to the last endpoint in its store. last:
@@ -108,7 +122,7 @@ func syncOnce(ctx context.Context, c config, members []*simulatedMember, last bo
 	}
 	out("mc_memory", "", with-alone)
 	out("mc_memory", "none", alone)
-	one, err := simulate(101, 1)
+	one, err := simulate(101, 1, "pool-101")
 	if err != nil {
 		return 0, err
 	}

@@ -64,18 +64,16 @@ func PolicyKeys(r store.Reader, id model.ClusterID) (keys []string) {
 	if !ok {
 		return nil
 	}
-	targets := []report.Ref{target}
+	policies := policiesOf(r, target)
 	if isImport(target) && id.Member != "" {
-		if alias, ok := ImportAlias(r, target.Namespace, target.Name, id.Member); ok {
-			pinned := target
-			pinned.Name = alias
-			targets = append(targets, pinned)
+		pinned := target
+		pinned.Name = AliasName(target.Name, id.Member)
+		if more := policiesOf(r, pinned); len(more) > 0 && IsImportAlias(r, target.Namespace, target.Name, id.Member) {
+			policies = slices.Concat(policies, more)
 		}
 	}
-	for _, t := range targets {
-		for _, p := range policiesOf(r, t) {
-			keys = append(keys, store.ID(p))
-		}
+	for _, p := range policies {
+		keys = append(keys, store.ID(p))
 	}
 	return keys
 }
@@ -129,12 +127,10 @@ func PolicyTrust(r store.Reader, key string) (*model.Secret, bool) {
 func winner(r store.Reader, target report.Ref, section string) *gatewayv1.BackendTLSPolicy {
 	if p := oldest(r, target, section); section != "" {
 		if isImport(target) {
-			if alias, ok := ImportAlias(r, target.Namespace, target.Name, section); ok {
-				pinned := target
-				pinned.Name = alias
-				if q := oldest(r, pinned, ""); p == nil || q != nil && older(q, p) {
-					p = q
-				}
+			pinned := target
+			pinned.Name = AliasName(target.Name, section)
+			if q := oldest(r, pinned, ""); q != nil && (p == nil || older(q, p)) && IsImportAlias(r, target.Namespace, target.Name, section) {
+				p = q
 			}
 		}
 		if p != nil {

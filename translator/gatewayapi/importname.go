@@ -77,9 +77,16 @@ func imported(r store.Reader, key string) (*inferenceapi.InferencePoolImport, bo
 	} else {
 		out.Namespace, out.Name, _ = strings.Cut(key, "/")
 	}
-	clusters := slices.Clone(out.Status.Clusters)
-	for _, o := range offers {
-		if i := slices.IndexFunc(clusters, func(c inferenceapi.ImportedCluster) bool { return c.Name == o.Cluster.Name }); i >= 0 {
+	clusters := make([]inferenceapi.ImportedCluster, len(out.Status.Clusters), len(out.Status.Clusters)+len(offers))
+	written := make(map[string]int, len(clusters))
+	for i, c := range out.Status.Clusters {
+		if _, twice := written[c.Name]; !twice {
+			written[c.Name] = i
+		}
+		clusters[i] = c
+	}
+	for _, o := range offers { // each of another cluster
+		if i, ok := written[o.Cluster.Name]; ok {
 			clusters[i] = o.Cluster
 		} else {
 			clusters = append(clusters, o.Cluster)
@@ -110,10 +117,11 @@ func ImportNamed(r store.Reader, namespace, name string) (key, cluster string, o
 	return "", "", false
 }
 
-// ImportAlias is the name by which one exporting cluster of an import is referred to: NAME-CLUSTER; false if that name means
-// something else.
-func ImportAlias(r store.Reader, namespace, name, cluster string) (string, bool) {
-	alias := name + "-" + cluster
-	key, pinned, ok := ImportNamed(r, namespace, alias)
-	return alias, ok && pinned == cluster && key == namespace+"/"+name
+// AliasName is the name by which one exporting cluster of an import is referred to.
+func AliasName(name, cluster string) string { return name + "-" + cluster }
+
+// IsImportAlias reports whether AliasName means that cluster, and nothing else.
+func IsImportAlias(r store.Reader, namespace, name, cluster string) bool {
+	key, pinned, ok := ImportNamed(r, namespace, AliasName(name, cluster))
+	return ok && pinned == cluster && key == namespace+"/"+name
 }

@@ -92,8 +92,14 @@ func baseImport(r store.Reader, key string) (imp *model.Import, whole *v1alpha1.
 	imp.Findings = append(imp.Findings, found...)
 	clusters := slices.SortedStableFunc(slices.Values(obj.Status.Clusters), func(a, b inferenceapi.ImportedCluster) int { return strings.Compare(a.Name, b.Name) })
 	usable := 0
+	places := make(map[string]int, len(clusters))
+	for i := range obj.Status.Clusters {
+		if _, twice := places[obj.Status.Clusters[i].Name]; !twice {
+			places[obj.Status.Clusters[i].Name] = i
+		}
+	}
 	for _, c := range clusters {
-		i := slices.IndexFunc(obj.Status.Clusters, func(o inferenceapi.ImportedCluster) bool { return o.Name == c.Name })
+		i := places[c.Name]
 		policy, ignored := memberPolicy(r, imp.Ref, c.Name, whole)
 		imp.Findings = append(imp.Findings, ignored...)
 		m := importMember(r, imp, policy, c, fmt.Sprintf("status.clusters[%d]", i))
@@ -128,10 +134,9 @@ const fieldWithin = "spec.selection.within"
 
 // memberPolicy is the policy of one exporting cluster: the one for NAME-CLUSTER, else that of the whole import.
 func memberPolicy(r store.Reader, imp report.Ref, member string, whole *v1alpha1.PoolPolicy) (*v1alpha1.PoolPolicy, []report.Finding) {
-	if alias, ok := gatewayapi.ImportAlias(r, imp.Namespace, imp.Name, member); ok {
-		if own, ignored := policyFor(r, "InferencePoolImport", imp.Namespace, alias); own != nil {
-			return own, ignored
-		}
+	// Whether the name means this cluster costs as much as the import has clusters: it is asked only where there is a policy.
+	if own, ignored := policyFor(r, "InferencePoolImport", imp.Namespace, gatewayapi.AliasName(imp.Name, member)); own != nil && gatewayapi.IsImportAlias(r, imp.Namespace, imp.Name, member) {
+		return own, ignored
 	}
 	return whole, nil
 }

@@ -1,9 +1,13 @@
 package inference_test
 
 import (
+	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/penstock-project/penstock/translator/inference"
 )
 
 const offers = `
@@ -30,6 +34,34 @@ func TestOffer_IsPartOfTheImportOfItsName(t *testing.T) {
 	want := []string{"east parent/default/llm/east", "north import/default/llm/north", "west-2 parent/default/llm/west-2"}
 	if !slices.Equal(got, want) {
 		t.Errorf("members %q, want %q: an offer counts for its cluster, and other entries stay", got, want)
+	}
+}
+
+// What every cluster of an import costs must not grow with their number: a set of a hundred clusters that export the same hundred pools took minutes
+// to sync.
+func TestOffer_CostOfAClusterDoesNotGrowWithTheirNumber(t *testing.T) {
+	allocated := func(clusters int) uint64 {
+		var docs []string
+		for i := range clusters {
+			docs = append(docs, fmt.Sprintf(`
+kind: Offer
+metadata: {name: llm.c-%[1]d}
+Import: llm
+Cluster: {name: c-%[1]d, routingMode: EndpointMode, targetPortNumber: 8000, podCIDRs: [10.3.0.0/16], endpointPicker: {service: [{addresses: [192.0.2.3], ports: [{number: 9002}]}]}}
+`, i))
+		}
+		v := world(t, strings.Join(docs, "---\n"))
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		if imp, ok := inference.Import(v, "default/llm"); !ok || len(imp.Members) != clusters {
+			t.Fatal("no import of all clusters")
+		}
+		runtime.ReadMemStats(&after)
+		return after.TotalAlloc - before.TotalAlloc
+	}
+	few, many := allocated(10), allocated(200)
+	if many > 2*20*few {
+		t.Errorf("%d bytes allocated with 200 clusters, %d with 10", many, few)
 	}
 }
 

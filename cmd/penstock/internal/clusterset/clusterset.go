@@ -110,6 +110,7 @@ type Set struct {
 	certified chan struct{} // closed with the first certificate of Gateways
 	decided   chan struct{} // closed once it is decided what this cluster exports: publishing before would withdraw it
 	wake      chan struct{} // has one element when a deadline may have changed
+	due       due
 	leading   chan struct{} // has one element when Config.Leading may have changed
 	led       chan struct{} // has one element when this process has begun to publish
 

@@ -3,8 +3,10 @@ package clusterset
 import (
 	"context"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
+	"sync"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -98,10 +100,43 @@ func (s *Set) placed(in registry.Reports) {
 	s.report()
 }
 
+// due are the pools whose imports are not up to date. One call of assemble at a time brings all of them up to date, those of the calls that wait for
+// it included: where a hundred members export the same hundred pools, and connect at once, each of their snapshots changes all imports.
+type due struct {
+	running sync.Mutex
+	mu      sync.Mutex
+	pools   map[registry.Pool]struct{}
+}
+
+func (d *due) add(pools []registry.Pool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.pools == nil {
+		d.pools = map[registry.Pool]struct{}{}
+	}
+	for _, p := range pools {
+		d.pools[p] = struct{}{}
+	}
+}
+
+func (d *due) take() []registry.Pool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	taken := slices.SortedFunc(maps.Keys(d.pools), registry.Pool.Compare)
+	d.pools = nil
+	return taken
+}
+
 // assemble brings the imports of some pools up to date, and reports where they stand to their exporters.
 func (s *Set) assemble(pools []registry.Pool) {
 	if len(pools) == 0 {
 		return
+	}
+	s.due.add(pools)
+	s.due.running.Lock()
+	defer s.due.running.Unlock()
+	if pools = s.due.take(); len(pools) == 0 {
+		return // the call before has assembled them
 	}
 	pools, list, err := s.importer.Assemble(pools)
 	s.admin.assembled(pools, list)
