@@ -27,6 +27,7 @@ type adapters struct {
 	blind   atomic.Bool // at the last pick no server had a page
 	first   atomic.Pointer[string]
 	several atomic.Bool // models were asked for while blind
+	asked   asked
 }
 
 // hash returns that of a request's adapter, equal in all processes; 0 if the model is not known to be one.
@@ -34,7 +35,9 @@ func (a *adapters) hash(model string) uint64 {
 	if known := a.known.Load(); model == "" || (known == nil || !(*known)[model]) && !a.guess(model) {
 		return 0
 	}
-	return max(xxhash.Sum64String(model), 1)
+	h := max(xxhash.Sum64String(model), 1)
+	a.asked.add(h)
+	return h
 }
 
 // guess reports whether a model counts as an adapter although no server has shown it.
@@ -83,7 +86,9 @@ func (a *adapters) cost(model string, s *endpoint.State, c *Candidate) float64 {
 	case c.adapter == 0 || c.Endpoint.HasAdapter(c.adapter, c.slots):
 		return 0
 	case s.Adapters != nil && s.Adapters.Max > 0 && !s.Adapters.Free():
+		c.crowded = true
 		return loadAdapter + awaitSlot
 	}
+	c.loads = true
 	return loadAdapter
 }

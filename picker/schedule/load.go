@@ -27,7 +27,7 @@ import (
 //
 // Others are the requests that the server's page shows beyond those that are counted here: each waiting one a mean prompt, each
 // running one 20 ms. Pressure is the share of the prompt that would be preempted, which is read again; it begins at 80 % of the KV
-// cache. An adapter costs the time to load it, where it is not loaded.
+// cache. An adapter costs the time to load it, where it is not loaded, and more away from its homes (homes.go).
 const (
 	uncachedWeight = 1.5
 	perHeldUp      = 0.1   // more, for each request there
@@ -59,7 +59,7 @@ type parts struct {
 	inFlight float64 // for the requests in flight
 	others   float64 // for the requests of senders that are not counted here, by the server's page
 	kv       float64 // to read again what would be preempted
-	adapter  float64 // to load the LoRA adapter
+	adapter  float64 // to load the LoRA adapter, and to do so away from its homes
 }
 
 func (p *parts) sum() float64 { return p.prompt + p.backlog + p.inFlight + p.others + p.kv + p.adapter }
@@ -142,6 +142,9 @@ func (l *load) of(r *Request, s *endpoint.State, c *Candidate) (p parts) {
 	}
 	p.adapter = l.adapters.cost(r.Model, s, c)
 	c.ahead = p.backlog + s.OthersQueue*prompt*perToken + p.adapter
+	if c.loads {
+		p.adapter += c.away // the server may well have a slot, so nothing is predicted to wait for that
+	}
 	return p
 }
 

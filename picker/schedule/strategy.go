@@ -105,6 +105,10 @@ type Candidate struct {
 	ahead    float64 // seconds in which the server reads the prompts before this one, and loads its adapter
 	adapter  uint64  // the hash of the LoRA adapter that the request needs; 0 for none
 	slots    int     // for adapters
+	affinity uint64  // of the adapter to the server
+	away     float64 // seconds that it costs to load the adapter here rather than at its homes
+	loads    bool    // the adapter is to be loaded
+	crowded  bool    // and the page shows that other adapters use all slots
 }
 
 // Work returns what a request asks of the endpoint.
@@ -282,6 +286,9 @@ func (s *Strategy) candidates(r *Request, now time.Time, list []endpoint.Endpoin
 	s.load.adapters.blind.Store(scratch.fresh == 0)
 	if adapter == 0 && s.load.adapters.hash(r.Model) != 0 { // a page shows for the first time that the model is an adapter
 		return s.candidates(r, now, list, allowed, scratch)
+	}
+	if adapter != 0 {
+		s.load.adapters.sendHome(adapter, c)
 	}
 	return c
 }

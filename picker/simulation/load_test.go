@@ -47,6 +47,25 @@ func TestStrategy_LoadBeatsRoundRobinWithMixedPrompts(t *testing.T) {
 	}
 }
 
+// Two pickers without pages have the same servers load an adapter. Otherwise more adapters are at a server than it has slots for, and
+// the time to first token is ten times as long.
+func TestStrategy_LoadKeepsAdaptersApartWithoutPages(t *testing.T) {
+	const n = 3
+	play := func(s Scenario) (total time.Duration) {
+		for _, s := range Play(Drawings(s, generated(t, "lora", 2000), 9.9, n)) { // 70 % load
+			total += s.TTFT90 / n
+		}
+		return total
+	}
+	load := named(t, "load")
+	reference := play(Scenario{Strategy: load})
+	got := play(Scenario{Strategy: load, Pickers: 2, Publish: -1, Pages: Pages{Gone: true}})
+	t.Logf("TTFT p90 %s, of one picker with pages %s", got, reference)
+	if got > 3*reference {
+		t.Errorf("TTFT p90 %s, of one picker with pages %s", got, reference)
+	}
+}
+
 // Long prompts hold up the responses that run beside them, which counts against servers with many of these.
 func TestStrategy_LoadEndsResponsesAsSoonAsRivals(t *testing.T) {
 	const n = 3
