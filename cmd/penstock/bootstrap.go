@@ -28,8 +28,8 @@ verify the control plane with the certificates in the Secret penstock-ca: tls.cr
 authenticate with a token for the audience penstock.dev of a service account in external.serviceAccounts, or with a
 certificate for one of external.subjects that --xds-client-ca (the chart's clientCA) verifies. The control plane's
 certificate is for penstock.penstock-system.svc: pass this name with --tls-server-name if --xds is an IP address. The
-certificate authority changes once a year and tokens expire: with --secrets, Envoy reads the files again when they are
-replaced.`,
+certificate authority changes once a year and tokens expire: with --secrets, Envoy reads the files again when others take
+their place (write a new file beside them, and mv it there); what is written into them is not seen.`,
 		Example: `  penstock bootstrap --gateway default/gw --xds 127.0.0.1:18000 > envoy.yaml
   envoy -c envoy.yaml $(sed -n 's/^# envoy arguments: //p' envoy.yaml)
 
@@ -42,7 +42,8 @@ replaced.`,
       -o go-template='{{index .data "tls.crt" | base64decode}}{{with index .data "next.crt"}}{{base64decode .}}{{end}}' > ca.crt
   kubectl create token -n default edge --audience penstock.dev > token
   penstock bootstrap --gateway default/gw --xds 10.96.0.10:18000 --tls-server-name penstock.penstock-system.svc \
-      --tls-ca ca.crt --token token --secrets ./secrets > envoy.yaml`,
+      --tls-ca ca.crt --token token --secrets ./secrets > envoy.yaml
+  kubectl create token -n default edge --audience penstock.dev > token.next && mv token.next token   # before it expires`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if tls != (bootstrap.TLS{}) {

@@ -86,7 +86,7 @@ func (r *Reader) restore() {
 		decided[rec.Ref] = true
 	}
 	if dropped != nil {
-		r.cfg.Log.Warn("some state of the configuration was dropped", "file", r.journal.path, "error", dropped)
+		r.cfg.Log.Warn("the last good versions of some objects were lost: their file is damaged. Objects whose present version is invalid are served without them, see penstock status", "file", r.journal.path, "error", dropped)
 	}
 }
 

@@ -168,3 +168,13 @@ func TestEndpointSlice_AddressesTakeOneDependency(t *testing.T) {
 		t.Errorf("reads of occupants: %q, want %q", r.reads, want)
 	}
 }
+
+// The advice must be one that helps.
+func TestFix_FitsTheReason(t *testing.T) {
+	ranges := addresses.Ranges{Allowed: []netip.Prefix{netip.MustParsePrefix("203.0.113.0/24")}, Denied: []netip.Prefix{netip.MustParsePrefix("203.0.113.128/25")}}
+	for ip, want := range map[string]string{"169.254.169.254": "write another address", "203.0.113.200": "--denied-cidrs", "192.0.2.1": "--allowed-cidrs"} {
+		if got := addresses.Fix(ranges.Outside(netip.MustParseAddr(ip))); !strings.Contains(got, want) {
+			t.Errorf("%s: %q, want %q", ip, got, want)
+		}
+	}
+}

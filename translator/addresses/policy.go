@@ -17,11 +17,17 @@ func Fix(outside string) string {
 	if strings.Contains(outside, neverAllowed) {
 		return "write another address"
 	}
+	if strings.Contains(outside, inDenied) {
+		return "write an address outside of the denied ranges, or ask the operator of Penstock to take its range out of --denied-cidrs"
+	}
 	return "write an address inside the allowed ranges, or ask the operator of Penstock to add its range to --allowed-cidrs"
 }
 
 // neverAllowed is in the reasons against addresses that no range allows.
 const neverAllowed = ", which is never allowed"
+
+// inDenied is in the reasons against addresses of denied ranges.
+const inDenied = "is in the denied range "
 
 // Policy judges addresses by the store's AddressPolicy.
 type Policy struct {
@@ -131,7 +137,7 @@ func (s Slice) Outside(ip netip.Addr) string {
 		}
 	}
 	if denied, ok := p.DeniedBy(ip); ok && !local {
-		return fmt.Sprintf("is in the denied range %s", denied)
+		return inDenied + denied.String()
 	}
 	return ""
 }

@@ -1,6 +1,7 @@
 package addresses
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -18,7 +19,7 @@ type Ranges struct {
 func ParseRange(text string) (netip.Prefix, error) {
 	p, err := netip.ParsePrefix(text)
 	if err != nil {
-		return p, err
+		return p, errors.New("it is no range in CIDR form, such as 10.0.0.0/8")
 	}
 	if p.Addr().Is4In6() {
 		if p.Bits() < 96 {
@@ -70,7 +71,7 @@ func (r *Ranges) Outside(ip netip.Addr) string {
 		return "is " + kind + neverAllowed
 	}
 	if denied, ok := r.DeniedBy(ip); ok {
-		return fmt.Sprintf("is in the denied range %s", denied)
+		return inDenied + denied.String()
 	}
 	ip = unwrap(ip)
 	if in(r.Allowed, ip) {

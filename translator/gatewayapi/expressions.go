@@ -89,7 +89,7 @@ func Overruns(gateway string, namespaces int, attached []*model.Attachment) (out
 			case !route.Within(routeBudget):
 				over(r, "the budget of a route, %s", expressionText(routeBudget))
 			case !tenant.Within(share):
-				over(r, "the share of namespace %s on Gateway %s, which has %s with routes: %s", a.Route.Namespace, gateway, namespacesText(namespaces), expressionText(share))
+				over(r, "the share of namespace %s on Gateway %s, which has %s with routes: %s%s", a.Route.Namespace, gateway, namespacesText(namespaces), expressionText(share), timesText(hosts))
 			default:
 				own, used = route, tenant
 			}
@@ -103,6 +103,13 @@ func Overruns(gateway string, namespaces int, attached []*model.Attachment) (out
 
 func expressionText(e model.Expressions) string {
 	return fmt.Sprintf("%d expressions with %d instructions", e.Number, e.Size)
+}
+
+func timesText(hosts int) string {
+	if hosts == 1 {
+		return ""
+	}
+	return fmt.Sprintf("; each expression counts %d times, once for each hostname of the route on a listener", hosts)
 }
 
 func namespacesText(n int) string {

@@ -6,6 +6,8 @@ import (
 	"crypto/x509"
 	"net"
 	"net/url"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -89,5 +91,35 @@ func TestCredential_StreamEndsAtExpiry(t *testing.T) {
 		if _, err := g.Authenticate(ctx); err == nil && name == "certificate" { // the API server judges a token of another stream
 			t.Error("another stream of a connection is accepted a day after the expiry of its certificate")
 		}
+	}
+}
+
+// An editor, or a mount, takes the file away for a moment.
+func TestToken_FileThatCannotBeReadWithdrawsNone(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "tokens")
+	write := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("of-envoys\n")
+	f := identity.Files{Token: file}
+	permitted, err := f.Authenticate(bearing("of-envoys"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := permitted(); err != nil {
+		t.Errorf("while there is no file, a stream ends: %v", err)
+	}
+	if _, err := f.Authenticate(bearing("of-envoys")); err == nil {
+		t.Error("while there is no file, a new stream is accepted")
+	}
+	write("of-others\n")
+	if _, err := permitted(); err == nil {
+		t.Error("a stream outlives its token")
 	}
 }

@@ -132,18 +132,26 @@ func (f Files) Authenticate(ctx context.Context) (permitted func() (next time.Ti
 		return nil, errors.New("no certificate and no token of this control plane: see penstock bootstrap --help")
 	}
 	hash := sha256.Sum256([]byte(given[0])) // the token itself is not kept
-	permitted = func() (time.Time, error) { return time.Now().Add(tokenCheck), f.accepts(hash) }
-	if _, err := permitted(); err != nil {
+	if err := f.accepts(hash); err != nil {
 		return nil, err
 	}
-	return permitted, nil
+	return func() (time.Time, error) {
+		err := f.accepts(hash)
+		if errors.Is(err, errUnreadable) { // the file is being replaced, or its disk is away: that withdraws no token
+			err = nil
+		}
+		return time.Now().Add(tokenCheck), err
+	}, nil
 }
+
+// errUnreadable is the error of tokens that may be valid.
+var errUnreadable = errors.New("the file of --xds-token cannot be read")
 
 // accepts returns an error unless the token of a hash is in the file.
 func (f Files) accepts(hash [sha256.Size]byte) error {
 	tokens, err := f.Tokens()
 	if err != nil {
-		return fmt.Errorf("the tokens cannot be read: %w", err)
+		return fmt.Errorf("%w: %w", errUnreadable, err)
 	}
 	for _, t := range tokens {
 		if own := sha256.Sum256([]byte(t)); subtle.ConstantTimeCompare(own[:], hash[:]) == 1 {

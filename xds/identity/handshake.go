@@ -62,5 +62,5 @@ func handshakeReason(err error) string {
 	case err.Error() == "tls: client didn't provide a certificate": // crypto/tls has no value for it
 		return "the client has no certificate: see penstock bootstrap --help"
 	}
-	return err.Error()
+	return err.Error() + ": see penstock bootstrap --help" // the client speaks cleartext, or trusts another CA
 }

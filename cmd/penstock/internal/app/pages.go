@@ -59,7 +59,7 @@ func (a *App) servePages(ctx context.Context, group *errgroup.Group) error {
 	case err == nil:
 		group.Go(func() error { return serveHandler(ctx, l, withProfiles(handler)) })
 	case Unwritable(err):
-		a.log.Error("other penstock commands do not reach this process; traffic does not depend on it", "error", err)
+		a.log.Error("other penstock commands do not reach this process until it starts again with a state folder that takes files; traffic does not depend on it", "error", err)
 	default:
 		return err
 	}
