@@ -23,6 +23,9 @@ var soaking = flag.Duration("soak", 0, "repeat the faults so long, and measure w
 // changing is the time between two faults of a soak, in which changes take effect one after the other.
 const changing = 30 * time.Second
 
+// settling is the time in which a process grows after its start: until the ring with its last picks is full.
+const settling = 5 * time.Minute
+
 // restarting is the time after which the kubelet starts a container that ended at once again, without a back-off.
 const restarting = 10 * time.Minute
 
@@ -80,7 +83,7 @@ func (s *site) soak() {
 	for n := 0; time.Since(began) < *soaking; n++ {
 		f := faults[n%len(faults)]
 		if f.ends {
-			if time.Now().Add(2*recovery).After(half) || time.Since(ended) < restarting+recovery {
+			if time.Now().Add(settling).After(half) || time.Since(ended) < restarting+recovery {
 				continue
 			}
 			ended = time.Now()

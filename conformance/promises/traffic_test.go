@@ -136,7 +136,7 @@ func (p place) load(address string, paths ...string) *traffic {
 		if !words {
 			continue
 		}
-		each(100*time.Millisecond, func(ctx context.Context) error {
+		each(20*time.Millisecond, func(ctx context.Context) error {
 			return fetch(ctx, http.MethodPost, "http://"+address+"/v1/embeddings", `{"model": "sim-model", "input": "one two three"}`, fresh)
 		})
 		each(0, func(ctx context.Context) error {
