@@ -273,11 +273,11 @@ func (f *Federation) SetExports(list []export.Export, draining bool) error {
 	}
 	f.draining = draining
 	f.audience.set(list)
-	f.exports.Retract(gone...)
-	f.publish(items...)
-	if others {
+	if others { // first, so that a member is sent with one response that a record and its parts are gone: it drops both with the record
 		f.exports.Judge()
 	}
+	f.exports.Retract(gone...)
+	f.publish(items...)
 	return errors.Join(problems...)
 }
 
