@@ -306,7 +306,7 @@ func (pool *pool) scheduled(r *extproc.Request, now time.Time) schedule.Request 
 	q := schedule.Request{Model: servedModel(&r.Facts), Stream: r.Facts.Stream, Tokens: promptTokens(r), Chain: r.Facts.Chain, Exact: r.Facts.Exact, Criticality: criticality(pool.priority(r)), Spread: r.Facts.Spread,
 		MaxTokens: r.Facts.MaxTokens, Objective: pool.objective(r.Headers.Header),
 		Session: pool.session(r.Headers.Header, now)}
-	if q.Model == "" && schedule.UsesModel(pool.Strategy) {
+	if q.Model == "" { // the body is not read
 		q.Model = string(r.Headers.Header(modelHeader))
 	}
 	return q

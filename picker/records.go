@@ -99,7 +99,7 @@ type Outcome struct {
 
 // add notes a pick, and returns its number.
 func (n *notes) add(pool *pool, r *extproc.Request, a *extproc.Answer, d *decision, at time.Time) uint64 {
-	id, model := r.Headers.Header("x-request-id"), r.Facts.Model
+	id, model := r.Headers.Header("x-request-id"), cmp.Or(r.Facts.Model, d.model)
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.next++

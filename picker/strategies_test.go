@@ -56,6 +56,36 @@ func TestTree_ThroughEnvoy(t *testing.T) {
 	}
 }
 
+// Bodies are not read, and the scanner of the Gateway names the model: servers that have the adapter get its requests, as where they are read.
+func TestLoad_AdaptersCountWithoutBodies(t *testing.T) {
+	g := startGateway(t, route{Name: "none", Cluster: "closed", Mode: none, Allow: true})
+	g.pods[0].shows(0, 0, "chat")
+	g.pods[1].shows(0, 0, "sql")
+	setPools(t, g.picker, Pool{Name: "ns/pool", Endpoints: g.endpoints()})
+	for model, want := range map[string]string{"chat": "pod-0", "sql": "pod-1"} {
+		for range 2 { // no access log ends requests here
+			request, err := http.NewRequest(http.MethodPost, g.url+"/none/", strings.NewReader(`{}`))
+			if err != nil {
+				t.Fatal(err)
+			}
+			request.Header.Set(modelHeader, model)
+			response, err := http.DefaultClient.Do(request)
+			if err != nil {
+				t.Fatal(err)
+			}
+			response.Body.Close()
+			if pod := response.Header.Get("x-pod"); pod != want {
+				t.Errorf("model %s: answered by %s, want %s", model, pod, want)
+			}
+		}
+	}
+	for _, record := range g.picker.Picks(Picks{}) {
+		if record.Model == "" {
+			t.Errorf("recorded without its model: %+v", record)
+		}
+	}
+}
+
 func TestTree_ShedRequestSpills(t *testing.T) {
 	g := startGateway(t, route{Name: "a", Cluster: "closed-spill", Mode: none, Allow: true, Filter: "picker-spill", Spill: "envoy://hop-b/"})
 	g.pods[0].shows(6, 0.1, "")

@@ -50,6 +50,3 @@ func UsesSpread(name string) bool { return name == "chwbl" }
 func UsesSessions(o *Options) bool {
 	return o.Name == "session" || o.Name == Plugins && o.Profile != nil && o.Profile.Sessions
 }
-
-// UsesModel reports whether a strategy of this name reads the request's model.
-func UsesModel(name string) bool { return name == "tree" || name == Plugins }
