@@ -73,23 +73,6 @@ func TestFederation_ChangeOfOneEndpointSendsItsPartAlone(t *testing.T) {
 	b.has("a=10.9.0.1, draining")
 }
 
-// The export is for another member for a moment, many times: the record and its parts must go, and come, together.
-func TestFederation_ExportThatReturnsAtOnceHasItsEndpoints(t *testing.T) {
-	a, b := newSite(t, "a", id("a")), newSite(t, "b", id("b"))
-	with := func(to ...string) export.Export {
-		e := exported("10.9.0.1", to...)
-		e.Entry.Endpoints = servers(0, 70)
-		return e
-	}
-	join(a, b)
-	for range 100 {
-		a.exports(with())
-		b.hasEndpoints(servers(0, 70))
-		a.exports(with("c"))
-		b.has("a=10.9.0.1, draining")
-	}
-}
-
 func TestParts_NumberStaysWhileTheyAreNeitherEmptyNorLarge(t *testing.T) {
 	for _, c := range []struct{ n, before, want int }{
 		{0, 0, 0}, {64, 0, 0}, {65, 0, 4}, {1000, 0, 32}, {1001, 32, 32}, {700, 32, 32}, {300, 32, 32}, {200, 32, 8}, {2100, 32, 128}, {40, 4, 4}, {32, 4, 0}, {1 << 20, 0, maxParts},

@@ -30,7 +30,8 @@ type adapters struct {
 	asked   asked
 }
 
-// hash returns that of a request's adapter, equal in all processes; 0 if the model is not known to be one.
+// hash returns that of a request's adapter, equal in all processes, and counts the adapter among those that are asked for; 0 if the model
+// is not known to be one.
 func (a *adapters) hash(model string) uint64 {
 	if known := a.known.Load(); model == "" || (known == nil || !(*known)[model]) && !a.guess(model) {
 		return 0

@@ -45,19 +45,7 @@ spec: {accessModes: [ReadWriteOnce], storageClassName: "", volumeName: penstock-
 func TestHub_RelaysBetweenClustersWithTheSameKeysAfterItsPodIsReplaced(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Minute)
 	defer cancel()
-	dir, err := os.MkdirTemp("", "relay")
-	if err != nil {
-		t.Fatal(err)
-	}
-	l, err := installed.Prepare(ctx, lab.Config{Dir: dir, Clusters: 3})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := l.Down(); err != nil {
-			t.Error(err)
-		}
-	})
+	l, dir := startLab(ctx, t, "relay", lab.Config{Clusters: 3})
 	east, west, hub := newMember(t, l, 0, "east"), newMember(t, l, 1, "west"), newMember(t, l, 2, "hub")
 	for _, m := range []*member{east, west, hub} {
 		t.Cleanup(m.logProcesses)

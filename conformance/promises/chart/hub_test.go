@@ -5,7 +5,6 @@ package chart
 import (
 	"context"
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -24,19 +23,7 @@ import (
 func TestHub_PoolServesTheGatewayOfAClusterThatKnowsNoOther(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
-	dir, err := os.MkdirTemp("", "hub")
-	if err != nil {
-		t.Fatal(err)
-	}
-	l, err := installed.Prepare(ctx, lab.Config{Dir: dir, Clusters: 3})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := l.Down(); err != nil {
-			t.Error(err)
-		}
-	})
+	l, _ := startLab(ctx, t, "hub", lab.Config{Clusters: 3})
 	var of []*member
 	for i, name := range []string{"east", "west", "north"} {
 		of = append(of, newMember(t, l, i, name))

@@ -62,17 +62,15 @@ func (m *member) in(namespace, group, version, plural string) dynamic.ResourceIn
 	return client.Resource(schema.GroupVersionResource{Group: group, Version: version, Resource: plural}).Namespace(namespace)
 }
 
-// twoClusters are two clusters with Penstock, each a member of the other's set.
-func twoClusters(t *testing.T) (east, west *member) {
+// startLab starts a lab in a new folder with a short path, until the end of the test.
+func startLab(ctx context.Context, t *testing.T, name string, config lab.Config) (l *lab.Lab, dir string) {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "clusterset")
+	dir, err := os.MkdirTemp("", name)
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
-	defer cancel()
-	l, err := installed.Prepare(ctx, lab.Config{Dir: dir, Clusters: 2})
-	if err != nil {
+	config.Dir = dir
+	if l, err = installed.Prepare(ctx, config); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
@@ -80,6 +78,15 @@ func twoClusters(t *testing.T) (east, west *member) {
 			t.Error(err)
 		}
 	})
+	return l, dir
+}
+
+// twoClusters are two clusters with Penstock, each a member of the other's set.
+func twoClusters(t *testing.T) (east, west *member) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	l, _ := startLab(ctx, t, "clusterset", lab.Config{Clusters: 2})
 	east, west = newMember(t, l, 0, "east"), newMember(t, l, 1, "west")
 	if _, err := installed.Members(ctx, l, east.name, west.name); err != nil {
 		t.Fatal(err)

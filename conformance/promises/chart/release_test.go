@@ -159,19 +159,8 @@ func prepare(t *testing.T) *releases {
 		t.Fatal(err)
 	}
 	kinds = slices.DeleteFunc(kinds, func(folder string) bool { return strings.HasPrefix(folder, own) })
-	dir, err := os.MkdirTemp("", "chart")
-	if err != nil {
-		t.Fatal(err)
-	}
 	r := &releases{}
-	if r.lab, err = installed.Prepare(ctx, lab.Config{Dir: dir, CRDs: kinds}); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := r.lab.Down(); err != nil {
-			t.Error(err)
-		}
-	})
+	r.lab, _ = startLab(ctx, t, "chart", lab.Config{CRDs: kinds})
 	r.place = labtest.NewPlace(t, r.lab.Kubeconfig(), "")
 	r.clients()
 	return r

@@ -122,7 +122,7 @@ func (d *due) add(pools []registry.Pool) {
 func (d *due) take() []registry.Pool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	taken := slices.SortedFunc(maps.Keys(d.pools), registry.Pool.Compare)
+	taken := slices.Collect(maps.Keys(d.pools)) // Assemble sorts them
 	d.pools = nil
 	return taken
 }
