@@ -62,6 +62,11 @@ func TestLoad_AdaptersCountWithoutBodies(t *testing.T) {
 	g.pods[0].shows(0, 0, "chat")
 	g.pods[1].shows(0, 0, "sql")
 	setPools(t, g.picker, Pool{Name: "ns/pool", Endpoints: g.endpoints()})
+	for _, v := range g.picker.Explain("ns/pool", nil).Verdicts { // reads the pages
+		if !v.State.Fresh {
+			t.Fatalf("its page is not read: %+v", v)
+		}
+	}
 	for model, want := range map[string]string{"chat": "pod-0", "sql": "pod-1"} {
 		for range 2 { // no access log ends requests here
 			request, err := http.NewRequest(http.MethodPost, g.url+"/none/", strings.NewReader(`{}`))
