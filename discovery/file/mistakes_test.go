@@ -87,6 +87,10 @@ var mistakes = map[string]struct {
 		"apiVersion: penstock.dev/v1alpha1\nkind: PoolPolicy\nmetadata: {name: p}\nspec:\n  targetRef: {name: x}\n  picker: {strategy: [a]}\n",
 		[]string{"error: x.yaml:6: PoolPolicy default/p spec.picker.strategy: must be a string, is a list; write load, round-robin, random, least-request, tree, chwbl, session or plugins"},
 	},
+	"one of those allowed elsewhere": {
+		"apiVersion: penstock.dev/v1alpha1\nkind: PoolPolicy\nmetadata: {name: p}\nspec:\n  targetRef: {name: x}\n  picker: {shadow: chwbl}\n",
+		[]string{`error: x.yaml:6: PoolPolicy default/p spec.picker.shadow: must be one of load, round-robin, random, least-request, tree, is "chwbl"; write load, round-robin, random, least-request or tree`},
+	},
 	"duplicate key": {
 		strings.Replace(chatRoute, "spec:", "spec: {}\nspec:", 1),
 		[]string{"error: x.yaml:6: HTTPRoute default/chat spec: is a duplicate key (first at line 5); keep one of them"},

@@ -58,13 +58,13 @@ type PickerSpec struct {
 	// +optional
 	// +kubebuilder:default=load
 	Strategy Strategy `json:"strategy,omitempty"`
-	// Shadow is a strategy that judges each pick without effect, by what strategy reads of requests. The metrics
-	// penstock_picker_shadow_picks_total and penstock_picker_shadow_regret_total show how often it would have picked another endpoint, and
-	// how much better by its own costs.
+	// Shadow is a strategy that judges each pick without effect, by what strategy reads of requests: load, round-robin, random,
+	// least-request or tree. The metrics penstock_picker_shadow_picks_total and penstock_picker_shadow_regret_total show how often it
+	// would have picked another endpoint, and how much better by its own costs.
 	//
 	// +optional
 	// +kubebuilder:validation:Enum=load;round-robin;random;least-request;tree
-	Shadow Strategy `json:"shadow,omitempty"`
+	Shadow string `json:"shadow,omitempty"` // not Strategy: with the type's values too, the schema has two lists, and validators explain neither
 	// Criticality of the pool's requests. Strategy tree reads it; strategy load does so for requests with a latency objective; and
 	// shedAfter does.
 	//

@@ -38,7 +38,7 @@ func settings(policy *v1alpha1.PoolPolicy) model.PickerSettings {
 		return s
 	}
 	spec := policy.Spec.Picker
-	s.Strategy, s.Shadow = cmp.Or(string(spec.Strategy), s.Strategy), string(spec.Shadow)
+	s.Strategy, s.Shadow = cmp.Or(string(spec.Strategy), s.Strategy), spec.Shadow
 	reads := s.Strategy == string(v1alpha1.StrategyLoad) || s.Strategy == string(v1alpha1.StrategyPlugins)
 	s.Prefix = reads && (spec.Prefix == nil || *spec.Prefix)
 	s.EveryBody = spec.Body == string(model.BodyBuffered) || spec.Body == "" && readsBodies(spec.Strategy)
