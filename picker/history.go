@@ -45,8 +45,8 @@ type Record struct {
 	Compared   []Choice `json:"compared,omitempty"`
 	// Outcome is what became of the request, as far as the access log has reported it; nil for a pick without a lease.
 	Outcome *Outcome `json:"outcome,omitempty"`
-	// Verdicts on the endpoints, computed after the pick: the request counts as in flight at the chosen endpoint. Only a sample of the
-	// picks has them. Omitted counts the others, by the filter that removed them, if there are more than 16 endpoints.
+	// Verdicts on the endpoints at the moment of the choice: the request is not in flight yet, and its prompt is not cached. Only a sample
+	// of the picks has them. Omitted counts the others, by the filter that removed them, if there are more than 16 endpoints.
 	Verdicts []schedule.Verdict `json:"verdicts,omitempty"`
 	Omitted  map[string]int     `json:"omitted,omitempty"`
 }
@@ -93,19 +93,22 @@ func (h *history) resize(size int64) {
 	}
 }
 
-// offer records a pick of a pool with a number of endpoints unless another one was recorded a moment ago; make is called only if so.
-func (h *history) offer(now time.Time, endpoints int, make func() *Record) {
+// due reports whether a pick of a pool with a number of endpoints is to be recorded: none was a moment ago. It is true for one pick at
+// a time.
+func (h *history) due(now time.Time, endpoints int) bool {
 	last, at := h.last.Load(), int64(now.Sub(start))
-	if last != 0 && at-last < int64(max(historyEvery, time.Duration(endpoints)*historyPerEndpoint)) || !h.last.CompareAndSwap(last, at) {
-		return
-	}
+	return (last == 0 || at-last >= int64(max(historyEvery, time.Duration(endpoints)*historyPerEndpoint))) && h.last.CompareAndSwap(last, at)
+}
+
+// add keeps a record.
+func (h *history) add(r *Record) {
 	size := uint64(h.size.Load())
 	if size == 0 {
 		return
 	}
 	number := h.next.Add(1)
 	h.ring[(number-size)%historySize].Store(nil)
-	h.ring[number%historySize].Store(make())
+	h.ring[number%historySize].Store(r)
 }
 
 // list returns the records, newest first.
@@ -120,16 +123,20 @@ func (h *history) list() []*Record {
 	return records
 }
 
+// record describes a pick. A choice that opened a lease has its verdicts from before that (candidates.open); the others count nowhere.
 func (pool *pool) record(r *extproc.Request, a *extproc.Answer, d *decision, at time.Time) *Record {
 	request := pool.scheduled(r, at)
 	request.External = d.external
+	if d.verdicts == nil {
+		d.verdicts = pool.strategy.Describe(&request, at, pool.snapshot.Endpoints, d.allowed)
+	}
 	record := &Record{
 		Time: at, Pool: pool.Name, Strategy: pool.strategyName(), Model: request.Model,
 		Result: d.result, Status: a.Status, Endpoints: a.Endpoints.String(), Lease: a.Lease.String(),
 		OutOfRange: d.outOfRange, Error: d.problem,
 		Prefill: d.further.text(stagePrefill), Encode: d.further.text(stageEncode), Missing: d.further.lacks,
 	}
-	record.Verdicts, record.Omitted = trim(pool.strategy.Describe(&request, at, pool.snapshot.Endpoints, d.allowed), record.Endpoints)
+	record.Verdicts, record.Omitted = trim(d.verdicts, record.Endpoints)
 	if schedule.UsesCriticality(&pool.options) || request.Objective != (schedule.Objective{}) {
 		record.Criticality = cmp.Or(pool.Criticality, schedule.Standard)
 	}

@@ -20,7 +20,10 @@ func TestExplain_RecordsOfManyPoolsAreBounded(t *testing.T) {
 		for name, of := range p.pools.Load().byName {
 			for n := range 2 * historySize {
 				at = at.Add(time.Second)
-				of.history.offer(at, 1, func() *Record { return &Record{Pool: name, Tokens: n} })
+				if !of.history.due(at, 1) {
+					t.Fatalf("%s: no record of pick %d, a second after the one before", name, n)
+				}
+				of.history.add(&Record{Pool: name, Tokens: n})
 			}
 			if newest := of.history.list()[0]; newest.Tokens != 2*historySize-1 {
 				t.Fatalf("%s: the newest record is of pick %d", name, newest.Tokens)
@@ -52,13 +55,13 @@ func TestExplain_RecordsOfManyPoolsAreBounded(t *testing.T) {
 func TestExplain_RecordsOfRemovedPoolsAreGone(t *testing.T) {
 	p := poolOf(t, 1, "round-robin")
 	h := p.pool("ns/pool").history
-	h.offer(time.Now(), 1, func() *Record { return new(Record) })
+	h.add(new(Record))
 	if n := len(h.list()); n != 1 {
 		t.Fatalf("%d records", n)
 	}
 	p.Remove("ns/pool")
 	p.Remove("ns/pool")
-	h.offer(time.Now().Add(time.Minute), 1, func() *Record { return new(Record) }) // of a pick that was going on
+	h.add(new(Record)) // of a pick that was going on
 	if n := len(h.list()); n != 0 {
 		t.Errorf("%d records are left", n)
 	}

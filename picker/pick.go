@@ -5,7 +5,6 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"go.opentelemetry.io/otel/trace"
@@ -180,7 +179,9 @@ func (p *Picker) Pick(ctx context.Context, r *extproc.Request) extproc.Answer {
 		d.lease.SetTag(tag)
 	}
 	p.upstream.picked(pool, r, &a, &d, started)
-	pool.history.offer(started, len(pool.snapshot.Endpoints), func() *Record { return pool.record(r, &a, &d, started) })
+	if d.sampled || pool.history.due(started, len(pool.snapshot.Endpoints)) {
+		pool.history.add(pool.record(r, &a, &d, started))
+	}
 	answered = true
 	return a
 }
@@ -194,27 +195,20 @@ type decision struct {
 	compared   int // choices
 	choices    [maxChoices]choice
 	allowed    func(*endpoint.Endpoint) bool
-	outOfRange []string        // of a relay: addresses outside the declared ranges
-	problem    string          // of a relay: why the remote picker did not answer
-	lease      *endpoint.Lease // nil if none was opened
-	waited     time.Duration   // for flow control
-	admitted   *flow.Queue     // by it; nil if there was none
-	external   [][]float64     // scores of scorers in other processes
-	further    further         // servers
-	staged     bool            // the pool's profile handler has decided about them
-	processed  processed       // by the pool's processor
-	span       trace.Span      // of the pick; nil without
-	charge     *charged        // of a pick that names clusters; nil for others
+	sampled    bool               // the pick gets verdicts
+	verdicts   []schedule.Verdict // at the moment of the choice; nil if there was none
+	outOfRange []string           // of a relay: addresses outside the declared ranges
+	problem    string             // of a relay: why the remote picker did not answer
+	lease      *endpoint.Lease    // nil if none was opened
+	waited     time.Duration      // for flow control
+	admitted   *flow.Queue        // by it; nil if there was none
+	external   [][]float64        // scores of scorers in other processes
+	further    further            // servers
+	staged     bool               // the pool's profile handler has decided about them
+	processed  processed          // by the pool's processor
+	span       trace.Span         // of the pick; nil without
+	charge     *charged           // of a pick that names clusters; nil for others
 }
-
-// working is the memory of a Pick, which the next one takes over.
-type working struct {
-	candidates
-	memory schedule.Scratch
-	stage  schedule.Scratch // of one stage at a time
-}
-
-var workings = sync.Pool{New: func() any { return new(working) }}
 
 // reportDelay is how long a pick of a full pool waits for the report that a request has ended: Envoy sends its access log
 // every 100 ms (translator/envoy, feedbackInterval), and a peer that receives it publishes it 20 ms later.
@@ -224,6 +218,7 @@ const reportDelay = 250 * time.Millisecond
 // spilled, it waits for a report that may be on its way.
 func (p *Picker) choose(ctx context.Context, pool *pool, r *extproc.Request, d *decision, started time.Time) extproc.Answer {
 	pool.snapshot.MarkUsed()
+	d.sampled = pool.history.due(started, len(pool.snapshot.Endpoints))
 	entries, restricted := p.protocol.subset(r.Headers)
 	if restricted {
 		d.allowed = subset(entries)
@@ -242,7 +237,7 @@ func (p *Picker) choose(ctx context.Context, pool *pool, r *extproc.Request, d *
 		workings.Put(w)
 	}()
 	*c = candidates{picker: p, pool: pool, holder: endpoint.Holder{Gateway: r.Gateway, Pool: pool.Name}, request: pool.scheduled(r, started), allowed: d.allowed, scratch: &w.memory,
-		stage: &w.stage, media: r.Facts.Media}
+		stage: &w.stage, media: r.Facts.Media, sampled: d.sampled}
 	d.useTokens(pool, r, &c.request)
 	ids := p.renderPrompt(ctx, pool, r, &c.request)
 	p.scoreOutside(ctx, pool, &c.request, c.allowed, c.scratch)
@@ -261,7 +256,7 @@ func (p *Picker) choose(ctx context.Context, pool *pool, r *extproc.Request, d *
 	case pool.slots != nil:
 		pool.slots.Wait(ctx, reportDelay, func() bool { return c.open(ctx, pool.strategy) })
 	}
-	d.lease = c.lease
+	d.lease, d.verdicts = c.lease, c.verdicts
 	c.judge(shadow, p.metrics)
 	fault(r)
 	d.model, d.tokens = r.Facts.Model, c.request.Tokens
@@ -345,57 +340,6 @@ func length(text []byte) (n int) {
 // modelHeader has the model of a request on Gateways that route by it (scan.lua in translator/envoy). On others a client may
 // set it, which decides between endpoints of the pool only.
 const modelHeader = "x-gateway-model-name"
-
-// candidates are the endpoints for one request.
-type candidates struct {
-	picker  *Picker
-	pool    *pool
-	holder  endpoint.Holder
-	request schedule.Request
-	allowed func(*endpoint.Endpoint) bool
-	scratch *schedule.Scratch
-	stage   *schedule.Scratch
-	media   bool // the prompt has some
-	further further
-	ranked  []schedule.Candidate
-	at      time.Time       // of the rank
-	lease   *endpoint.Lease // at the first of ranked; nil if the Gateway has too many
-}
-
-// open ranks the endpoints and opens a lease at the first. It returns false if there is none that takes the request.
-func (c *candidates) open(ctx context.Context, s *schedule.Strategy) bool {
-	limit := int64(c.pool.Full.InFlight)
-	if s == c.pool.unlimited {
-		limit = 0
-	}
-	for {
-		c.at = time.Now()
-		c.ranked = s.Rank(&c.request, c.at, c.pool.snapshot.Endpoints, c.allowed, 1+c.pool.Fallbacks, c.scratch)
-		if len(c.ranked) == 0 {
-			return false
-		}
-		work := c.ranked[0].Work(&c.request)
-		c.addFurther(&work)
-		if c.picker.leases.Bounded(c.holder.Gateway) {
-			c.picker.metrics.uncounted.WithLabelValues(c.holder.Gateway).Inc()
-			return true
-		}
-		// Another pick may have taken the endpoint's last slot since, or its trial: the next rank takes that into account.
-		if c.lease = c.picker.leases.Open(c.ranked[0].Endpoint, c.holder, work, limit, c.at); c.lease == nil {
-			c.further.release()
-			continue
-		}
-		c.lease.AddParts(c.further.leases...)
-		c.further.leases = nil
-		if limit > 0 && !c.picker.confirm(ctx, c.ranked[0].Endpoint.Load(), limit) {
-			c.lease.Release()
-			c.lease.Done()
-			c.lease, c.ranked, c.further = nil, nil, further{}
-			return false
-		}
-		return true
-	}
-}
 
 // spill returns the spill targets of a request that Envoys have.
 func (pool *pool) spill(asked []string) []string {

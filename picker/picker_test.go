@@ -379,7 +379,7 @@ func TestDebugPicks_ShowWhyEndpointWasPicked(t *testing.T) {
 		t.Fatalf("%v %s", err, w.Body)
 	}
 	pick := page.Picks[0]
-	if pick.Endpoints != "10.0.0.1:80" || pick.Result != "picked" || pick.Verdicts[0].State.InFlight != 1 || pick.Verdicts[1].Out != "draining" {
+	if pick.Endpoints != "10.0.0.1:80" || pick.Result != "picked" || pick.Verdicts[0].State.InFlight != 0 || pick.Verdicts[1].Out != "draining" {
 		t.Errorf("%+v", pick)
 	}
 	w = httptest.NewRecorder()

@@ -2,6 +2,7 @@ package picker
 
 import (
 	"fmt"
+	"math"
 	"testing"
 	"time"
 
@@ -88,6 +89,39 @@ func TestExplain_RecordsAreBounded(t *testing.T) {
 		}
 		if len(r.Verdicts) != maxVerdicts || r.Omitted["candidate"] != 1000-maxVerdicts || !named {
 			t.Errorf("%d verdicts, others %v, the chosen one among them: %t", len(r.Verdicts), r.Omitted, named)
+		}
+	}
+}
+
+// The verdicts of a record are those that decided: after the pick its endpoint has one request more and the prompt, and looks worse than
+// those that were not chosen.
+func TestExplain_VerdictsAreThoseOfTheMomentOfTheChoice(t *testing.T) {
+	for _, strategy := range []string{"load", "least-request", "chwbl", "session", "plugins"} {
+		p := runPicker(t, Config{})
+		pool := Pool{Name: "ns/pool", Strategy: strategy, Body: BodyPrompts, Endpoints: specs("10.0.0.1:80", "10.0.0.2:80")}
+		if strategy == "plugins" {
+			pool.Plugins = parsed(t, "plugins: [{type: active-request-scorer}, {type: prefix-cache-scorer}]")
+		}
+		setPools(t, p, pool)
+		p.Pick(t.Context(), longPrompt(4000, 1, 2, 3))
+		records := p.Picks(Picks{})
+		if len(records) != 1 || len(records[0].Verdicts) != 2 {
+			t.Fatalf("%s: %+v", strategy, records)
+		}
+		compared := map[string]Choice{}
+		for _, c := range records[0].Compared {
+			compared[c.Address] = c
+		}
+		for _, v := range records[0].Verdicts {
+			if v.State.InFlight != 0 || v.State.Unread != 0 || v.Cached != 0 || v.Trial != "" {
+				t.Errorf("%s: the pick itself counts in %+v", strategy, v)
+			}
+			if c := compared[v.Address]; len(v.Costs) > 0 && math.Abs(c.Cost-v.Cost) > 1e-9 || c.Cached != v.Cached {
+				t.Errorf("%s: %+v was compared, and %+v is shown", strategy, c, v)
+			}
+			if v.Score != records[0].Verdicts[0].Score {
+				t.Errorf("%s: idle servers have different scores: %+v", strategy, records[0].Verdicts)
+			}
 		}
 	}
 }
