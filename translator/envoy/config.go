@@ -28,7 +28,7 @@ type Tracing struct {
 
 // Limits and times. They are not settings yet: each has a reason, and a setting for each would hide it.
 const (
-	// maxBody is the largest request body that a picker may be sent or a retry may repeat; 413 above. Prompts with
+	// maxBody is the largest request body that a picker or the scan for the model reads, 413 above, or that a retry may repeat. Prompts with
 	// images are megabytes; Envoy's default is 1 MiB.
 	maxBody = 32 << 20
 	// streamIdle ends a stream, or a connection that is handed on, without a byte in either direction. A model may think

@@ -95,7 +95,7 @@ func TestExternalAuth_HTTPServiceDeniesRequests(t *testing.T) {
 	if seen.URL.RequestURI() != "/check/v1/chat?q=1" || body.Load() != "the prompt" || seen.ContentLength != 10 || seen.Header.Get("X-More") != "more" {
 		t.Errorf("the service was asked for %s with %q, %v", seen.URL.RequestURI(), body.Load(), seen.Header)
 	}
-	if got := ask("chosen", "good", strings.Repeat("long", 1000)); got.status != 413 {
+	if got := ask("chosen", "good", strings.Repeat("long", 1000)); got.status != 413 || !openAIError(got.body, "body_too_large") || !strings.Contains(got.body, "or less by a picker or an authorization service") {
 		t.Errorf("a body that the service may not be sent: %s", got)
 	}
 }

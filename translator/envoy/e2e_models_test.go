@@ -115,12 +115,12 @@ func TestModelRouting_HostileBodyIsAnswered413(t *testing.T) {
 	r := modelRig(t)
 	for name, body := range hostile() {
 		got := r.post(t, "models", []byte(body))
-		if got.status != 413 || got.pod != "" || got.header.Get("Content-Type") != "application/json" || !openAIError(got.body, "request_too_large") || !strings.Contains(got.body, "fewer strings") {
+		if got.status != 413 || got.pod != "" || got.header.Get("Content-Type") != "application/json" || !openAIError(got.body, "body_too_large") || got.header.Get("X-Penstock-Reason") != "body_too_large" || !strings.Contains(got.body, "fewer strings") {
 			t.Errorf("%s: want 413 in OpenAI's form with what to send instead, got %s, %s", name, got, got.header.Get("Content-Type"))
 		}
 	}
 	got := r.post(t, "models", []byte(`{"pad":"`+strings.Repeat("x", maxBody)+`","model":"one"}`))
-	if got.status != 413 || !openAIError(got.body, "request_too_large") || !strings.Contains(got.body, "32 MiB") {
+	if got.status != 413 || !openAIError(got.body, "body_too_large") || got.header.Get("X-Penstock-Reason") != "body_too_large" || !strings.Contains(got.body, "32 MiB") {
 		t.Errorf("a body above the limit: want 413 in OpenAI's form, got %s", got)
 	}
 }

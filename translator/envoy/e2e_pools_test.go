@@ -226,7 +226,7 @@ func TestRequestBody_Of32MiBArrivesAndLargerOnesGet413(t *testing.T) {
 	}
 	large := append(bytes.Clone(body), 'x')
 	for _, host := range []string{"Buffered", "spilled"} {
-		if got := r.post(t, host, large); got.status != 413 || !strings.Contains(got.body, "32 MiB") {
+		if got := r.post(t, host, large); got.status != 413 || !openAIError(got.body, "body_too_large") || got.header.Get("X-Penstock-Reason") != "body_too_large" || !strings.Contains(got.body, "where this gateway reads bodies it takes at most 32 MiB") {
 			t.Errorf("%s: one byte too many: %s", host, got)
 		}
 	}

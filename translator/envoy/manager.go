@@ -86,8 +86,9 @@ func removePrefix(prefix string) *mutationv3.HeaderMutation {
 	}}
 }
 
-// tooLarge explains what Envoy's own "Payload Too Large" leaves open, in the form of OpenAI's API. The scan for the model explains its own 413
-// (scan.lua).
+// tooLarge explains what Envoy's own "Payload Too Large" leaves open, in the form of OpenAI's API and with the picker's reason. Whatever
+// holds the body has this limit: the scan for the model, a picker, and an authorization service, whose limit may be lower. The scan explains its own
+// 413 (scan.lua).
 func tooLarge() *hcmv3.LocalReplyConfig {
 	status := &accesslogv3.AccessLogFilter{FilterSpecifier: &accesslogv3.AccessLogFilter_StatusCodeFilter{
 		StatusCodeFilter: &accesslogv3.StatusCodeFilter{Comparison: &accesslogv3.ComparisonFilter{
@@ -109,11 +110,15 @@ func tooLarge() *hcmv3.LocalReplyConfig {
 		Filter: &accesslogv3.AccessLogFilter{FilterSpecifier: &accesslogv3.AccessLogFilter_AndFilter{
 			AndFilter: &accesslogv3.AndFilter{Filters: []*accesslogv3.AccessLogFilter{status, unexplained}},
 		}},
-		Body: inline(`{"error":{"message":"request body too large: this gateway takes at most 32 MiB","type":"invalid_request_error","param":null,"code":"request_too_large"}}` + "\n"),
+		Body: inline(`{"error":{"message":"request body too large: where this gateway reads bodies it takes at most 32 MiB, or less by a picker or an authorization service: send a smaller one","type":"invalid_request_error","param":null,"code":"body_too_large"}}` + "\n"),
 		BodyFormatOverride: &corev3.SubstitutionFormatString{
 			Format:      &corev3.SubstitutionFormatString_TextFormatSource{TextFormatSource: inline("%LOCAL_REPLY_BODY%")},
 			ContentType: "application/json",
 		},
+		HeadersToAdd: []*corev3.HeaderValueOption{{
+			Header:       &corev3.HeaderValue{Key: "x-penstock-reason", Value: "body_too_large"},
+			AppendAction: corev3.HeaderValueOption_OVERWRITE_IF_EXISTS_OR_ADD,
+		}},
 	}}}
 }
 

@@ -142,7 +142,7 @@ end
 -- decline answers in the form of OpenAI's API.
 local function decline(handle, status, code, message)
   handle:streamInfo():dynamicMetadata():set("penstock.model", "explained", true) -- a 413 keeps this text
-  handle:respond({ [":status"] = status, ["content-type"] = "application/json" },
+  handle:respond({ [":status"] = status, ["content-type"] = "application/json", ["x-penstock-reason"] = code },
     '{"error":{"message":"' .. message .. '","type":"invalid_request_error","param":null,"code":"' .. code .. '"}}\n')
 end
 
@@ -159,7 +159,7 @@ local function lift(handle)
     return false
   end
   if wrong == "work" then
-    decline(handle, "413", "request_too_large", "the body has too many parts for its model to be found: send fewer strings, brackets and escaped quotes")
+    decline(handle, "413", "body_too_large", "the body has too many parts for its model to be found: send fewer strings, brackets and escaped quotes")
     return false
   end
   model = model and text(model)

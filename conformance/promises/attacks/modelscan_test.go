@@ -25,7 +25,7 @@ func TestModelScan_HostileBodiesAreAnswered413(t *testing.T) {
 	const size = 32<<20 - 100
 	for name, part := range map[string]string{"strings": `"",`, "brackets": `[[""]],`, "keys": `{"":0},`} {
 		body := `{"a":[` + strings.Repeat(part, size/len(part)) + `0],"model":"m"}`
-		if err := s.ask("POST", "/by-model", body); err == nil || !strings.Contains(err.Error(), "413") || !strings.Contains(err.Error(), `"code":"request_too_large"`) {
+		if err := s.ask("POST", "/by-model", body); err == nil || !strings.Contains(err.Error(), "413") || !strings.Contains(err.Error(), `"code":"body_too_large"`) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
