@@ -375,9 +375,9 @@ func verdictText(v schedule.Verdict) string {
 	load := fmt.Sprintf("queue %.0f, running %.0f, KV cache %.0f%%", s.Queue, s.Running, s.KV*100)
 	if !s.Fresh {
 		load = "no fresh metrics"
-		if v.Problem != "" {
-			load += " (" + v.Problem + ")"
-		}
+	}
+	if v.Problem != "" {
+		load += " (" + v.Problem + ")"
 	}
 	if v.Prefixes != "" {
 		load += ", prefixes " + v.Prefixes

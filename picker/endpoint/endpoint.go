@@ -4,8 +4,10 @@ import (
 	"crypto/tls"
 	"net/netip"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
+	"unicode"
 )
 
 // Spec identifies a model server.
@@ -40,7 +42,25 @@ type Endpoint struct {
 	source *source // nil if its metrics are not read
 }
 
-// Problem returns why the last scrape failed; "" if it succeeded or there was none.
+// maxProblem is how many bytes a description of a page's problem has at most: servers write parts of it.
+const maxProblem = 256
+
+// bounded cuts a description to maxProblem bytes of one line.
+func bounded(text string) string {
+	text = strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return ' '
+		}
+		return r
+	}, text)
+	if len(text) <= maxProblem {
+		return text
+	}
+	const end = "..."
+	return strings.ToValidUTF8(text[:maxProblem-len(end)], "") + end
+}
+
+// Problem returns why the last scrape failed, or what of the page it ignored; "" if there is nothing of the kind or no scrape.
 func (e *Endpoint) Problem() string {
 	if e.source == nil {
 		return ""

@@ -1,10 +1,13 @@
 package endpoint
 
 import (
+	"bufio"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
+	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
@@ -12,6 +15,7 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+	"unicode"
 
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
@@ -80,6 +84,45 @@ func TestScrape_FailureMakesEndpointStaleNotIdle(t *testing.T) {
 	}
 	server.broken.Store(false)
 	poll.Until(t, "the endpoint to recover", func() bool { return e.State().Fresh })
+}
+
+func TestScrape_ProblemIsOneShortLine(t *testing.T) {
+	for name, tt := range map[string]struct {
+		page, want string
+		fresh      bool
+	}{
+		"a value that is no load":     {"HTTP/1.0 200 OK\r\n\r\nvllm:num_requests_running 1\nvllm:num_requests_waiting NaN\n", `vllm:num_requests_waiting has the value "NaN", which is ignored`, true},
+		"no value that is a load":     {"HTTP/1.0 200 OK\r\n\r\nvllm:num_requests_waiting -Inf\n", `vllm:num_requests_waiting has the value "-Inf", which is ignored`, false},
+		"an answer that is not HTTP":  {strings.Repeat("\x1b[31m", 10_000) + "\n\n", "malformed", false},
+		"a status that is not for us": {"HTTP/1.0 418 I'm a teapot\r\n\r\n", "status 418", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			listener, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = listener.Close() })
+			go func() {
+				for {
+					conn, err := listener.Accept()
+					if err != nil {
+						return
+					}
+					_, _ = http.ReadRequest(bufio.NewReader(conn))
+					_, _ = io.WriteString(conn, tt.page)
+					_ = conn.Close()
+				}
+			}()
+			r := run(t, Config{Slow: time.Millisecond, Timeout: time.Minute})
+			s := r.Snapshot(Metrics{}, nil, []Spec{{Addr: netip.MustParseAddrPort(listener.Addr().String())}})
+			s.Refresh(time.Minute)
+			e := &s.Endpoints[0]
+			text := e.Problem()
+			if e.State().Fresh != tt.fresh || !strings.Contains(text, tt.want) || len(text) > maxProblem || strings.ContainsFunc(text, unicode.IsControl) {
+				t.Errorf("fresh: %t, problem %q, want %q", e.State().Fresh, text, tt.want)
+			}
+		})
+	}
 }
 
 // pages serves a page of a size, or stalls after its header.

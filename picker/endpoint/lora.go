@@ -33,10 +33,10 @@ type loraReader struct {
 	found  bool
 }
 
-func (r *loraReader) read(line []byte) {
-	at, ok := value(line)
+// read takes a line, and its value.
+func (r *loraReader) read(at float64, line []byte) {
 	open := bytes.IndexByte(line, '{')
-	if !ok || open < 0 || r.found && at < r.latest {
+	if open < 0 || r.found && at < r.latest {
 		return
 	}
 	labels := line[open+1:]

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"cmp"
 	"errors"
+	"fmt"
 	"io"
 	"strconv"
 )
@@ -17,6 +18,9 @@ type Reading struct {
 	Queue, Running, KV float64
 	Adapters           *Adapters // nil if the page shows none
 	CacheTokens        int       // that the KV cache holds; 0 if the page does not show it
+	// Ignored describes the first sample of a series that is read whose value counts as absent; "" if there is none. It has at most
+	// maxProblem bytes.
+	Ignored string `json:",omitempty"`
 }
 
 // parsePage reads the series of a dialect from a page in Prometheus's text format and skips all other lines. A page without queue,
@@ -46,36 +50,41 @@ func parsePage(page *bufio.Reader, d *dialect) (Reading, error) {
 		}
 		switch {
 		case d.queue.matches(line):
-			if v, ok := value(line); ok {
+			if v, ok := r.value(line); ok {
 				r.Queue += v
 				seen = true
 			}
 		case d.running.matches(line):
-			if v, ok := value(line); ok {
+			if v, ok := r.value(line); ok {
 				r.Running += v
 				seen = true
 			}
 		case d.kv.matches(line), d.kvOld.matches(line):
-			if v, ok := value(line); ok {
+			if v, ok := r.value(line); ok {
 				r.KV = max(r.KV, v)
 				seen = true
 			}
 		case d.lora.matches(line):
-			lora.read(line)
+			if at, ok := r.value(line); ok {
+				lora.read(at, line)
+			}
 		case d.shape.matches(line):
 			r.CacheTokens += d.shapeTokens(line)
 		case d.size.matches(line):
-			v, _ := value(line)
+			v, _ := r.value(line)
 			size = max(size, v)
 		case d.blocks.matches(line):
-			v, _ := value(line)
+			v, _ := r.value(line)
 			blocks += v
 		case d.tokens.matches(line):
-			v, _ := value(line)
+			v, _ := r.value(line)
 			tokens += v
 		}
 	}
-	if !seen {
+	switch {
+	case !seen && r.Ignored != "":
+		return r, errors.New("the page shows no load: " + r.Ignored)
+	case !seen:
 		return r, errNoSeries
 	}
 	if r.CacheTokens == 0 {
@@ -85,14 +94,26 @@ func parsePage(page *bufio.Reader, d *dialect) (Reading, error) {
 	return r, nil
 }
 
-// value reads a sample's value, which follows the labels and ends at an optional timestamp. It returns false for values that
-// are negative, not finite or not numbers.
-func value(line []byte) (float64, bool) {
+// value reads the value of a line of a series that is read. The first one that counts as absent is noted.
+func (r *Reading) value(line []byte) (float64, bool) {
+	text := valueText(line)
+	v, err := strconv.ParseFloat(string(text), 64)
+	if err == nil && v >= 0 && v <= maxValue { // NaN is neither
+		return v, true
+	}
+	if r.Ignored == "" {
+		r.Ignored = bounded(fmt.Sprintf("%s has the value %.64q, which is ignored: a value is a number from 0 to %g", line[:bytes.IndexAny(line, "{ \t")], text, maxValue))
+	}
+	return 0, false
+}
+
+// valueText returns the text of a sample's value, which follows the labels and ends at an optional timestamp; nil without one.
+func valueText(line []byte) []byte {
 	rest := line
 	if open := bytes.IndexByte(line, '{'); open >= 0 {
 		end := endOfLabels(line[open+1:])
 		if end < 0 {
-			return 0, false
+			return nil
 		}
 		rest = line[open+1+end:]
 	} else {
@@ -102,11 +123,7 @@ func value(line []byte) (float64, bool) {
 	if i := bytes.IndexAny(rest, " \t\r"); i >= 0 {
 		rest = rest[:i]
 	}
-	v, err := strconv.ParseFloat(string(rest), 64)
-	if err != nil || v != v || v < 0 || v > 1e15 {
-		return 0, false
-	}
-	return v, true
+	return rest
 }
 
 // endOfLabels returns the offset after the closing brace of a label set; label values are quoted and may contain braces.

@@ -53,6 +53,33 @@ func TestScrape_ReadsVLLMMetrics(t *testing.T) {
 	}
 }
 
+func TestScrape_ValueThatIsNoLoadIsNamed(t *testing.T) {
+	const rest = "vllm:num_requests_running 2\n"
+	for _, tt := range []struct{ name, page, problem string }{
+		{"not a number", rest + "vllm:num_requests_waiting{engine=\"0\"} NaN\n", `vllm:num_requests_waiting has the value "NaN"`},
+		{"negative", rest + "vllm:num_requests_waiting -1 1700000000000\n", `vllm:num_requests_waiting has the value "-1"`},
+		{"infinite", rest + "vllm:kv_cache_usage_perc +Inf\n", `vllm:kv_cache_usage_perc has the value "+Inf"`},
+		{"the first of several", rest + "vllm:num_requests_waiting NaN\nvllm:kv_cache_usage_perc -2\n", `vllm:num_requests_waiting has the value "NaN"`},
+		{"without an end of its labels", rest + "vllm:kv_cache_usage_perc{ 3\n", `vllm:kv_cache_usage_perc has the value ""`},
+		{"long", rest + "vllm:kv_cache_usage_perc " + strings.Repeat("9", 5000) + "\n", `vllm:kv_cache_usage_perc has the value "9999`},
+		{"of another series", rest + "vllm:time_to_first_token_seconds_sum NaN\n", ""},
+	} {
+		got, err := parse(tt.page, Metrics{})
+		if err != nil || got.Running != 2 || got.Queue != 0 || got.KV != 0 {
+			t.Errorf("%s: the page's other values do not count: %+v %v", tt.name, got, err)
+		}
+		if !strings.Contains(got.Ignored, tt.problem) || (got.Ignored == "") != (tt.problem == "") || len(got.Ignored) > maxProblem {
+			t.Errorf("%s: reported as %q, want %q", tt.name, got.Ignored, tt.problem)
+		}
+	}
+	if _, err := parse("vllm:num_requests_waiting NaN\n", Metrics{}); err == nil || !strings.Contains(err.Error(), `vllm:num_requests_waiting has the value "NaN", which is ignored`) {
+		t.Errorf("a page without any other value: %v", err)
+	}
+	if _, err := parse("other 1\n", Metrics{}); err != errNoSeries {
+		t.Errorf("a page without the series: %v", err)
+	}
+}
+
 func TestScrape_ReadsEachEnginesMetrics(t *testing.T) {
 	for engine, page := range map[string]string{
 		"sglang": `sglang:num_running_reqs{model_name="m",tp_rank="0"} 3

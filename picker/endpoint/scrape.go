@@ -58,7 +58,7 @@ type source struct {
 	transport http.RoundTripper // nil: a pageConn
 	names     dialect
 	load      *Load
-	problem   atomic.Pointer[string] // of the last scrape; nil if it succeeded
+	problem   atomic.Pointer[string] // of the last scrape; nil if it succeeded and ignored nothing
 	usedAt    atomic.Int64           // when its pool had a pick, in nanoseconds since processStart; up to markEvery late
 
 	scrapeNow chan struct{}
@@ -117,7 +117,12 @@ func (s Scrape) Succeed(r Reading, now time.Time) {
 	}
 	s.src.sample.Store(next)
 	s.src.failures.Store(0)
-	s.src.problem.Store(nil)
+	if r.Ignored == "" {
+		s.src.problem.Store(nil)
+		return
+	}
+	text := bounded("metrics page " + s.src.url + ": " + r.Ignored)
+	s.src.problem.Store(&text)
 }
 
 // Fail stores that the page could not be read.
@@ -125,7 +130,7 @@ func (s Scrape) Fail(err error) {
 	if s.src == nil {
 		return
 	}
-	text := err.Error()
+	text := bounded(err.Error())
 	s.src.problem.Store(&text)
 	if s.src.failures.Add(1) == s.src.staleAfter {
 		s.src.load.health.proven.Store(false)
