@@ -105,7 +105,7 @@ func (p *Picker) chooseCluster(pool *pool, r *extproc.Request, d *decision) extp
 	for i := range ranked {
 		if d.compared < maxChoices {
 			of := &ranked[i]
-			d.choices[d.compared] = choice{text: of.Cluster, cost: of.Cost, cached: int32(of.Cached), wait: float32(of.Wait), roundTrip: float32(of.RoundTrip), basis: of.Basis, barred: of.Barred, session: of.Session}
+			d.choices[d.compared] = choice{text: of.Cluster, value: of.Cost, by: schedule.ByCost, cached: int32(of.Cached), wait: float32(of.Wait), roundTrip: float32(of.RoundTrip), basis: of.Basis, barred: of.Barred, session: of.Session}
 			d.compared++
 		}
 		texts = append(texts, ranked[i].Hop)

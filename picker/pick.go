@@ -263,7 +263,7 @@ func (p *Picker) choose(ctx context.Context, pool *pool, r *extproc.Request, d *
 	if name := r.Headers.Header(modelHeader); d.model == "" && len(name) > 0 && (r.Reported() || pool.TrustHeaders) {
 		d.model = string(name) // of a gateway that sets it itself
 	}
-	d.compare(len(c.ranked), c.scratch.Candidates())
+	d.compare(len(c.ranked), c.scratch.Candidates(), pool.strategy.Measure())
 	track := newTracker()
 	a, result := pool.compose(c.ranked, spill, c.scratch, restricted, retries(r), track.texts[:0])
 	d.result = result

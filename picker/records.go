@@ -63,8 +63,9 @@ type note struct {
 // choice is an endpoint that a pick compared.
 type choice struct {
 	text   string
-	cost   float64
+	value  float64 // cost or score
 	cached int32
+	by     schedule.Measure
 	trial  bool
 	// The request's session is there, as ClusterCost has it.
 	session bool
@@ -75,10 +76,13 @@ type choice struct {
 
 // Choice is an endpoint, or a cluster, that a pick compared, by what decided at that moment.
 type Choice struct {
-	Address string  `json:"address"` // of a cluster its name
-	Cost    float64 `json:"cost"`    // of strategies load and LeastLoad in seconds, of least-request in requests
-	Cached  int     `json:"cached,omitempty"`
-	Trial   bool    `json:"trial,omitempty"`
+	Address string `json:"address"` // of a cluster its name
+	// Cost in seconds for strategies load, LeastLoad and Latency, and in requests for least-request. Score is that of strategy plugins. Other
+	// strategies compare by no number, and have neither.
+	Cost   *float64 `json:"cost,omitempty"`
+	Score  *float64 `json:"score,omitempty"`
+	Cached int      `json:"cached,omitempty"`
+	Trial  bool     `json:"trial,omitempty"`
 	// Of a cluster: the wait there and the round trip in seconds, by what the wait is known, and why the cluster comes last.
 	Wait      float64 `json:"wait,omitempty"`
 	RoundTrip float64 `json:"roundTrip,omitempty"`
@@ -209,13 +213,25 @@ func (n *note) record(by string) *Record {
 		r.Processor = &processed
 	}
 	for _, c := range n.choices[:n.compared] {
-		r.Compared = append(r.Compared, Choice{c.text, c.cost, int(c.cached), c.trial, float64(c.wait), float64(c.roundTrip), c.basis, c.barred, c.session})
+		r.Compared = append(r.Compared, c.shown())
 	}
 	if n.lease > 0 {
 		outcome := n.outcome
 		r.Outcome = &outcome
 	}
 	return r
+}
+
+// shown is the choice for a reader.
+func (c choice) shown() Choice {
+	out := Choice{Address: c.text, Cached: int(c.cached), Trial: c.trial, Wait: float64(c.wait), RoundTrip: float64(c.roundTrip), Basis: c.basis, Barred: c.barred, Session: c.session}
+	switch c.by {
+	case schedule.ByCost:
+		out.Cost = &c.value
+	case schedule.ByScore:
+		out.Score = &c.value
+	}
+	return out
 }
 
 // list returns the endpoints of the pick as they were sent.
@@ -229,14 +245,18 @@ func (n *note) list() string {
 	return l.String()
 }
 
-// compare keeps the best candidates of a pick: those that it names, and then the least costs.
-func (d *decision) compare(ranked int, all []schedule.Candidate) {
+// compare keeps the best candidates of a pick: those that it names, and then the least costs or the highest scores.
+func (d *decision) compare(ranked int, all []schedule.Candidate, by schedule.Measure) {
 	d.candidates, d.compared = len(all), 0
 	for i := range all {
 		c := &all[i]
+		next := choice{text: c.Endpoint.Text, value: c.Cost, cached: int32(c.Cached), by: by, trial: c.Trial}
+		if by == schedule.ByScore {
+			next.value = c.Score
+		}
 		at := d.compared
 		if i >= ranked {
-			for at > ranked && d.choices[at-1].cost > c.Cost {
+			for at > ranked && next.before(&d.choices[at-1]) {
 				at--
 			}
 		}
@@ -245,9 +265,17 @@ func (d *decision) compare(ranked int, all []schedule.Candidate) {
 		}
 		last := min(d.compared, maxChoices-1)
 		copy(d.choices[at+1:last+1], d.choices[at:last])
-		d.choices[at] = choice{text: c.Endpoint.Text, cost: c.Cost, cached: int32(c.Cached), trial: c.Trial}
+		d.choices[at] = next
 		d.compared = last + 1
 	}
+}
+
+// before reports whether a choice is better than another one of its pick.
+func (c *choice) before(other *choice) bool {
+	if c.by == schedule.ByScore {
+		return c.value > other.value
+	}
+	return c.value < other.value
 }
 
 // trim leaves the verdicts that explain a pick: those on the endpoints that it names, the least costs, and a few of those that were

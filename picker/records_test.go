@@ -1,8 +1,10 @@
 package picker
 
 import (
+	"encoding/json"
 	"fmt"
 	"math"
+	"strings"
 	"testing"
 	"time"
 
@@ -74,7 +76,7 @@ func TestExplain_RecordsAreBounded(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 	for _, c := range r.Compared {
-		if c.Cost != 0 { // 700 are idle
+		if *c.Cost != 0 { // 700 are idle
 			t.Errorf("%+v is not among the best", c)
 		}
 	}
@@ -116,11 +118,35 @@ func TestExplain_VerdictsAreThoseOfTheMomentOfTheChoice(t *testing.T) {
 			if v.State.InFlight != 0 || v.State.Unread != 0 || v.Cached != 0 || v.Trial != "" {
 				t.Errorf("%s: the pick itself counts in %+v", strategy, v)
 			}
-			if c := compared[v.Address]; len(v.Costs) > 0 && math.Abs(c.Cost-v.Cost) > 1e-9 || c.Cached != v.Cached {
+			if c := compared[v.Address]; c.Cost != nil && math.Abs(*c.Cost-v.Cost) > 1e-9 || c.Score != nil && *c.Score != v.Score || c.Cached != v.Cached {
 				t.Errorf("%s: %+v was compared, and %+v is shown", strategy, c, v)
 			}
 			if v.Score != records[0].Verdicts[0].Score {
 				t.Errorf("%s: idle servers have different scores: %+v", strategy, records[0].Verdicts)
+			}
+		}
+	}
+}
+
+// Only numbers that a strategy compares by are shown: others looked like costs of -1 and 0, and one of weighted-random-picker's was infinite,
+// which no JSON has.
+func TestExplain_PicksHaveCostsOrScoresIfTheyAreComparedBy(t *testing.T) {
+	for _, tt := range []struct{ strategy, plugins, want string }{
+		{"load", "", `"cost":`}, {"least-request", "", `"cost":0`}, {"round-robin", "", ""}, {"random", "", ""}, {"tree", "", ""}, {"chwbl", "", ""}, {"session", "", ""},
+		{"plugins", "plugins: [{type: active-request-scorer}]", `"score":1`},
+		{"plugins", "plugins: [{type: token-load-scorer, parameters: {queueThresholdTokens: 1}}, {type: weighted-random-picker}]", `"score":0`},
+	} {
+		p := runPicker(t, Config{})
+		pool := Pool{Name: "ns/pool", Strategy: tt.strategy, Body: BodyPrompts, Endpoints: specs("10.0.0.1:80", "10.0.0.2:80")}
+		if tt.plugins != "" {
+			pool.Plugins = parsed(t, tt.plugins)
+		}
+		setPools(t, p, pool)
+		p.Pick(t.Context(), longPrompt(4000))
+		for _, c := range p.Picks(Picks{})[0].Compared {
+			raw, err := json.Marshal(c)
+			if got := string(raw); err != nil || !strings.Contains(got, tt.want) || strings.Contains(got, "cost") != strings.Contains(tt.want, "cost") || strings.Contains(got, "score") != strings.Contains(tt.want, "score") {
+				t.Errorf("%s %s: %s %v", tt.strategy, tt.plugins, got, err)
 			}
 		}
 	}

@@ -119,18 +119,7 @@ func printPicks(w io.Writer, picks []*picker.Record) error {
 		}
 		if len(r.Verdicts) == 0 { // as of most picks of a busy pool
 			for _, c := range r.Compared {
-				if c.Basis != "" {
-					p.line("", "  %s", clusterText(picker.ClusterCost{Cluster: c.Address, Cost: c.Cost, Wait: c.Wait, RoundTrip: c.RoundTrip, Basis: c.Basis, Barred: c.Barred, Session: c.Session, Cached: c.Cached}))
-					continue
-				}
-				text := fmt.Sprintf("%s: cost %.3f", c.Address, c.Cost)
-				if c.Cached > 0 {
-					text += fmt.Sprintf(", %d tokens cached", c.Cached)
-				}
-				if c.Trial {
-					text += ", suspect: the request tries it"
-				}
-				p.line("", "  %s", text)
+				p.line("", "  %s", comparedText(c))
 			}
 			continue
 		}
@@ -142,6 +131,30 @@ func printPicks(w io.Writer, picks []*picker.Record) error {
 		}
 	}
 	return p.err
+}
+
+// comparedText describes an endpoint or a cluster of a pick without verdicts.
+func comparedText(c picker.Choice) string {
+	if c.Basis != "" && c.Cost != nil {
+		return clusterText(picker.ClusterCost{Cluster: c.Address, Cost: *c.Cost, Wait: c.Wait, RoundTrip: c.RoundTrip, Basis: c.Basis, Barred: c.Barred, Session: c.Session, Cached: c.Cached})
+	}
+	var parts []string
+	switch {
+	case c.Cost != nil:
+		parts = append(parts, fmt.Sprintf("cost %.3f", *c.Cost))
+	case c.Score != nil:
+		parts = append(parts, fmt.Sprintf("score %.3f", *c.Score))
+	}
+	if c.Cached > 0 {
+		parts = append(parts, fmt.Sprintf("%d tokens cached", c.Cached))
+	}
+	if c.Trial {
+		parts = append(parts, "suspect: the request tries it")
+	}
+	if len(parts) == 0 {
+		return c.Address
+	}
+	return c.Address + ": " + strings.Join(parts, ", ")
 }
 
 func labelled(label, text string) string {

@@ -172,6 +172,27 @@ func New(o Options) (*Strategy, error) {
 // Name of the strategy.
 func (s *Strategy) Name() string { return s.name }
 
+// Measure is what a strategy compares candidates by.
+type Measure uint8
+
+// The measures.
+const (
+	ByRule  Measure = iota // no number: the strategy has an order of its own
+	ByCost                 // Candidate.Cost
+	ByScore                // Candidate.Score
+)
+
+// Measure returns that of the strategy.
+func (s *Strategy) Measure() Measure {
+	if s.scorer != nil {
+		return ByCost
+	}
+	if _, ok := s.chooser.(*plugins); ok {
+		return ByScore
+	}
+	return ByRule
+}
+
 // Prepare computes what picks among list need. Without it the first pick does so.
 func (s *Strategy) Prepare(list []endpoint.Endpoint) {
 	if p, ok := s.chooser.(preparer); ok && len(list) > 0 {
