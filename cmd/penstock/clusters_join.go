@@ -18,13 +18,15 @@ import (
 
 func newClustersJoin() *cobra.Command {
 	var t target
-	var replace bool
+	var how joining
 	cmd := &cobra.Command{
 		Use:   "join FILE",
 		Short: "Make another cluster a member, by what clusters show prints there",
 		Long: `Make another cluster a member of this cluster's ClusterSet, or renew its address and CA certificates: FILE has what
 "penstock clusters show" prints at the other cluster; "-" is the standard input. The command edits the ClusterSet in the folder, and prints what
 the other cluster joins this one with. What the ClusterSet allows the member stays as it is.
+
+Clusters that a hub relays join the hub. To use each other's Gateways over mTLS, they join each other too, with --through-hub.
 
 With --http, of a Penstock or a hub on Kubernetes, nothing is written: the command prints the ClusterSet to apply.`,
 		Example: `  penstock clusters show -f ./config | ssh east penstock clusters join -f ./config - > east.yaml
@@ -44,15 +46,19 @@ With --http, of a Penstock or a hub on Kubernetes, nothing is written: the comma
 				return err
 			}
 			if t.http != "" {
-				return t.printJoined(cmd, members, replace)
+				return t.printJoined(cmd, members, how)
 			}
-			return t.join(cmd, members, replace)
+			return t.join(cmd, members, how)
 		},
 	}
 	t.flags(cmd)
-	cmd.Flags().BoolVar(&replace, "replace", false, "let the cluster take the name of a member that has other certificates: it was made anew")
+	cmd.Flags().BoolVar(&how.replace, "replace", false, "let the cluster take the name of a member that has other certificates: it was made anew")
+	cmd.Flags().BoolVar(&how.throughHub, "through-hub", false, "the member is reached through the ClusterSet's hub: its address is left out, and its certificates are for Gateways")
 	return cmd
 }
+
+// joining is how members join.
+type joining struct{ replace, throughHub bool }
 
 // readJoin reads FILE, up to more than a list of members may have.
 func readJoin(stdin io.Reader, path string) (text []byte, name string, err error) {
@@ -70,7 +76,7 @@ func readJoin(stdin io.Reader, path string) (text []byte, name string, err error
 }
 
 // join edits the ClusterSet of the folder.
-func (t *target) join(cmd *cobra.Command, members []v1alpha1.ClusterSetMember, replace bool) error {
+func (t *target) join(cmd *cobra.Command, members []v1alpha1.ClusterSetMember, how joining) error {
 	d, err := t.openClusterSet()
 	if err != nil {
 		return err
@@ -79,7 +85,7 @@ func (t *target) join(cmd *cobra.Command, members []v1alpha1.ClusterSetMember, r
 	if err != nil {
 		return err
 	}
-	done, err := joinAll(&d.set, members, text, replace)
+	done, err := joinAll(&d.set, members, text, how)
 	if err != nil {
 		return fmt.Errorf("%s:%d: %w", d.Path, d.Line, err)
 	}
@@ -102,7 +108,7 @@ func (t *target) join(cmd *cobra.Command, members []v1alpha1.ClusterSetMember, r
 }
 
 // printJoined prints the ClusterSet of a process, with the members.
-func (t *target) printJoined(cmd *cobra.Command, members []v1alpha1.ClusterSetMember, replace bool) error {
+func (t *target) printJoined(cmd *cobra.Command, members []v1alpha1.ClusterSetMember, how joining) error {
 	is, err := t.clusterStatus(cmd.Context())
 	if err != nil {
 		return err
@@ -111,7 +117,7 @@ func (t *target) printJoined(cmd *cobra.Command, members []v1alpha1.ClusterSetMe
 	if err != nil {
 		return err
 	}
-	done, err := joinAll(set, members, is.Member, replace)
+	done, err := joinAll(set, members, is.Member, how)
 	if err != nil {
 		return err
 	}
@@ -154,14 +160,19 @@ func (r running) clusterSet(ctx context.Context) (*v1alpha1.ClusterSet, error) {
 }
 
 // joinAll adds or renews members. own is this cluster as a member, as text. It returns a line for each.
-func joinAll(set *v1alpha1.ClusterSet, members []v1alpha1.ClusterSetMember, own string, replace bool) (done []string, err error) {
+func joinAll(set *v1alpha1.ClusterSet, members []v1alpha1.ClusterSetMember, own string, how joining) (done []string, err error) {
 	var self *v1alpha1.ClusterSetMember
 	var list []v1alpha1.ClusterSetMember
 	if kyaml.Unmarshal([]byte(own), &list) == nil && len(list) == 1 {
 		self = &list[0]
 	}
+	if how.throughHub {
+		if err := clusterset.ThroughHub(set, members); err != nil {
+			return nil, err
+		}
+	}
 	for _, m := range members {
-		what, err := clusterset.Join(set, m, self, replace)
+		what, err := clusterset.Join(set, m, self, how.replace)
 		switch {
 		case err != nil:
 			return nil, err

@@ -138,6 +138,30 @@ func TestHub_JoinKeepsMembersWithoutAnAddress(t *testing.T) {
 	}
 }
 
+// Clusters behind a hub join each other for their Gateways: by name and certificates, at the hub's address alone.
+func TestHub_JoinThroughItKeepsNoAddress(t *testing.T) {
+	hub := strings.Replace(memberYAML(t, "hub", "192.0.2.9:9443", caBundle(t, time.Hour)), "  peer:\n", "  peer:\n    hub: true\n", 1)
+	east := caBundle(t, time.Hour)
+	s := clusterFolder(t, clusterSetYAML("here"), caBundle(t, time.Hour))
+	if _, err := s.joinText(memberYAML(t, "east", "192.0.2.1:9443", east), "--through-hub"); err == nil || !strings.Contains(err.Error(), "ClusterSet gpus: spec.members: none is a hub; run `penstock clusters show` at the hub") {
+		t.Errorf("without a hub: %v", err)
+	}
+	s.write("set.yaml", clusterSetYAML("here", hub, "- {name: east, allow: {namespaces: [chat]}}\n"))
+	if _, err := s.joinText(hub, "--through-hub"); err == nil || !strings.Contains(err.Error(), "join it without --through-hub") {
+		t.Errorf("the hub itself: %v", err)
+	}
+	for _, m := range []string{memberYAML(t, "east", "192.0.2.1:9443", east), memberYAML(t, "west", "192.0.2.2:9443", caBundle(t, time.Hour))} {
+		if out, err := s.joinText(m, "--through-hub"); err != nil {
+			t.Fatalf("join: %s %v", out, err)
+		}
+	}
+	raw, err := os.ReadFile(filepath.Join(s.dir, "set.yaml"))
+	text := string(raw)
+	if err != nil || strings.Contains(text, "192.0.2.1") || strings.Contains(text, "192.0.2.2") || !strings.Contains(text, "192.0.2.9") || strings.Count(text, "bundle:") != 3 || !strings.Contains(text, "namespaces: [chat]") {
+		t.Errorf("the ClusterSet, %v:\n%s", err, text)
+	}
+}
+
 func TestClusterSet_JoinNamesWhatIsWrong(t *testing.T) {
 	own, good := caBundle(t, time.Hour), caBundle(t, time.Hour)
 	s := clusterFolder(t, clusterSetYAML("here"), own)

@@ -58,6 +58,8 @@ func TestClusterSet_MistakesAreFindingsAndOthersServe(t *testing.T) {
 	finds("a name that is no DNS label", clusterSetYAML("here", good, memberYAML(t, "West_1", westAt, caBundle(t, time.Hour))), "ClusterSet gpus spec.members[1].name")
 	finds("one address for two", clusterSetYAML("here", memberYAML(t, "aaa", strings.Fields(good[strings.Index(good, "address:"):])[1], caBundle(t, time.Hour)), good),
 		"ClusterSet gpus spec.members[1].peer.address: member east:", "is the address of member aaa too")
+	finds("no address and no hub", clusterSetYAML("here", good, memberYAML(t, "west", "", caBundle(t, time.Hour))),
+		"ClusterSet gpus spec.members[1]: it has no peer with an address", "or a member that is the hub")
 	here.write("set.yaml", clusterSetYAML("here", good))
 	for what, c := range map[string]struct{ annotations, want string }{
 		"an unknown value":     {`inference.networking.x-k8s.io/export: Everywhere`, `metadata.annotations[inference.networking.x-k8s.io/export]: "Everywhere" is not supported`},

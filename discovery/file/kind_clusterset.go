@@ -45,16 +45,14 @@ func checkClusterSet(o store.Object) []mistake {
 		if ofHub {
 			continue
 		}
-		if m.Peer == nil {
+		if m.Peer == nil || m.Peer.Address == "" {
 			if !slices.ContainsFunc(set.Spec.Members, func(o v1alpha1.ClusterSetMember) bool { return o.Peer != nil && o.Peer.Hub }) {
-				c.wrong(field, "it has no peer", "add peer with the address and bundle that `penstock clusters show` prints there, or a member that is the hub; for penstock hub, kubeconfig or clusterProfile")
+				c.wrong(field, "it has no peer with an address", "add peer with the address and bundle that `penstock clusters show` prints there, or a member that is the hub; for penstock hub, kubeconfig or clusterProfile")
 			}
-			continue
-		}
-		if host, port, err := net.SplitHostPort(m.Peer.Address); err != nil || host == "" || port == "" {
+		} else if host, port, err := net.SplitHostPort(m.Peer.Address); err != nil || host == "" || port == "" {
 			c.wrong(field+".peer.address", fmt.Sprintf("%.100q is no address", m.Peer.Address), "write HOST:PORT")
 		}
-		if !x509.NewCertPool().AppendCertsFromPEM([]byte(m.Peer.Bundle)) {
+		if m.Peer != nil && !x509.NewCertPool().AppendCertsFromPEM([]byte(m.Peer.Bundle)) {
 			c.wrong(field+".peer.bundle", "it has no PEM certificate", "write the bundle that `penstock clusters show` prints there")
 		}
 	}

@@ -167,7 +167,8 @@ type ClusterSetMember struct {
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
 	Name string `json:"name"`
-	// Peer configures a member whose Penstock exchanges exports with this one. One without it is reached through the member that is the set's hub.
+	// Peer configures a member whose Penstock exchanges exports with this one. One without it, or without its address, is reached through the member
+	// that is the set's hub.
 	//
 	// +optional
 	Peer *ClusterSetPeer `json:"peer,omitempty"`
@@ -190,20 +191,24 @@ type ClusterSetMember struct {
 }
 
 // ClusterSetPeer is how a member's Penstock is reached and recognised. `penstock clusters show` prints it at the member.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.address) || !has(self.hub) || !self.hub",message="a hub has an address: write the one that penstock clusters show prints there"
 type ClusterSetPeer struct {
-	// Address at which the member's Penstock serves other members, as HOST:PORT.
+	// Address at which the member's Penstock serves other members, as HOST:PORT. A member without it is reached through the set's hub, and its
+	// bundle is for Gateways: peer listeners, and picks from each other's pools, over mTLS.
 	//
+	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=260
-	Address string `json:"address"`
-	// Bundle has the member's CA certificates, in PEM. They vouch for SPIFFE IDs of its trust domain, which is its name, alone. A
-	// bundle that the member renews is written here again.
+	Address string `json:"address,omitempty"`
+	// Bundle has the member's CA certificates, in PEM. They vouch for SPIFFE IDs of its trust domain, which is its name, alone. The
+	// member renews them by itself, and through a hub too.
 	//
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=65536
 	Bundle string `json:"bundle"`
 	// Hub: it is the set's hub (`penstock hub --members-listen`), which has no pools of its own. It relays what the members export to each other,
-	// endpoints included, so that they name the hub and not each other: members of this ClusterSet without peer, kubeconfig and clusterProfile are
+	// endpoints included, so that they name the hub and not each other: members of this ClusterSet without an address, kubeconfig and clusterProfile are
 	// reached through it. What each of these may do here is what its own allow names; that of the hub has no effect. A ClusterSet has one hub.
 	//
 	// +optional

@@ -58,6 +58,13 @@ func (a *audience) through(hub string, relays []string) {
 	a.hub, a.relays = hub, relays
 }
 
+// hasHub reports whether a hub relays what this cluster publishes.
+func (a *audience) hasHub() bool {
+	a.mu.RLock()
+	defer a.mu.RUnlock()
+	return a.hub != ""
+}
+
 // relayed are those of some members, nil: all, that the hub relays to.
 func (a *audience) relayed(to []string) []string {
 	a.mu.RLock()

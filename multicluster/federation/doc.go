@@ -12,6 +12,7 @@
 //	loads.go        what clusters report of the load of pools, to members that ask for it
 //	roundtrip.go    how far members are away
 //	relay.go        a hub's end: it relays what members publish     relayed.go   a member's end of that
+//	voucher.go      the bundle of a member that a hub relays
 //
 // The topic exports has the cluster's UID, stamp and state as the key "", published again every 5 s, which renews the lease; and what
 // the cluster exports: key is "NAMESPACE/NAME", value the record. A pool of more than 64 endpoints has them in parts, with the keys
@@ -35,8 +36,9 @@
 // What a hub is trusted for: that what it publishes under a member's name is that member's, and that it passes exports on to those alone that
 // they are for. An importer receives of it the members that its ClusterSet lists without an address, and no others: neither its own name, nor that of a
 // member with an address, whose own stream counts. What each of these may do here is what its own Allow names, as without a hub. UIDs and stamps are the exporter's, so an
-// old hub, or one whose member was restored from a backup, neither revives nor withdraws. A hub vouches for no member: a bundle that it relays is
-// not trusted, and its own counts for connections to the hub alone. So a hub that is hostile can lead requests for the members behind it to
+// old hub, or one whose member was restored from a backup, neither revives nor withdraws. A hub vouches for no member: where the ClusterSet has a bundle of
+// one without an address, a bundle that the hub relays is trusted if that member has signed it with a certificate of one that is trusted
+// already (voucher), else not. The hub's own bundle counts for connections to the hub alone. So a hub that is hostile can lead requests for the members behind it to
 // addresses within their Allow, and withdraw what they export, and nothing else. A hub that is lost, or starts anew, withdraws nothing.
 //
 // Invariants: a member receives only the exports that are for it. A record that is too large, or that does not decode, is left out and

@@ -194,6 +194,9 @@ func (f *Federation) SetMembers(members []Member) {
 		}
 		if old, ok := f.members[at]; ok && (old.Name != m.Name || old.Hub != m.Hub || !bytes.Equal(old.Bundle, m.Bundle)) {
 			changed[at] = true
+			if m.Address == "" { // the hub sends again what it has of it
+				changed[hub.Address] = true
+			}
 		}
 		next[at] = m
 	}
@@ -337,6 +340,9 @@ func (f *Federation) publish(exports ...channel.Item) {
 	if f.cfg.Bundle != nil {
 		state.Bundle = string(f.cfg.Bundle())
 	}
+	if f.audience.hasHub() {
+		state.Voucher = f.voucher(state.Bundle)
+	}
 	value, err := json.Marshal(state)
 	if err != nil {
 		return // unreachable: strings and numbers always marshal
@@ -415,8 +421,14 @@ func (f *Federation) receive(_ context.Context, in channel.Update) error {
 			parts.drop(p, -1)
 		}
 	}
+	var bundle []byte
 	if !known {
 		problems.Add(errors.New("it has not published its state"))
+	} else {
+		var err error
+		if bundle, err = f.trust.accept(&m, state); err != nil {
+			problems.Add(err)
+		}
 	}
 	if err := problems.Err(); err != nil && f.cfg.Problem != nil {
 		defer f.cfg.Problem(m.Name, fmt.Sprintf("%.500v", err))
@@ -425,7 +437,7 @@ func (f *Federation) receive(_ context.Context, in channel.Update) error {
 		return problems.Err()
 	}
 	u.UID, u.Stamp, u.Draining = state.UID, registry.Stamp{Epoch: state.Epoch, Sequence: state.Sequence}, state.Draining
-	u.Bundle = f.trust.published(m.Name, []byte(state.Bundle))
+	u.Bundle = bundle
 	f.mu.Lock()
 	if f.members[in.Peer].Name == m.Name {
 		f.received[in.Peer] = state

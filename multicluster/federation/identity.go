@@ -25,10 +25,11 @@ const ProcessPath = "/penstock"
 // Member is another cluster of the set whose Penstock is a peer, or which a hub relays. Its name is its trust domain.
 type Member struct {
 	Name    string
-	Address string // HOST:PORT; "": the hub relays what it publishes, and it has no Bundle here
+	Address string // HOST:PORT; "": the hub relays what it publishes
 	// Hub: it is the set's hub and exports nothing itself. Of several the first counts.
 	Hub bool
-	// Bundle has CA certificates of the trust domain, in PEM, as the ClusterSet has them.
+	// Bundle has CA certificates of the trust domain, in PEM, as the ClusterSet has them. Without an Address they vouch for bundles that the hub
+	// relays, and for no connection; empty: for nothing.
 	Bundle []byte
 	// Published is the bundle that the member published last, as registry.Update.Bundle had it; nil: none. It is trusted beside Bundle, unless
 	// it was received while the ClusterSet had another Bundle.
@@ -48,6 +49,7 @@ type trusted struct {
 	bundle    []byte // the ClusterSet's
 	published []byte // Member.Published
 	roots     *x509.CertPool
+	relayed   bool // it connects to the hub, and not to this process
 }
 
 func newTrust(certificate func() (*tls.Certificate, error), now func() time.Time) *trust {
@@ -63,7 +65,9 @@ func (t *trust) set(members []Member) {
 			if m.Published == nil { // what a hub has published, or one of its members: no registry keeps it
 				m.Published = t.byName[m.Name].published
 			}
-			byName[m.Name] = newTrusted(m.Bundle, m.Published)
+			is := newTrusted(m.Bundle, m.Published)
+			is.relayed = m.Address == ""
+			byName[m.Name] = is
 		}
 	}
 	t.byName = byName
@@ -72,7 +76,7 @@ func (t *trust) set(members []Member) {
 func newTrusted(bundle, published []byte) trusted {
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(TrustedBundle(bundle, published))
-	return trusted{bundle, published, roots}
+	return trusted{bundle: bundle, published: published, roots: roots}
 }
 
 // TrustedBundle is what vouches for a member, in PEM: Member.Bundle, and Member.Published as far as it counts.
@@ -92,7 +96,9 @@ func (t *trust) published(name string, pem []byte) (kept []byte) {
 		return nil
 	}
 	if kept = slices.Concat(under(m.bundle), pem); !bytes.Equal(kept, m.published) {
-		t.byName[name] = newTrusted(m.bundle, kept)
+		is := newTrusted(m.bundle, kept)
+		is.relayed = m.relayed
+		t.byName[name] = is
 	}
 	return kept
 }
@@ -103,16 +109,25 @@ func under(bundle []byte) []byte {
 	return fmt.Appendf(nil, "Published under %x\n", sha256.Sum256(bundle))
 }
 
-// has reports whether there is a member of a name.
+// has reports whether there is a member of a name that connects.
 func (t *trust) has(name string) bool {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
-	_, ok := t.byName[name]
-	return ok
+	m, ok := t.byName[name]
+	return ok && !m.relayed
 }
 
-// member returns the name of the member whose certificate a chain begins with.
+// member returns the name of the member that connects with a chain.
 func (t *trust) member(chain []*x509.Certificate, usage x509.ExtKeyUsage) (string, error) {
+	name, err := t.verify(chain, usage)
+	if err == nil && !t.has(name) {
+		return "", fmt.Errorf("member %s has no address here: it is reached through the hub", name)
+	}
+	return name, err
+}
+
+// verify returns the name of the member whose certificate a chain begins with.
+func (t *trust) verify(chain []*x509.Certificate, usage x509.ExtKeyUsage) (string, error) {
 	if len(chain) == 0 {
 		return "", errors.New("no certificate")
 	}

@@ -238,8 +238,8 @@ func importMember(r store.Reader, imp *model.Import, policy *v1alpha1.PoolPolicy
 	}
 	at := model.ImportPickerCluster(imp.Ref.Namespace, imp.Ref.Name, c.Name)
 	if c.EndpointPicker.Peer && !trusted(r, c.Name) {
-		problem(".endpointPicker", "its picker serves members of its cluster set alone, and "+c.Name+" is no member here",
-			"add it to the ClusterSet here (penstock clusters join), or have the pool exported for clusters that are no members")
+		problem(".endpointPicker", "its picker serves members of its cluster set alone, and the ClusterSet here has no certificates of "+c.Name,
+			"add it to the ClusterSet here (penstock clusters join; with --through-hub where a hub relays it), or have the pool exported for clusters that are no members")
 		return m
 	}
 	tls := gatewayapi.BackendPolicy(r, at)

@@ -363,8 +363,8 @@ func (s *Set) report() {
 			if m.Name != s.name && (m.Kubeconfig != nil || m.ClusterProfile != nil) {
 				continue // a hub's
 			}
-			if m.Name != s.name && m.Peer == nil && hubOf(spec) == nil {
-				add(report.Error, "it has no peer, and is not used", "add peer with the address and bundle that `penstock clusters show` prints there, or a member that is the hub")
+			if m.Name != s.name && !hasAddress(&m) && hubOf(spec) == nil {
+				add(report.Error, "it has no peer with an address, and is not used", "add peer with the address and bundle that `penstock clusters show` prints there, or a member that is the hub")
 				continue
 			}
 			if m.Name == s.name {

@@ -11,6 +11,9 @@ import (
 // isHub reports whether a member is a hub, which exports nothing and imports nothing.
 func isHub(m *v1alpha1.ClusterSetMember) bool { return m.Peer != nil && m.Peer.Hub }
 
+// hasAddress reports whether a member is connected to, rather than reached through the hub.
+func hasAddress(m *v1alpha1.ClusterSetMember) bool { return m.Peer != nil && m.Peer.Address != "" }
+
 // hubOf is the hub of a set, the first that it has; nil: it has none.
 func hubOf(set *v1alpha1.ClusterSet) *v1alpha1.ClusterSetMember {
 	for i := range set.Spec.Members {
@@ -49,10 +52,14 @@ func peers(set *v1alpha1.ClusterSet, cluster string) (out []federation.Member) {
 	for i := range set.Spec.Members {
 		switch m := &set.Spec.Members[i]; {
 		case m.Name == cluster, m.Kubeconfig != nil, m.ClusterProfile != nil, isHub(m) && m != hub:
-		case m.Peer != nil:
+		case hasAddress(m):
 			out = append(out, federation.Member{Name: m.Name, Address: m.Peer.Address, Bundle: []byte(m.Peer.Bundle), Hub: m.Peer.Hub})
 		case hub != nil && hub.Name != cluster:
-			out = append(out, federation.Member{Name: m.Name})
+			behind := federation.Member{Name: m.Name}
+			if m.Peer != nil {
+				behind.Bundle = []byte(m.Peer.Bundle)
+			}
+			out = append(out, behind)
 		}
 	}
 	return out

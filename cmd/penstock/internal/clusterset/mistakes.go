@@ -103,7 +103,7 @@ func mistakes(set *v1alpha1.ClusterSet, now time.Time) (out []report.Finding) {
 		if err := CheckBundle(m.Peer.Bundle, now); err != nil {
 			add(report.Error, field+".peer.bundle", fmt.Sprintf("member %s: %v", m.Name, err), "run `penstock clusters show` there, and `penstock clusters join` here")
 		}
-		if other, taken := addresses[m.Peer.Address]; taken {
+		if other, taken := addresses[m.Peer.Address]; taken && hasAddress(&m) {
 			add(report.Error, field+".peer.address", fmt.Sprintf("member %s: %s is the address of member %s too, and one of them is not reached", m.Name, m.Peer.Address, other), "write the address that `penstock clusters show` prints there")
 		}
 		addresses[m.Peer.Address] = m.Name

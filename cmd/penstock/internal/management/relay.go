@@ -91,8 +91,13 @@ func (r *relay) adopt(set *v1alpha1.ClusterSet) {
 	}
 	r.hub.note(relaying, nil)
 	var members []federation.Member
+	unreached := map[string]*mistake{}
 	for _, m := range set.Spec.Members {
-		if m.Peer != nil && !m.Peer.Hub && m.Name != r.name {
+		switch {
+		case m.Peer == nil, m.Peer.Hub, m.Name == r.name:
+		case m.Peer.Address == "":
+			unreached[m.Name] = &mistake{Field: field(&m, "peer.address"), Problem: "it is missing, and a hub reaches each member itself", Fix: "run `penstock clusters show` there, and join it here without --through-hub"}
+		default:
 			members = append(members, federation.Member{Name: m.Name, Address: m.Peer.Address, Bundle: []byte(m.Peer.Bundle)})
 		}
 	}
@@ -101,6 +106,10 @@ func (r *relay) adopt(set *v1alpha1.ClusterSet) {
 			delete(r.problems, name)
 			r.hub.note(name, nil)
 		}
+	}
+	for name, m := range unreached {
+		r.problems[name] = m
+		r.hub.note(name, m)
 	}
 	r.federation.SetMembers(members)
 }

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"strings"
 	"sync"
 	"testing"
 
@@ -214,6 +215,14 @@ func TestHub_ALaterLeaderRelaysUnderTheSameKeys(t *testing.T) {
 	m.set(west)
 	poll.Until(t, "the hub has one member", func() bool { return len(second.status().Relayed) == 1 })
 	east.exports("10.0.0.3")
+	nowhere := *east
+	nowhere.peer.Address = ""
+	m.set(&nowhere, west)
+	poll.Until(t, "a member without an address is named", func() bool {
+		is := second.status().Problems["east"]
+		return is != nil && strings.Contains(is.Problem, "a hub reaches each member itself")
+	})
 	m.set(east, west)
 	west.has("east", "10.0.0.3")
+	poll.Until(t, "no problem is left", func() bool { return len(second.status().Problems) == 0 })
 }
