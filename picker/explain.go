@@ -112,7 +112,9 @@ func (p *Picker) Explain(name string, headers map[string]string) Explanation {
 	for i := range e.Verdicts {
 		v, at := &e.Verdicts[i], pool.snapshot.Endpoints[i].Addr
 		v.Prefixes = pool.reported(at)
-		v.Problem = cmp.Or(v.Problem, pool.loads.Problem(at))
+		if v.Problem = cmp.Or(v.Problem, pool.loads.Problem(at)); v.Problem == "" && !v.State.Fresh {
+			v.Problem = pool.snapshot.Endpoints[i].Staleness(endpoint.At(now))
+		}
 	}
 	e.Stages = pool.explainStages(&request, now)
 	return e

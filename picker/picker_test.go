@@ -3,6 +3,7 @@ package picker
 import (
 	"context"
 	"encoding/json"
+	"net/http"
 	"net/http/httptest"
 	"net/netip"
 	"strings"
@@ -204,6 +205,22 @@ func TestLease_WithoutAccessLogEndsWithStream(t *testing.T) {
 	}
 	cancel()
 	poll.Until(t, "the stream's end", func() bool { return counts() == [2]int64{} })
+}
+
+func TestEndpointPicker_ExplainsWhyAnEndpointIsNotFresh(t *testing.T) {
+	status := func(code int) string {
+		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(code) }))
+		t.Cleanup(s.Close)
+		return s.Listener.Addr().String()
+	}
+	p := runPicker(t, Config{})
+	setPools(t, p, Pool{Name: "loaded", Endpoints: specs(status(404))}, Pool{Name: "turns", Strategy: "round-robin", Endpoints: specs("10.0.0.1:80")})
+	for pool, want := range map[string]string{"loaded": "/metrics: status 404", "turns": "its metrics page is not read: the pool's strategy needs none"} {
+		poll.Until(t, pool, func() bool {
+			v := p.Explain(pool, nil).Verdicts[0]
+			return !v.State.Fresh && strings.Contains(v.Problem, want)
+		})
+	}
 }
 
 func TestEndpointPicker_InvalidPoolKeepsLastGood(t *testing.T) {

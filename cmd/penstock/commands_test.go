@@ -87,6 +87,19 @@ func TestDebug_ErrorsNameTheProcessOnceAndTheFix(t *testing.T) {
 	}
 }
 
+func TestDebug_PickerShowsWhyAnEndpointIsNotFresh(t *testing.T) {
+	pages := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = w.Write([]byte(`{"known": true, "strategy": "load", "verdicts": [{"address": "10.0.0.1:80", "state": {"fresh": false}, "problem": "metrics page http://10.0.0.1:80/metrics: status 404"},
+			{"address": "10.0.0.2:80", "state": {"fresh": true}}]}`))
+	}))
+	defer pages.Close()
+	out, err := penstock(t, "debug", "picker", "show", "default/chat", "--http", strings.TrimPrefix(pages.URL, "http://"))
+	lines := strings.Split(out, "\n")
+	if err != nil || len(lines) < 4 || !strings.HasSuffix(lines[1], "PROBLEM") || !strings.HasSuffix(lines[2], "metrics page http://10.0.0.1:80/metrics: status 404") || !strings.HasSuffix(lines[3], " -") {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
 func TestPicker_TableShowsThePartsOfACost(t *testing.T) {
 	if got := costCell(schedule.Verdict{Cost: 0.12, Costs: map[string]float64{"in-flight": 0.02, "backlog": 0.1, "others": 0}}); got != "0.120 (backlog 0.100, in-flight 0.020)" {
 		t.Errorf("got %q", got)

@@ -251,7 +251,7 @@ func newXDSDiff() *cobra.Command {
 }
 
 func newPickerShow() *cobra.Command {
-	return debugCommand("show NAMESPACE/NAME", "Print a pool's strategy and the state of each of its endpoints", `  penstock debug picker show default/chat -f ./config`,
+	return debugCommand("show NAMESPACE/NAME", "Print a pool's strategy and the state of each of its endpoints, with why one is not fresh", `  penstock debug picker show default/chat -f ./config`,
 		takes(1, 1), func(cmd *cobra.Command, at running, args []string) error {
 			var e picker.Explanation
 			if err := at.get(cmd.Context(), "/debug/pool?pool="+url.QueryEscape(args[0]), &e); err != nil {
@@ -266,10 +266,10 @@ func newPickerShow() *cobra.Command {
 				fmt.Fprintf(out, "relayed to %s\n", strings.Join(e.Relay, ", "))
 				return nil
 			}
-			t := newTable(out, "ENDPOINT", "POD", "FRESH", "QUEUE", "KV CACHE", "RUNNING", "IN FLIGHT", "FILTERED BY", "COST")
+			t := newTable(out, "ENDPOINT", "POD", "FRESH", "QUEUE", "KV CACHE", "RUNNING", "IN FLIGHT", "FILTERED BY", "COST", "PROBLEM")
 			for _, v := range e.Verdicts {
 				s := v.State
-				t.row(v.Address, orDash(v.Pod), s.Fresh, fmt.Sprintf("%g", s.Queue), fmt.Sprintf("%.0f%%", 100*s.KV), fmt.Sprintf("%g", s.Running), s.InFlight, orDash(v.Out), costCell(v))
+				t.row(v.Address, orDash(v.Pod), s.Fresh, fmt.Sprintf("%g", s.Queue), fmt.Sprintf("%.0f%%", 100*s.KV), fmt.Sprintf("%g", s.Running), s.InFlight, orDash(v.Out), costCell(v), orDash(v.Problem))
 			}
 			return t.flush()
 		})

@@ -2,6 +2,7 @@ package endpoint
 
 import (
 	"crypto/tls"
+	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
@@ -69,6 +70,21 @@ func (e *Endpoint) Problem() string {
 		return *text
 	}
 	return ""
+}
+
+// Staleness returns why e's load is not fresh although no scrape has failed; "" for one that is fresh.
+func (e *Endpoint) Staleness(at Moment) string {
+	switch src := e.source; {
+	case src == nil:
+		return "its metrics page is not read: the pool's strategy needs none"
+	case src.sample.Load() == nil:
+		return "its metrics page has not been read yet"
+	default:
+		if age := time.Duration(int64(at) - src.sample.Load().at); age >= time.Duration(src.freshFor.Load()) {
+			return fmt.Sprintf("its metrics page was last read %s ago", age.Round(100*time.Millisecond))
+		}
+		return ""
+	}
 }
 
 // State is an endpoint's load at one moment.

@@ -86,6 +86,26 @@ func TestScrape_FailureMakesEndpointStaleNotIdle(t *testing.T) {
 	poll.Until(t, "the endpoint to recover", func() bool { return e.State().Fresh })
 }
 
+func TestScrape_StalenessStatesWhyAnEndpointIsNotFresh(t *testing.T) {
+	r := NewRegistry(Config{})
+	addr := []Spec{{Addr: netip.MustParseAddrPort("10.0.0.1:80")}}
+	off, on := r.Snapshot(Metrics{Off: true}, nil, addr), r.Snapshot(Metrics{}, nil, addr)
+	e, now := &on.Endpoints[0], time.Now()
+	expect := func(e *Endpoint, at time.Time, want string) {
+		t.Helper()
+		var s State
+		if e.ReadState(&s, At(at)); e.Staleness(At(at)) != want || s.Fresh != (want == "") {
+			t.Errorf("fresh: %t, because %q, want %q", s.Fresh, e.Staleness(At(at)), want)
+		}
+	}
+	expect(&off.Endpoints[0], now, "its metrics page is not read: the pool's strategy needs none")
+	expect(e, now, "its metrics page has not been read yet")
+	scrape := e.BeginScrape()
+	scrape.Succeed(Reading{Queue: 1}, now)
+	expect(e, now, "")
+	expect(e, now.Add(time.Hour), "its metrics page was last read 1h0m0s ago")
+}
+
 func TestScrape_ProblemIsOneShortLine(t *testing.T) {
 	for name, tt := range map[string]struct {
 		page, want string

@@ -11,7 +11,8 @@ type Verdict struct {
 	Address string         `json:"address"`
 	Pod     string         `json:"pod,omitempty"`
 	State   endpoint.State `json:"state"`
-	// Problem is why the last scrape failed, or why the server's load does not arrive.
+	// Problem is why the last scrape failed or what it ignored, or why the server's load does not arrive. The caller of Describe adds why
+	// State is not fresh otherwise.
 	Problem string `json:"problem,omitempty"`
 	// Prefixes is how far KV events show what the server has cached, and why there are none; "" for a pool without kvEvents. The
 	// caller of Describe sets it.
