@@ -50,7 +50,7 @@ hub. The kubeconfigs of members are files in one folder; the hub reads no Secret
 the hub may do there what it does and nothing else.
 
 With --members-listen the hub also relays what Penstocks export to each other, endpoints included, over mTLS and through no API server: those of
-the members of its ClusterSet that have a peer. Each of them names the hub as a member (penstock clusters show prints it), and the others by their
+the members of its ClusterSet that have a peer, which also receive what the other members export. Each of them names the hub as a member (penstock clusters show prints it), and the others by their
 names alone. Where the ClusterSet is read from a cluster, the hub that leads relays, and --state names the folder of its keys: on a volume that outlasts
 the pod.
 
@@ -82,19 +82,20 @@ its next start, and writes nothing if nothing has changed meanwhile.`,
 
 func newHubRules() *cobra.Command {
 	var namespace string
-	var create bool
+	var create, pods bool
 	cmd := &cobra.Command{
 		Use:     "rules",
 		Short:   "Print the objects that give a hub its permissions in a member",
 		Example: `  penstock hub rules | kubectl --context east apply -f -`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			_, err := fmt.Fprint(cmd.OutOrStdout(), management.Rules(namespace, create))
+			_, err := fmt.Fprint(cmd.OutOrStdout(), management.Rules(namespace, create, pods))
 			return err
 		},
 	}
 	cmd.Flags().StringVar(&namespace, "namespace", "penstock-hub", "namespace of the hub's service account in the member")
 	cmd.Flags().BoolVar(&create, "create-namespaces", false, "allow the hub to make namespaces, for spec.createNamespaces of its ClusterSet")
+	cmd.Flags().BoolVar(&pods, "pods", false, "allow the hub to list pods: those of exported pools are the endpoints that a hub with --members-listen publishes to members that have a peer")
 	return cmd
 }
 

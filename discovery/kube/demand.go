@@ -59,8 +59,8 @@ func (s *Source) Want(wanted, unwanted []Demand) (read []<-chan struct{}) {
 }
 
 // Keep wants demands that Want does not end: those of a reader beside translation. It replaces the ones before. Those that end stay wanted until
-// translation has wanted them and does no more.
-func (s *Source) Keep(demands []Demand) {
+// translation has wanted them and does no more. It returns channels as Want does.
+func (s *Source) Keep(demands []Demand) (read []<-chan struct{}) {
 	kept := map[Demand]bool{}
 	for _, d := range demands {
 		kept[d] = true
@@ -68,7 +68,7 @@ func (s *Source) Keep(demands []Demand) {
 	s.mu.Lock()
 	s.kept = kept
 	s.mu.Unlock()
-	s.Want(demands, nil)
+	return s.Want(demands, nil)
 }
 
 // Park moves the objects of parked kinds that no demand wants out of the store, from now on. Until then every object of these

@@ -28,6 +28,11 @@ const named = 8
 // Has reports whether a placement is about this export, and not about an earlier one of that pool.
 func (e *Export) Has(p registry.Placement) bool { return p.Any || p.Incarnation == e.Incarnation }
 
+// Continues reports whether an export has the incarnation of the one before: that one was for all of its members. nil: there was none.
+func (e *Export) Continues(before *Export) bool {
+	return before != nil && (before.To == nil || e.To != nil && !slices.ContainsFunc(e.To, func(m string) bool { return !slices.Contains(before.To, m) }))
+}
+
 // Exported is the condition of a pool whose export was asked for: True once every intended member has its import.
 func Exported(d Decision, members []string, placements []registry.Placement) report.Condition {
 	out := report.Condition{Type: conditionExported, Status: report.False, Reason: d.Reason, Message: d.Message}

@@ -13,8 +13,24 @@ type audience struct {
 	mu  sync.RWMutex
 	of  map[string][]string // exports, by key: the members that each is for; nil: all members
 	hub string              // "": there is none
-	// relays are the members between which and this cluster the hub relays, sorted.
+	// relays are the members between which and this cluster the hub relays, sorted; at the hub, all that it relays to.
 	relays []string
+	// represented are the members that this hub publishes for.
+	represented map[string]bool
+}
+
+// represent replaces the members that this hub publishes for, and those that it relays to.
+func (a *audience) represent(names map[string]bool, relays []string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.represented, a.relays = names, relays
+}
+
+// represents reports whether this hub publishes for a member.
+func (a *audience) represents(member string) bool {
+	a.mu.RLock()
+	defer a.mu.RUnlock()
+	return a.represented[member]
 }
 
 // has reports whether a member receives an item of the topic exports. A hub receives what is for members that it relays to, and for which ones.

@@ -6,6 +6,7 @@
 //
 //	federation.go   Federation: the two directions        identity.go   which member is at the other end of a connection
 //	record.go       the wire form of an export, and its bounds
+//	publisher.go    the records of one cluster, and their stamps
 //	audience.go     which member receives what
 //	placed.go       where exports stand at their importers
 //	endpoints.go    the endpoints of large pools, in parts
@@ -13,6 +14,7 @@
 //	roundtrip.go    how far members are away
 //	relay.go        a hub's end: it relays what members publish     relayed.go   a member's end of that
 //	voucher.go      the bundle of a member that a hub relays
+//	represent.go    what a hub publishes for members that run no Penstock
 //
 // The topic exports has the cluster's UID, stamp and state as the key "", published again every 5 s, which renews the lease; and what
 // the cluster exports: key is "NAMESPACE/NAME", value the record. A pool of more than 64 endpoints has them in parts, with the keys
@@ -33,13 +35,21 @@
 // "NAMESPACE/NAME#to", which members an export is for. A hub publishes what it has of a member once that is all, beginning with the member's key "";
 // of a member that it has not reached since its start it has nothing. Member.Hub receives nothing for a member with an address of its own.
 //
+// Represented members run no Penstock: the hub publishes for them what cmd has read in their API servers (Represent), and the others receive it as if
+// such a member had published it. Their state is the hub's word: the UID names the cluster and the hub together, epoch and sequence are the hub's. So an
+// older process of the hub neither revives nor withdraws, and another hub takes its place once the lease that the one before has renewed has expired. State
+// and records come together, once all of a member is known; state is published again while its API server answers. A represented member that is silent,
+// or was not read yet, or is none of the hub's any more, has nothing withdrawn. It asks for no load and reports none; where its exports stand is
+// kept as members report it (Placements). No certificate is valid for its name.
+//
 // What a hub is trusted for: that what it publishes under a member's name is that member's, and that it passes exports on to those alone that
 // they are for. An importer receives of it the members that its ClusterSet lists without an address, and no others: neither its own name, nor that of a
 // member with an address, whose own stream counts. What each of these may do here is what its own Allow names, as without a hub. UIDs and stamps are the exporter's, so an
 // old hub, or one whose member was restored from a backup, neither revives nor withdraws. A hub vouches for no member: where the ClusterSet has a bundle of
 // one without an address, a bundle that the hub relays is trusted if that member has signed it with a certificate of one that is trusted
 // already (voucher), else not. The hub's own bundle counts for connections to the hub alone. So a hub that is hostile can lead requests for the members behind it to
-// addresses within their Allow, and withdraw what they export, and nothing else. A hub that is lost, or starts anew, withdraws nothing.
+// addresses within their Allow, and withdraw what they export, and nothing else. Of a represented member it is trusted for the same, and its stamps do not
+// bind it. A hub that is lost, or starts anew, withdraws nothing.
 //
 // Invariants: a member receives only the exports that are for it. A record that is too large, or that does not decode, is left out and
 // logged, and harms no other. A member that falls silent withdraws nothing (multicluster/registry). Keys and Secrets never leave.

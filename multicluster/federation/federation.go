@@ -4,11 +4,9 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
-	"reflect"
 	"slices"
 	"sync"
 	"time"
@@ -55,6 +53,8 @@ type Config struct {
 	// are not called. Relayed is, for a member all of whose last update was relayed; optional.
 	Hub     bool
 	Relayed func(member string)
+	// Reported receives for which pools of a member that a hub represents Placements has changed; optional.
+	Reported func(exporter string, pools []registry.Pool)
 	// Now is the clock that certificates are compared with; time.Now if nil.
 	Now     func() time.Time
 	Log     *slog.Logger
@@ -75,12 +75,8 @@ type Federation struct {
 	paces   paces
 
 	mu       sync.Mutex
-	uid      string // of this cluster; "": this process does not publish yet
-	epoch    uint64
-	members  map[string]Member // by address; those that a hub relays by relayedFrom
-	sequence uint64
-	draining bool
-	records  map[string]record                   // of this cluster, by key; with the stamp of their last change
+	own      publisher                           // of this cluster
+	members  map[string]Member                   // by address; those that a hub relays by relayedFrom
 	received map[string]cluster                  // the last state of a member, by address
 	missed   map[string]bool                     // addresses of members of which an update had no effect
 	parts    map[string]*assemblies              // by address; each is used by the goroutine that receives from there
@@ -88,8 +84,9 @@ type Federation struct {
 	wants    map[string]bool                     // MemberPool.key of the loads that this cluster asks for
 	askedFor map[string]map[registry.Pool]bool   // by address: of the loads that members ask for
 
-	audience audience
-	relays   []*relay // of a hub
+	audience    audience
+	relays      []*relay              // of a hub
+	represented map[string]*publisher // of a hub, by member; nil: nothing was published for it yet
 }
 
 // New makes a federation without members. It serves once Register and Run are called.
@@ -100,7 +97,7 @@ func New(c Config) *Federation {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
-	f := &Federation{cfg: c, trust: newTrust(c.Certificate, c.Now), members: map[string]Member{}, records: map[string]record{}, received: map[string]cluster{}, missed: map[string]bool{}, parts: map[string]*assemblies{}, placedAt: map[registry.Pool]map[string]placed{}, askedFor: map[string]map[registry.Pool]bool{}, decided: make(chan struct{})}
+	f := &Federation{cfg: c, trust: newTrust(c.Certificate, c.Now), members: map[string]Member{}, received: map[string]cluster{}, missed: map[string]bool{}, parts: map[string]*assemblies{}, placedAt: map[registry.Pool]map[string]placed{}, askedFor: map[string]map[registry.Pool]bool{}, decided: make(chan struct{})}
 	f.channel = channel.New(channel.Config{CredentialsOf: f.credentials, Identify: f.trust.identify, Dial: f.dialled.dial, Now: c.Now, Log: c.Log, OnPanic: c.OnPanic})
 	f.exports, f.imports = f.channel.Topic(exportsTopic), f.channel.Topic(importsTopic)
 	f.wanted, f.loads = f.channel.Topic(wantedTopic), f.channel.Topic(loadsTopic)
@@ -126,20 +123,7 @@ func New(c Config) *Federation {
 func (f *Federation) Publish(uid string, epoch uint64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.uid, f.epoch = uid, epoch
-	f.sequence++
-	var items []channel.Item
-	for k, r := range f.records {
-		r.Epoch, r.Sequence = f.epoch, f.sequence
-		for i := range r.parts {
-			r.parts[i].Epoch, r.parts[i].Sequence = f.epoch, f.sequence
-		}
-		if list, err := r.items(k, record{}); err == nil { // it did before
-			f.records[k] = r
-			items = append(items, list...)
-		}
-	}
-	f.publish(items...)
+	f.publish(f.own.begin(uid, epoch)...)
 }
 
 // credentials are those with which the member at an address is dialled.
@@ -175,8 +159,13 @@ func (f *Federation) Renewed() { f.publishState() }
 func (f *Federation) SetMembers(members []Member) {
 	hub, relayed := through(members)
 	f.trust.set(members)
-	f.audience.through(hub.Name, relayed)
 	f.mu.Lock()
+	stay := members // of those that a hub has relayed
+	if f.cfg.Hub {
+		stay = f.represent(members)
+	} else {
+		f.audience.through(hub.Name, relayed)
+	}
 	changed := map[string]bool{}
 	next := make(map[string]Member, len(members))
 	var addresses []string
@@ -213,7 +202,7 @@ func (f *Federation) SetMembers(members []Member) {
 	f.dialled.keep(stays)
 	f.paces.keep(stays)
 	f.mu.Unlock()
-	f.dropRelays(members)
+	f.dropRelays(stay)
 	if len(changed) > 0 {
 		f.channel.SetPeers(slices.DeleteFunc(slices.Clone(addresses), func(a string) bool { return changed[a] })...)
 	}
@@ -228,60 +217,18 @@ func (f *Federation) SetMembers(members []Member) {
 func (f *Federation) SetExports(list []export.Export, draining bool) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.sequence++
-	var items []channel.Item
-	var problems []error
-	stays := make(map[string]bool, len(list))
-	var gone []string
-	others := false // a record of parts that do not change is for other members
-	for _, e := range list {
-		k := poolKey(e.Pool)
-		stays[k] = true
-		old := f.records[k]
-		r := record{Epoch: f.epoch, Sequence: f.sequence, Incarnation: e.Incarnation, Entry: e.Entry, Parts: partsFor(len(e.Entry.Endpoints), old.Parts), to: e.To, through: f.audience.relayed(e.To)}
-		if r.Parts > 0 {
-			r.parts, r.Entry.Endpoints = split(e.Entry.Endpoints, r.Parts), nil
-			for i := range r.parts {
-				r.parts[i].Epoch, r.parts[i].Sequence = f.epoch, f.sequence
-			}
-		}
-		changed, err := r.items(k, old)
-		if err != nil { // the others are exported, and of this one what was before
-			problems = append(problems, fmt.Errorf("export %s: %w", k, err))
-			continue
-		}
-		for i := r.Parts; i < old.Parts; i++ {
-			gone = append(gone, partKey(k, i))
-		}
-		if len(r.through) == 0 && len(old.through) > 0 {
-			gone = append(gone, audienceKey(k))
-		}
-		others = others || old.Parts > 0 && !sameMembers(old.to, r.to)
-		f.records[k] = r
-		items = append(items, changed...)
-	}
-	for k, r := range f.records {
-		if !stays[k] {
-			gone = append(gone, k, audienceKey(k))
-			for i := range r.Parts {
-				gone = append(gone, partKey(k, i))
-			}
-			delete(f.records, k)
-		}
-	}
 	defer f.decide()
-	if len(items) == 0 && len(gone) == 0 && draining == f.draining {
-		f.sequence--
-		return errors.Join(problems...)
+	c, err := f.own.set(list, draining, f.audience.relayed)
+	if !c.some {
+		return err
 	}
-	f.draining = draining
 	f.audience.set(list)
-	if others { // first, so that a member is sent with one response that a record and its parts are gone: it drops both with the record
+	if c.others { // first, so that a member is sent with one response that a record and its parts are gone: it drops both with the record
 		f.exports.Judge()
 	}
-	f.exports.Retract(gone...)
-	f.publish(items...)
-	return errors.Join(problems...)
+	f.exports.Retract(c.gone...)
+	f.publish(c.items...)
+	return err
 }
 
 // decide has what members report taken over. mu is held.
@@ -293,38 +240,6 @@ func (f *Federation) decide() {
 	}
 }
 
-// items are the record and its parts, as far as they differ from those of old. What does not differ keeps old's stamp.
-func (r *record) items(key string, old record) (out []channel.Item, err error) {
-	add := func(key string, value any) {
-		raw, bad := json.Marshal(value)
-		if bad == nil && len(raw) > maxRecord {
-			bad = fmt.Errorf("it takes %d bytes, and members take at most %d", len(raw), maxRecord)
-		}
-		err = errors.Join(err, bad)
-		out = append(out, channel.Item{Key: key, Value: raw})
-	}
-	known := old.Entry.Name != "" || old.Entry.RoutingMode != ""
-	if known && old.Parts == r.Parts && old.Incarnation == r.Incarnation && sameMembers(old.to, r.to) && reflect.DeepEqual(old.Entry, r.Entry) {
-		r.Epoch, r.Sequence = old.Epoch, old.Sequence
-	} else {
-		add(key, r)
-	}
-	if len(r.through) > 0 && !(known && slices.Equal(old.through, r.through)) {
-		add(audienceKey(key), r.through)
-	}
-	for i := range r.parts {
-		if known && old.Parts == r.Parts && reflect.DeepEqual(old.parts[i].Endpoints, r.parts[i].Endpoints) {
-			r.parts[i] = old.parts[i]
-		} else {
-			add(partKey(key, i), r.parts[i])
-		}
-	}
-	return out, err
-}
-
-// sameMembers compares audiences; nil: all members.
-func sameMembers(a, b []string) bool { return slices.Equal(a, b) && (a == nil) == (b == nil) }
-
 func (f *Federation) publishState() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -333,21 +248,18 @@ func (f *Federation) publishState() {
 
 // publish publishes exports together with this cluster's state, unless Publish was not called yet. mu is held.
 func (f *Federation) publish(exports ...channel.Item) {
-	if f.uid == "" {
+	if f.own.uid == "" {
 		return
 	}
-	state := cluster{UID: f.uid, Epoch: f.epoch, Sequence: f.sequence, Draining: f.draining}
+	var bundle []byte
 	if f.cfg.Bundle != nil {
-		state.Bundle = string(f.cfg.Bundle())
+		bundle = f.cfg.Bundle()
 	}
+	var v *voucher
 	if f.audience.hasHub() {
-		state.Voucher = f.voucher(state.Bundle)
+		v = f.voucher(string(bundle))
 	}
-	value, err := json.Marshal(state)
-	if err != nil {
-		return // unreachable: strings and numbers always marshal
-	}
-	f.exports.Publish(append(exports, channel.Item{Key: stateKey, Value: value})...)
+	f.exports.Publish(append(exports, f.own.state(bundle, v))...)
 }
 
 // errNoEffect is that of an update which Config.Apply does not take.

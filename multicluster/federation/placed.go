@@ -98,14 +98,10 @@ func (f *Federation) receiveImports(ctx context.Context, in channel.Update) erro
 		if !f.audience.has(m.Name, key) {
 			continue // the pool is not exported to it any more, or never was
 		}
-		var p placed
-		if err := json.Unmarshal(it.Value, &p); err != nil || len(p.Reason) > maxReason {
-			problems.Add(fmt.Errorf("the import of %s: %.100q is no state of one", key, it.Value))
+		is, err := decodePlaced(pool, it.Value)
+		if err != nil {
+			problems.Add(err)
 			continue
-		}
-		is := registry.Placement{Pool: pool, Reason: p.Reason, Message: p.Message[:min(len(p.Message), maxMessage)], Any: p.Incarnation == nil}
-		if p.Incarnation != nil {
-			is.Incarnation = *p.Incarnation
 		}
 		out.Placed = append(out.Placed, is)
 	}
@@ -119,4 +115,17 @@ func (f *Federation) receiveImports(ctx context.Context, in channel.Update) erro
 		f.cfg.Placed(out)
 	}
 	return problems.Err()
+}
+
+// decodePlaced reads where the export of a pool stands at a member.
+func decodePlaced(pool registry.Pool, value []byte) (is registry.Placement, err error) {
+	var p placed
+	if err := json.Unmarshal(value, &p); err != nil || len(p.Reason) > maxReason {
+		return is, fmt.Errorf("the import of %s: %.100q is no state of one", poolKey(pool), value)
+	}
+	is = registry.Placement{Pool: pool, Reason: p.Reason, Message: p.Message[:min(len(p.Message), maxMessage)], Any: p.Incarnation == nil}
+	if p.Incarnation != nil {
+		is.Incarnation = *p.Incarnation
+	}
+	return is, nil
 }

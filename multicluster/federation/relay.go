@@ -35,8 +35,16 @@ type relay struct {
 
 // relayedMember is what one member publishes.
 type relayedMember struct {
-	sizes map[string]int      // by key, in bytes
+	items map[string][]byte   // values by key, which the topic has too
 	to    map[string][]string // of exports: the members that each is for
+}
+
+// size is how many bytes a member's item has; 0: there is none.
+func (m *relayedMember) size(key string) int {
+	if value, is := m.items[key]; is {
+		return len(key) + len(value)
+	}
+	return 0
 }
 
 // hubUID is in the place of a cluster's UID in the state that a hub publishes of itself, for its bundle.
@@ -44,7 +52,7 @@ const hubUID = "hub"
 
 // relayAll has a hub relay all topics.
 func (f *Federation) relayAll() {
-	f.uid = hubUID
+	f.own.uid = hubUID
 	for _, t := range []*channel.Topic{f.exports, f.imports, f.wanted, f.loads} {
 		r := &relay{topic: t, exports: t == f.exports, away: t == f.wanted || t == f.loads, of: map[string]*relayedMember{}}
 		f.relays = append(f.relays, r)
@@ -53,7 +61,7 @@ func (f *Federation) relayAll() {
 			if !ok { // the hub's own state
 				return key == stateKey && f.trust.has(subscriber)
 			}
-			return subscriber != member && f.trust.has(subscriber) && f.trust.has(member) && r.shows(subscriber, key)
+			return subscriber != member && f.trust.has(subscriber) && (f.trust.has(member) || f.audience.represents(member)) && r.shows(subscriber, key)
 		})
 		t.Subscribe(f.paced(func(_ context.Context, in channel.Update) error { return f.relay(r, in) }))
 	}
@@ -101,18 +109,27 @@ func (f *Federation) relay(r *relay, in channel.Update) error {
 			}
 		}
 	}
-	items, gone, judge, err := r.take(m.Name, in)
+	err := f.pass(r, m.Name, in)
+	switch {
+	case err != nil && f.cfg.Problem != nil:
+		f.cfg.Problem(m.Name, fmt.Sprintf("%.500v", err))
+	case err == nil && r.exports && f.cfg.Relayed != nil:
+		f.cfg.Relayed(m.Name)
+	}
+	return err
+}
+
+// pass publishes what a member has published, or what is published for it.
+func (f *Federation) pass(r *relay, member string, in channel.Update) error {
+	items, gone, judge, err := r.take(member, in)
 	// What is new comes first: it has the member's newest state, without which nothing is withdrawn.
 	r.topic.Publish(items...)
 	r.topic.Retract(gone...)
 	if judge {
 		r.topic.Judge()
 	}
-	switch {
-	case err != nil && f.cfg.Problem != nil:
-		f.cfg.Problem(m.Name, fmt.Sprintf("%.500v", err))
-	case err == nil && r.exports && f.cfg.Relayed != nil:
-		f.cfg.Relayed(m.Name)
+	if r.topic == f.imports {
+		f.reported(items, gone)
 	}
 	return err
 }
@@ -124,18 +141,18 @@ func (r *relay) take(member string, in channel.Update) (items []channel.Item, go
 	of := r.of[member]
 	begins := of == nil
 	if begins {
-		of = &relayedMember{sizes: map[string]int{}, to: map[string][]string{}}
+		of = &relayedMember{items: map[string][]byte{}, to: map[string][]string{}}
 	}
 	var problems channel.Problems
 	named := map[string]bool{}
 	put := func(it channel.Item) {
-		size := len(it.Key) + len(it.Value)
-		if _, is := of.sizes[it.Key]; !is && len(of.sizes) >= maxRelayedKeys || r.bytes+size-of.sizes[it.Key] > maxRelayed {
+		more := len(it.Key) + len(it.Value) - of.size(it.Key)
+		if _, is := of.items[it.Key]; !is && len(of.items) >= maxRelayedKeys || r.bytes+more > maxRelayed {
 			problems.Add(fmt.Errorf("%.200q: the hub has no room for it", it.Key))
 			return
 		}
-		r.bytes += size - of.sizes[it.Key]
-		of.sizes[it.Key] = size
+		r.bytes += more
+		of.items[it.Key] = it.Value
 		items = append(items, channel.Item{Key: member + "/" + it.Key, Value: it.Value, TTL: it.TTL})
 	}
 	for _, it := range in.Items {
@@ -165,9 +182,9 @@ func (r *relay) take(member string, in channel.Update) (items []channel.Item, go
 		if record, whom := strings.CutSuffix(key, audienceSuffix); whom {
 			judge = judge || of.to[record] != nil
 			delete(of.to, record)
-		} else if size, is := of.sizes[key]; is {
-			r.bytes -= size
-			delete(of.sizes, key)
+		} else if _, is := of.items[key]; is {
+			r.bytes -= of.size(key)
+			delete(of.items, key)
 			gone = append(gone, member+"/"+key)
 		}
 	}
@@ -175,7 +192,7 @@ func (r *relay) take(member string, in channel.Update) (items []channel.Item, go
 		drop(key)
 	}
 	if in.Snapshot {
-		for key := range of.sizes {
+		for key := range of.items {
 			if !named[key] && (key != stateKey || r.exports) {
 				drop(key)
 			}
@@ -186,13 +203,13 @@ func (r *relay) take(member string, in channel.Update) (items []channel.Item, go
 			}
 		}
 	}
-	_, stated := of.sizes[stateKey]
+	_, stated := of.items[stateKey]
 	switch {
 	case stated:
 	case !r.exports:
 		put(channel.Item{Key: stateKey})
 	default: // its records are of no use without
-		for key := range of.sizes {
+		for key := range of.items {
 			drop(key)
 		}
 		delete(r.of, member)
@@ -241,8 +258,8 @@ func (r *relay) drop(member string) {
 	r.mu.Lock()
 	var gone []string
 	if of := r.of[member]; of != nil {
-		for key, size := range of.sizes {
-			r.bytes -= size
+		for key := range of.items {
+			r.bytes -= of.size(key)
 			gone = append(gone, member+"/"+key)
 		}
 		delete(r.of, member)

@@ -25,6 +25,11 @@ type Config struct {
 	// Imports are called with the pools of which a member's import may have changed, and Exports with those of which a member's condition Exported
 	// may have. They must not call the Hub.
 	Imports, Exports func(member string, pools []registry.Pool)
+	// Published is called with a member whose Publication may have changed, or that has answered. It must not call the Hub.
+	Published func(member string)
+	// Placements are where the export of a member's pool stands at peers, as far as they have reported it; nil: there are no peers. It must not call
+	// the Hub.
+	Placements func(member string, p registry.Pool) []registry.Placement
 	// Waited is called once all members have been read, or are waited for no longer: Settled has changed. It may call the Hub.
 	Waited func()
 	// Drain is how long the requests of a withdrawn export may go on. Default: 10 minutes.
@@ -55,6 +60,7 @@ type Hub struct {
 
 	mu       sync.Mutex
 	members  map[string]*member
+	peers    []string // sorted
 	all      bool
 	sequence uint64
 }
@@ -76,6 +82,7 @@ type member struct {
 	stamp     registry.Stamp
 	decisions map[registry.Pool]export.Decision
 	stamps    map[registry.Pool]registry.Stamp // of the exports among them
+	toPeers   toPeers
 }
 
 // New makes a hub without members.
@@ -88,7 +95,10 @@ func New(c Config) *Hub {
 }
 
 // changes are what the callbacks are called with, once no lock is held.
-type changes struct{ imports, exports map[string][]registry.Pool }
+type changes struct {
+	imports, exports map[string][]registry.Pool
+	published        []string // members
+}
 
 func (c *changes) add(to *map[string][]registry.Pool, member string, pools ...registry.Pool) {
 	if *to == nil {
@@ -111,6 +121,11 @@ func (h *Hub) call(c *changes) {
 			}
 		}
 	}
+	for _, name := range c.published {
+		if h.cfg.Published != nil {
+			h.cfg.Published(name)
+		}
+	}
 }
 
 // SetMembers replaces the members. all: a pool that a member exports is an entry of its own import too. The exports of a member that is none any
@@ -128,6 +143,10 @@ func (h *Hub) SetMembers(list []Member, all bool) {
 			is = &member{since: h.cfg.Now(), placed: map[registry.Pool]map[string]registry.Placement{}, written: map[registry.Pool]Writing{}, stamps: map[registry.Pool]registry.Stamp{}}
 			is.registry = registry.New(registry.Config{Drain: h.cfg.Drain, Lease: h.cfg.Grace, Now: h.cfg.Now})
 			is.importer = imports.New(imports.Config{Registry: is.registry, Store: m.Store, Namespace: m.Namespace, Own: m.Own})
+		}
+		if is.read && (is.Draining != m.Draining || !reflect.DeepEqual(is.Allow, m.Allow)) {
+			is.Member = m
+			h.publish(&c, is)
 		}
 		is.Member = m
 		now[m.Name] = is
@@ -202,8 +221,13 @@ func (h *Hub) Exports(name, uid string, decisions []export.Decision) {
 	h.sequence++
 	next := registry.Stamp{Epoch: 1, Sequence: h.sequence}
 	changed := !m.read || rebuilt
+	m.toPeers.endpoints = map[registry.Pool][]inferenceapi.ImportedEndpoint{}
 	for _, d := range decisions {
+		if d.Export != nil {
+			m.toPeers.endpoints[d.Pool] = d.Export.Entry.Endpoints
+		}
 		d = within(d, m.Allow)
+		h.incarnate(m, before[d.Pool].Export, d.Export)
 		m.decisions[d.Pool] = d
 		old := before[d.Pool]
 		if !reflect.DeepEqual(old.Export, d.Export) {
@@ -228,6 +252,7 @@ func (h *Hub) Exports(name, uid string, decisions []export.Decision) {
 		m.stamp = next
 		h.distribute(&c, m)
 	}
+	h.publish(&c, m)
 }
 
 // distribute passes what a member exports to the registries of the others. mu is held.
@@ -291,6 +316,7 @@ func (h *Hub) reached(name string, is bool, f func(m, o *member) []registry.Pool
 	was := m.connected
 	if m.connected = is; is {
 		m.contacted = h.cfg.Now()
+		c.published = append(c.published, name)
 	}
 	for _, o := range h.sorted() {
 		if o.restored && (o != m || h.all) {
@@ -412,6 +438,7 @@ func (h *Hub) expire(waited *bool) {
 			h.assemble(&c, m, m.registry.Expire())
 		}
 		over = over && h.settled(m)
+		c.add(&c.exports, m.Name, h.overdue(m)...)
 	}
 	if over && !*waited {
 		for _, m := range h.sorted() {

@@ -100,6 +100,11 @@ func (h *Hub) exported(m *member, p registry.Pool) (is report.Condition, asked, 
 			pruned = append(pruned, o.Name)
 		}
 	}
+	at, pending := h.atPeers(m, d)
+	if pending {
+		return is, true, false
+	}
+	names, list = append(names, h.peers...), append(list, at...)
 	if is = export.Exported(d, names, list); len(pruned) > 0 {
 		more := ""
 		if n := len(pruned) - mostPruned; n > 0 {

@@ -136,7 +136,7 @@ func (s *Set) incarnate(before, now *export.Export) {
 	if now == nil {
 		return
 	}
-	if before != nil && (before.To == nil || now.To != nil && !slices.ContainsFunc(now.To, func(m string) bool { return !slices.Contains(before.To, m) })) {
+	if now.Continues(before) {
 		now.Incarnation = before.Incarnation
 		return
 	}

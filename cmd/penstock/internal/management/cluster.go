@@ -60,6 +60,7 @@ type cluster struct {
 	exports *exported
 	beside  *beside
 	uid     string
+	pods    bool // they are read
 }
 
 // configure takes the ClusterSet over.
@@ -198,6 +199,7 @@ func (c *cluster) once(ctx context.Context) error {
 	}
 	c.mu.Lock()
 	c.source, c.objects, c.exports, c.beside = source, objects, exports, beside
+	c.pods = slices.ContainsFunc(readable, func(r right) bool { return r.resource == podResource })
 	c.mu.Unlock()
 	source.OnLive(c.changed)
 	group, ctx := errgroup.WithContext(ctx)
@@ -329,7 +331,7 @@ func (c *cluster) follow(ctx context.Context, source *kube.Source) error {
 	sub := c.store.Subscribe()
 	defer sub.Close()
 	taken := map[string][]string{}
-	var services []string
+	var demands []kube.Demand
 	first := true
 	c.decideAgain() // a member without any object exports nothing, which is a decision too
 	for {
@@ -347,7 +349,7 @@ func (c *cluster) follow(ctx context.Context, source *kube.Source) error {
 			c.objects.Changed(view, rev.Changes)
 			for _, o := range rev.Changes {
 				switch o.Table {
-				case store.InferencePools.Kind(), store.Services.Kind(), store.EndpointSlices.Kind(), store.Gateways.Kind():
+				case store.InferencePools.Kind(), store.Services.Kind(), store.EndpointSlices.Kind(), store.Gateways.Kind(), store.Pods.Kind():
 					decide = true
 				case store.Namespaces.Kind():
 					namespaces = true
@@ -366,7 +368,9 @@ func (c *cluster) follow(ctx context.Context, source *kube.Source) error {
 			c.hub.out.Namespaces(c.name)
 		}
 		if first || decide {
-			c.decide(view, source, &services)
+			if err := c.decide(ctx, view, source, &demands); err != nil {
+				return err
+			}
 			first = false
 		}
 	}

@@ -1,7 +1,10 @@
 package management
 
 import (
+	"cmp"
+	"context"
 	"maps"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -13,38 +16,90 @@ import (
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
 	"github.com/penstock-project/penstock/multicluster/export"
 	"github.com/penstock-project/penstock/multicluster/registry"
+	"github.com/penstock-project/penstock/translator/services"
 )
 
-// decide decides on all exports of the member.
-func (c *cluster) decide(view *store.View, source *kube.Source, services *[]string) {
+// decide decides on all exports of the member, once what they depend on has been read.
+func (c *cluster) decide(ctx context.Context, view *store.View, source *kube.Source, before *[]kube.Demand) error {
 	c.mu.Lock()
-	beside, uid := c.beside, c.uid
+	beside, uid, pods := c.beside, c.uid, c.pods
 	cfg := export.Config{Cluster: c.name, Members: c.others, PodCIDRs: c.config.Allow.PodCIDRs, Hub: true, NodeAddress: beside.nodeAddress}
 	c.mu.Unlock()
 	cfg.Region, cfg.Zone = beside.topology()
+	if now := demands(view, pods); !slices.Equal(now, *before) {
+		*before = now
+		for _, read := range source.Keep(now) {
+			select {
+			case <-read:
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+		if err := source.Flush(); err != nil {
+			return err
+		}
+		view = c.store.View()
+	}
 	own := beside.exports()
 	var list []export.Decision
-	wanted := map[string]bool{}
 	for _, pool := range store.InferencePools.All(view) {
-		if _, ok := pool.Annotations[export.Annotation]; ok && pool.Spec.EndpointPickerRef != nil {
-			wanted[pool.Namespace+"/"+string(pool.Spec.EndpointPickerRef.Name)] = true
+		var serving []netip.AddrPort
+		if pods {
+			serving = endpoints(view, pool)
 		}
 		d, ok := export.Decide(view, cfg, pool.Namespace+"/"+pool.Name, export.Pool{
-			Gateways: c.gateways(view, source, pool), Own: own[registry.Pool{Namespace: pool.Namespace, Name: pool.Name}],
+			Endpoints: serving, Gateways: c.gateways(view, source, pool), Own: own[registry.Pool{Namespace: pool.Namespace, Name: pool.Name}],
 		})
 		if ok && (d.Asked || len(d.Findings) > 0) {
 			list = append(list, d)
 		}
 	}
-	if now := slices.Sorted(maps.Keys(wanted)); !slices.Equal(now, *services) {
-		*services = now
-		var demands []kube.Demand
-		for _, key := range now {
-			demands = append(demands, kube.Demand{Table: store.EndpointSlices.Kind(), Index: store.ByService, Key: key})
-		}
-		source.Keep(demands)
-	}
 	c.hub.out.Exports(c.name, uid, list)
+	return nil
+}
+
+// demands are the EndpointSlices of the pickers of exported pools and, if pods are read, the pods of these pools; sorted.
+func demands(view *store.View, pods bool) (out []kube.Demand) {
+	wanted := map[kube.Demand]bool{}
+	for _, pool := range store.InferencePools.All(view) {
+		if _, ok := pool.Annotations[export.Annotation]; !ok {
+			continue
+		}
+		if ref := pool.Spec.EndpointPickerRef; ref != nil {
+			wanted[kube.Demand{Table: store.EndpointSlices.Kind(), Index: store.ByService, Key: pool.Namespace + "/" + string(ref.Name)}] = true
+		}
+		if key, ok := services.FirstLabel(pool.Namespace, selector(pool)); ok && pods {
+			wanted[kube.Demand{Table: store.Pods.Kind(), Index: store.ByLabel, Key: key}] = true
+		}
+	}
+	return slices.SortedFunc(maps.Keys(wanted), func(a, b kube.Demand) int {
+		return cmp.Or(strings.Compare(a.Table, b.Table), strings.Compare(a.Key, b.Key))
+	})
+}
+
+func selector(pool *inferencev1.InferencePool) map[string]string {
+	out := map[string]string{}
+	for k, v := range pool.Spec.Selector.MatchLabels {
+		out[string(k)] = string(v)
+	}
+	return out
+}
+
+// endpoints are the pods of an exported pool that take requests.
+func endpoints(view *store.View, pool *inferencev1.InferencePool) (out []netip.AddrPort) {
+	if _, ok := pool.Annotations[export.Annotation]; !ok {
+		return nil
+	}
+	var ports []uint16
+	for _, p := range pool.Spec.TargetPorts {
+		ports = append(ports, uint16(p.Number))
+	}
+	for _, m := range services.Select(view, pool.Namespace, selector(pool), ports) {
+		if !m.Draining {
+			out = append(out, m.Address)
+		}
+	}
+	return out
 }
 
 // gateways are those that route to a pool, as their controller states in the status of the pool, with the addresses that their own status has.

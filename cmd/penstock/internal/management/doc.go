@@ -8,7 +8,7 @@
 //	rules.go    the permissions that a member gives the hub   rights.go    what the hub reads in a member
 //	decide.go   what a member exports                         beside.go    its nodes, and what its own Penstock exports
 //	prunes.go   whether its imports have room for clusters    metrics.go   what page.go shows, for Prometheus
-//	relay.go    members that have a peer: what their Penstocks publish is relayed among them
+//	relay.go    members that have a peer: what their Penstocks publish is relayed among them, and they receive what the other members export
 //
 // Imports are written by clusterset.Kubernetes, as a cluster's own Penstock writes them, under names of the hub's own: so a member's Penstock
 // reads them like those of any other controller.
@@ -16,5 +16,5 @@
 // Invariants: only the leader reads and writes members, and relays. Each member has its own goroutines, queues and API clients: one that fails, or does not answer, delays
 // no other. What cannot be used of a member is one line of the log and one of the page, with object, field and fix. No Secret is read.
 //
-// Tests: go test ./cmd/penstock/internal/management (relay.go); hub_test.go of conformance/promises/apiserver, with real API servers, and of conformance/promises/chart, with whole clusters
+// Tests: go test ./cmd/penstock/internal/management (what is relayed); hub_test.go of conformance/promises/apiserver, with real API servers, and of conformance/promises/chart, with whole clusters
 package management

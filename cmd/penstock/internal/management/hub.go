@@ -6,6 +6,7 @@ import (
 	"maps"
 	"net"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -154,7 +155,7 @@ func (h *Hub) lead(ctx context.Context, identity func(context.Context) (string, 
 	clear(h.mistakes)
 	clear(h.uids)
 	h.mu.Unlock()
-	out := hub.New(hub.Config{Drain: h.cfg.Drain, Imports: func(member string, pools []registry.Pool) {
+	cfg := hub.Config{Drain: h.cfg.Drain, Imports: func(member string, pools []registry.Pool) {
 		if c := h.at(member); c != nil {
 			c.mu.Lock()
 			objects := c.objects
@@ -163,16 +164,7 @@ func (h *Hub) lead(ctx context.Context, identity func(context.Context) (string, 
 				objects.Enqueue(pools...)
 			}
 		}
-	}, Exports: func(member string, pools []registry.Pool) {
-		if c := h.at(member); c != nil {
-			c.mu.Lock()
-			exports := c.exports
-			c.mu.Unlock()
-			if exports != nil {
-				exports.enqueue(pools...)
-			}
-		}
-	}, Waited: func() {
+	}, Exports: h.enqueueExports, Waited: func() {
 		h.mu.Lock()
 		all := slices.Collect(maps.Values(h.clusters))
 		h.mu.Unlock()
@@ -184,7 +176,11 @@ func (h *Hub) lead(ctx context.Context, identity func(context.Context) (string, 
 				objects.EnqueueAll()
 			}
 		}
-	}})
+	}}
+	if relayed != nil {
+		cfg.Published, cfg.Placements = relayed.published, relayed.placements
+	}
+	out := hub.New(cfg)
 	h.mu.Lock()
 	h.out, h.leading = out, true
 	h.mu.Unlock()
@@ -206,6 +202,18 @@ func (h *Hub) lead(ctx context.Context, identity func(context.Context) (string, 
 		group.Go(func() error { return relayed.run(ctx) })
 	}
 	return group.Wait()
+}
+
+// enqueueExports has the condition Exported of some pools of a member written.
+func (h *Hub) enqueueExports(member string, pools []registry.Pool) {
+	if c := h.at(member); c != nil {
+		c.mu.Lock()
+		exports := c.exports
+		c.mu.Unlock()
+		if exports != nil {
+			exports.enqueue(pools...)
+		}
+	}
 }
 
 func (h *Hub) at(member string) *cluster {
@@ -249,22 +257,12 @@ func (h *Hub) adopt(ctx context.Context, set *v1alpha1.ClusterSet) {
 		return
 	}
 	h.note("", nil)
+	names, wanted := h.wanted(set)
+	var peers []string
 	if h.relay != nil {
-		h.relay.adopt(set)
+		peers = h.relay.adopt(set, names)
 	}
-	var names []string
-	wanted := map[string]*v1alpha1.ClusterSetMember{}
-	for i := range set.Spec.Members {
-		m := &set.Spec.Members[i]
-		if m.Peer != nil {
-			continue // it has no objects of the hub
-		}
-		if wanted[m.Name] != nil {
-			h.note(m.Name, &mistake{Field: field(m, "name"), Problem: "two members have this name, and the first counts", Fix: "give the second one a name of its own"})
-			continue
-		}
-		names, wanted[m.Name] = append(names, m.Name), m
-	}
+	h.out.SetPeers(peers)
 	h.mu.Lock()
 	now := maps.Clone(h.clusters)
 	h.mu.Unlock()
@@ -301,7 +299,7 @@ func (h *Hub) adopt(ctx context.Context, set *v1alpha1.ClusterSet) {
 			c = &cluster{hub: h, name: name, store: store.New(), again: make(chan struct{}, 1), key: at.key, rest: at.rest, done: make(chan struct{})}
 			now[name], begin = c, append(begin, c)
 		}
-		others := slices.DeleteFunc(slices.Clone(names), func(n string) bool { return n == name })
+		others := slices.DeleteFunc(slices.Concat(names, peers), func(n string) bool { return n == name })
 		c.mu.Lock()
 		same := equalMember(&c.config, m) && slices.Equal(c.others, others)
 		c.mu.Unlock()
@@ -321,6 +319,37 @@ func (h *Hub) adopt(ctx context.Context, set *v1alpha1.ClusterSet) {
 		go c.run(running)
 	}
 }
+
+// wanted are the members that have objects of the hub, in their order. Of two members of one name the first counts.
+func (h *Hub) wanted(set *v1alpha1.ClusterSet) (names []string, wanted map[string]*v1alpha1.ClusterSetMember) {
+	wanted = map[string]*v1alpha1.ClusterSetMember{}
+	taken := map[string]bool{}
+	twice := map[string]*mistake{}
+	for i := range set.Spec.Members {
+		m := &set.Spec.Members[i]
+		switch {
+		case taken[m.Name]:
+			twice[m.Name+again] = &mistake{Field: field(m, "name"), Problem: "two members have this name, and the first counts", Fix: "give the second one a name of its own"}
+		case m.Peer == nil:
+			names, wanted[m.Name] = append(names, m.Name), m
+		}
+		taken[m.Name] = true
+	}
+	h.mu.Lock()
+	for key := range h.mistakes {
+		if strings.HasSuffix(key, again) && twice[key] == nil {
+			twice[key] = nil
+		}
+	}
+	h.mu.Unlock()
+	for key, m := range twice {
+		h.note(key, m)
+	}
+	return names, wanted
+}
+
+// again follows a name that two members have.
+const again = ", a second time"
 
 // newest follows the name of a member in what is wrong with its newest description, while the one before is in use.
 const newest = ", as it is described now"
@@ -351,4 +380,5 @@ func (h *Hub) forget(name string) {
 	delete(h.uids, name)
 	delete(h.mistakes, name)
 	delete(h.mistakes, name+newest)
+	delete(h.mistakes, name+unpublished)
 }

@@ -5,6 +5,8 @@ import (
 	"crypto/tls"
 	"fmt"
 	"log/slog"
+	"maps"
+	"reflect"
 	"slices"
 	"sync"
 
@@ -14,6 +16,7 @@ import (
 	"github.com/penstock-project/penstock/cmd/penstock/internal/clusterset"
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 	"github.com/penstock-project/penstock/multicluster/federation"
+	"github.com/penstock-project/penstock/multicluster/registry"
 	"github.com/penstock-project/penstock/xds/authority"
 )
 
@@ -28,10 +31,13 @@ type relay struct {
 	authority  *authority.Authority
 	federation *federation.Federation
 	problems   map[string]*mistake // by member
+	of         []federation.Member // those of SetMembers
+	dirty      map[string]bool     // members without a peer that are to be published
+	wake       chan struct{}       // has one element when there are some
 }
 
 func newRelay(h *Hub) *relay {
-	return &relay{hub: h, begun: make(chan struct{}), problems: map[string]*mistake{}}
+	return &relay{hub: h, begun: make(chan struct{}), problems: map[string]*mistake{}, dirty: map[string]bool{}, wake: make(chan struct{}, 1)}
 }
 
 // begin makes the parts that need to know the hub's name. mu is held.
@@ -47,8 +53,9 @@ func (r *relay) begin(name string) {
 		Denied: func(member, problem string) {
 			r.note(member, &mistake{Field: "spec.members[" + member + "].peer", Problem: problem, Fix: "run `penstock clusters show` there, and join it again here"})
 		},
-		Relayed: func(member string) { r.note(member, nil) },
-		Log:     log,
+		Relayed:  func(member string) { r.note(member, nil) },
+		Reported: r.hub.enqueueExports,
+		Log:      log,
 	})
 	close(r.begun)
 }
@@ -75,26 +82,26 @@ func (r *relay) renewed() {
 	}
 }
 
-// adopt takes the members of the ClusterSet over that have a peer.
-func (r *relay) adopt(set *v1alpha1.ClusterSet) {
+// adopt takes over the members of the ClusterSet that have a peer, and which others the hub publishes for. It returns the names of the former.
+func (r *relay) adopt(set *v1alpha1.ClusterSet, others []string) (peers []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
 	case set.Spec.Cluster == "":
 		r.hub.note(relaying, &mistake{Field: "spec.cluster", Problem: "it is missing, so this hub relays nothing: it is the name by which members know the hub", Fix: "write a name that no member has"})
-		return
+		return nil
 	case r.federation == nil:
 		r.begin(set.Spec.Cluster)
 	case set.Spec.Cluster != r.name:
 		r.hub.note(relaying, &mistake{Field: "spec.cluster", Problem: fmt.Sprintf("the name of this hub is %s until the process ends", r.name), Fix: "start the hub again"})
-		return
+		return r.peers()
 	}
 	r.hub.note(relaying, nil)
 	var members []federation.Member
 	unreached := map[string]*mistake{}
 	for _, m := range set.Spec.Members {
 		switch {
-		case m.Peer == nil, m.Peer.Hub, m.Name == r.name:
+		case m.Peer == nil, m.Peer.Hub, m.Name == r.name, slices.Contains(others, m.Name), slices.ContainsFunc(members, func(is federation.Member) bool { return is.Name == m.Name }):
 		case m.Peer.Address == "":
 			unreached[m.Name] = &mistake{Field: field(&m, "peer.address"), Problem: "it is missing, and a hub reaches each member itself", Fix: "run `penstock clusters show` there, and join it here without --through-hub"}
 		default:
@@ -111,7 +118,18 @@ func (r *relay) adopt(set *v1alpha1.ClusterSet) {
 		r.problems[name] = m
 		r.hub.note(name, m)
 	}
+	for _, name := range others {
+		if name != r.name {
+			members = append(members, federation.Member{Name: name})
+		}
+	}
+	changed := !reflect.DeepEqual(members, r.of)
+	r.of = members
 	r.federation.SetMembers(members)
+	if changed { // which peers an export is for, too
+		r.mark(others...)
+	}
+	return r.peers()
 }
 
 // members are those that have a peer.
@@ -122,6 +140,75 @@ func (r *relay) members() []federation.RelayedStatus {
 		return nil
 	}
 	return r.federation.Relayed()
+}
+
+// peers are the names of those that have a peer. mu is held.
+func (r *relay) peers() (names []string) {
+	for _, m := range r.of {
+		if m.Address != "" {
+			names = append(names, m.Name)
+		}
+	}
+	return names
+}
+
+// published has a member without a peer published again.
+func (r *relay) published(member string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.mark(member)
+}
+
+// mark is published with mu held.
+func (r *relay) mark(members ...string) {
+	for _, name := range members {
+		r.dirty[name] = true
+	}
+	select {
+	case r.wake <- struct{}{}:
+	default:
+	}
+}
+
+// publish publishes for members without a peer until ctx ends.
+func (r *relay) publish(ctx context.Context) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-r.wake:
+		}
+		r.mu.Lock()
+		names := slices.Sorted(maps.Keys(r.dirty))
+		clear(r.dirty)
+		r.mu.Unlock()
+		for _, name := range names {
+			is, ok := r.hub.out.Publication(name)
+			if !ok {
+				continue
+			}
+			err := r.federation.Represent(name, federation.Represented{UID: is.UID + "@" + r.hub.uid, Epoch: r.hub.epoch, Exports: is.Exports, Draining: is.Draining, Alive: is.Connected})
+			if err == nil {
+				r.hub.note(name+unpublished, nil)
+				continue
+			}
+			r.hub.note(name+unpublished, &mistake{Field: "spec.members[" + name + "]", Problem: fmt.Sprintf("not all that it exports is published to members that have a peer: %.500v", err), Fix: "export fewer pools or endpoints there; what was published before stays"})
+		}
+	}
+}
+
+// unpublished follows the name of a member in what of it is not published.
+const unpublished = ", as it is published to peers"
+
+// placements are where the export of a member without a peer stands at those that have one.
+func (r *relay) placements(member string, p registry.Pool) []registry.Placement {
+	r.mu.Lock()
+	f := r.federation
+	r.mu.Unlock()
+	if f == nil {
+		return nil
+	}
+	return f.Placements(member, p)
 }
 
 // relaying is what is wrong with the hub itself, among members.
@@ -147,6 +234,7 @@ func (r *relay) run(ctx context.Context) error {
 	server := grpc.NewServer(r.federation.ServerOptions()...)
 	r.federation.Register(server)
 	group.Go(func() error { return r.federation.Run(ctx) })
+	group.Go(func() error { return r.publish(ctx) })
 	group.Go(func() error {
 		if err := server.Serve(l); err != nil {
 			return fmt.Errorf("serve members on %s: %w", l.Addr(), err)

@@ -93,6 +93,9 @@ type management struct {
 	api     *kubetest.Server
 	address string // at which the hubs relay
 	state   string
+	// more are members without a peer, with kubeconfigs in a folder.
+	more        []v1alpha1.ClusterSetMember
+	kubeconfigs string
 }
 
 func newManagement(t *testing.T) *management {
@@ -104,7 +107,7 @@ func newManagement(t *testing.T) *management {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &management{t, api, fmt.Sprintf("127.0.0.1:%d", port), t.TempDir()}
+	return &management{t, api, fmt.Sprintf("127.0.0.1:%d", port), t.TempDir(), nil, t.TempDir()}
 }
 
 // set writes the ClusterSet.
@@ -115,6 +118,7 @@ func (m *management) set(members ...*other) {
 	for _, o := range members {
 		set.Spec.Members = append(set.Spec.Members, v1alpha1.ClusterSetMember{Name: o.name, Peer: &o.peer})
 	}
+	set.Spec.Members = append(set.Spec.Members, m.more...)
 	raw, err := yaml.Marshal(set)
 	if err != nil {
 		m.t.Fatal(err)
@@ -126,7 +130,7 @@ func (m *management) set(members ...*other) {
 func (m *management) hub(identity string) (h *Hub, end func()) {
 	m.t.Helper()
 	h, err := New(Config{
-		REST: m.api.Config(), Namespace: "penstock-system", Identity: identity, StateDir: m.state, MembersAddress: m.address,
+		REST: m.api.Config(), Namespace: "penstock-system", Identity: identity, StateDir: m.state, MembersAddress: m.address, Kubeconfigs: m.kubeconfigs,
 		Listen: func(context.Context) (net.Listener, error) { return net.Listen("tcp", m.address) }, Log: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
@@ -163,8 +167,8 @@ func (m *management) member() (is v1alpha1.ClusterSetMember) {
 	return is
 }
 
-// behind has clusters name the hub, and each other without an address.
-func behind(hub v1alpha1.ClusterSetMember, all ...*other) {
+// behind has clusters name the hub, and each other without an address, and more members of these names.
+func behind(hub v1alpha1.ClusterSetMember, more []string, all ...*other) {
 	for _, o := range all {
 		members := []federation.Member{{Name: hub.Name, Address: hub.Peer.Address, Bundle: []byte(hub.Peer.Bundle), Hub: hub.Peer.Hub}}
 		sources := map[string]string{}
@@ -173,6 +177,10 @@ func behind(hub v1alpha1.ClusterSetMember, all ...*other) {
 				members = append(members, federation.Member{Name: of.name})
 				sources[of.name] = "hub"
 			}
+		}
+		for _, name := range more {
+			members = append(members, federation.Member{Name: name})
+			sources[name] = "hub"
 		}
 		o.registry.SetMembers(sources)
 		o.SetMembers(members)
@@ -193,7 +201,7 @@ func TestHub_ALaterLeaderRelaysUnderTheSameKeys(t *testing.T) {
 	if hub.Name != "hub" || hub.Peer == nil || !hub.Peer.Hub || hub.Peer.Address != m.address {
 		t.Errorf("members join the hub with %+v", hub)
 	}
-	behind(hub, east, west)
+	behind(hub, nil, east, west)
 	east.exports("10.0.0.1")
 	west.has("east", "10.0.0.1")
 	if is := second.status(); is.Leading || is.Relayed != nil {

@@ -1,0 +1,135 @@
+package federation
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+
+	"github.com/penstock-project/penstock/multicluster/channel"
+	"github.com/penstock-project/penstock/multicluster/export"
+)
+
+// publisher is what one cluster publishes on the topic exports: its state, and its records with the stamp of their last change. The zero
+// publisher exports nothing.
+type publisher struct {
+	uid             string // of the cluster; "": it does not publish yet
+	epoch, sequence uint64
+	draining        bool
+	records         map[string]record // by key
+}
+
+// publication is what a publisher's exports have changed.
+type publication struct {
+	some   bool // there is a change
+	items  []channel.Item
+	gone   []string
+	others bool // a record of parts that do not change is for other members
+}
+
+// begin has it publish for a cluster from now on. It returns its records, with newer stamps.
+func (p *publisher) begin(uid string, epoch uint64) (items []channel.Item) {
+	p.uid, p.epoch = uid, epoch
+	p.sequence++
+	for k, r := range p.records {
+		r.Epoch, r.Sequence = p.epoch, p.sequence
+		for i := range r.parts {
+			r.parts[i].Epoch, r.parts[i].Sequence = p.epoch, p.sequence
+		}
+		if list, err := r.items(k, record{}); err == nil { // it did before
+			p.records[k] = r
+			items = append(items, list...)
+		}
+	}
+	return items
+}
+
+// set replaces what the cluster exports. relayed are those of some members, nil: all, that a hub relays to. An error is about exports that cannot be
+// published: of each what was before stays.
+func (p *publisher) set(list []export.Export, draining bool, relayed func(to []string) []string) (c publication, err error) {
+	p.sequence++
+	var problems []error
+	stays := make(map[string]bool, len(list))
+	for _, e := range list {
+		k := poolKey(e.Pool)
+		stays[k] = true
+		old := p.records[k]
+		r := record{Epoch: p.epoch, Sequence: p.sequence, Incarnation: e.Incarnation, Entry: e.Entry, Parts: partsFor(len(e.Entry.Endpoints), old.Parts), to: e.To, through: relayed(e.To)}
+		if r.Parts > 0 {
+			r.parts, r.Entry.Endpoints = split(e.Entry.Endpoints, r.Parts), nil
+			for i := range r.parts {
+				r.parts[i].Epoch, r.parts[i].Sequence = p.epoch, p.sequence
+			}
+		}
+		changed, err := r.items(k, old)
+		if err != nil { // the others are exported, and of this one what was before
+			problems = append(problems, fmt.Errorf("export %s: %w", k, err))
+			continue
+		}
+		for i := r.Parts; i < old.Parts; i++ {
+			c.gone = append(c.gone, partKey(k, i))
+		}
+		if len(r.through) == 0 && len(old.through) > 0 {
+			c.gone = append(c.gone, audienceKey(k))
+		}
+		c.others = c.others || old.Parts > 0 && !sameMembers(old.to, r.to)
+		if p.records == nil {
+			p.records = map[string]record{}
+		}
+		p.records[k] = r
+		c.items = append(c.items, changed...)
+	}
+	for k, r := range p.records {
+		if !stays[k] {
+			c.gone = append(c.gone, k, audienceKey(k))
+			for i := range r.Parts {
+				c.gone = append(c.gone, partKey(k, i))
+			}
+			delete(p.records, k)
+		}
+	}
+	if c.some = len(c.items) > 0 || len(c.gone) > 0 || draining != p.draining; !c.some {
+		p.sequence--
+	}
+	p.draining = draining
+	return c, errors.Join(problems...)
+}
+
+// state is the item of the cluster's state, with what vouches for it.
+func (p *publisher) state(bundle []byte, v *voucher) channel.Item {
+	value, _ := json.Marshal(cluster{UID: p.uid, Epoch: p.epoch, Sequence: p.sequence, Draining: p.draining, Bundle: string(bundle), Voucher: v}) // strings and numbers always marshal
+	return channel.Item{Key: stateKey, Value: value}
+}
+
+// items are the record and its parts, as far as they differ from those of old. What does not differ keeps old's stamp.
+func (r *record) items(key string, old record) (out []channel.Item, err error) {
+	add := func(key string, value any) {
+		raw, bad := json.Marshal(value)
+		if bad == nil && len(raw) > maxRecord {
+			bad = fmt.Errorf("it takes %d bytes, and members take at most %d", len(raw), maxRecord)
+		}
+		err = errors.Join(err, bad)
+		out = append(out, channel.Item{Key: key, Value: raw})
+	}
+	known := old.Entry.Name != "" || old.Entry.RoutingMode != ""
+	if known && old.Parts == r.Parts && old.Incarnation == r.Incarnation && sameMembers(old.to, r.to) && reflect.DeepEqual(old.Entry, r.Entry) {
+		r.Epoch, r.Sequence = old.Epoch, old.Sequence
+	} else {
+		add(key, r)
+	}
+	if len(r.through) > 0 && !(known && slices.Equal(old.through, r.through)) {
+		add(audienceKey(key), r.through)
+	}
+	for i := range r.parts {
+		if known && old.Parts == r.Parts && reflect.DeepEqual(old.parts[i].Endpoints, r.parts[i].Endpoints) {
+			r.parts[i] = old.parts[i]
+		} else {
+			add(partKey(key, i), r.parts[i])
+		}
+	}
+	return out, err
+}
+
+// sameMembers compares audiences; nil: all members.
+func sameMembers(a, b []string) bool { return slices.Equal(a, b) && (a == nil) == (b == nil) }

@@ -1,0 +1,148 @@
+package federation
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+
+	"github.com/penstock-project/penstock/manifests/inferenceapi"
+	"github.com/penstock-project/penstock/multicluster/export"
+	"github.com/penstock-project/penstock/multicluster/registry"
+	"github.com/penstock-project/penstock/xds/xdstest/poll"
+)
+
+// represents makes sites members of each other through a hub, which publishes for other members, too.
+func represents(hub *site, names []string, sites ...*site) {
+	var members []Member
+	all := sites
+	for _, n := range names {
+		members, all = append(members, Member{Name: n}), append(all, &site{name: n})
+	}
+	for _, s := range sites {
+		members = append(members, Member{Name: s.name, Address: s.listener.Addr().String(), Bundle: s.bundle})
+		s.behind(hub, all...)
+	}
+	hub.SetMembers(members)
+}
+
+// represent publishes for a member that answers, as a process of an epoch.
+func (s *site) represent(name string, epoch uint64, list ...export.Export) {
+	s.t.Helper()
+	if err := s.Represent(name, Represented{UID: "uid-of-" + name + "@h", Epoch: epoch, Exports: list, Alive: true}); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// A member that runs no Penstock exports to others through the hub: endpoints included, to those alone that an export is for, and where it stands
+// there comes back.
+func TestHub_PublishesForAMemberThatRunsNoPenstock(t *testing.T) {
+	h, b, c := newHub(t, "h"), newSite(t, "b", id("b")), newSite(t, "c", id("c"))
+	var mu sync.Mutex
+	reported := 0
+	h.cfg.Reported = func(exporter string, pools []registry.Pool) {
+		if mu.Lock(); exporter == "e" && len(pools) == 1 && pools[0] == chat {
+			reported++
+		}
+		mu.Unlock()
+	}
+	represents(h, []string{"e"}, b, c)
+	large := exported("10.0.0.1")
+	for i := range 3 * maxInline { // its endpoints have parts
+		large.Entry.Endpoints = append(large.Entry.Endpoints, inferenceapi.ImportedEndpoint{Address: fmt.Sprintf("10.9.0.%d", i)})
+	}
+	h.represent("e", 1, large)
+	h.represent("stranger", 1, large)
+	b.has("e=10.0.0.1")
+	c.has("e=10.0.0.1")
+	if list := b.registry.Exports(nil, chat)[0].Entry.Endpoints; len(list) != 3*maxInline {
+		t.Errorf("b has %d endpoints", len(list))
+	}
+	if m, _ := b.registry.Member("e"); m.UID != "uid-of-e@h" || m.State != registry.Ready {
+		t.Errorf("b has %+v", m)
+	}
+	if err := b.SetPlaced([]registry.Pool{chat}, []registry.Placement{{Member: "e", Pool: chat, Reason: "NotAllowed", Incarnation: 7}}); err != nil {
+		t.Fatal(err)
+	}
+	poll.NoError(t, "the hub has where the export stands", poll.Limit, func() error {
+		mu.Lock()
+		defer mu.Unlock()
+		if list := h.Placements("e", chat); len(list) != 1 || list[0].Member != "b" || list[0].Reason != "NotAllowed" || list[0].Incarnation != 7 || reported == 0 {
+			return fmt.Errorf("%+v, %d calls", list, reported)
+		}
+		return nil
+	})
+	h.represent("e", 1, exported("10.0.0.2", "c"))
+	c.has("e=10.0.0.2")
+	b.has("e=10.0.0.1, draining")
+	h.represent("e", 1, exported("10.0.0.2"))
+	b.has("e=10.0.0.2")
+	h.represent("e", 1)
+	b.has("e=10.0.0.2, draining")
+	c.has("e=10.0.0.2, draining")
+}
+
+// Neither a hub that has just started, nor one that does not have the member any more, nor an older process of it withdraws or revives what was
+// published for a member.
+func TestHub_OlderProcessOfItNeitherRevivesNorWithdraws(t *testing.T) {
+	h, b := newHub(t, "h"), newSite(t, "b", id("b"))
+	represents(h, []string{"e"}, b)
+	h.represent("e", 5, exported("10.0.0.5"))
+	b.has("e=10.0.0.5")
+	unreached := func(text string) {
+		t.Helper()
+		poll.Until(t, text, func() bool { m, _ := b.registry.Member("e"); return !m.Connected() })
+		b.has("e=10.0.0.5")
+	}
+	h.SetMembers([]Member{{Name: "b", Address: b.listener.Addr().String(), Bundle: b.bundle}})
+	unreached("the hub does not have the member any more")
+
+	h.stop()
+	again := newSiteAt(t, h.listener.Addr().String(), "h", id("h"), h.authority, true)
+	represents(again, []string{"e"}, b)
+	poll.Until(t, "b is connected again", func() bool { return b.channel.Connected(again.listener.Addr().String()) })
+	unreached("the hub has not read the member yet")
+	again.represent("e", 4, exported("10.0.0.4"))
+	again.represent("e", 4)
+	poll.Until(t, "b has received it", func() bool {
+		b.Federation.mu.Lock()
+		defer b.Federation.mu.Unlock()
+		return b.missed[relayedFrom(h.listener.Addr().String(), "e")]
+	})
+	b.has("e=10.0.0.5")
+	again.represent("e", 6, exported("10.0.0.6"))
+	b.has("e=10.0.0.6")
+	again.represent("e", 6)
+	b.has("e=10.0.0.6, draining")
+}
+
+// What is published for a member that does not answer renews no lease: its importers notice that it is away.
+func TestHub_MemberThatDoesNotAnswerIsNotRenewed(t *testing.T) {
+	h := newHub(t, "h")
+	h.SetMembers([]Member{{Name: "e"}})
+	of := h.relayOf(h.Federation.exports).of
+	e := Represented{UID: "u", Epoch: 3, Exports: []export.Export{exported("10.0.0.1")}}
+	before, at := uint64(0), new(byte)
+	for i, c := range []struct {
+		change            func()
+		renewed, sequence bool
+	}{
+		{func() {}, true, true},
+		{func() {}, false, false},
+		{func() { e.Alive = true }, true, false},
+		{func() { e.Alive, e.Draining = false, true }, true, true},
+		{func() {}, false, false},
+		{func() { e.Draining = false }, true, true},
+		{func() { e.Exports = nil }, true, true},
+	} {
+		c.change()
+		if err := h.Represent("e", e); err != nil {
+			t.Fatal(err)
+		}
+		value := of["e"].items[stateKey]
+		is, err := decodeCluster(value)
+		if err != nil || (is.Sequence > before) != c.sequence || (&value[0] != at) != c.renewed || is.Epoch != 3 || is.UID != "u" || is.Draining != e.Draining {
+			t.Errorf("step %d, after %d: %+v %v", i, before, is, err)
+		}
+		before, at = is.Sequence, &value[0]
+	}
+}

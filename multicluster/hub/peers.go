@@ -1,0 +1,168 @@
+package hub
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/penstock-project/penstock/manifests/inferenceapi"
+	"github.com/penstock-project/penstock/multicluster/export"
+	"github.com/penstock-project/penstock/multicluster/imports"
+	"github.com/penstock-project/penstock/multicluster/registry"
+)
+
+// toPeers is what peers receive of a member, beside its decisions.
+type toPeers struct {
+	endpoints map[registry.Pool][]inferenceapi.ImportedEndpoint
+	// denied are the exports that the member is not allowed, and why.
+	denied map[registry.Pool]string
+	// since is when an export became another one, or the peers others, while peers are waited for.
+	since map[registry.Pool]time.Time
+}
+
+// Publication is what a member exports to the peers.
+type Publication struct {
+	// UID is that of the member's cluster.
+	UID string
+	// Exports are within what the member is allowed, with their endpoints; sorted by pool.
+	Exports []export.Export
+	// Draining: the peers send it no new request. Connected: its API server answers.
+	Draining, Connected bool
+}
+
+// SetPeers replaces the peers: members whose Penstock receives Publications. They are no Members.
+func (h *Hub) SetPeers(names []string) {
+	var c changes
+	defer h.call(&c)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	names = slices.Sorted(slices.Values(names))
+	if slices.Equal(names, h.peers) {
+		return
+	}
+	h.peers = names
+	for _, m := range h.sorted() {
+		for p, d := range m.decisions {
+			if d.Export != nil {
+				m.toPeers.wait(p, h.cfg.Now())
+			}
+		}
+	}
+	h.others(&c)
+}
+
+// Publication is what a member exports to the peers; false before it has been read.
+func (h *Hub) Publication(name string) (out Publication, ok bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	m := h.members[name]
+	if m == nil || !m.read {
+		return out, false
+	}
+	out = Publication{UID: m.uid, Draining: m.Draining, Connected: m.connected}
+	for p, d := range m.decisions {
+		if _, denied := m.toPeers.denied[p]; d.Export == nil || denied {
+			continue
+		}
+		e := *d.Export
+		e.Entry.Endpoints = m.toPeers.endpoints[p]
+		out.Exports = append(out.Exports, e)
+	}
+	slices.SortFunc(out.Exports, func(a, b export.Export) int { return a.Pool.Compare(b.Pool) })
+	if most := m.Allow.Endpoints; most != nil {
+		left := int(*most)
+		for i := range out.Exports {
+			e := &out.Exports[i].Entry
+			e.Endpoints = e.Endpoints[:min(len(e.Endpoints), left)]
+			left -= len(e.Endpoints)
+		}
+	}
+	return out, true
+}
+
+// publish notes that a member's Publication may have changed. mu is held.
+func (h *Hub) publish(c *changes, m *member) {
+	var pools []registry.Pool
+	denied := map[registry.Pool]string{}
+	for p, d := range m.decisions {
+		switch {
+		case d.Export == nil:
+		case len(m.Allow.Namespaces) > 0 && !slices.Contains(m.Allow.Namespaces, p.Namespace):
+			denied[p] = fmt.Sprintf("the hub's ClusterSet does not let it export to namespace %s", p.Namespace)
+		default:
+			pools = append(pools, p)
+		}
+	}
+	slices.SortFunc(pools, registry.Pool.Compare)
+	if most := m.Allow.Exports; most != nil && len(pools) > int(*most) {
+		for _, p := range pools[*most:] {
+			denied[p] = fmt.Sprintf("the hub's ClusterSet lets it export %d pools, and others come first by namespace and name", *most)
+		}
+	}
+	m.toPeers.denied = denied
+	c.published = append(c.published, m.Name)
+}
+
+// incarnate gives an export its incarnation: 0 if it is among the first of the member that are known, that of the one before if there is one for all of
+// its members, else another one. mu is held.
+func (h *Hub) incarnate(m *member, before, now *export.Export) {
+	switch {
+	case now == nil:
+		return
+	case now.Continues(before):
+		now.Incarnation = before.Incarnation
+		return
+	case m.read:
+		now.Incarnation = rand.Uint64() | 1
+	}
+	if len(h.peers) > 0 {
+		m.toPeers.wait(now.Pool, h.cfg.Now())
+	}
+}
+
+func (t *toPeers) wait(p registry.Pool, now time.Time) {
+	if t.since == nil {
+		t.since = map[registry.Pool]time.Time{}
+	}
+	t.since[p] = now
+}
+
+// overdue ends the wait for peers, and returns the pools that they were waited for of. mu is held.
+func (h *Hub) overdue(m *member) (pools []registry.Pool) {
+	for p, since := range m.toPeers.since {
+		if h.cfg.Now().Sub(since) >= h.cfg.Grace {
+			delete(m.toPeers.since, p)
+			pools = append(pools, p)
+		}
+	}
+	return pools
+}
+
+// atPeers is where an export of a member stands at the peers. pending: one has not reported it, and is waited for. mu is held.
+func (h *Hub) atPeers(m *member, d export.Decision) (list []registry.Placement, pending bool) {
+	if d.Export == nil || len(h.peers) == 0 {
+		return nil, false
+	}
+	var reported []registry.Placement
+	if h.cfg.Placements != nil {
+		reported = h.cfg.Placements(m.Name, d.Pool)
+	}
+	_, waited := m.toPeers.since[d.Pool]
+	why, denied := m.toPeers.denied[d.Pool]
+	for _, name := range h.peers {
+		if d.Export.To != nil && !slices.Contains(d.Export.To, name) {
+			continue
+		}
+		if denied {
+			list = append(list, registry.Placement{Member: name, Pool: d.Pool, Reason: imports.NotAllowedReason, Message: why, Any: true})
+			continue
+		}
+		if i := slices.IndexFunc(reported, func(p registry.Placement) bool { return p.Member == name && d.Export.Has(p) }); i >= 0 {
+			list = append(list, reported[i])
+		} else if waited {
+			pending = true
+		}
+	}
+	return list, pending
+}
