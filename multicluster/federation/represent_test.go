@@ -145,4 +145,16 @@ func TestHub_MemberThatDoesNotAnswerIsNotRenewed(t *testing.T) {
 		}
 		before, at = is.Sequence, &value[0]
 	}
+	e.Exports = []export.Export{exported("10.0.0.1")}
+	for _, uid := range []string{"u", "v"} { // a cluster that was made anew has nothing of the one before
+		if e.UID = uid; uid == "v" {
+			e.Exports = nil
+		}
+		if err := h.Represent("e", e); err != nil {
+			t.Fatal(err)
+		}
+		if n, want := len(of["e"].items), 1+len(e.Exports); n != want {
+			t.Errorf("%d items of %s, want %d", n, uid, want)
+		}
+	}
 }
