@@ -34,7 +34,9 @@ type candidates struct {
 	// Verdicts of a sampled pick are made after its rank and before its lease: they are what decided.
 	sampled  bool
 	verdicts []schedule.Verdict
-	lease    *endpoint.Lease // at the first of ranked; nil if the Gateway has too many
+	// Requests in flight of all processes where this one would have been one too many; 0: nowhere.
+	contested int64
+	lease     *endpoint.Lease // at the first of ranked; nil if the Gateway has too many
 }
 
 // open ranks the endpoints and opens a lease at the first. It returns false if there is none that takes the request.
@@ -66,6 +68,7 @@ func (c *candidates) open(ctx context.Context, s *schedule.Strategy) bool {
 		c.lease.AddParts(c.further.leases...)
 		c.further.leases = nil
 		if limit > 0 && !c.picker.confirm(ctx, c.ranked[0].Endpoint.Load(), limit) {
+			c.contested = c.ranked[0].Endpoint.Load().Total()
 			c.lease.Release()
 			c.lease.Done()
 			c.lease, c.ranked, c.further, c.verdicts = nil, nil, further{}, nil
@@ -73,4 +76,13 @@ func (c *candidates) open(ctx context.Context, s *schedule.Strategy) bool {
 		}
 		return true
 	}
+}
+
+// exceeded returns the limits because of which no endpoint takes the request.
+func (c *candidates) exceeded() []schedule.Excess {
+	all := c.pool.strategy.Exceeded(c.scratch)
+	if limit := c.pool.Full.InFlight; len(all) == 0 && limit > 0 && c.contested > 0 {
+		all = append(all, schedule.Excess{Limit: schedule.LimitInFlight, Max: float64(limit), Value: float64(c.contested), Endpoints: 1})
+	}
+	return all
 }

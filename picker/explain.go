@@ -39,6 +39,7 @@ type Explanation struct {
 	MaxRetries int                `json:"maxRetries"`
 	Status     int                `json:"status,omitempty"`
 	Reason     string             `json:"reason,omitempty"`
+	Exceeded   []schedule.Excess  `json:"exceeded,omitempty"` // the limits that are the reason
 	Verdicts   []schedule.Verdict `json:"verdicts,omitempty"` // on every endpoint, by address
 	// Stages are those for which further servers would be chosen, if a request has them.
 	Stages []Stage `json:"stages,omitempty"`
@@ -108,6 +109,9 @@ func (p *Picker) Explain(name string, headers map[string]string) Explanation {
 	user := max(extproc.Number(headers[extproc.MetadataKeyRetries]), extproc.Number(headers["x-envoy-max-retries"]))
 	a, _ := pool.compose(ranked, spill, &scratch, allowed != nil, user, nil)
 	e.Endpoints, e.MaxRetries, e.Status, e.Reason = a.Endpoints.String(), max(a.MaxRetries, 0), a.Status, a.Reason
+	if len(ranked) == 0 {
+		e.Exceeded = pool.strategy.Exceeded(&scratch)
+	}
 	e.Verdicts = pool.strategy.Describe(&request, now, pool.snapshot.Endpoints, allowed)
 	for i := range e.Verdicts {
 		v, at := &e.Verdicts[i], pool.snapshot.Endpoints[i].Addr

@@ -39,6 +39,9 @@ func TestSpill_RouteWithoutTargetsYetIsStillServed(t *testing.T) {
 		if list, _, status := answered(exchange(t, stream, headerMessage(nil))); list != c.list || status != c.status {
 			t.Errorf("%s: %q %d, want %q %d", c.what, list, status, c.list, c.status)
 		}
+		if got := p.Picks(Picks{Last: 1})[0].Exceeded; c.status == 429 && (len(got) != 1 || got[0].Limit != "picker.full.inFlight" || got[0].Max != 1 || got[0].Value < 1 || got[0].Endpoints != 1) {
+			t.Errorf("%s: %d by %+v", c.what, c.status, got)
+		}
 		cancel()
 		end()
 	}

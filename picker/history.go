@@ -21,6 +21,9 @@ type Record struct {
 	Status      int                  `json:"status,omitempty"`
 	Endpoints   string               `json:"endpoints,omitempty"` // as sent to Envoy
 	Lease       string               `json:"lease,omitempty"`
+	// Exceeded are the limits because of which no endpoint was picked, as far as they are known: of each pick that is answered 429, and of
+	// a sample of those that spill.
+	Exceeded []schedule.Excess `json:"exceeded,omitempty"`
 	// Prefill is the server that reads the prompt, and Encode those that encode images; "" for those of Endpoints. Missing are the stages
 	// that no server was free for.
 	Prefill string   `json:"prefill,omitempty"`
@@ -134,11 +137,11 @@ func (pool *pool) record(r *extproc.Request, a *extproc.Answer, d *decision, at 
 		Time: at, Pool: pool.Name, Strategy: pool.strategyName(), Model: request.Model,
 		Result: d.result, Status: a.Status, Endpoints: a.Endpoints.String(), Lease: a.Lease.String(),
 		OutOfRange: d.outOfRange, Error: d.problem,
-		Prefill: d.further.text(stagePrefill), Encode: d.further.text(stageEncode), Missing: d.further.lacks,
+		Prefill: d.further.text(stagePrefill), Encode: d.further.text(stageEncode), Missing: d.further.lacks, Exceeded: d.exceeded,
 	}
 	record.Verdicts, record.Omitted = trim(d.verdicts, record.Endpoints)
 	if schedule.UsesCriticality(&pool.options) || request.Objective != (schedule.Objective{}) {
-		record.Criticality = cmp.Or(pool.Criticality, schedule.Standard)
+		record.Criticality = cmp.Or(request.Criticality, schedule.Standard)
 	}
 	return record
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/penstock-project/penstock/picker/extproc"
 	"github.com/penstock-project/penstock/picker/flow"
+	"github.com/penstock-project/penstock/picker/schedule"
 )
 
 // Headers of a request's fairness ID: llm-d's, and the one of the inference extension. If both are given, llm-d's counts.
@@ -102,7 +103,29 @@ func (p *Picker) hold(ctx context.Context, pool *pool, r *extproc.Request, d *de
 		a.RetryAfter = min(max(a.RetryAfter, queue.Delay()), maxRetryAfter)
 	}
 	d.result, d.model, d.tokens = a.Reason, r.Facts.Model, r.Facts.Tokens
+	d.exceeded = exceeded(queue, q, outcome, d.waited)
 	return pool, a, true
+}
+
+// exceeded returns the limits of flow control because of which a request is answered 429.
+func exceeded(queue *flow.Queue, q *flow.Request, outcome flow.Outcome, waited time.Duration) (all []schedule.Excess) {
+	limits := queue.Limits()
+	switch outcome {
+	case flow.Rejected:
+		if full := q.Full(); full.Requests >= limits.Requests {
+			all = append(all, schedule.Excess{Limit: "picker.flowControl.maxRequests", Max: float64(limits.Requests), Value: float64(full.Requests)})
+		} else {
+			all = append(all, schedule.Excess{Limit: "picker.flowControl.maxBytes", Unit: "bytes", Max: float64(limits.Bytes), Value: float64(full.Bytes)})
+		}
+	case flow.Expired:
+		all = append(all, schedule.Excess{Limit: "picker.flowControl.ttlSeconds", Unit: "s", Max: limits.TTL.Seconds(), Value: waited.Seconds()})
+	default:
+		return nil
+	}
+	if room := queue.Room(); room.Saturation >= 1 { // sheddable requests wait below that, too
+		all = append(all, schedule.Excess{Limit: "saturation", Max: 1, Value: room.Saturation})
+	}
+	return all
 }
 
 // flowRequest is what decides how long a request waits.

@@ -108,6 +108,19 @@ func TestFlowControl_RejectionHasReasonAndTime(t *testing.T) {
 		t.Fatal(err)
 	}
 	expect("one that has waited too long", r, 429, "queue_ttl", "rejected-ttl-expired", "1")
+	for i, want := range []schedule.Excess{{Limit: "picker.flowControl.ttlSeconds", Unit: "s", Max: 0.3}, {Limit: "picker.flowControl.maxRequests", Max: 1, Value: 1}} {
+		record := p.Picks(Picks{Last: 2})[i]
+		if len(record.Exceeded) == 0 {
+			t.Fatalf("why it is %s: %+v", record.Result, record.Exceeded)
+		}
+		got := record.Exceeded[0]
+		if i == 0 && got.Value >= got.Max {
+			got.Value = 0 // how long it has waited
+		}
+		if got != want {
+			t.Errorf("why it is %s: %+v, want %+v", record.Result, got, want)
+		}
+	}
 	nowhere, _ := call(t, conn, "x-penstock-pool", "ns/empty")
 	exchange(t, nowhere, headerMessage(nil))
 	if r, err = nowhere.Recv(); err != nil {

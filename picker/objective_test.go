@@ -69,4 +69,7 @@ func TestSLO_ThroughEnvoy(t *testing.T) {
 	if _, status, reason := g.chat(t); status != 429 || reason != ReasonShed {
 		t.Errorf("shedAfter with strategy random: %d %q", status, reason)
 	}
+	if e := g.picker.Picks(Picks{Last: 1})[0].Exceeded; len(e) != 1 || e[0].Limit != "picker.shedAfter" || e[0].Max != 0.12 || e[0].Value < 0.12 || e[0].Endpoint != slow.Addr.String() {
+		t.Errorf("shed by %+v", e)
+	}
 }

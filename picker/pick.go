@@ -196,6 +196,7 @@ type decision struct {
 	choices    [maxChoices]choice
 	allowed    func(*endpoint.Endpoint) bool
 	sampled    bool               // the pick gets verdicts
+	exceeded   []schedule.Excess  // why the answer is 429
 	verdicts   []schedule.Verdict // at the moment of the choice; nil if there was none
 	outOfRange []string           // of a relay: addresses outside the declared ranges
 	problem    string             // of a relay: why the remote picker did not answer
@@ -266,7 +267,9 @@ func (p *Picker) choose(ctx context.Context, pool *pool, r *extproc.Request, d *
 	d.compare(len(c.ranked), c.scratch.Candidates(), pool.strategy.Measure())
 	track := newTracker()
 	a, result := pool.compose(c.ranked, spill, c.scratch, restricted, retries(r), track.texts[:0])
-	d.result = result
+	if d.result = result; len(c.ranked) == 0 && (a.Status == 429 || d.sampled) {
+		d.exceeded = c.exceeded()
+	}
 	pool.nameFurther(&a, c, d, spill, retries(r))
 	if pool.dynamo() != nil {
 		a.TokenData = ids

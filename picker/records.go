@@ -16,7 +16,7 @@ import (
 // is written in place and allocates nothing: on a pool of a thousand endpoints it has the best of them. Verdicts with all their
 // parts are made for a sample of the picks (history.go).
 const (
-	// maxNotes is how many picks of all pools are known: at 100 a second those of the last 80 s. They take 8 MiB at most.
+	// maxNotes is how many picks of all pools are known: at 100 a second those of the last 80 s. They take 9 MiB at most.
 	maxNotes = 8192
 	// notesAtFirst is the size of the ring at first. It doubles.
 	notesAtFirst = 64
@@ -47,6 +47,7 @@ type note struct {
 	further            string                 // the others
 	prefill, encode    string                 // addresses of further servers
 	lacks              []string               // stages
+	exceeded           []schedule.Excess      // limits
 	processed          Processed
 	lease              uint64
 	status             int
@@ -116,6 +117,7 @@ func (n *notes) add(pool *pool, r *extproc.Request, a *extproc.Answer, d *decisi
 	to.result, to.lease, to.status = d.result, a.Lease.Number, a.Status
 	to.further = ""
 	to.prefill, to.encode, to.lacks = d.further.text(stagePrefill), d.further.text(stageEncode), d.further.lacks
+	to.exceeded = d.exceeded
 	if clear(to.endpoints[copy(to.endpoints[:], a.Endpoints):]); len(a.Endpoints) > notedEndpoints {
 		to.further = a.Endpoints[notedEndpoints:].String()
 	}
@@ -206,7 +208,7 @@ func (n *note) record(by string) *Record {
 	}
 	r.Time, r.Pool, r.Strategy, r.Model = n.at, n.pool, n.strategy, string(n.model[:n.modelLength])
 	r.Result, r.Status, r.Endpoints, r.Lease = n.result, n.status, n.list(), lease
-	r.Waited, r.Prefill, r.Encode, r.Missing = n.waited, n.prefill, n.encode, n.lacks
+	r.Waited, r.Prefill, r.Encode, r.Missing, r.Exceeded = n.waited, n.prefill, n.encode, n.lacks, n.exceeded
 	r.Request, r.Gateway, r.Tokens, r.Candidates, r.Picker = string(n.id[:n.idLength]), n.gateway, n.tokens, n.candidates, by
 	if n.processed.Outcome != "" {
 		processed := n.processed

@@ -48,6 +48,11 @@ func TestTree_ThroughEnvoy(t *testing.T) {
 			t.Errorf("%s: a standard request without capacity: %d by %q", path, status, pod)
 		}
 	}
+	for _, record := range g.picker.Picks(Picks{}) {
+		if shed := record.Status == http.StatusTooManyRequests; shed != (len(record.Exceeded) == 1) || shed && (record.Exceeded[0].Value != 85 || record.Exceeded[0].Endpoints != 2) {
+			t.Errorf("%d by %+v", record.Status, record.Exceeded)
+		}
+	}
 	for _, record := range g.picker.History("ns/pool") {
 		dropped := func(v schedule.Verdict) bool { return v.Out != "" }
 		if record.Criticality == "" || !slices.ContainsFunc(record.Verdicts, dropped) {

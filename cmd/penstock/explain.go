@@ -304,6 +304,9 @@ func (p *printer) pick(indent string, raw json.RawMessage) {
 	default:
 		p.line(indent+"now", "%s (strategy %s)", e.Endpoints, strategyText(e))
 	}
+	for _, x := range e.Exceeded {
+		p.line(indent+"limit", "%s", excessText(x))
+	}
 	if e.Scored != nil {
 		p.line("", indent+"scores of external scorers are those of the pick at %s", e.Scored.UTC().Format("2006-01-02T15:04:05Z"))
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math"
 	"net/url"
 	"slices"
 	"strconv"
@@ -102,6 +103,9 @@ func printPicks(w io.Writer, picks []*picker.Record) error {
 		default:
 			p.line("  choice", "%s: %s (%s)", r.Result, r.Endpoints, how)
 		}
+		for _, x := range r.Exceeded {
+			p.line("  limit", "%s", excessText(x))
+		}
 		if r.Prefill != "" {
 			p.line("  prefill", "%s", r.Prefill)
 		}
@@ -131,6 +135,25 @@ func printPicks(w io.Writer, picks []*picker.Record) error {
 		}
 	}
 	return p.err
+}
+
+// excessText describes a limit that kept a request from endpoints.
+func excessText(x schedule.Excess) string {
+	text := fmt.Sprintf("%s %s: %s", x.Limit, amount(x.Max, x.Unit), amount(x.Value, x.Unit))
+	switch {
+	case x.Endpoints == 1:
+		text += " at one endpoint"
+	case x.Endpoints > 1:
+		text += fmt.Sprintf(" or more at %d endpoints", x.Endpoints)
+	case x.Endpoint != "":
+		text += " predicted at " + x.Endpoint
+	}
+	return text
+}
+
+// amount is a number with its unit, in three decimals at most.
+func amount(n float64, unit string) string {
+	return strings.TrimSpace(strconv.FormatFloat(math.Round(n*1000)/1000, 'f', -1, 64) + " " + unit)
 }
 
 // comparedText describes an endpoint or a cluster of a pick without verdicts.

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/penstock-project/penstock/picker"
+	"github.com/penstock-project/penstock/picker/schedule"
 )
 
 // shownPicks is what explain --last prints of records.
@@ -26,6 +27,21 @@ func TestExplain_PicksWithoutVerdictsShowNoNumbersThatDecideNothing(t *testing.T
 	for _, want := range []string{"10.0.0.1:80: cost 2.000, 64 tokens cached\n", "10.0.0.2:80: score 0.500\n", "10.0.0.3:80\n", "10.0.0.4:80: 64 tokens cached, suspect: the request tries it\n"} {
 		if !strings.Contains(got, "  "+want) {
 			t.Errorf("no %q in\n%s", want, got)
+		}
+	}
+}
+
+func TestExplain_ShedPickNamesTheLimitAndTheValue(t *testing.T) {
+	got := shownPicks(t, &picker.Record{Result: picker.ReasonShed, Status: 429, Strategy: "tree", Candidates: 2, Exceeded: []schedule.Excess{
+		{Limit: "waiting requests of strategy tree", Max: 5, Value: 7, Endpoints: 2}, {Limit: "KV cache of strategy tree", Unit: "%", Max: 80, Value: 85.12345, Endpoints: 1},
+		{Limit: "picker.shedAfter", Unit: "s", Max: 1.5, Value: 2.31, Endpoint: "10.0.0.1:80"}, {Limit: "picker.flowControl.maxBytes", Unit: "bytes", Max: 1e9, Value: 1234567890},
+	}})
+	for _, want := range []string{
+		"waiting requests of strategy tree 5: 7 or more at 2 endpoints", "KV cache of strategy tree 80 %: 85.123 % at one endpoint", "picker.shedAfter 1.5 s: 2.31 s predicted at 10.0.0.1:80",
+		"picker.flowControl.maxBytes 1000000000 bytes: 1234567890 bytes",
+	} {
+		if !strings.Contains(got, "  limit        "+want+"\n") {
+			t.Errorf("no limit %q in\n%s", want, got)
 		}
 	}
 }

@@ -31,6 +31,20 @@ type flow struct {
 // next returns the request that goes next. The band has one.
 func (b *band) next() *Request { return b.order.Front().Value.(*flow).requests[0] }
 
+// Waiting is what waits of one priority.
+type Waiting struct {
+	Requests int
+	Bytes    int64 // of their bodies, and of the body of the request that arrived then
+}
+
+// Full returns what waited of a request's priority when one more arrived than may wait, so that the request was Rejected.
+func (r *Request) Full() Waiting { return r.full }
+
+// waiting returns what waits when a request arrives.
+func (b *band) waiting(r *Request) Waiting {
+	return Waiting{Requests: len(b.all), Bytes: b.bytes + r.Bytes}
+}
+
 // turn puts a flow that had its turn behind the others.
 func (b *band) turn(f *flow) {
 	if len(f.requests) > 0 {

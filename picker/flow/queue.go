@@ -75,6 +75,7 @@ type Request struct {
 	Bytes    int64     // of its body
 	Deadline time.Time // zero: none
 
+	full    Waiting
 	state   Outcome // guarded by Queue.mu
 	result  chan struct{}
 	arrived time.Time
@@ -183,8 +184,8 @@ func (q *Queue) Enter(r *Request, now time.Time) Outcome {
 	}
 	b := q.band(r.Priority)
 	if (len(b.all) >= s.Requests || b.bytes+r.Bytes > s.Bytes) && !q.makePlace(b, r, s) {
+		r.state, r.full = Rejected, b.waiting(r)
 		q.drop(b)
-		r.state = Rejected
 		if last := q.last.Load(); last != nil && last.Endpoints == 0 {
 			r.state = NoEndpoints
 		}
@@ -512,6 +513,7 @@ func (q *Queue) makePlace(b *band, r *Request, s *settings) bool {
 	if len(longest.requests) < 2 || b.bytes-last.Bytes+r.Bytes > s.Bytes {
 		return false
 	}
+	last.full = b.waiting(r)
 	q.finish(last, Rejected)
 	return true
 }

@@ -44,14 +44,26 @@ func (s *Strategy) foresee(r *Request, now time.Time, ranked []Candidate, scratc
 	case r.Criticality != Sheddable:
 		return ranked
 	case s.load != nil && first.misses:
-		scratch.Why = whyObjective
+		scratch.Why, scratch.excess = whyObjective, missed(r.Objective, first)
 	case s.after > 0 && first.TTFT > s.after:
 		scratch.Why = whyWait
+		scratch.excess = []Excess{{Limit: "picker.shedAfter", Unit: "s", Max: s.after, Value: first.TTFT, Endpoint: first.Endpoint.Text}}
 	default:
 		return ranked
 	}
 	scratch.Shed = true
 	return nil
+}
+
+// missed returns the parts of an objective that a candidate is predicted to miss, in milliseconds, as requests give them.
+func missed(o Objective, c *Candidate) (all []Excess) {
+	if o.TTFT > 0 && c.TTFT > o.TTFT {
+		all = append(all, Excess{Limit: "the request's TTFT objective", Unit: "ms", Max: 1000 * o.TTFT, Value: 1000 * c.TTFT, Endpoint: c.Endpoint.Text})
+	}
+	if o.TPOT > 0 && c.TPOT > o.TPOT {
+		all = append(all, Excess{Limit: "the request's TPOT objective", Unit: "ms", Max: 1000 * o.TPOT, Value: 1000 * c.TPOT, Endpoint: c.Endpoint.Text})
+	}
+	return all
 }
 
 // predict sets a candidate's latency.

@@ -4,6 +4,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
 	"github.com/penstock-project/penstock/picker/endpoint"
 )
 
@@ -66,6 +69,51 @@ func TestSLO_EndpointsThatMissItComeLast(t *testing.T) {
 	var scratch Scratch
 	if n := testing.AllocsPerRun(100, func() { s.Rank(&r, epoch, list, nil, 2, &scratch) }); n != 0 {
 		t.Errorf("%v allocations a pick", n)
+	}
+}
+
+// The limits that shed a request, or make all endpoints full, are known with the least value over each.
+func TestExceeded_NamesTheLimitAndTheValueOverIt(t *testing.T) {
+	pages := func(readings ...endpoint.Reading) []endpoint.Endpoint {
+		list := endpoints(t, make([]server, len(readings))...)
+		for i, r := range readings {
+			list[i].BeginScrape().Succeed(r, epoch)
+		}
+		return list
+	}
+	busy := endpoints(t, server{inFlight: 16}, server{inFlight: 16}) // 8,000 tokens each, so 2 s
+	sheddable := Request{Tokens: 400, Stream: true, Criticality: Sheddable}
+	asks := sheddable
+	asks.Objective = Objective{TTFT: 0.5, TPOT: 60}
+	for _, tt := range []struct {
+		name string
+		o    Options
+		r    Request
+		list []endpoint.Endpoint
+		want []Excess
+	}{
+		{"tree", Options{Name: "tree"}, sheddable, pages(endpoint.Reading{Queue: 9}, endpoint.Reading{Queue: 7}, endpoint.Reading{Queue: 1, KV: .85}), []Excess{
+			{Limit: "waiting requests of strategy tree", Max: 5, Value: 7, Endpoints: 2}, {Limit: "KV cache of strategy tree", Unit: "%", Max: 80, Value: 85, Endpoints: 1}}},
+		{"full", Options{Full: Full{Queue: 5, KVCachePercent: 90, InFlight: 3}}, Request{}, pages(endpoint.Reading{Queue: 9}, endpoint.Reading{Queue: 7}, endpoint.Reading{KV: .95}), []Excess{
+			{Limit: "picker.full.queue", Max: 5, Value: 7, Endpoints: 2}, {Limit: "picker.full.kvCachePercent", Unit: "%", Max: 90, Value: 95, Endpoints: 1}}},
+		{"full of requests", Options{Full: Full{InFlight: 3}}, Request{}, busy, []Excess{{Limit: "picker.full.inFlight", Max: 3, Value: 16, Endpoints: 2}}},
+		{"shedAfter", Options{Name: "random", ShedAfter: 1500 * time.Millisecond}, sheddable, busy, []Excess{{Limit: "picker.shedAfter", Unit: "s", Max: 1.5, Value: 2, Endpoint: "10.0.0.0:80"}}},
+		{"objective", Options{}, asks, busy, []Excess{{Limit: "the request's TTFT objective", Unit: "ms", Max: 500, Value: 2000, Endpoint: "10.0.0.0:80"}}},
+	} {
+		var scratch Scratch
+		s := strategy(t, tt.o)
+		if c := s.Rank(&tt.r, epoch, tt.list, nil, 1, &scratch); len(c) > 0 {
+			t.Fatalf("%s: %+v takes the request", tt.name, c)
+		}
+		close := cmpopts.EquateApprox(0.1, 0) // predictions are of a model
+		either := cmp.FilterPath(func(p cmp.Path) bool { return p.Last().String() == ".Endpoint" }, cmp.Comparer(func(a, b string) bool { return (a == "") == (b == "") }))
+		if diff := cmp.Diff(tt.want, s.Exceeded(&scratch), close, either); diff != "" {
+			t.Errorf("%s: %s", tt.name, diff)
+		}
+		free := pages(endpoint.Reading{})
+		if c := s.Rank(&Request{}, epoch, free, nil, 1, &scratch); len(c) != 1 || s.Exceeded(&scratch) != nil {
+			t.Errorf("%s: a pick has limits: %+v", tt.name, s.Exceeded(&scratch))
+		}
 	}
 }
 

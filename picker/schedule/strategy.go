@@ -44,6 +44,7 @@ func (o *Options) Equal(p *Options) bool {
 type Strategy struct {
 	name     string
 	filters  []filter
+	full     Full
 	scorer   scorer        // nil: all cost the same
 	load     *load         // the scorer, if it is this one
 	foresees *load         // predicts latency; nil in strategies that do not
@@ -126,7 +127,9 @@ type Scratch struct {
 	fresh    int // of them
 	// Shed means that the last Rank found endpoints that are not full, and that the strategy has none for this request.
 	Shed    bool
-	Why     string // it was shed
+	Why     string   // it was shed
+	excess  []Excess // of a request that was shed
+	full    fullBy
 	servers []*prefix.Server
 	cached  []int32
 	state   endpoint.State   // of one endpoint at a time
@@ -164,7 +167,7 @@ func New(o Options) (*Strategy, error) {
 	}
 	s.filters = append([]filter{notDraining}, s.filters...)
 	if o.Full != (Full{}) {
-		s.filters = append(s.filters, notFull(o.Full))
+		s.filters, s.full = append(s.filters, notFull(o.Full)), o.Full
 	}
 	return s, nil
 }
@@ -232,6 +235,9 @@ func (s *Strategy) order(r *Request, now time.Time, list []endpoint.Endpoint, c 
 		ranked := s.chooser.choose(r, list, c, scratch.states, n)
 		if len(ranked) == 0 {
 			scratch.Shed, scratch.Why = true, whyCapacity
+			if by, ok := s.chooser.(shedder); ok {
+				scratch.excess = by.exceeded(c, scratch.states)
+			}
 		}
 		return ranked
 	}
@@ -265,6 +271,7 @@ func (s *Strategy) match(r *Request, c []Candidate, scratch *Scratch) {
 func (s *Strategy) candidates(r *Request, now time.Time, list []endpoint.Endpoint, allowed func(*endpoint.Endpoint) bool, scratch *Scratch) []Candidate {
 	c, at, state := scratch.candidates[:0], endpoint.At(now), &scratch.state
 	scratch.Eligible, scratch.fresh, scratch.Shed, scratch.Why = 0, 0, false, ""
+	scratch.excess, scratch.full = nil, fullBy{}
 	if s.chooser != nil {
 		scratch.states = slices.Grow(scratch.states[:0], len(list))[:len(list)]
 	}
@@ -288,6 +295,9 @@ func (s *Strategy) candidates(r *Request, now time.Time, list []endpoint.Endpoin
 			if state.Fresh {
 				scratch.fresh++
 			}
+		}
+		if out == full {
+			scratch.full.add(s.full, state)
 		}
 		if out != "" {
 			continue

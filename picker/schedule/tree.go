@@ -72,15 +72,7 @@ type branch struct {
 
 // walk moves the endpoints that the tree leaves to the front of c, and returns how many there are; 0 if the request is shed.
 func walk(r *Request, c []Candidate, states []endpoint.State, dropped func(*Candidate, string)) int {
-	b := branch{c: c, states: states, dropped: dropped}
-	for i := range c {
-		if s := b.of(&c[i]); s.Fresh {
-			b.fresh, b.queue, b.kv = b.fresh+1, max(b.queue, queue(s)), max(b.kv, s.KV)
-		}
-	}
-	if 2*b.fresh >= len(c) { // else freshness decides nothing: most pages may be gone for a reason that is not the servers'
-		b.keep(stepStale, func(c *Candidate) bool { return b.of(c).Fresh })
-	}
+	b := grow(c, states, dropped)
 	if r.Criticality == Critical {
 		if b.keep(stepLowQueue, func(c *Candidate) bool { return b.waiting(c) < criticalQueue }) {
 			b.lora(r.Model)
@@ -100,6 +92,35 @@ func walk(r *Request, c []Candidate, states []endpoint.State, dropped func(*Cand
 	}
 	b.leastKV()
 	return len(b.c)
+}
+
+// grow begins a walk, with the endpoints that are not stale.
+func grow(c []Candidate, states []endpoint.State, dropped func(*Candidate, string)) branch {
+	b := branch{c: c, states: states, dropped: dropped}
+	for i := range c {
+		if s := b.of(&c[i]); s.Fresh {
+			b.fresh, b.queue, b.kv = b.fresh+1, max(b.queue, queue(s)), max(b.kv, s.KV)
+		}
+	}
+	if 2*b.fresh >= len(c) { // else freshness decides nothing: most pages may be gone for a reason that is not the servers'
+		b.keep(stepStale, func(c *Candidate) bool { return b.of(c).Fresh })
+	}
+	return b
+}
+
+// exceeded implements shedder.
+func (t tree) exceeded(c []Candidate, states []endpoint.State) []Excess {
+	b := grow(c, states, nil)
+	var waiting, used tally
+	for i := range b.c {
+		if n := b.waiting(&b.c[i]); n > sheddableQueue {
+			waiting.add(n)
+		}
+		if kv := b.used(&b.c[i]); kv > sheddableKV {
+			used.add(100 * kv)
+		}
+	}
+	return used.appendTo(waiting.appendTo(nil, "waiting requests of strategy tree", "", sheddableQueue), "KV cache of strategy tree", "%", 100*sheddableKV)
 }
 
 // of returns an endpoint's state.

@@ -1,0 +1,70 @@
+package schedule
+
+import "github.com/penstock-project/penstock/picker/endpoint"
+
+// Excess is a limit that kept a request from an endpoint, or from all: why it is answered 429.
+type Excess struct {
+	Limit string  `json:"limit"` // a field of PoolPolicy's spec, or what the strategy or the request asks for
+	Unit  string  `json:"unit,omitempty"`
+	Max   float64 `json:"max"`
+	// Value is over Max, or has reached it. Of several endpoints it is the least one.
+	Value float64 `json:"value"`
+	// Endpoints is how many endpoints are over the limit; 0 for a limit of something else. Endpoint is the one that Value is predicted for.
+	Endpoints int    `json:"endpoints,omitempty"`
+	Endpoint  string `json:"endpoint,omitempty"`
+}
+
+// LimitInFlight is the name of the limit Full.InFlight.
+const LimitInFlight = "picker.full.inFlight"
+
+// tally counts the endpoints over a limit.
+type tally struct {
+	endpoints int
+	least     float64
+}
+
+func (t *tally) add(value float64) {
+	if t.endpoints++; t.endpoints == 1 || value < t.least {
+		t.least = value
+	}
+}
+
+// appendTo appends what was counted, if there is any.
+func (t *tally) appendTo(all []Excess, limit, unit string, most float64) []Excess {
+	if t.endpoints == 0 {
+		return all
+	}
+	return append(all, Excess{Limit: limit, Unit: unit, Max: most, Value: t.least, Endpoints: t.endpoints})
+}
+
+// fullBy counts full endpoints by threshold.
+type fullBy struct{ queue, kv, inFlight tally }
+
+func (f *fullBy) add(limits Full, s *endpoint.State) {
+	r := limits.reached(s)
+	if r&reachedQueue != 0 {
+		f.queue.add(queue(s))
+	}
+	if r&reachedKV != 0 {
+		f.kv.add(100 * s.KV)
+	}
+	if r&reachedInFlight != 0 {
+		f.inFlight.add(float64(s.InFlight))
+	}
+}
+
+// Exceeded returns the limits because of which the last Rank or Preview returned no endpoint, as far as there were any.
+func (s *Strategy) Exceeded(scratch *Scratch) []Excess {
+	if scratch.Shed {
+		return scratch.excess
+	}
+	all := scratch.full.queue.appendTo(nil, "picker.full.queue", "", float64(s.full.Queue))
+	all = scratch.full.kv.appendTo(all, "picker.full.kvCachePercent", "%", float64(s.full.KVCachePercent))
+	return scratch.full.inFlight.appendTo(all, LimitInFlight, "", float64(s.full.InFlight))
+}
+
+// shedder is a chooser that sheds requests.
+type shedder interface {
+	// exceeded returns why no candidate takes a request. It may reorder c.
+	exceeded(c []Candidate, states []endpoint.State) []Excess
+}
