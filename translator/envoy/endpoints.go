@@ -123,6 +123,23 @@ func AddEndpoints(cluster, endpoints *resource.Resource, pods []netip.AddrPort) 
 	return checked(resource.Endpoints, endpoints.Name, load, slices.Clone(endpoints.Refs), slices.Clone(endpoints.Owners()))
 }
 
+// Pods are the pods among the endpoints of a cluster, hops excepted.
+func Pods(endpoints *resource.Resource) (out []netip.AddrPort, err error) {
+	load := &endpointv3.ClusterLoadAssignment{}
+	if err := proto.Unmarshal(endpoints.Body(), load); err != nil {
+		return nil, err
+	}
+	for _, locality := range load.Endpoints {
+		for _, e := range locality.LbEndpoints {
+			at := e.GetEndpoint().GetAddress().GetSocketAddress()
+			if addr, err := netip.ParseAddr(at.GetAddress()); err == nil {
+				out = append(out, netip.AddrPortFrom(addr, uint16(at.GetPortValue())))
+			}
+		}
+	}
+	return out, nil
+}
+
 func lbEndpoint(e model.Endpoint) *endpointv3.LbEndpoint {
 	role := rolePod
 	addr := address(e.Address.Addr().String(), uint32(e.Address.Port()))

@@ -2,6 +2,7 @@ package delivery
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"net/netip"
 	"slices"
@@ -20,7 +21,9 @@ const LingerTimeout = 5 * time.Second
 
 // Linger commits to the cache, and keeps the endpoints of imports' clusters, pods or hops, there for a while after the clusters are
 // removed: a request that has chosen one may still wait for its pick, and the address that a remote picker names then must
-// be among them. Envoy keeps such a cluster as long (publish.Config.Linger); translation has dropped it.
+// be among them. Envoy keeps such a cluster as long (publish.Config.Linger); translation has dropped it. Pods of an import that all leave
+// a cluster at once stay as long beside those that come: so it is where an import that declared its endpoints does no more, and none of
+// them is learned yet.
 type Linger struct {
 	cache   *cache.Cache
 	timeout time.Duration
@@ -29,6 +32,7 @@ type Linger struct {
 
 	mu      sync.Mutex // held during a commit, so that a cluster that returns wins
 	removed map[place]removedCluster
+	left    map[place]leftPods
 }
 
 // place is a cluster of a gateway.
@@ -41,9 +45,17 @@ type removedCluster struct {
 	until   time.Time          // when its endpoints are removed too
 }
 
+// leftPods are pods that have left a cluster, until their linger timeout.
+type leftPods struct {
+	pods      []netip.AddrPort
+	endpoints *resource.Resource // the newest, without them
+	rev       uint64             // that has those
+	until     time.Time
+}
+
 // NewLinger makes it; timeout is LingerTimeout but in tests.
 func NewLinger(c *cache.Cache, timeout time.Duration, log *slog.Logger) *Linger {
-	return &Linger{cache: c, timeout: timeout, log: log, rearm: make(chan struct{}, 1), removed: map[place]removedCluster{}}
+	return &Linger{cache: c, timeout: timeout, log: log, rearm: make(chan struct{}, 1), removed: map[place]removedCluster{}, left: map[place]leftPods{}}
 }
 
 // importedPool is the pool of an import whose pods are the endpoints of a cluster; false for any other cluster.
@@ -67,6 +79,9 @@ func (d *Linger) Commit(batches ...cache.Batch) {
 	until := time.Now().Add(d.timeout)
 	for i, b := range batches {
 		batches[i].Removes = slices.DeleteFunc(slices.Clone(b.Removes), func(ref resource.Ref) bool {
+			if ref.Type == resource.Endpoints {
+				delete(d.left, place{b.Gateway, ref.Name}) // they stay with the others, if these do
+			}
 			ok := lingers(ref.Name)
 			cluster := d.cache.Resource(b.Gateway, resource.Ref{Type: resource.Cluster, Name: ref.Name})
 			if !ok || ref.Type != resource.Endpoints || cluster == nil {
@@ -76,13 +91,60 @@ func (d *Linger) Commit(batches ...cache.Batch) {
 			poke(d.rearm)
 			return true
 		})
-		for _, r := range b.Upserts {
+		batches[i].Upserts = slices.Clone(b.Upserts)
+		for j, r := range b.Upserts {
 			if r.Type == resource.Endpoints {
 				delete(d.removed, place{b.Gateway, r.Name})
+				batches[i].Upserts[j] = d.withLeft(&b, r, until)
 			}
 		}
 	}
 	d.cache.Commit(batches...)
+}
+
+// withLeft is the new version of a cluster's endpoints with the pods that leave it, if all of an import do, or have left it a moment ago.
+func (d *Linger) withLeft(b *cache.Batch, r *resource.Resource, until time.Time) *resource.Resource {
+	if _, ok := importedPool(r.Name); !ok {
+		return r
+	}
+	at := place{b.Gateway, r.Name}
+	was, ok := d.left[at]
+	before := was.endpoints
+	if !ok {
+		before = d.cache.Resource(b.Gateway, r.Ref)
+	}
+	if before == nil {
+		return r
+	}
+	old, err := envoy.Pods(before)
+	pods, bad := envoy.Pods(r)
+	if err = errors.Join(err, bad); err != nil {
+		d.log.Error("the endpoints of a cluster cannot be read", "gateway", b.Gateway, "cluster", r.Name, "error", err)
+		return r
+	}
+	if len(old) > 0 && !slices.ContainsFunc(old, func(pod netip.AddrPort) bool { return slices.Contains(pods, pod) }) {
+		was.pods, was.until, ok = old, until, true
+		poke(d.rearm)
+	}
+	if !ok {
+		return r
+	}
+	ref := resource.Ref{Type: resource.Cluster, Name: r.Name}
+	cluster := d.cache.Resource(b.Gateway, ref)
+	if i := slices.IndexFunc(b.Upserts, func(u *resource.Resource) bool { return u.Ref == ref }); i >= 0 {
+		cluster = b.Upserts[i]
+	}
+	if cluster == nil {
+		return r
+	}
+	with, err := envoy.AddEndpoints(cluster, r, was.pods)
+	if err != nil {
+		d.log.Error("endpoints that leave a cluster cannot stay for the requests that wait for a pick", "gateway", b.Gateway, "cluster", r.Name, "error", err)
+		return r
+	}
+	was.endpoints, was.rev = r, b.Revision
+	d.left[at] = was
+	return with
 }
 
 // Learn adds addresses to the removed clusters of a pool whose endpoints are kept, and returns their names.
@@ -105,7 +167,7 @@ func (d *Linger) Learn(pool string, addrs []netip.AddrPort) (clusters []string) 
 	return clusters
 }
 
-// Run removes the endpoints of clusters whose time is over, until ctx ends.
+// Run removes what is kept once its time is over, until ctx ends.
 func (d *Linger) Run(ctx context.Context) error {
 	for {
 		next := time.NewTimer(d.expire(time.Now()))
@@ -132,6 +194,14 @@ func (d *Linger) expire(now time.Time) time.Duration {
 		}
 		delete(d.removed, at)
 		d.cache.Commit(cache.Batch{Gateway: at.gateway, Revision: was.rev, Removes: []resource.Ref{{Type: resource.Endpoints, Name: at.cluster}}})
+	}
+	for at, was := range d.left {
+		if left := was.until.Sub(now); left > 0 {
+			next = min(next, left)
+			continue
+		}
+		delete(d.left, at)
+		d.cache.Commit(cache.Batch{Gateway: at.gateway, Revision: was.rev, Upserts: []*resource.Resource{was.endpoints}})
 	}
 	return next
 }

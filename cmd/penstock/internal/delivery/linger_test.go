@@ -97,6 +97,42 @@ func TestInferencePoolImport_ReturningClusterHasTheObjectsEndpoints(t *testing.T
 	}
 }
 
+// An import that declared its endpoints does no more: a pick that is in flight names one of them, before any is learned.
+func TestInferencePoolImport_EndpointsThatAllLeaveStayForPicksInFlight(t *testing.T) {
+	c := cache.New(cache.Config{})
+	d := NewLinger(c, time.Minute, slog.New(slog.DiscardHandler))
+	commit := func(endpoints ...string) {
+		d.Commit(cache.Batch{Gateway: "ns/gw", Upserts: west(t, report.Ref{}, endpoints...)[1:]})
+	}
+	d.Commit(cache.Batch{Gateway: "ns/gw", Upserts: west(t, report.Ref{}, "10.1.0.1:8000", "10.1.0.2:8000")})
+	commit("10.1.0.2:8000") // one leaves
+	if _, old, _ := has(c); old {
+		t.Error("a pod that leaves others stays")
+	}
+	commit("10.1.0.1:8000")
+	commit() // all leave
+	if _, old, _ := has(c); !old {
+		t.Error("the pods that a pick in flight may name are gone")
+	}
+	commit("10.1.0.9:8000") // is learned
+	if _, old, learned := has(c); !old || !learned {
+		t.Errorf("the earlier pod: %t, the new one: %t", old, learned)
+	}
+	if left := d.expire(time.Now()); left <= 0 || left > time.Minute {
+		t.Errorf("they expire in %s", left)
+	}
+	d.expire(time.Now().Add(time.Hour))
+	if _, old, learned := has(c); old || !learned {
+		t.Errorf("after their time, the earlier pod: %t, the new one: %t", old, learned)
+	}
+	commit("10.1.0.1:8000")
+	d.Commit(cache.Batch{Gateway: "ns/gw", Removes: westGone})
+	d.expire(time.Now().Add(time.Hour))
+	if any, _, _ := has(c); any {
+		t.Error("the endpoints of a removed cluster are there again")
+	}
+}
+
 // Such a cluster has no TLS: nothing may be sent to it.
 func TestBackendTLSPolicy_ClosedClusterStaysClosedWhenRemoved(t *testing.T) {
 	c, d := removed(t, report.Ref{Kind: "BackendTLSPolicy", Namespace: "ns", Name: "far"})
