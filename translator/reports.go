@@ -93,7 +93,7 @@ func (t *tables) poolReport(r *graph.Reader, key string) (report.Report, bool) {
 	}
 	members, _ := t.members.Get(r, p.Name)
 	routesSpill, _ := t.attachmentsByHop.Each(r, p.OwnHop())
-	return inference.PoolReport(p, t.gatewaysNaming(r, p.Ref), routesSpill > 0, len(members.Members)), true
+	return inference.PoolReport(p, t.gatewaysNaming(r, p.Ref), routesSpill > 0, members.Members), true
 }
 
 // usersOfImport are the Gateways whose routes name an import, and whether a pool spills to it or to one of its clusters.

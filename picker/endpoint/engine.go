@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"cmp"
 	"strings"
+
+	"github.com/penstock-project/penstock/manifests/endpointpicker"
 )
 
 // Engine is the program of a model server, which decides what its metrics are named.
@@ -16,9 +18,6 @@ const (
 	TRTLLMServe Engine = "trtllm-serve"
 	Triton      Engine = "triton-tensorrt-llm"
 )
-
-// engineLabels are the labels of pods that name their engine, by precedence.
-var engineLabels = [...]string{"llm-d.ai/engine-type", "inference.networking.k8s.io/engine-type"}
 
 // dialect is what a server's metrics are named.
 type dialect struct {
@@ -58,18 +57,15 @@ var dialects = map[Engine]dialect{
 	},
 }
 
-// of returns the metrics of one server: the engine that its labels name, else the pool's.
+// of returns the metrics of one server: the engine that its labels name, if it is known, else the pool's. Translation reports unknown ones.
 func (m Metrics) of(labels map[string]string) Metrics {
-	for _, key := range engineLabels {
-		if e := Engine(labels[key]); e != "" {
-			if e == "triton" {
-				e = Triton
-			}
-			if _, known := dialects[e]; known {
-				m.Engine = e
-			}
-			break
-		}
+	_, name := endpointpicker.EngineOf(labels)
+	e := Engine(name)
+	if e == "triton" {
+		e = Triton
+	}
+	if _, known := dialects[e]; known {
+		m.Engine = e
 	}
 	return m
 }

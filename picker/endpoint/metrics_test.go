@@ -5,6 +5,8 @@ import (
 	"bytes"
 	"strings"
 	"testing"
+
+	"github.com/penstock-project/penstock/manifests/endpointpicker"
 )
 
 func pageOf(text string) *bufio.Reader {
@@ -104,13 +106,18 @@ nv_trt_llm_kv_cache_block_metrics{kv_cache_block_type="max",model="m"} 100`,
 		if engine == "vllm" {
 			want = Reading{Queue: 7, Running: 5, KV: 0.5}
 		}
-		for _, label := range engineLabels {
+		for _, label := range endpointpicker.EngineLabels {
 			if got, err := parse(page, Metrics{}.of(map[string]string{label: engine})); err != nil || got != want {
 				t.Errorf("label %s: %s: %+v %v, want %+v", label, engine, got, err, want)
 			}
 		}
 		if got, err := parse(page, Metrics{Engine: Engine(engine)}.of(nil)); err != nil || got != want {
 			t.Errorf("%s for the pool: %+v %v, want %+v", engine, got, err, want)
+		}
+	}
+	for _, name := range endpointpicker.Engines { // which translation takes for known
+		if _, known := dialects[Metrics{Engine: "?"}.of(map[string]string{endpointpicker.EngineLabels[0]: name}).Engine]; !known {
+			t.Errorf("engine %s has no dialect", name)
 		}
 	}
 	if got, err := parse("sglang:num_queue_reqs 1\nsglang:max_total_num_tokens 9000\n", Metrics{Engine: SGLang}); err != nil || got.CacheTokens != 9000 {

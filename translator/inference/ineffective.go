@@ -33,7 +33,7 @@ func ineffective(p *model.Pool, policy *v1alpha1.PoolPolicy) (out []report.Findi
 		if spec.Session != nil && !readsSessions(&p.Settings) {
 			out = append(out, unused(policy, []string{"spec.picker.session"}, "strategy "+p.Settings.Strategy+" does not read it", "remove it, or use strategy session"))
 		}
-		if spec.Metrics != nil && !readsPages(&p.Settings) && !readsPages(&model.PickerSettings{Strategy: p.Settings.Shadow}) && p.Settings.FullQueue == 0 && p.Settings.FullKVCachePercent == 0 && p.Settings.ShedAfter == 0 && !p.Settings.FlowControl.On {
+		if spec.Metrics != nil && !needsPages(&p.Settings) {
 			out = append(out, unused(policy, []string{"spec.picker.metrics"}, "neither strategy "+p.Settings.Strategy+" nor a threshold in spec.picker.full reads metrics", "remove it, or use strategy load or tree"))
 		}
 	}
@@ -75,6 +75,11 @@ const modeListen = "Listen"
 // readsSessions reports whether a strategy keeps sessions at an endpoint.
 func readsSessions(s *model.PickerSettings) bool {
 	return s.Strategy == string(v1alpha1.StrategySession) || s.Plugins != nil && s.Plugins.Sessions
+}
+
+// needsPages reports whether something in a policy reads metrics pages.
+func needsPages(s *model.PickerSettings) bool {
+	return readsPages(s) || readsPages(&model.PickerSettings{Strategy: s.Shadow}) || s.FullQueue > 0 || s.FullKVCachePercent > 0 || s.ShedAfter > 0 || s.FlowControl.On
 }
 
 // readsPages reports whether a strategy reads metrics pages.

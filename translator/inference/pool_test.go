@@ -1,6 +1,7 @@
 package inference_test
 
 import (
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
@@ -310,11 +311,43 @@ spec:
 func TestInferencePool_ReportsMissingRoutesAndEndpoints(t *testing.T) {
 	p := pool(t, world(t, chatPool), "default/chat")
 	gw := report.Ref{Group: "gateway.networking.k8s.io", Kind: "Gateway", Namespace: "default", Name: "gw"}
-	if text := texts(inference.PoolReport(p, nil, false, 0).Findings); !strings.Contains(text, "names this pool") || !strings.Contains(text, "no ready Pod") {
+	if text := texts(inference.PoolReport(p, nil, false, nil).Findings); !strings.Contains(text, "names this pool") || !strings.Contains(text, "no ready Pod") {
 		t.Errorf("an unused, empty pool has: %s", text)
 	}
-	rep := inference.PoolReport(p, []report.Ref{gw}, false, 1)
+	rep := inference.PoolReport(p, []report.Ref{gw}, false, make([]model.Member, 1))
 	if len(rep.Findings) != 0 || len(rep.Parents) != 1 || rep.Parents[0].Ref.Name != "gw" || len(rep.Parents[0].Conditions) != 2 {
 		t.Errorf("a pool in use has: %+v", rep)
+	}
+}
+
+func TestInferencePool_UnknownEngineOfItsServersIsReportedOnce(t *testing.T) {
+	servers := func(label, value string) (out []model.Member) {
+		for _, address := range []string{"10.0.0.1:8000", "10.0.0.1:8001", "10.0.0.2:8000", "10.0.0.3:8000"} {
+			at := netip.MustParseAddrPort(address)
+			out = append(out, model.Member{Address: at, Pod: "pod-" + at.Addr().String(), Labels: map[string]string{"app": "chat", label: value}})
+		}
+		return out
+	}
+	const policy = "\n---\nkind: PoolPolicy\nmetadata: {name: p}\nspec: {targetRef: {name: chat}, picker: "
+	const first, second = "llm-d.ai/engine-type", "inference.networking.k8s.io/engine-type"
+	for name, tt := range map[string]struct{ policy, label, value, want string }{
+		"mistyped": {"", first, "vlm", `Pod pod-10.0.0.1 has the label llm-d.ai/engine-type: "vlm", which is no known engine: its metrics are read as those of vllm; 2 more have an unknown engine` +
+			"; write vllm, sglang, trtllm-serve, triton-tensorrt-llm or triton in the label, or remove it and set picker.metrics in a PoolPolicy"},
+		"the pool's engine":      {policy + "{metrics: {engine: sglang}}}", second, "tgi", `Pod pod-10.0.0.1 has the label inference.networking.k8s.io/engine-type: "tgi", which is no known engine: its metrics are read as those of sglang; 2 more`},
+		"known":                  {"", second, "triton", ""},
+		"no label":               {"", "x", "y", ""},
+		"no metrics are read":    {policy + "{strategy: random}}", first, "vlm", ""},
+		"a threshold reads them": {policy + "{strategy: random, full: {queue: 1}}}", first, "vlm", `"vlm"`},
+	} {
+		p := pool(t, world(t, chatPool+tt.policy), "default/chat")
+		var found []string
+		for _, f := range inference.PoolReport(p, nil, true, servers(tt.label, tt.value)).Findings {
+			if strings.Contains(f.Problem, "engine") {
+				found = append(found, f.Problem+"; "+f.Fix)
+			}
+		}
+		if text := strings.Join(found, "\n"); !strings.Contains(text, tt.want) || (text == "") != (tt.want == "") || len(found) > 1 {
+			t.Errorf("%s: got %q, want %q", name, text, tt.want)
+		}
 	}
 }

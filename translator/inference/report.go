@@ -16,7 +16,7 @@ import (
 
 // PoolReport reports on an InferencePool, towards each Gateway whose routes name it (InferencePool, status.parents).
 // gateways are sorted; spilledTo is set if another pool spills to this one.
-func PoolReport(p *model.Pool, gateways []report.Ref, spilledTo bool, members int) report.Report {
+func PoolReport(p *model.Pool, gateways []report.Ref, spilledTo bool, members []model.Member) report.Report {
 	rep := report.Report{Owner: p.Ref, Findings: of(p.Ref, p.Findings)}
 	for _, gw := range gateways {
 		rep.Parents = append(rep.Parents, report.Parent{
@@ -30,7 +30,10 @@ func PoolReport(p *model.Pool, gateways []report.Ref, spilledTo bool, members in
 	if len(gateways) == 0 && !spilledTo {
 		rep.Findings = append(rep.Findings, report.Finding{Severity: report.Info, Owner: p.Ref, Problem: "no route that a Gateway accepted names this pool"})
 	}
-	if members == 0 {
+	if f, found := unknownEngine(p, members); found {
+		rep.Findings = append(rep.Findings, f)
+	}
+	if len(members) == 0 {
 		rep.Findings = append(rep.Findings, report.Finding{
 			Severity: report.Warning, Owner: p.Ref, Field: "spec.selector",
 			Problem: "no ready Pod and no ModelServers of the namespace match, at an address that is allowed", Fix: "label the model servers so that they match; a denied address has a finding of its own",

@@ -1,0 +1,48 @@
+package inference
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/penstock-project/penstock/discovery/status/report"
+	"github.com/penstock-project/penstock/manifests/endpointpicker"
+	"github.com/penstock-project/penstock/translator/model"
+)
+
+// unknownEngine is the finding that labels of a pool's servers name no engine whose metrics can be read. There is one for each pool,
+// which names the first server: a wrong template of pods has all of them wrong.
+func unknownEngine(p *model.Pool, members []model.Member) (f report.Finding, found bool) {
+	if p.External || !needsPages(&p.Settings) {
+		return f, false
+	}
+	var first *model.Member
+	var label, value string
+	unknown := map[string]bool{} // by server: it has an address for each of its ports
+	for i := range members {
+		key, engine := endpointpicker.EngineOf(members[i].Labels)
+		if engine == "" || slices.Contains(endpointpicker.Engines, engine) {
+			continue
+		}
+		if unknown[members[i].Pod] = true; first == nil {
+			first, label, value = &members[i], key, engine
+		}
+	}
+	if first == nil {
+		return f, false
+	}
+	kind := "Pod"
+	if strings.Contains(first.Pod, "/") {
+		kind = "ModelServers"
+	}
+	problem := fmt.Sprintf("%s %s has the label %s: %.63q, which is no known engine: its metrics are read as those of %s", kind, first.Pod, label, value, cmp.Or(p.Settings.Engine, endpointpicker.Engines[0]))
+	if more := len(unknown) - 1; more > 0 {
+		problem += fmt.Sprintf("; %d more have an unknown engine", more)
+	}
+	last := len(endpointpicker.Engines) - 1
+	return report.Finding{
+		Severity: report.Warning, Owner: p.Ref, Field: "spec.selector", Problem: problem,
+		Fix: "write " + strings.Join(endpointpicker.Engines[:last], ", ") + " or " + endpointpicker.Engines[last] + " in the label, or remove it and set picker.metrics in a PoolPolicy",
+	}, true
+}
