@@ -5,11 +5,14 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"regexp"
 	"strings"
 	"testing"
 
 	"github.com/spf13/cobra"
 
+	"github.com/penstock-project/penstock/cmd/penstock/internal/sim"
 	"github.com/penstock-project/penstock/cmd/penstock/internal/supervisor"
 	"github.com/penstock-project/penstock/picker/schedule"
 )
@@ -83,6 +86,29 @@ func TestDebug_ErrorsNameTheProcessOnceAndTheFix(t *testing.T) {
 	} {
 		if _, err := penstock(t, append([]string{"debug"}, c.args...)...); err == nil || err.Error() != c.want {
 			t.Errorf("penstock debug %s:\n%v\nwant\n%s", strings.Join(c.args, " "), err, c.want)
+		}
+	}
+}
+
+func TestSim_HelpAndReferenceHaveEveryPath(t *testing.T) {
+	server, err := sim.New(sim.Config{Model: "m", PrefixCaching: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	help, err := penstock(t, "sim", "--help")
+	if err != nil {
+		t.Fatal(err)
+	}
+	reference, err := os.ReadFile("../../REFERENCE.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, list, _ := strings.Cut(string(reference), "The simulated model server (`penstock sim`) serves")
+	list, _, _ = strings.Cut(list, "\n\n")
+	for _, path := range server.Paths() {
+		whole := regexp.MustCompile(`(^|[^/\w])` + regexp.QuoteMeta(path) + `($|[^/\w])`)
+		if !whole.MatchString(help) || !whole.MatchString(list) {
+			t.Errorf("%s: in the help: %t, in REFERENCE.md: %t", path, whole.MatchString(help), whole.MatchString(list))
 		}
 	}
 }

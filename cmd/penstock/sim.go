@@ -24,7 +24,11 @@ and repeats the prompt. Embeddings and scores depend on the words of a text alon
 Flags set how slow it is and how soon it is full. At most --max-num-seqs requests run and the others wait in its queue;
 each request occupies KV cache while it runs; at most --max-loras adapters are active. /metrics shows all of this to an
 endpoint picker. One word is one token, unless a request brings the token IDs of its prompt: as token_ids in the body, or by a key
-in the header x-req-tokens-key that the token store of --tokens has. The response's header x-tokens-from states which.`,
+in the header x-req-tokens-key that the token store of --tokens has. The response's header x-tokens-from states which.
+
+It serves POST /v1/chat/completions, /v1/completions, /v1/responses, /v1/messages, /v1/embeddings, /v1/rerank (also /rerank and
+/v2/rerank); /v1/chat/completions/render and /v1/completions/render, which answer with the token IDs of a prompt; and, with
+--prefix-caching, /reset_prefix_cache. GET /v1/models, /health, /metrics, and /debug/last, which shows the last request.`,
 		Example: `  # A server and a request. The response names the server.
   penstock sim --port 8001 --name pod-1 &
   curl -s localhost:8001/v1/chat/completions -d '{"messages": [{"role": "user", "content": "Hello there"}]}'

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -59,6 +60,7 @@ type Server struct {
 	events    *kvEvents          // nil if none are published
 	tokens    *tokenstore.Client // nil without Config.Tokens
 	mux       *http.ServeMux
+	paths     []string // of mux
 	listeners []net.Listener
 	started   time.Time
 
@@ -119,29 +121,39 @@ func New(cfg Config) (*Server, error) {
 	}
 	if cfg.PrefixCaching {
 		s.cache = newCache(s.engine.blocks, s.events)
-		s.mux.HandleFunc("POST /reset_prefix_cache", func(http.ResponseWriter, *http.Request) { s.cache.clear() })
+		s.handle("POST /reset_prefix_cache", func(http.ResponseWriter, *http.Request) { s.cache.clear() })
 	}
 	for path, a := range map[string]api{
 		"/v1/chat/completions": chatAPI, "/v1/completions": completionsAPI, "/v1/responses": responsesAPI, "/v1/messages": messagesAPI,
 	} {
-		s.mux.HandleFunc("POST "+path, s.generate(a))
+		s.handle("POST "+path, s.generate(a))
 	}
-	s.mux.HandleFunc("POST /v1/embeddings", s.embeddings)
+	s.handle("POST /v1/embeddings", s.embeddings)
 	for _, path := range []string{"/rerank", "/v1/rerank", "/v2/rerank"} {
-		s.mux.HandleFunc("POST "+path, s.rerank)
+		s.handle("POST "+path, s.rerank)
 	}
-	s.mux.HandleFunc("POST /v1/chat/completions/render", func(w http.ResponseWriter, r *http.Request) {
+	s.handle("POST /v1/chat/completions/render", func(w http.ResponseWriter, r *http.Request) {
 		s.render(w, r, chatAPI, func(prompt rendered) any { return prompt })
 	})
-	s.mux.HandleFunc("POST /v1/completions/render", func(w http.ResponseWriter, r *http.Request) {
+	s.handle("POST /v1/completions/render", func(w http.ResponseWriter, r *http.Request) {
 		s.render(w, r, completionsAPI, func(prompt rendered) any { return []rendered{prompt} })
 	})
-	s.mux.HandleFunc("GET /v1/models", s.models)
-	s.mux.HandleFunc("GET /health", s.health)
-	s.mux.HandleFunc("GET /metrics", s.metrics)
-	s.mux.HandleFunc("GET /debug/last", s.debugLast)
+	s.handle("GET /v1/models", s.models)
+	s.handle("GET /health", s.health)
+	s.handle("GET /metrics", s.metrics)
+	s.handle("GET /debug/last", s.debugLast)
 	return s, nil
 }
+
+// handle serves a path, by "METHOD PATH".
+func (s *Server) handle(pattern string, f http.HandlerFunc) {
+	s.mux.HandleFunc(pattern, f)
+	_, path, _ := strings.Cut(pattern, " ")
+	s.paths = append(s.paths, path)
+}
+
+// Paths are those that the server has, for documents.
+func (s *Server) Paths() []string { return s.paths }
 
 func setDefault[T comparable](field *T, value T) {
 	var zero T
