@@ -49,7 +49,7 @@ func TestLeastLoad_EndpointPickerConfigThatCannotBeUsedIsAFinding(t *testing.T) 
 	for _, c := range []struct{ plugins, more, want string }{
 		{"{type: multicluster-queue-scorer}, {type: queue-scorer}", "", "queue-scorer chooses among model servers"},
 		{"{type: multicluster-queue-scorer}", ", selection: {policy: Locality}", "spec.picker.configRef: the document has no effect: spec.selection has a policy or an affinity of its own; remove picker.configRef"},
-		{"{type: queue-scorer}", "", "spec.picker.configRef have no effect: the picker of the exporting cluster decides"},
+		{"{type: queue-scorer}", "", "spec.picker.strategy: it and spec.picker.configRef have no effect: the picker of the exporting cluster decides"},
 	} {
 		_, imp := imported(t, llmImport+westHost+documented(c.plugins, c.more)[1])
 		if text := texts(imp.Findings); imp.Choice != nil || !strings.Contains(text, c.want) {

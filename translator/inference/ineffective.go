@@ -164,7 +164,8 @@ func unused(policy *v1alpha1.PoolPolicy, fields []string, why, fix string) repor
 	}
 	problem := "it has no effect: " + why
 	if len(fields) > 1 {
-		problem = strings.Join(fields, ", ") + " have no effect: " + why
+		problem = "it and " + strings.Join(fields[1:], ", ") + " have no effect: " + why
+		fix = strings.Replace(fix, "remove it", "remove them", 1)
 	}
 	return report.Finding{Severity: report.Warning, Owner: store.PoolPolicies.Ref(policy), Field: fields[0], Problem: problem, Fix: fix}
 }

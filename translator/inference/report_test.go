@@ -105,9 +105,9 @@ kind: PoolPolicy
 metadata: {name: whole}
 spec: {targetRef: {kind: InferencePoolImport, name: llm}}
 `)
-	const all = "spec.picker.strategy, spec.picker.criticality, spec.picker.shedAfter, spec.picker.chwbl, spec.picker.session, spec.picker.failureMode, spec.picker.full, spec.picker.metrics, spec.picker.fallbacks, spec.picker.body have no effect: "
+	const all = "spec.picker.strategy: it and spec.picker.criticality, spec.picker.shedAfter, spec.picker.chwbl, spec.picker.session, spec.picker.failureMode, spec.picker.full, spec.picker.metrics, spec.picker.fallbacks, spec.picker.body have no effect: "
 	for name, want := range map[string][]string{
-		"external": {all + "InferencePool default/big has an external picker", "spec.remote.podCIDRs, spec.remote.maxGateways have no effect: it is for InferencePoolImports"},
+		"external": {all + "InferencePool default/big has an external picker, which decides alone; remove them, or remove endpointPickerRef", "spec.remote.podCIDRs: it and spec.remote.maxGateways have no effect: it is for InferencePoolImports"},
 		"own":      {"spec.picker.criticality: it has no effect: strategy random does not read it", "spec.picker.chwbl: it has no effect: strategy random does not read it", "spec.picker.metrics: it has no effect: neither strategy random"},
 		"unshed":   {"spec.picker.shedAfter: it has no effect: requests of criticality Critical are not shed"},
 		"relayed":  {all + "the picker of the exporting cluster decides for InferencePoolImport default/llm", "spec.remote.maxGateways: it has no effect: no exporting cluster of InferencePoolImport default/llm is reached through gateways"},
