@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/penstock-project/penstock/cmd/penstock/internal/app"
 	"github.com/penstock-project/penstock/cmd/penstock/internal/sim"
 	"github.com/penstock-project/penstock/cmd/penstock/internal/supervisor"
 	"github.com/penstock-project/penstock/picker/schedule"
@@ -86,6 +87,21 @@ func TestDebug_ErrorsNameTheProcessOnceAndTheFix(t *testing.T) {
 	} {
 		if _, err := penstock(t, append([]string{"debug"}, c.args...)...); err == nil || err.Error() != c.want {
 			t.Errorf("penstock debug %s:\n%v\nwant\n%s", strings.Join(c.args, " "), err, c.want)
+		}
+	}
+}
+
+func TestStateFolder_InUseEndsAProcessBeforeItPrintsAddresses(t *testing.T) {
+	files, state := t.TempDir(), shortTemp(t)
+	socket, err := app.ListenSocket(app.Socket(state))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer socket.Close()
+	for _, args := range [][]string{{"serve", "--xds", "127.0.0.1:0", "--picker", "127.0.0.1:0"}, {"picker", "--pool-name", "chat", "--grpc-port", "0", "--grpc-health-port", "0", "--metrics-port", "0"}} {
+		out, err := penstock(t, append(args, "-f", files, "--state", state)...)
+		if err == nil || !strings.Contains(err.Error(), "another penstock serves this state folder already ("+state+"): stop it, or choose another one with --state") || strings.Contains(out, " at 127.0.0.1:") || strings.Contains(out, "picking") {
+			t.Errorf("penstock %s: %v\n%s", args[0], err, out)
 		}
 	}
 }

@@ -203,6 +203,9 @@ func (s *service) config(ctx context.Context, log *slog.Logger, t *telemetry) (c
 	if err := state.Open(cfg.StateDir); err != nil {
 		return cfg, err
 	}
+	if err := app.Unserved(cfg.StateDir); err != nil {
+		return cfg, err
+	}
 	if s.local {
 		if cfg.Local, err = s.listenLocal(cfg.StateDir, log); err != nil {
 			return cfg, err

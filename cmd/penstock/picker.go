@@ -291,6 +291,9 @@ func (s *standAlone) config(ctx context.Context, role *app.StandAlone, log *slog
 		if err := state.Open(cfg.StateDir); err != nil {
 			return cfg, err
 		}
+		if err := app.Unserved(cfg.StateDir); err != nil {
+			return cfg, err
+		}
 	}
 	if cfg.Peers, err = s.peers.config(ctx); err != nil {
 		return cfg, err

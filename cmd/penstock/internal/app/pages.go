@@ -35,9 +35,8 @@ func ListenSocket(path string) (net.Listener, error) {
 	if len(path) > maxSocketPath {
 		return nil, fmt.Errorf("the path of the state folder's socket, %s, is longer than %d bytes: choose a shorter folder with --state", path, maxSocketPath)
 	}
-	if c, err := net.DialTimeout("unix", path, time.Second); err == nil {
-		_ = c.Close()
-		return nil, fmt.Errorf("another penstock serves this state folder already (%s): stop it, or choose another one with --state", filepath.Dir(path))
+	if err := unserved(path); err != nil {
+		return nil, err
 	}
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
@@ -47,6 +46,19 @@ func ListenSocket(path string) (net.Listener, error) {
 		return nil, fmt.Errorf("socket in the state folder: %w", err)
 	}
 	return l, os.Chmod(path, 0o600)
+}
+
+// Unserved returns an error if another process serves a state folder. What a process that starts does before it has its own socket there
+// would be in vain, or disturb that one.
+func Unserved(stateDir string) error { return unserved(Socket(stateDir)) }
+
+func unserved(path string) error {
+	c, err := net.DialTimeout("unix", path, time.Second)
+	if err != nil {
+		return nil
+	}
+	_ = c.Close()
+	return fmt.Errorf("another penstock serves this state folder already (%s): stop it, or choose another one with --state", filepath.Dir(path))
 }
 
 // servePages starts serving: on Config.HTTP, on Config.Admin, and on the socket in the state folder.
