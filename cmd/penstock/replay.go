@@ -18,6 +18,7 @@ import (
 )
 
 type replayOptions struct {
+	pool       string
 	strategies []string
 	servers    int
 	speed      float64
@@ -38,7 +39,8 @@ waited for first bytes, which share of the prompts' tokens was cached, and how e
 
 TRACE is a file of JSON lines, or such a file compressed by gzip; "-" is standard input. A line is a request, in the form of
 Mooncake's public traces: timestamp (ms), input_length and output_length (tokens), and hash_ids, one for each block of 512
-tokens of the prompt. Equal ids at the beginning of two prompts mean that the prompts begin alike.
+tokens of the prompt. Equal ids at the beginning of two prompts mean that the prompts begin alike. Lines that --record wrote
+have the pool, too: one pool's servers are simulated at a time, so a trace with several needs --pool.
 
 Strategies are those of PoolPolicy, which run as in the picker, and those of other routers, re-stated from their
 documentation. The servers are modelled on vLLM: a step computes at most 2,048 prompt tokens, and takes 20 ms or as long as
@@ -46,11 +48,14 @@ these tokens take, and 0.3 ms for each running request; 128 requests run at a ti
 
 Equal arguments print equal bytes.`,
 		Example: `  # Twice as many requests as in the trace, on 16 servers
-  penstock replay trace.jsonl --strategy load --strategy least-request --servers 16 --speed 2`,
+  penstock replay trace.jsonl --strategy load --strategy least-request --servers 16 --speed 2
+  # Those of one pool, of a trace that --record wrote
+  penstock replay trace.jsonl --pool default/llama`,
 		Args: takes(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd, args[0]) },
 	}
 	f := cmd.Flags()
+	f.StringVar(&o.pool, "pool", "", "only the requests of this pool, as NAMESPACE/NAME; required for a trace with several, as --record writes it where there are (default: the only one)")
 	f.StringArrayVar(&o.strategies, "strategy", []string{"load", "least-request"}, "strategy to replay with; may be repeated: "+strings.Join(simulation.Names(), ", "))
 	f.IntVar(&o.servers, "servers", 8, "number of model servers, 1 to 1000")
 	f.Float64Var(&o.speed, "speed", 1, "how many times as fast as in the trace requests arrive")
@@ -79,7 +84,7 @@ func (o *replayOptions) run(cmd *cobra.Command, trace string) error {
 	if err != nil {
 		return fmt.Errorf("--strategy: %w", err)
 	}
-	workload, err := readTrace(cmd, trace)
+	workload, err := o.read(cmd, trace)
 	if err != nil {
 		return err
 	}
@@ -111,10 +116,19 @@ prompt tokens that one server computed over the mean of all: 1 is even.
 	return err
 }
 
-// readTrace reads a file, or standard input for "-".
-func readTrace(cmd *cobra.Command, name string) (*simulation.Workload, error) {
+// read reads a trace, and completes its error.
+func (o *replayOptions) read(cmd *cobra.Command, trace string) (*simulation.Workload, error) {
+	workload, err := readTrace(cmd, trace, o.pool)
+	if pools := (*simulation.PoolsError)(nil); errors.As(err, &pools) {
+		err = fmt.Errorf("%w: name one with --pool", err)
+	}
+	return workload, err
+}
+
+// readTrace reads the requests of a pool from a file, or from standard input for "-".
+func readTrace(cmd *cobra.Command, name, pool string) (*simulation.Workload, error) {
 	if name == "-" {
-		return simulation.ReadTrace("standard input", cmd.InOrStdin())
+		return simulation.ReadPool("standard input", cmd.InOrStdin(), pool)
 	}
 	f, err := os.Open(name)
 	if err != nil {
@@ -129,5 +143,5 @@ func readTrace(cmd *cobra.Command, name string) (*simulation.Workload, error) {
 		}
 		from = unpacked
 	}
-	return simulation.ReadTrace(name, from)
+	return simulation.ReadPool(name, from, pool)
 }

@@ -59,6 +59,25 @@ func TestReplay_EqualArgumentsPrintEqualBytes(t *testing.T) {
 	}
 }
 
+const twoPools = `{"timestamp": 5, "input_length": 600, "output_length": 1, "hash_ids": [1, 2], "pool": "a/x"}
+{"timestamp": 6, "input_length": 9000, "output_length": 1, "pool": "b/y"}
+{"timestamp": 7, "input_length": 9000, "output_length": 1}
+{"timestamp": 8, "input_length": 600, "output_length": 1, "hash_ids": [1, 3], "pool": "a/x"}
+`
+
+// A recorded trace mixes the pools of a process: one pool's servers get the requests of that pool.
+func TestReplay_OnePoolOfTheTrace(t *testing.T) {
+	got, err := replayed(t, twoPools, "-", "--pool", "a/x", "--strategy", "load")
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.SplitAfter(twoPools, "\n")
+	want, err := replayed(t, lines[0]+lines[3], "-", "--strategy", "load")
+	if err != nil || got != want || !strings.Contains(got, "2 requests") {
+		t.Errorf("%v\n%s\nwant that of its requests alone:\n%s", err, got, want)
+	}
+}
+
 func TestReplay_MistakesAreNamed(t *testing.T) {
 	for _, tt := range []struct {
 		in, want string
@@ -69,6 +88,8 @@ func TestReplay_MistakesAreNamed(t *testing.T) {
 		{"", "--servers must be 1 to 1000", []string{"-", "--servers", "0"}},
 		{"", "--speed must be more than 0", []string{"-", "--speed", "NaN"}},
 		{"", `--strategy: unknown strategy "best"`, []string{"-", "--strategy", "best"}},
+		{twoPools, "standard input: the trace has requests of several pools: none (1), a/x (2), b/y (1): name one with --pool", []string{"-"}},
+		{twoPools, "standard input: the trace has no request of pool b/z, but of none (1), a/x (2), b/y (1): name one with --pool", []string{"-", "--pool", "b/z"}},
 		{`{"timestamp": 1, "input_length": 6000, "output_length": 1}`, "-: request 1 has 6001 tokens, more than the KV cache of a server (5120): set --kv-blocks", []string{"-", "--kv-blocks", "10"}},
 	} {
 		if _, err := replayed(t, tt.in, tt.args...); err == nil || !strings.HasPrefix(err.Error(), tt.want) {

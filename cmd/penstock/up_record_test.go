@@ -62,7 +62,7 @@ func TestRecord_TraceOfRequestsIsReplayed(t *testing.T) {
 	if len(first) != 3 {
 		t.Errorf("%d conversations by their first blocks, want 3", len(first))
 	}
-	if out, err := replayed(t, "", trace, "--strategy", "load"); err != nil || !strings.Contains(out, "7 requests") {
+	if out, err := replayed(t, "", trace, "--strategy", "load", "--pool", "default/chat"); err != nil || !strings.Contains(out, "7 requests") {
 		t.Errorf("%v\n%s", err, out)
 	}
 }

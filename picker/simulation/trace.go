@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -17,6 +19,7 @@ const (
 	maxTraceTokens = 1 << 20  // of a prompt or of an answer
 	maxTraceTime   = 1e12     // milliseconds
 	maxProblems    = 20       // that are named
+	maxPools       = 20       // that are named
 )
 
 // line is a line of a trace: Mooncake's fields, of which --record writes a superset (package recording).
@@ -26,13 +29,19 @@ type line struct {
 	Output    *int     `json:"output_length"`
 	Hashes    []int64  `json:"hash_ids"` // one for each block of BlockTokens tokens
 	Model     string   `json:"model"`
+	Pool      string   `json:"pool"`
 }
 
 // ReadTrace reads a trace: JSON lines with timestamp (ms), input_length, output_length (tokens) and hash_ids, of which equal
 // ones at the start mean an equal prefix. Times begin at the earliest one. The error joins one for each bad line, as
-// "name:line: problem".
-func ReadTrace(name string, from io.Reader) (*Workload, error) {
+// "name:line: problem"; for a trace of several pools it is a *PoolsError.
+func ReadTrace(name string, from io.Reader) (*Workload, error) { return ReadPool(name, from, "") }
+
+// ReadPool is ReadTrace for the requests of a pool. "" is the only one of the trace. The error for any other pool that the trace does not
+// have is a *PoolsError.
+func ReadPool(name string, from io.Reader, pool string) (*Workload, error) {
 	w := &Workload{Name: name}
+	pools := map[string]int{}
 	lines := bufio.NewScanner(from)
 	lines.Buffer(nil, maxTraceLine)
 	var problems []error
@@ -43,7 +52,7 @@ func ReadTrace(name string, from io.Reader) (*Workload, error) {
 		if len(lines.Bytes()) == 0 {
 			continue
 		}
-		r, err := w.parse(lines.Bytes(), adapters)
+		l, err := parse(lines.Bytes())
 		if err != nil {
 			if problems = append(problems, fmt.Errorf("%s:%d: %w", name, n, err)); len(problems) == maxProblems {
 				problems = append(problems, fmt.Errorf("%s: further lines are not checked", name))
@@ -51,16 +60,21 @@ func ReadTrace(name string, from io.Reader) (*Workload, error) {
 			}
 			continue
 		}
-		w.Requests = append(w.Requests, r)
+		if pools[l.Pool]++; pool == "" || l.Pool == pool {
+			w.add(l, adapters)
+		}
 	}
 	if err := lines.Err(); err != nil {
 		problems = append(problems, fmt.Errorf("%s:%d: %w", name, n+1, err))
 	}
-	if len(problems) == 0 && len(w.Requests) == 0 {
+	if len(problems) == 0 && len(pools) == 0 {
 		problems = append(problems, fmt.Errorf("%s: the trace has no requests", name))
 	}
 	if len(problems) > 0 {
 		return nil, errors.Join(problems...)
+	}
+	if pool == "" && len(pools) > 1 || pool != "" && pools[pool] == 0 {
+		return nil, &PoolsError{Name: name, Pool: pool, Requests: pools}
 	}
 	slices.SortStableFunc(w.Requests, byArrival)
 	for i := len(w.Requests) - 1; i >= 0; i-- {
@@ -71,31 +85,64 @@ func ReadTrace(name string, from io.Reader) (*Workload, error) {
 
 func byArrival(a, b Request) int { return int(min(max(a.At-b.At, -1), 1)) }
 
-// parse reads one line. Models are numbered from 1, so that those of several adapters share no prefix; one model is 0.
-func (w *Workload) parse(text []byte, models map[string]int) (Request, error) {
-	var l line
+// PoolsError is that of a trace that has several pools, or not the one that was asked for.
+type PoolsError struct {
+	Name     string         // of the trace
+	Pool     string         // that was asked for; ""
+	Requests map[string]int // of each pool; "" has those without one
+}
+
+// Error names the pools, 20 at most.
+func (e *PoolsError) Error() string {
+	var texts []string
+	for _, pool := range slices.Sorted(maps.Keys(e.Requests)) {
+		if len(texts) == maxPools {
+			texts = append(texts, fmt.Sprintf("and %d more", len(e.Requests)-maxPools))
+			break
+		}
+		what := fmt.Sprintf("%.100s", pool)
+		if pool == "" {
+			what = "none"
+		}
+		texts = append(texts, fmt.Sprintf("%s (%d)", what, e.Requests[pool]))
+	}
+	if e.Pool == "" {
+		return fmt.Sprintf("%s: the trace has requests of several pools: %s", e.Name, strings.Join(texts, ", "))
+	}
+	return fmt.Sprintf("%s: the trace has no request of pool %s, but of %s", e.Name, e.Pool, strings.Join(texts, ", "))
+}
+
+// parse reads one line.
+func parse(text []byte) (l line, err error) {
 	if err := json.Unmarshal(text, &l); err != nil {
-		return Request{}, fmt.Errorf("not a request: %w", err)
+		return l, fmt.Errorf("not a request: %w", err)
 	}
 	switch {
 	case l.Timestamp == nil || *l.Timestamp < 0 || *l.Timestamp > maxTraceTime:
-		return Request{}, errors.New("timestamp must be the arrival in milliseconds, 0 or more")
+		return l, errors.New("timestamp must be the arrival in milliseconds, 0 or more")
 	case l.Input == nil || *l.Input < 1 || *l.Input > maxTraceTokens:
-		return Request{}, fmt.Errorf("input_length must be the tokens of the prompt, 1 to %d", maxTraceTokens)
+		return l, fmt.Errorf("input_length must be the tokens of the prompt, 1 to %d", maxTraceTokens)
 	case l.Output == nil || *l.Output < 0 || *l.Output > maxTraceTokens:
-		return Request{}, fmt.Errorf("output_length must be the tokens of the answer, 0 to %d", maxTraceTokens)
+		return l, fmt.Errorf("output_length must be the tokens of the answer, 0 to %d", maxTraceTokens)
 	}
-	blocks := (*l.Input + BlockTokens - 1) / BlockTokens
-	if len(l.Hashes) > 0 && len(l.Hashes) != blocks {
-		return Request{}, fmt.Errorf("hash_ids has %d entries; %d tokens have %d blocks of %d", len(l.Hashes), *l.Input, blocks, BlockTokens)
+	if blocks := l.blocks(); len(l.Hashes) > 0 && len(l.Hashes) != blocks {
+		return l, fmt.Errorf("hash_ids has %d entries; %d tokens have %d blocks of %d", len(l.Hashes), *l.Input, blocks, BlockTokens)
 	}
+	return l, nil
+}
+
+// blocks is how many the prompt has.
+func (l *line) blocks() int { return (*l.Input + BlockTokens - 1) / BlockTokens }
+
+// add adds a line's request. Models are numbered from 1, so that those of several adapters share no prefix; one model is 0.
+func (w *Workload) add(l line, models map[string]int) {
 	model, ok := models[l.Model]
 	if !ok {
 		model = len(models)
 		models[l.Model] = model
 	}
 	r := Request{At: time.Duration(*l.Timestamp * float64(time.Millisecond)), Input: *l.Input, Output: max(*l.Output, 1)}
-	for i := range blocks {
+	for i := range l.blocks() {
 		content := mix(uint64(len(w.Requests))<<32 | uint64(i) | 1<<63) // without hash_ids no prompt shares anything
 		if len(l.Hashes) > 0 {
 			content = mix(uint64(l.Hashes[i])) ^ uint64(model)
@@ -103,7 +150,7 @@ func (w *Workload) parse(text []byte, models map[string]int) (Request, error) {
 		r.Blocks = w.tree.prompt(r.Blocks, content)
 	}
 	r.Key = w.tree.hashes[r.Blocks[min(2, len(r.Blocks))-1]] // the first messages are in the first 1,024 tokens
-	return r, nil
+	w.Requests = append(w.Requests, r)
 }
 
 // Window returns n requests of a workload, from a fraction of it on.
