@@ -45,8 +45,9 @@ type object struct {
 // mistake is a finding before its file and place in the file are known.
 type mistake struct {
 	severity report.Severity
-	line     int // relative to the document's first line; 0 is that line
-	first    int // of a duplicate key: the line of the first one, from 1 within the document; else 0
+	line     int  // relative to the document's first line; 0 is that line
+	first    int  // of a duplicate key: the line of the first one, from 1 within the document; else 0
+	broken   bool // the document is not YAML
 	field    string
 	problem  string
 	fix      string

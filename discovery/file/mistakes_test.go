@@ -175,6 +175,43 @@ func TestSchema_FindingNamesFieldProblemAndFix(t *testing.T) {
 	}
 }
 
+// A user looks for a mistake where the finding is.
+func TestFile_BrokenYAMLIsReportedAtTheMistake(t *testing.T) {
+	third := func(text string) string {
+		return "# The first.\n" + chatRoute + "---\n" + route("two", "b.example.com") + "---\n" + text
+	}
+	before := strings.Count(third(""), "\n")
+	for name, c := range map[string]struct {
+		text, problem string
+		line          int // in the third document, from 1
+	}{
+		"less indentation than the key above":  {strings.Replace(chatRoute, "  hostnames:", " hostnames:", 1), "did not find expected key", 8},
+		"less indentation than the item above": {strings.Replace(chatRoute, "      port: 80", "     port: 80", 1), "did not find expected key", 13},
+		"no colon":                             {strings.Replace(chatRoute, "rules:", "rules", 1), "could not find expected ':'", 10},
+		"a bracket that is not closed":         {strings.Replace(chatRoute, "name: chat", "labels: [a, b", 1), "did not find expected ',' or ']'", 4},
+		"a quote that another line closes":     {strings.Replace(chatRoute, "name: gw", "name: \"gw", 1) + "    - name: \"x\"\n", "did not find expected", 7},
+		"an anchor that does not exist":        {strings.Replace(chatRoute, "name: svc", "name: *svc", 1), "unknown anchor 'svc' referenced", 12},
+		"a value that looks like a mapping":    {strings.Replace(chatRoute, "name: svc", "name: svc: 1", 1), "mapping values are not allowed in this context", 12},
+	} {
+		f := newFolder(t)
+		f.write("x.yaml", third(c.text))
+		f.load()
+		found := f.findings()
+		want := fmt.Sprintf("error: x.yaml:%d: document 3 is not YAML: %s", before+c.line, c.problem)
+		if len(found) != 1 || !strings.HasPrefix(found[0], want) {
+			t.Errorf("%s: got\n%s\nwant\n%s", name, strings.Join(found, "\n"), want)
+		}
+	}
+}
+
+// A text in which each line needs the next ones is not parsed without end.
+func TestFile_LineOfAMistakeIsFoundWithinABound(t *testing.T) {
+	f := newFolder(t)
+	f.write("x.yaml", "a: 1\nb: \""+strings.Repeat("one line of many\n", 100_000))
+	f.load()
+	f.expectFindings("error: x.yaml:2: is not YAML: found unexpected end of stream; check indentation, quotes and brackets in this line and the one above")
+}
+
 func TestFile_NotUTF8IsReported(t *testing.T) {
 	f := newFolder(t)
 	f.write("x.yaml", "\xff\xfea\x00")

@@ -21,18 +21,22 @@ const (
 func parseNode(text string) (*yaml.Node, *mistake) {
 	var doc yaml.Node
 	if err := yaml.Unmarshal([]byte(text), &doc); err != nil {
-		return nil, syntaxMistake(err)
+		m := syntaxMistake(err)
+		if line, found := brokenLine(text); found {
+			m.line = line
+		}
+		return nil, m
 	}
 	if doc.Kind != yaml.DocumentNode || len(doc.Content) != 1 {
-		return nil, &mistake{severity: report.Error, problem: "is not one YAML document", fix: "separate documents with a line ---"}
+		return nil, &mistake{severity: report.Error, broken: true, problem: "is not one YAML document", fix: "separate documents with a line ---"}
 	}
 	return doc.Content[0], nil
 }
 
-// syntaxMistake turns "yaml: line 4: did not find expected key" into a mistake at that line.
+// syntaxMistake turns "yaml: line 4: did not find expected key" into a mistake. The line is where what is broken begins, such as the mapping.
 func syntaxMistake(err error) *mistake {
 	text := strings.TrimPrefix(err.Error(), "yaml: ")
-	m := &mistake{severity: report.Error, fix: "check indentation, quotes and brackets in this line and the one above"}
+	m := &mistake{severity: report.Error, broken: true, fix: "check indentation, quotes and brackets in this line and the one above"}
 	if rest, ok := strings.CutPrefix(text, "line "); ok {
 		if n, msg, ok := strings.Cut(rest, ": "); ok {
 			if line, err := strconv.Atoi(n); err == nil && line > 0 {

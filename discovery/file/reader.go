@@ -335,8 +335,11 @@ func (r *Reader) reports() []report.Report {
 		if src.unusable != nil {
 			add(report.Ref{}, path, nil, *src.unusable)
 		}
-		for _, doc := range src.docs {
+		for i, doc := range src.docs {
 			for _, m := range doc.mistakes {
+				if m.broken && len(src.docs) > 1 {
+					m.problem = fmt.Sprintf("document %d %s", i+1, m.problem)
+				}
 				add(report.Ref{}, path, doc, m)
 			}
 			for _, o := range doc.objects {

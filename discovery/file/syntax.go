@@ -1,0 +1,54 @@
+package file
+
+import (
+	"io"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// maxLocating is how many bytes are parsed to find the line of a mistake.
+const maxLocating = 4 << 20
+
+// brokenLine returns the line, from 0, from which on a text is not YAML: those above it are. The library's errors have the line where the
+// mapping, list or text begins that is broken, which may be a screen above. found is false if that takes too long to find.
+func brokenLine(text string) (line int, found bool) {
+	ends := []int{0} // of the first n lines
+	for line := range strings.Lines(text) {
+		ends = append(ends, ends[len(ends)-1]+len(line))
+	}
+	// The library fails when it has read the mistake, and little more.
+	r := &lineReader{ends: ends, text: text}
+	_ = yaml.NewDecoder(r).Decode(new(yaml.Node))
+	left := maxLocating
+	for n := r.begun - 1; n >= 0; n-- {
+		if left -= ends[n]; left < 0 {
+			return 0, false
+		}
+		if yaml.Unmarshal([]byte(text[:ends[n]]), new(yaml.Node)) == nil {
+			return n, true
+		}
+	}
+	return 0, false
+}
+
+// lineReader reads a text line by line, and counts the lines that were begun.
+type lineReader struct {
+	text  string
+	ends  []int
+	begun int
+	at    int
+}
+
+// Read implements io.Reader.
+func (r *lineReader) Read(p []byte) (int, error) {
+	if r.at == len(r.text) {
+		return 0, io.EOF
+	}
+	if r.at == r.ends[r.begun] {
+		r.begun++
+	}
+	n := copy(p, r.text[r.at:r.ends[r.begun]])
+	r.at += n
+	return n, nil
+}
