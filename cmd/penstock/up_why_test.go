@@ -49,6 +49,10 @@ func TestExplain_WhyOfPastRequestAtAnyProcess(t *testing.T) {
 	if err := json.Unmarshal([]byte(sites[1].penstock("explain", "--last", "5", "--pool", "default/chat", "-o", "json")), &last); err != nil || len(last.Picks) != 5 {
 		t.Errorf("the last five: %d, %v", len(last.Picks), err)
 	}
+	_, mistake := penstock(t, "explain", "--last", "5", "--pool", "chat", "-f", sites[0].dir, "--state", sites[0].state)
+	if want := "there is no pool chat: the process has default/chat"; mistake == nil || mistake.Error() != want {
+		t.Errorf("a pool that does not exist: %v, want %q", mistake, want)
+	}
 	if text := sites[0].penstock("explain", local(port)+"/v1/models"); !strings.Contains(text, "headers only") {
 		t.Errorf("a request without a body:\n%s", text)
 	}

@@ -61,6 +61,9 @@ func (o *whyOptions) run(cmd *cobra.Command, s *target, output string) error {
 	if err := running.get(cmd.Context(), "/debug/picks?"+args.Encode(), &found); err != nil {
 		return err
 	}
+	if found.Unknown {
+		return fmt.Errorf("there is no pool %s: %s", o.pool, poolsText(found))
+	}
 	switch output {
 	case "json":
 		return printJSON(cmd.OutOrStdout(), found)
@@ -74,7 +77,22 @@ func (o *whyOptions) run(cmd *cobra.Command, s *target, output string) error {
 	if o.request != "" && len(found.Picks) == 0 {
 		return fmt.Errorf("no process has a pick for request %s: the last 8,192 picks of each process are known, and an ID is the header x-request-id of a response", o.request)
 	}
+	if len(found.Picks) == 0 {
+		fmt.Fprintln(cmd.ErrOrStderr(), "no picks are known yet")
+	}
 	return printPicks(cmd.OutOrStdout(), found.Picks)
+}
+
+// poolsText lists the pools that there are.
+func poolsText(found app.FoundPicks) string {
+	if len(found.Pools) == 0 {
+		return "the process has none"
+	}
+	text := "the process has " + strings.Join(found.Pools, ", ")
+	if found.More > 0 {
+		text += fmt.Sprintf(" and %d more", found.More)
+	}
+	return text
 }
 
 // printPicks prints picks, the newest first.

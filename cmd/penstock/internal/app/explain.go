@@ -90,6 +90,23 @@ type FoundPicks struct {
 	Picks []*picker.Record `json:"picks"` // of all processes, the newest first
 	// Silent is how many other processes have not answered: their picks are missing.
 	Silent int `json:"silent,omitempty"`
+	// Unknown means that no process has a pick of the pool that was asked for, and this one has no such pool. Pools are the first of those
+	// that it has, and More counts the others.
+	Unknown bool     `json:"unknown,omitempty"`
+	Pools   []string `json:"pools,omitempty"`
+	More    int      `json:"more,omitempty"`
+}
+
+// maxNamed is how many pools an answer lists.
+const maxNamed = 20
+
+// find sets what there is in place of a pool without picks that this process does not have.
+func (f *FoundPicks) find(pool string, pools []string) {
+	if pool == "" || len(f.Picks) > 0 || slices.Contains(pools, pool) {
+		return
+	}
+	f.Unknown, f.Pools = true, pools[:min(len(pools), maxNamed)]
+	f.More = len(pools) - len(f.Pools)
 }
 
 // picksPage serves the picks of all processes for ?last=N and ?request=ID, and otherwise those of this process.
@@ -110,6 +127,7 @@ func (a *App) picksPage(w http.ResponseWriter, r *http.Request) {
 	}
 	var out FoundPicks
 	out.Picks, out.Silent = a.asked.Picks(r.Context(), q)
+	out.find(q.Pool, a.picker.Pools())
 	writeJSON(w, out)
 }
 
