@@ -49,7 +49,8 @@ type Config struct {
 	// OnPanic is called when a scrape has panicked, with its page, or the reading of KV events, with their server; it then counts as
 	// failed. nil drops it.
 	OnPanic func(page string, value any, stack []byte)
-	// HeldBodies bounds the bodies that are held for picks, in bytes of all streams; 0 is extproc.DefaultBodies.
+	// HeldBodies bounds the bodies that are held for picks, in bytes of all streams; 0 is extproc.DefaultBodies. Those of calls from other
+	// clusters have a quarter as much beside it.
 	HeldBodies int64
 	// HeapFloor has the process's heap grow to so many bytes before Run has its garbage collected; 0: as usual.
 	HeapFloor int64

@@ -55,6 +55,8 @@ var (
 		"Bytes of request bodies that are held for picks.", nil, nil)
 	unreadDesc = prometheus.NewDesc("penstock_picker_unread_bodies_total",
 		"Requests whose body was not read because of --picker-held-bodies, by outcome: picked (by load alone), or rejected (503, because it must be read).", []string{"outcome"}, nil)
+	excessDesc = prometheus.NewDesc("penstock_picker_excess_calls_total",
+		"Calls of other clusters that were ended, because their cluster had 16,384 open at this process.", nil, nil)
 	rendersDesc = prometheus.NewDesc("penstock_picker_renders_total",
 		"Prompts whose token IDs were needed (picker.kvEvents.render), by outcome: cached, rendered, failed (an error, or late), or skipped (the servers have failed too often, or too many calls are open).", []string{"outcome"}, nil)
 	reportsDesc = prometheus.NewDesc("penstock_picker_kv_event_endpoints",
@@ -155,6 +157,7 @@ func (poolCollector) Describe(ch chan<- *prometheus.Desc) {
 	ch <- failuresDesc
 	ch <- bodiesDesc
 	ch <- unreadDesc
+	ch <- excessDesc
 	ch <- leasesDesc
 	for _, d := range []*prometheus.Desc{modelRequestsDesc, modelFirstByteDesc, modelTokensDesc, modelOutputDesc, queueDesc, saturationDesc} {
 		ch <- d
@@ -240,9 +243,11 @@ func (c poolCollector) Collect(ch chan<- prometheus.Metric) {
 		gauge(endpointsDesc, draining, name, "draining")
 	}
 	count(failuresDesc, float64(c.picker.registry.ScrapeFailures()))
-	gauge(bodiesDesc, int(c.picker.bodies.Held()))
-	count(unreadDesc, float64(c.picker.bodies.Unread()), "picked")
-	count(unreadDesc, float64(c.picker.bodies.Rejected()), "rejected")
+	own, others := c.picker.bodies, c.picker.importBodies
+	gauge(bodiesDesc, int(own.Held()+others.Held()))
+	count(unreadDesc, float64(own.Unread()+others.Unread()), "picked")
+	count(unreadDesc, float64(own.Rejected()+others.Rejected()), "rejected")
+	count(excessDesc, float64(c.picker.calls.Excess()))
 	gauge(leasesDesc, c.picker.leases.Len())
 	c.picker.usage.collect(ch)
 	r := c.picker.renderer

@@ -66,6 +66,8 @@ type Picker struct {
 	registry       *endpoint.Registry
 	leases         *endpoint.Leases
 	bodies         *extproc.Bodies
+	importBodies   *extproc.Bodies
+	calls          *extproc.Calls
 	nowhere        *endpoint.Load // has the requests that no endpoint of a pool serves
 	metrics        *metrics
 	health         *health.Server
@@ -157,6 +159,8 @@ func New(c Config) (*Picker, error) {
 		models:         models.New(models.Config{Never: c.Never}),
 		leases:         endpoint.NewLeases(rand.Text()[:12], leaseTimeout), // random: other pickers receive the same access log
 		bodies:         extproc.NewBodies(c.HeldBodies),
+		importBodies:   extproc.NewBodies(cmp.Or(c.HeldBodies, extproc.DefaultBodies) / 4),
+		calls:          extproc.NewCalls(0),
 		nowhere:        new(endpoint.Load),
 		health:         health.NewServer(),
 	}

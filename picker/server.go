@@ -71,14 +71,14 @@ func ServerOptions(workers uint32, admit tap.ServerInHandle) []grpc.ServerOption
 
 // Register adds the picker's services to a server: external processing, the access log, health.
 func (p *Picker) Register(r grpc.ServiceRegistrar) {
-	extproc.New(extproc.Config{Picker: p, Bodies: p.bodies, Gateway: p.gateway, Member: p.member, Uploads: p, Names: p.protocol.Names}).Register(r)
+	extproc.New(extproc.Config{Picker: p, Bodies: p.bodies, ImportBodies: p.importBodies, Calls: p.calls, Gateway: p.gateway, Member: p.member, Uploads: p, Names: p.protocol.Names}).Register(r)
 	accesslog.New(accesslog.Config{Sink: p, Gateway: p.gateway, Answers: p.answers}).Register(r)
 	p.RegisterHealth(r)
 }
 
 // RegisterFor adds the services for gateways of other clusters that pick from one pool, "namespace/name": external processing and health.
 func (p *Picker) RegisterFor(pool string, r grpc.ServiceRegistrar) {
-	extproc.New(extproc.Config{Picker: p, Bodies: p.bodies, Names: p.protocol.Names, Pool: pool}).Register(r)
+	extproc.New(extproc.Config{Picker: p, ImportBodies: p.importBodies, Calls: p.calls, Names: p.protocol.Names, Pool: pool}).Register(r)
 	p.RegisterHealth(r)
 }
 

@@ -55,6 +55,19 @@ func TestBodies_StalledUploadsTakeBoundedMemory(t *testing.T) {
 	}
 }
 
+// TestBodies_OtherClustersTakeNoRoomFromOurGateways: their bodies have a bound of their own.
+func TestBodies_OtherClustersTakeNoRoomFromOurGateways(t *testing.T) {
+	p := &fakePicker{policy: BodyPolicy{Wait: true, Limit: 32 << 20}, held: NewBodies(1 << 20), answer: func(*Request) Answer { return Answer{Endpoints: List{"10.0.0.1:8000"}} }}
+	theirs := NewBodies(1 << 20)
+	k := open(t, startWith(t, p, Config{Pool: "ns/pool", ImportBodies: theirs}))
+	k.send(headersOf(modeDuplex, false))
+	k.send(bodyOf(strings.Repeat("z", 100<<10), false))
+	poll.Until(t, "it is held", func() bool { return theirs.Held() > 100<<10 })
+	if held := p.held.Held(); held != 0 {
+		t.Errorf("%d bytes of the room of this cluster's Gateways are taken", held)
+	}
+}
+
 // TestBodies_BodyThatAPickerNeedsIsRejected above the bound, in OpenAI's form.
 func TestBodies_BodyThatAPickerNeedsIsRejected(t *testing.T) {
 	p := &fakePicker{policy: BodyPolicy{Wait: true, Whole: true, Limit: 32 << 20}, held: NewBodies(1 << 20)}

@@ -59,7 +59,10 @@ type BodyPolicy struct {
 // Config of a Server.
 type Config struct {
 	Picker Picker  // required
-	Bodies *Bodies // default: NewBodies(0)
+	Bodies *Bodies // of this cluster's Gateways; default: NewBodies(0)
+	// ImportBodies are those of calls from other clusters, which so take no room from Bodies; default: NewBodies(0).
+	ImportBodies *Bodies
+	Calls        *Calls // of other clusters; default: NewCalls(0)
 	// Gateway returns the Gateway whose key a call has; "" if calls need none.
 	Gateway func(context.Context) string
 	// Member returns the other cluster whose gateway makes a call, as its connection proves; nil: none does.
@@ -70,7 +73,7 @@ type Config struct {
 	Pool string
 }
 
-// Server is envoy.service.ext_proc.v3.ExternalProcessor. It has no state of its own.
+// Server is envoy.service.ext_proc.v3.ExternalProcessor. Its state is that of Config.
 type Server struct{ Config }
 
 // New returns a Server.
@@ -86,6 +89,12 @@ func New(c Config) *Server {
 	}
 	if c.Bodies == nil {
 		c.Bodies = NewBodies(0)
+	}
+	if c.ImportBodies == nil {
+		c.ImportBodies = NewBodies(0)
+	}
+	if c.Calls == nil {
+		c.Calls = NewCalls(0)
 	}
 	c.Names = c.Names.WithDefaults()
 	return &Server{c}
@@ -140,6 +149,11 @@ func (s *Server) process(stream grpc.ServerStream) error {
 	}
 	if x.request.Imported { // what else a call names is about the routes of this cluster
 		x.request.Pools, x.request.Retries, x.request.Spill, x.request.Last, x.request.Subset = nil, 0, nil, false, ""
+		if err := s.Calls.begin(member); err != nil {
+			return err
+		}
+		defer s.Calls.end(member)
+		x.bodies = s.ImportBodies
 	}
 	for {
 		m := newMessage()

@@ -19,14 +19,22 @@ import (
 func secured(t *testing.T) (s *site, in func(name string) string) {
 	t.Helper()
 	s = prepare(t, nil)
-	in = func(name string) string { return filepath.Join(s.dir, "credentials", name) }
-	if out, err := exec.Command(binaries.penstock, "credentials", "--dir", in(""), "--host", "127.0.0.1").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	s.serve("--xds-cert", in("penstock.crt"), "--xds-key", in("penstock.key"), "--xds-client-ca", in("ca.crt"))
-	s.attach("--tls-server-name", "penstock", "--tls-ca", in("ca.crt"), "--tls-cert", in("envoy.crt"), "--tls-key", in("envoy.key"))
+	serve, attach, in := s.credentials()
+	s.serve(serve...)
+	s.attach(attach...)
 	s.eventually("the Gateway serves", func() error { return s.ask("GET", "/v1/models", "") })
 	return s, in
+}
+
+// credentials makes those of a control plane and an Envoy, and returns the flags that name them, and their folder.
+func (s *site) credentials() (serve, attach []string, in func(name string) string) {
+	s.Helper()
+	in = func(name string) string { return filepath.Join(s.dir, "credentials", name) }
+	if out, err := exec.Command(binaries.penstock, "credentials", "--dir", in(""), "--host", "127.0.0.1").CombinedOutput(); err != nil {
+		s.Fatalf("%v\n%s", err, out)
+	}
+	return []string{"--xds-cert", in("penstock.crt"), "--xds-key", in("penstock.key"), "--xds-client-ca", in("ca.crt")},
+		[]string{"--tls-server-name", "penstock", "--tls-ca", in("ca.crt"), "--tls-cert", in("envoy.crt"), "--tls-key", in("envoy.key")}, in
 }
 
 // adds writes a route, and waits until Envoy has it.

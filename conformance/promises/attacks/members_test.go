@@ -143,6 +143,28 @@ type set struct {
 func startSet(t *testing.T, more string, files map[string]string, evil ...*publisher) *set {
 	t.Helper()
 	s := &set{good: newHonest(t)}
+	s.begin(t, more, files, evil)
+	s.serve("--members-listen", "127.0.0.1:0")
+	s.attach()
+	s.join()
+	return s
+}
+
+// startSecuredSet is startSet with a control plane and an Envoy that authenticate each other.
+func startSecuredSet(t *testing.T, more string) *set {
+	t.Helper()
+	s := &set{good: newHonest(t)}
+	s.begin(t, more, nil, nil)
+	serve, attach, _ := s.credentials()
+	s.serve(append(serve, "--members-listen", "127.0.0.1:0")...)
+	s.attach(attach...)
+	s.join()
+	return s
+}
+
+// begin writes the files of the site.
+func (s *set) begin(t *testing.T, more string, files map[string]string, evil []*publisher) {
+	t.Helper()
 	member := func(name string, at net.Listener, c *ca, allow string) string {
 		return fmt.Sprintf("  - name: %s\n    allow: {%s}\n    peer:\n      address: %s\n      bundle: |\n        %s\n", name, allow, at.Addr(), strings.ReplaceAll(strings.TrimSpace(c.bundle), "\n", "\n        "))
 	}
@@ -155,8 +177,11 @@ func startSet(t *testing.T, more string, files map[string]string, evil ...*publi
 		all[name] = text
 	}
 	s.site = prepare(t, all)
-	s.serve("--members-listen", "127.0.0.1:0")
-	s.attach()
+}
+
+// join makes the site and the honest member members of each other.
+func (s *set) join() {
+	s.Helper()
 	s.eventually("it is a member", func() error {
 		raw, err := os.ReadFile(filepath.Join(s.dir, "state", "cluster", "member.yaml"))
 		if err != nil {
@@ -172,7 +197,6 @@ func startSet(t *testing.T, more string, files map[string]string, evil ...*publi
 	s.good.federation.SetMembers([]federation.Member{{Name: s.self.Name, Address: s.self.Peer.Address, Bundle: []byte(s.self.Peer.Bundle)}})
 	s.eventually("the pool serves", func() error { return s.ask("GET", "/v1/models", "") })
 	s.eventually("the other cluster's pool serves", func() error { return s.ask("GET", "/good", "") })
-	return s
 }
 
 // importRoute is an HTTPRoute to an import for everything below a path.

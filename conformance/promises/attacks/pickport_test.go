@@ -1,0 +1,115 @@
+package attacks
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/metadata"
+)
+
+// picks is a connection to the picker's port with the certificate of a member's Gateway.
+func (s *set) picks(t *testing.T, server string) *grpc.ClientConn {
+	t.Helper()
+	conn, err := grpc.NewClient(local(s.picker), grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{
+		MinVersion: tls.VersionTLS13, ServerName: server, InsecureSkipVerify: true, // the attacker trusts every server
+		Certificates: []tls.Certificate{s.good.identity("good", gatewayPath, time.Hour)},
+	})))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	return conn
+}
+
+// HoldPicks opens calls of a picker on a connection, each about a pool, with a request's headers and bytes of a body that does not end.
+// Calls that the picker ends are not repeated.
+func HoldPicks(ctx context.Context, picker *grpc.ClientConn, pool string, calls, size int) {
+	part := bytes.Repeat([]byte("a"), 32<<10)
+	ctx = metadata.AppendToOutgoingContext(ctx, "x-penstock-pool", pool)
+	for range calls {
+		s, err := extprocv3.NewExternalProcessorClient(picker).Process(ctx)
+		if err != nil {
+			return
+		}
+		headers := &extprocv3.HttpHeaders{Headers: &corev3.HeaderMap{Headers: []*corev3.HeaderValue{{Key: ":method", RawValue: []byte("POST")}, {Key: ":path", RawValue: []byte("/v1/chat/completions")}}}}
+		if s.Send(&extprocv3.ProcessingRequest{Request: &extprocv3.ProcessingRequest_RequestHeaders{RequestHeaders: headers}}) != nil {
+			return
+		}
+		for sent := 0; sent < size; sent += len(part) {
+			if s.Send(&extprocv3.ProcessingRequest{Request: &extprocv3.ProcessingRequest_RequestBody{RequestBody: &extprocv3.HttpBody{Body: part}}}) != nil {
+				break
+			}
+		}
+	}
+}
+
+// A member's Gateway picks from the pool that is exported to it alone, reads no key, and holds up no pick of others.
+func TestPeerListener_HostileMemberAtThePickersPortHoldsUpNoPick(t *testing.T) {
+	s := startSecuredSet(t, fmt.Sprintf("  peerListener: {port: %d}\n", freePort(t)))
+	s.write("site.yaml", strings.Replace(s.objects(), "kind: InferencePool\nmetadata: {name: chat}",
+		"kind: InferencePool\nmetadata: {name: chat, annotations: {inference.networking.x-k8s.io/export: ClusterSet, penstock.dev/export-to: good}}", 1))
+	s.write("secret.yaml", poolObjects("secret", "/secret", []string{"gw"}, at(s.server)))
+	conn := s.picks(t, chatAuthority)
+	s.eventually("the member picks", func() error {
+		if code := Pick(t.Context(), conn, "", "default/chat"); code != codes.OK {
+			return fmt.Errorf("%v", code)
+		}
+		return nil
+	})
+	for _, pool := range []string{"default/secret", "default/good", "default/good@good", "good/good", "", strings.Repeat("x", 1<<16)} {
+		if code := Pick(t.Context(), conn, "", pool); code == codes.OK {
+			t.Errorf("the member picks from %.40q", pool)
+		}
+	}
+	for _, server := range []string{"secret.default.east.pool.penstock", "good.default.good.pool.penstock", "hops", "penstock"} {
+		if code := Pick(t.Context(), s.picks(t, server), "", "default/secret"); code == codes.OK {
+			t.Errorf("the member picks by the name %s", server)
+		}
+	}
+	if _, err := StealKey(t.Context(), conn, "default/gw"); err == nil {
+		t.Error("the member reads the Gateway's key")
+	}
+	traffic, peak, before := s.traffic(), s.peak(s.penstock), s.rss(s.penstock)
+	ctx, end := context.WithCancel(t.Context())
+	var holding sync.WaitGroup
+	for range 4 {
+		conn := s.picks(t, chatAuthority)
+		holding.Go(func() { HoldPicks(ctx, conn, "default/chat", 4500, 32<<10) })
+	}
+	holding.Wait()
+	s.eventually("calls beyond the bound end", func() error {
+		if code := Pick(t.Context(), conn, "", "default/chat"); code != codes.ResourceExhausted {
+			return fmt.Errorf("%v", code)
+		}
+		return nil
+	})
+	for range 100 {
+		if err := s.ask(http.MethodPost, "/v1/chat/completions", `{"model":"m"}`); err != nil {
+			t.Errorf("a request of a client beside a member's open calls: %v", err)
+			break
+		}
+	}
+	traffic.end()
+	if most := peak(); most > before+1024 {
+		t.Errorf("Penstock had %.0f MiB before, and %.0f MiB at the peak", before, most)
+	}
+	end()
+	s.eventually("the member picks again", func() error {
+		if code := Pick(t.Context(), conn, "", "default/chat"); code != codes.OK {
+			return fmt.Errorf("%v", code)
+		}
+		return nil
+	})
+}

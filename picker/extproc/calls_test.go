@@ -1,0 +1,30 @@
+package extproc
+
+import (
+	"testing"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+func TestCalls_BoundOfOneClusterIsNotThatOfAnother(t *testing.T) {
+	c := NewCalls(2)
+	for _, cluster := range []string{"a", "a", "b", ""} {
+		if err := c.begin(cluster); err != nil {
+			t.Errorf("%q: %v", cluster, err)
+		}
+	}
+	if err := c.begin("a"); status.Code(err) != codes.ResourceExhausted || c.Excess() != 1 {
+		t.Errorf("a third call: %v, %d in excess", err, c.Excess())
+	}
+	c.end("a")
+	if err := c.begin("a"); err != nil {
+		t.Errorf("after one has ended: %v", err)
+	}
+	for _, cluster := range []string{"a", "a", "b", ""} {
+		c.end(cluster)
+	}
+	if len(c.of) != 0 {
+		t.Errorf("kept: %v", c.of)
+	}
+}
