@@ -20,6 +20,7 @@ import (
 	"github.com/penstock-project/penstock/cmd/penstock/internal/app"
 	"github.com/penstock-project/penstock/multicluster/selection"
 	"github.com/penstock-project/penstock/picker"
+	"github.com/penstock-project/penstock/picker/endpoint"
 	"github.com/penstock-project/penstock/picker/request"
 	"github.com/penstock-project/penstock/picker/schedule"
 	"github.com/penstock-project/penstock/translator"
@@ -385,9 +386,7 @@ func verdictText(v schedule.Verdict) string {
 	if v.Prefixes != "" {
 		load += ", prefixes " + v.Prefixes
 	}
-	if a := s.Adapters; a != nil {
-		load += fmt.Sprintf(", adapters %s (%d of %d slots)", cmp.Or(strings.Join(append(slices.Clone(a.Running), a.Waiting...), " "), "none"), len(a.Running)+len(a.Waiting), a.Max)
-	}
+	load += adaptersText(s.Adapters)
 	name := v.Address
 	if v.Pod != "" {
 		name += " (" + v.Pod + ")"
@@ -397,6 +396,22 @@ func verdictText(v schedule.Verdict) string {
 		return text + "; out: " + v.Out
 	}
 	return text + costText(v)
+}
+
+// adaptersText describes the LoRA adapters that a server's page shows. Slots are how many run at a time, so those whose requests all wait
+// are beside them.
+func adaptersText(a *endpoint.Adapters) string {
+	if a == nil {
+		return ""
+	}
+	text := ", adapters " + cmp.Or(strings.Join(a.Running, " "), "none")
+	if a.Max > 0 {
+		text += fmt.Sprintf(" (%d of %d slots)", len(a.Running), a.Max)
+	}
+	if len(a.Waiting) > 0 {
+		text += ", waiting adapters " + strings.Join(a.Waiting, " ")
+	}
+	return text
 }
 
 // costText describes an endpoint's cost, by its parts: those of strategy load are seconds.

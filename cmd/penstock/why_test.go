@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/penstock-project/penstock/picker"
+	"github.com/penstock-project/penstock/picker/endpoint"
 	"github.com/penstock-project/penstock/picker/schedule"
 )
 
@@ -42,6 +43,21 @@ func TestExplain_ShedPickNamesTheLimitAndTheValue(t *testing.T) {
 	} {
 		if !strings.Contains(got, "  limit        "+want+"\n") {
 			t.Errorf("no limit %q in\n%s", want, got)
+		}
+	}
+}
+
+// Slots are how many adapters run at a time. With those whose requests all wait, more adapters than slots were counted.
+func TestExplain_WaitingAdaptersTakeNoSlot(t *testing.T) {
+	for want, a := range map[string]*endpoint.Adapters{
+		", adapters law sql (2 of 2 slots), waiting adapters chat": {Running: []string{"law", "sql"}, Waiting: []string{"chat"}, Max: 2},
+		", adapters none (0 of 2 slots), waiting adapters chat":    {Waiting: []string{"chat"}, Max: 2},
+		", adapters sql":                 {Running: []string{"sql"}},
+		", adapters none (0 of 4 slots)": {Max: 4},
+	} {
+		v := schedule.Verdict{Address: "10.0.0.1:80", State: endpoint.State{Fresh: true, Adapters: a}}
+		if got := verdictText(v); !strings.Contains(got, "KV cache 0%"+want+", 0 of our") {
+			t.Errorf("%+v: %s, want%s", a, got, want)
 		}
 	}
 }
