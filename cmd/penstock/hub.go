@@ -50,7 +50,7 @@ hub. The kubeconfigs of members are files in one folder; the hub reads no Secret
 the hub may do there what it does and nothing else.
 
 With --members-listen the hub also relays what Penstocks export to each other, endpoints included, over mTLS and through no API server: those of
-the members of its ClusterSet that have a peer, which also receive what the other members export. Each of them names the hub as a member (penstock clusters show prints it), and the others by their
+the members of its ClusterSet that have a peer, which also exchange exports with the other members. Each of them names the hub as a member (penstock clusters show prints it), and the others by their
 names alone. Where the ClusterSet is read from a cluster, the hub that leads relays, and --state names the folder of its keys: on a volume that outlasts
 the pod.
 

@@ -26,6 +26,13 @@ func (a *audience) represent(names map[string]bool, relays []string) {
 	a.represented, a.relays = names, relays
 }
 
+// representsAny reports whether this hub publishes for a member at all.
+func (a *audience) representsAny() bool {
+	a.mu.RLock()
+	defer a.mu.RUnlock()
+	return len(a.represented) > 0
+}
+
 // represents reports whether this hub publishes for a member.
 func (a *audience) represents(member string) bool {
 	a.mu.RLock()

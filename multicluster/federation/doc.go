@@ -14,7 +14,7 @@
 //	roundtrip.go    how far members are away
 //	relay.go        a hub's end: it relays what members publish     relayed.go   a member's end of that
 //	voucher.go      the bundle of a member that a hub relays
-//	represent.go    what a hub publishes for members that run no Penstock
+//	represent.go    what a hub publishes for members that run no Penstock, and receives for them
 //
 // The topic exports has the cluster's UID, stamp and state as the key "", published again every 5 s, which renews the lease; and what
 // the cluster exports: key is "NAMESPACE/NAME", value the record. A pool of more than 64 endpoints has them in parts, with the keys
@@ -40,7 +40,9 @@
 // older process of the hub neither revives nor withdraws, and another hub takes its place once the lease that the one before has renewed has expired. State
 // and records come together, once all of a member is known; state is published again while its API server answers. A represented member that is silent,
 // or was not read yet, or is none of the hub's any more, has nothing withdrawn. It asks for no load and reports none; where its exports stand is
-// kept as members report it (Placements). No certificate is valid for its name.
+// kept as members report it (Placements). No certificate is valid for its name. The other way round, cmd receives what each member exports (Config.Passed):
+// which represented members it is for, its own UID and stamps, and no endpoints; and where it stands there is published to the exporter as if these members
+// had reported it (RepresentPlaced). What is not decided yet is not published, so that a hub that starts again takes no report back.
 //
 // What a hub is trusted for: that what it publishes under a member's name is that member's, and that it passes exports on to those alone that
 // they are for. An importer receives of it the members that its ClusterSet lists without an address, and no others: neither its own name, nor that of a
@@ -49,7 +51,7 @@
 // one without an address, a bundle that the hub relays is trusted if that member has signed it with a certificate of one that is trusted
 // already (voucher), else not. The hub's own bundle counts for connections to the hub alone. So a hub that is hostile can lead requests for the members behind it to
 // addresses within their Allow, and withdraw what they export, and nothing else. Of a represented member it is trusted for the same, and its stamps do not
-// bind it. A hub that is lost, or starts anew, withdraws nothing.
+// bind it; in a represented member it writes what it likes within the permissions that this one gives it, whatever others export. A hub that is lost, or starts anew, withdraws nothing.
 //
 // Invariants: a member receives only the exports that are for it. A record that is too large, or that does not decode, is left out and
 // logged, and harms no other. A member that falls silent withdraws nothing (multicluster/registry). Keys and Secrets never leave.

@@ -49,12 +49,14 @@ type Config struct {
 	Placed func(registry.Reports)
 	// Load receives what a member reports of a pool whose load was asked for (Want); nil: nothing does.
 	Load func(MemberPool, Load)
-	// Hub: this process is a hub. It exports nothing, and relays what members publish to each other (relay.go). Apply, Connected, Placed and Load
+	// Hub: this process is a hub. It exports nothing, and relays what members publish to each other (relay.go). Apply, Placed and Load
 	// are not called. Relayed is, for a member all of whose last update was relayed; optional.
 	Hub     bool
 	Relayed func(member string)
 	// Reported receives for which pools of a member that a hub represents Placements has changed; optional.
 	Reported func(exporter string, pools []registry.Pool)
+	// Passed receives what a member exports to members that a hub represents, without endpoints, and to which members each export is; optional.
+	Passed func(u registry.Update, to map[registry.Pool][]string)
 	// Now is the clock that certificates are compared with; time.Now if nil.
 	Now     func() time.Time
 	Log     *slog.Logger
@@ -87,6 +89,7 @@ type Federation struct {
 	audience    audience
 	relays      []*relay              // of a hub
 	represented map[string]*publisher // of a hub, by member; nil: nothing was published for it yet
+	passing     sync.Mutex            // held while Config.Passed is called with what the relay has
 }
 
 // New makes a federation without members. It serves once Register and Run are called.
@@ -161,6 +164,7 @@ func (f *Federation) SetMembers(members []Member) {
 	f.trust.set(members)
 	f.mu.Lock()
 	stay := members // of those that a hub has relayed
+	first := !f.audience.representsAny()
 	if f.cfg.Hub {
 		stay = f.represent(members)
 	} else {
@@ -203,6 +207,11 @@ func (f *Federation) SetMembers(members []Member) {
 	f.paces.keep(stays)
 	f.mu.Unlock()
 	f.dropRelays(stay)
+	if first && f.audience.representsAny() {
+		for _, m := range members {
+			f.forRepresented(m.Name, nil)
+		}
+	}
 	if len(changed) > 0 {
 		f.channel.SetPeers(slices.DeleteFunc(slices.Clone(addresses), func(a string) bool { return changed[a] })...)
 	}

@@ -14,12 +14,19 @@ import (
 type placed struct {
 	Reason  string `json:"reason,omitempty"` // "": it is imported
 	Message string `json:"message,omitempty"`
-	// Incarnation is that of the record which it is about. nil: a release before it had one.
+	// Incarnation is that of the record which it is about. nil: that is not known, or a release before it had one.
 	Incarnation *uint64 `json:"incarnation,omitempty"`
 }
 
+func placedOf(p registry.Placement) placed {
+	if p.Any {
+		return placed{Reason: p.Reason, Message: p.Message}
+	}
+	return placed{p.Reason, p.Message, &p.Incarnation}
+}
+
 func (p placed) equal(o placed) bool {
-	return p.Reason == o.Reason && p.Message == o.Message && *p.Incarnation == *o.Incarnation
+	return p.Reason == o.Reason && p.Message == o.Message && (p.Incarnation == nil) == (o.Incarnation == nil) && (p.Incarnation == nil || *p.Incarnation == *o.Incarnation)
 }
 
 // Bounds of what a member reports, in bytes.
@@ -34,7 +41,7 @@ func (f *Federation) SetPlaced(pools []registry.Pool, list []registry.Placement)
 	defer f.mu.Unlock()
 	next := map[string]placed{}
 	for _, p := range list {
-		next[p.Member+"/"+poolKey(p.Pool)] = placed{p.Reason, p.Message, &p.Incarnation}
+		next[p.Member+"/"+poolKey(p.Pool)] = placedOf(p)
 	}
 	var gone []string
 	for _, p := range pools {

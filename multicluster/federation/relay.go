@@ -97,6 +97,9 @@ func (f *Federation) relay(r *relay, in channel.Update) error {
 		r.drop(m.Name)
 		return nil
 	case in.Disconnected:
+		if r.exports && f.cfg.Connected != nil {
+			f.cfg.Connected(m.Name, false)
+		}
 		return nil
 	}
 	if r.exports {
@@ -110,6 +113,9 @@ func (f *Federation) relay(r *relay, in channel.Update) error {
 		}
 	}
 	err := f.pass(r, m.Name, in)
+	if r.exports {
+		f.forRepresented(m.Name, &in)
+	}
 	switch {
 	case err != nil && f.cfg.Problem != nil:
 		f.cfg.Problem(m.Name, fmt.Sprintf("%.500v", err))

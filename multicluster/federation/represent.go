@@ -1,7 +1,10 @@
 package federation
 
 import (
+	"bytes"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -44,6 +47,114 @@ func (f *Federation) Represent(name string, is Represented) error {
 		return err
 	}
 	return errors.Join(err, f.pass(f.relayOf(f.exports), name, channel.Update{Snapshot: anew, Items: append(c.items, p.state(nil, nil)), Retracted: c.gone}))
+}
+
+// RepresentPlaced reports for a represented member where exports of others stand there: Placement.Member is the exporting one. What is pending stays as
+// it was reported before.
+func (f *Federation) RepresentPlaced(name string, placed, pending []registry.Placement) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if _, ok := f.represented[name]; !ok {
+		return nil // it is none any more
+	}
+	stays := map[string][]byte{}
+	for _, p := range pending {
+		stays[p.Member+"/"+poolKey(p.Pool)] = nil
+	}
+	for _, p := range placed {
+		value, err := json.Marshal(placedOf(p))
+		if err != nil {
+			return fmt.Errorf("the import of %s at %s: %w", poolKey(p.Pool), name, err)
+		}
+		stays[p.Member+"/"+poolKey(p.Pool)] = value
+	}
+	r := f.relayOf(f.imports)
+	var in channel.Update
+	r.mu.RLock()
+	of := r.of[name]
+	for _, key := range slices.Sorted(maps.Keys(stays)) {
+		if value := stays[key]; value != nil && (of == nil || !bytes.Equal(of.items[key], value)) {
+			in.Items = append(in.Items, channel.Item{Key: key, Value: value})
+		}
+	}
+	if of != nil {
+		for key := range of.items {
+			if _, is := stays[key]; !is && key != stateKey {
+				in.Retracted = append(in.Retracted, key)
+			}
+		}
+	}
+	r.mu.RUnlock()
+	if of != nil && len(in.Items)+len(in.Retracted) == 0 {
+		return nil
+	}
+	return f.pass(r, name, in)
+}
+
+// forRepresented passes on what represented members have of a member: of what has changed with an update of it, or of all with nil.
+func (f *Federation) forRepresented(member string, in *channel.Update) {
+	if f.cfg.Passed == nil || !f.audience.representsAny() {
+		return
+	}
+	f.passing.Lock() // so that what is passed on last is what the relay has
+	defer f.passing.Unlock()
+	r := f.relayOf(f.exports)
+	u, to := registry.Update{Member: member}, map[registry.Pool][]string{}
+	if !r.passed(&u, to, in) {
+		return
+	}
+	f.cfg.Passed(u, to)
+}
+
+// passed fills in what forRepresented passes on; false: the relay has nothing of the member.
+func (r *relay) passed(u *registry.Update, to map[registry.Pool][]string, in *channel.Update) bool {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	of := r.of[u.Member]
+	if of == nil {
+		return false
+	}
+	state, err := decodeCluster(of.items[stateKey])
+	if err != nil {
+		return false // unreachable: the relay has decoded it
+	}
+	u.UID, u.Stamp, u.Draining = state.UID, registry.Stamp{Epoch: state.Epoch, Sequence: state.Sequence}, state.Draining
+	records := map[string]bool{}
+	if in == nil || in.Snapshot {
+		u.Snapshot = true
+		for key := range of.items {
+			records[key] = true
+		}
+	} else {
+		for _, it := range in.Items {
+			records[strings.TrimSuffix(it.Key, audienceSuffix)] = true
+		}
+		for _, key := range in.Retracted {
+			records[strings.TrimSuffix(key, audienceSuffix)] = true
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(records)) {
+		pool, err := parsePool(key)
+		if err != nil { // its state, or a part
+			continue
+		}
+		value, is := of.items[key]
+		if !is || of.to[key] == nil {
+			u.Withdrawn = append(u.Withdrawn, pool)
+			continue
+		}
+		e, _, err := decodeRecord(key, value)
+		if err != nil {
+			if u.Unread == nil {
+				u.Unread = map[registry.Pool]string{}
+			}
+			u.Unread[pool], to[pool] = fmt.Sprintf("%.300v", err), of.to[key]
+			continue
+		}
+		e.Entry.Endpoints, e.Size = nil, 0
+		u.Exports, to[pool] = append(u.Exports, e), of.to[key]
+	}
+	return true
 }
 
 // represent takes over which members of a hub run no Penstock: those without an address. It returns the members less those that were none of these

@@ -158,3 +158,108 @@ func TestHub_MemberThatDoesNotAnswerIsNotRenewed(t *testing.T) {
 		}
 	}
 }
+
+// What a member exports is passed on for members that the hub represents: without endpoints, with its own stamps and those that it is for, all of it once
+// the first such member is there. Where it stands there reaches the exporter.
+func TestHub_MembersThatRunNoPenstockReceiveWhatOthersExport(t *testing.T) {
+	h, b, c := newHub(t, "h"), newSite(t, "b", id("b")), newSite(t, "c", id("c"))
+	var mu sync.Mutex
+	got := registry.New(registry.Config{})
+	whom := map[string][]string{}
+	got.SetMembers(map[string]string{"b": "hub", "c": "hub"})
+	h.cfg.Passed = func(u registry.Update, to map[registry.Pool][]string) {
+		mu.Lock()
+		defer mu.Unlock()
+		for _, e := range u.Exports {
+			if whom[u.Member] = to[e.Pool]; len(e.Entry.Endpoints) > 0 {
+				t.Errorf("%s is passed on with endpoints", u.Member)
+			}
+		}
+		got.Apply(u)
+	}
+	h.cfg.Connected = func(member string, is bool) { got.Connected(member, is) }
+	has := func(want string) {
+		t.Helper()
+		poll.NoError(t, "the hub has "+want, poll.Limit, func() error {
+			mu.Lock()
+			defer mu.Unlock()
+			text := ""
+			for _, e := range got.Exports(nil, chat) {
+				if text += e.Cluster + "=" + e.Entry.EndpointPicker.Service[0].Addresses[0]; e.Draining {
+					text += " draining"
+				}
+				text += fmt.Sprint(whom[e.Cluster]) + " "
+			}
+			if text != want {
+				return fmt.Errorf("it has %s", text)
+			}
+			return nil
+		})
+	}
+	represents(h, nil, b, c)
+	large := exported("10.0.0.1")
+	for i := range 3 * maxInline {
+		large.Entry.Endpoints = append(large.Entry.Endpoints, inferenceapi.ImportedEndpoint{Address: fmt.Sprintf("10.9.0.%d", i)})
+	}
+	b.exports(large)
+	c.has("b=10.0.0.1")
+	has("")
+	represents(h, []string{"e", "f"}, b, c)
+	has("b=10.0.0.1[c] ")
+	b.exports(large) // which members it is for has changed
+	has("b=10.0.0.1[c e f] ")
+	if m, _ := got.Member("b"); m.UID != "uid-of-b" || m.State != registry.Ready {
+		t.Errorf("%+v", m)
+	}
+	c.exports(exported("10.1.0.1", "e"))
+	has("b=10.0.0.1[c e f] c=10.1.0.1[e] ")
+	b.exports(exported("10.0.0.1", "f", "c"))
+	has("b=10.0.0.1[c f] c=10.1.0.1[e] ")
+	b.exports(exported("10.0.0.1", "c"))
+	has("b=10.0.0.1[c] c=10.1.0.1[e] ")
+	c.exports()
+	has("b=10.0.0.1[c] c=10.1.0.1 draining[e] ")
+	c.exports(exported("10.1.0.2", "e"))
+	has("b=10.0.0.1[c] c=10.1.0.2[e] ")
+
+	stands := func(want string) {
+		t.Helper()
+		poll.NoError(t, "c has "+want, poll.Limit, func() error {
+			text := ""
+			for _, p := range c.registry.Placements(nil, chat) {
+				text += fmt.Sprintf("%s:%s %d %v", p.Member, p.Reason, p.Incarnation, p.Any)
+			}
+			if text != want {
+				return fmt.Errorf("it has %q", text)
+			}
+			return nil
+		})
+	}
+	report := func(is registry.Placement, pending ...registry.Placement) {
+		t.Helper()
+		is.Member, is.Pool = "c", chat
+		var placed []registry.Placement
+		if len(pending) == 0 {
+			placed = append(placed, is)
+		}
+		if err := h.RepresentPlaced("e", placed, pending); err != nil {
+			t.Fatal(err)
+		}
+	}
+	report(registry.Placement{Reason: "Conflict", Incarnation: 5})
+	stands("e:Conflict 5 false")
+	report(registry.Placement{Any: true})
+	stands("e: 0 true")
+	report(registry.Placement{}, registry.Placement{Member: "c", Pool: chat})
+	if err := h.RepresentPlaced("f", []registry.Placement{{Member: "c", Pool: chat}}, nil); err != nil { // c does not export to f
+		t.Fatal(err)
+	}
+	stands("e: 0 true")
+	if err := h.RepresentPlaced("e", nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	stands("")
+	c.stop()
+	poll.Until(t, "the hub has no connection to c", func() bool { m, _ := got.Member("c"); return !m.Connected() })
+	has("b=10.0.0.1[c] c=10.1.0.2[e] ")
+}

@@ -27,6 +27,8 @@ type Config struct {
 	Imports, Exports func(member string, pools []registry.Pool)
 	// Published is called with a member whose Publication may have changed, or that has answered. It must not call the Hub.
 	Published func(member string)
+	// Stands is called with a member whose Standings may have changed. It must not call the Hub.
+	Stands func(member string)
 	// Placements are where the export of a member's pool stands at peers, as far as they have reported it; nil: there are no peers. It must not call
 	// the Hub.
 	Placements func(member string, p registry.Pool) []registry.Placement
@@ -60,7 +62,7 @@ type Hub struct {
 
 	mu       sync.Mutex
 	members  map[string]*member
-	peers    []string // sorted
+	peers    []*peer // sorted by name
 	all      bool
 	sequence uint64
 }
@@ -96,8 +98,8 @@ func New(c Config) *Hub {
 
 // changes are what the callbacks are called with, once no lock is held.
 type changes struct {
-	imports, exports map[string][]registry.Pool
-	published        []string // members
+	imports, exports  map[string][]registry.Pool
+	published, stands []string // members
 }
 
 func (c *changes) add(to *map[string][]registry.Pool, member string, pools ...registry.Pool) {
@@ -121,9 +123,15 @@ func (h *Hub) call(c *changes) {
 			}
 		}
 	}
-	for _, name := range c.published {
-		if h.cfg.Published != nil {
-			h.cfg.Published(name)
+	for _, side := range []struct {
+		of []string
+		f  func(string)
+	}{{c.published, h.cfg.Published}, {c.stands, h.cfg.Stands}} {
+		slices.Sort(side.of)
+		for _, name := range slices.Compact(side.of) {
+			if side.f != nil {
+				side.f(name)
+			}
 		}
 	}
 }
@@ -152,23 +160,31 @@ func (h *Hub) SetMembers(list []Member, all bool) {
 		now[m.Name] = is
 	}
 	h.members = now
+	h.meet(&c)
 	for _, m := range h.sorted() {
-		sources, allow := map[string]string{}, map[string]v1alpha1.ClusterSetAllow{}
-		for _, o := range now {
-			if o != m || all {
-				sources[o.Name], allow[o.Name] = source, o.Allow
-			}
-		}
-		changed := m.registry.SetMembers(sources)
-		h.assemble(&c, m, append(changed, m.importer.SetAllow(allow)...))
 		for p := range m.decisions {
 			c.add(&c.exports, m.Name, p)
 		}
-	}
-	for _, m := range h.sorted() {
 		if m.read {
 			h.distribute(&c, m)
 		}
+	}
+}
+
+// meet has each member import what the others and the peers export, as far as they may. mu is held.
+func (h *Hub) meet(c *changes) {
+	for _, m := range h.sorted() {
+		sources, allow := map[string]string{}, map[string]v1alpha1.ClusterSetAllow{}
+		for _, o := range h.members {
+			if o != m || h.all {
+				sources[o.Name], allow[o.Name] = source, o.Allow
+			}
+		}
+		for _, p := range h.peers {
+			sources[p.Name], allow[p.Name] = source, p.Allow
+		}
+		changed := m.registry.SetMembers(sources)
+		h.assemble(c, m, append(changed, m.importer.SetAllow(allow)...))
 	}
 }
 
@@ -203,6 +219,9 @@ func (h *Hub) Restore(name string, entries map[registry.Pool][]inferenceapi.Impo
 				h.assemble(&c, m, m.registry.Connected(o.Name, false))
 			}
 		}
+	}
+	for _, p := range h.peers {
+		h.give(&c, p, m, true)
 	}
 }
 
@@ -247,6 +266,7 @@ func (h *Hub) Exports(name, uid string, decisions []export.Decision) {
 	if !m.read {
 		m.read = true
 		h.others(&c)
+		c.stand(h, m)
 	}
 	if changed {
 		m.stamp = next
@@ -390,6 +410,7 @@ func (h *Hub) assemble(c *changes, m *member, pools []registry.Pool) {
 		c.add(&c.exports, pl.Member, pl.Pool)
 	}
 	c.add(&c.imports, m.Name, pools...)
+	c.stand(h, m)
 }
 
 // Import is the status of an import at a member, as far as it is this hub's; generation is that of the object. imported is false for one that
@@ -440,9 +461,13 @@ func (h *Hub) expire(waited *bool) {
 		over = over && h.settled(m)
 		c.add(&c.exports, m.Name, h.overdue(m)...)
 	}
+	for _, p := range h.peers {
+		over = over && h.settledPeer(p)
+	}
 	if over && !*waited {
 		for _, m := range h.sorted() {
 			c.add(&c.exports, m.Name, slices.Collect(maps.Keys(m.decisions))...)
+			c.stand(h, m)
 		}
 	}
 	*waited = over

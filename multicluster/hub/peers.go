@@ -3,10 +3,13 @@ package hub
 import (
 	"fmt"
 	"math/rand/v2"
+	"reflect"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
+	"github.com/penstock-project/penstock/manifests/v1alpha1"
 	"github.com/penstock-project/penstock/multicluster/export"
 	"github.com/penstock-project/penstock/multicluster/imports"
 	"github.com/penstock-project/penstock/multicluster/registry"
@@ -31,18 +34,43 @@ type Publication struct {
 	Draining, Connected bool
 }
 
-// SetPeers replaces the peers: members whose Penstock receives Publications. They are no Members.
-func (h *Hub) SetPeers(names []string) {
+// Peer is a member whose Penstock exchanges exports through this process: it receives Publications, and what it exports reaches the Members by Apply.
+// It is no Member.
+type Peer struct {
+	Name string
+	// Allow limits what its exports do in the Members.
+	Allow v1alpha1.ClusterSetAllow
+}
+
+// SetPeers replaces the peers. The exports of one that is none any more drain.
+func (h *Hub) SetPeers(list []Peer) {
 	var c changes
 	defer h.call(&c)
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	names = slices.Sorted(slices.Values(names))
-	if slices.Equal(names, h.peers) {
+	next := make([]*peer, 0, len(list))
+	same := len(list) == len(h.peers)
+	for _, is := range list {
+		p := h.peer(is.Name)
+		if p == nil {
+			p, same = &peer{since: h.cfg.Now()}, false
+		}
+		if !reflect.DeepEqual(p.Peer, is) {
+			p.Peer, same = is, false
+			p.judge()
+		}
+		next = append(next, p)
+	}
+	if same {
 		return
 	}
-	h.peers = names
+	slices.SortFunc(next, func(a, b *peer) int { return strings.Compare(a.Name, b.Name) })
+	h.peers = next
+	h.meet(&c)
 	for _, m := range h.sorted() {
+		for _, p := range h.peers {
+			h.give(&c, p, m, true)
+		}
 		for p, d := range m.decisions {
 			if d.Export != nil {
 				m.toPeers.wait(p, h.cfg.Now())
@@ -50,6 +78,14 @@ func (h *Hub) SetPeers(names []string) {
 		}
 	}
 	h.others(&c)
+}
+
+func (h *Hub) peer(name string) *peer {
+	i := slices.IndexFunc(h.peers, func(p *peer) bool { return p.Name == name })
+	if i < 0 {
+		return nil
+	}
+	return h.peers[i]
 }
 
 // Publication is what a member exports to the peers; false before it has been read.
@@ -150,7 +186,8 @@ func (h *Hub) atPeers(m *member, d export.Decision) (list []registry.Placement, 
 	}
 	_, waited := m.toPeers.since[d.Pool]
 	why, denied := m.toPeers.denied[d.Pool]
-	for _, name := range h.peers {
+	for _, peer := range h.peers {
+		name := peer.Name
 		if d.Export.To != nil && !slices.Contains(d.Export.To, name) {
 			continue
 		}

@@ -27,12 +27,21 @@ func newPeered(t *testing.T, peers []string, members ...string) *peered {
 		Published:  func(member string) { p.published = append(p.published, member) },
 		Placements: func(member string, _ registry.Pool) []registry.Placement { return p.reports[member] },
 	})
-	p.SetPeers(peers)
+	p.peers(peers...)
 	p.set()
 	for _, n := range members {
 		p.Restore(n, nil)
 	}
 	return p
+}
+
+// peers replaces the peers.
+func (p *peered) peers(names ...string) {
+	var list []hub.Peer
+	for _, n := range names {
+		list = append(list, hub.Peer{Name: n})
+	}
+	p.SetPeers(list)
 }
 
 // reported has a peer report the newest incarnation of a member's export.
@@ -107,11 +116,11 @@ func TestHub_PeersReceiveWhatMembersExportAndReportIt(t *testing.T) {
 		p.reported("east", "south", "")
 		p.reported("east", "north", "")
 		p.condition("east", "True/Exported")
-		p.SetPeers([]string{"north", "south", "third"})
+		p.peers("north", "south", "third")
 		p.condition("east", "not known")
 		time.Sleep(20 * time.Second)
 		p.condition("east", "False/MemberUnreachable")
-		p.SetPeers([]string{"north", "south"})
+		p.peers("north", "south")
 		p.condition("east", "True/Exported")
 	})
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/penstock-project/penstock/discovery/kube/kubetest"
+	"github.com/penstock-project/penstock/manifests/inferenceapi"
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 	"github.com/penstock-project/penstock/multicluster/registry"
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
@@ -142,4 +143,87 @@ func TestHub_PenstocksReceiveWhatClustersWithoutPenstockExport(t *testing.T) {
 	north.has("east", "192.0.2.3")
 	east.Delete("inferencepools", east.Get("inference.networking.k8s.io", "inferencepools", "ns/chat"))
 	poll.Until(t, "the export is withdrawn", func() bool { return north.registry.Exports(nil, chat)[0].Draining })
+}
+
+// imported waits until the import of the pool chat has some clusters, each with its picker's address and the condition Ready.
+func imported(t *testing.T, api *kubetest.Server, want string) {
+	t.Helper()
+	poll.NoError(t, "the import has "+want, poll.Limit, func() error {
+		raw, err := json.Marshal(api.Get("inference.networking.x-k8s.io", "inferencepoolimports", "ns/chat"))
+		if err != nil {
+			return err
+		}
+		var is inferenceapi.InferencePoolImport
+		if err := json.Unmarshal(raw, &is); err != nil {
+			return err
+		}
+		var got []string
+		for _, c := range is.Status.Clusters {
+			text := c.Name + " " + c.EndpointPicker.Service[0].Addresses[0]
+			for _, on := range c.Conditions {
+				if on.Type == "Ready" {
+					text += " " + on.Reason
+				}
+			}
+			if len(c.Endpoints) > 0 {
+				text += " with endpoints"
+			}
+			got = append(got, text)
+		}
+		if text := strings.Join(got, ", "); text != want {
+			return fmt.Errorf("%q of %s", text, raw)
+		}
+		return nil
+	})
+}
+
+// stands waits until the cluster has where its export stands at another one.
+func (o *other) stands(member, reason string) {
+	o.t.Helper()
+	poll.NoError(o.t, fmt.Sprintf("%s has %q of %s", o.name, reason, member), poll.Limit, func() error {
+		list := o.registry.Placements(nil, chat)
+		for _, p := range list {
+			if p.Member == member && p.Reason == reason {
+				return nil
+			}
+		}
+		return fmt.Errorf("%+v", list)
+	})
+}
+
+// A Penstock behind a hub exports a pool. Clusters that run no Penstock get an import of it, without endpoints, as far as it is for them, and the
+// exporter has where it stands there. A hub that is replaced, and reaches the exporter no more, removes and writes nothing.
+func TestHub_ClustersWithoutPenstockImportWhatPenstocksExport(t *testing.T) {
+	north, south := newOther(t, "north"), newOther(t, "south")
+	m := newManagement(t)
+	east, west := m.without("east"), m.without("west")
+	west.Delete("namespaces", west.Get("", "namespaces", "ns"))
+	m.set(north, south)
+	_, end := m.hub("first")
+	behind(m.member(), []string{"east", "west"}, north, south)
+	north.exports("10.0.0.1")
+	imported(t, east, "north 10.0.0.1 Ready")
+	north.stands("east", "")
+	north.stands("west", "NamespaceNotFound")
+	west.Apply(t, "namespaces", "{apiVersion: v1, kind: Namespace, metadata: {name: ns}}")
+	imported(t, west, "north 10.0.0.1 Ready")
+	north.stands("west", "")
+
+	south.exports("10.1.0.1")
+	annotated(t, west, "192.0.2.1", "")
+	imported(t, east, "north 10.0.0.1 Ready, south 10.1.0.1 Ready, west 192.0.2.1 Ready")
+	imported(t, west, "north 10.0.0.1 Ready, south 10.1.0.1 Ready")
+	south.has("west", "192.0.2.1")
+
+	north.exports("10.0.0.2")
+	imported(t, west, "north 10.0.0.2 Ready, south 10.1.0.1 Ready")
+	end()
+	if err := south.SetExports(nil, false); err != nil {
+		t.Fatal(err)
+	}
+	north.peer.Address = "127.0.0.1:1" // it is away from now on
+	m.set(north, south)
+	m.hub("second")
+	imported(t, west, "north 10.0.0.2 Unreachable, south 10.1.0.1 Draining")
+	north.stands("west", "")
 }

@@ -8,7 +8,7 @@
 //	rules.go    the permissions that a member gives the hub   rights.go    what the hub reads in a member
 //	decide.go   what a member exports                         beside.go    its nodes, and what its own Penstock exports
 //	prunes.go   whether its imports have room for clusters    metrics.go   what page.go shows, for Prometheus
-//	relay.go    members that have a peer: what their Penstocks publish is relayed among them, and they receive what the other members export
+//	relay.go    members that have a peer: what their Penstocks publish is relayed among them, and passes between them and the other members
 //
 // Imports are written by clusterset.Kubernetes, as a cluster's own Penstock writes them, under names of the hub's own: so a member's Penstock
 // reads them like those of any other controller.

@@ -178,7 +178,7 @@ func (h *Hub) lead(ctx context.Context, identity func(context.Context) (string, 
 		}
 	}}
 	if relayed != nil {
-		cfg.Published, cfg.Placements = relayed.published, relayed.placements
+		cfg.Published, cfg.Stands, cfg.Placements = relayed.published, relayed.stands, relayed.placements
 	}
 	out := hub.New(cfg)
 	h.mu.Lock()
@@ -258,11 +258,18 @@ func (h *Hub) adopt(ctx context.Context, set *v1alpha1.ClusterSet) {
 	}
 	h.note("", nil)
 	names, wanted := h.wanted(set)
-	var peers []string
+	var peers []hub.Peer
 	if h.relay != nil {
 		peers = h.relay.adopt(set, names)
 	}
 	h.out.SetPeers(peers)
+	if h.relay != nil {
+		h.relay.connect()
+	}
+	all := slices.Clone(names)
+	for _, p := range peers {
+		all = append(all, p.Name)
+	}
 	h.mu.Lock()
 	now := maps.Clone(h.clusters)
 	h.mu.Unlock()
@@ -299,7 +306,7 @@ func (h *Hub) adopt(ctx context.Context, set *v1alpha1.ClusterSet) {
 			c = &cluster{hub: h, name: name, store: store.New(), again: make(chan struct{}, 1), key: at.key, rest: at.rest, done: make(chan struct{})}
 			now[name], begin = c, append(begin, c)
 		}
-		others := slices.DeleteFunc(slices.Concat(names, peers), func(n string) bool { return n == name })
+		others := slices.DeleteFunc(slices.Clone(all), func(n string) bool { return n == name })
 		c.mu.Lock()
 		same := equalMember(&c.config, m) && slices.Equal(c.others, others)
 		c.mu.Unlock()

@@ -3,6 +3,7 @@ package management
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -16,6 +17,7 @@ import (
 	"github.com/penstock-project/penstock/cmd/penstock/internal/clusterset"
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 	"github.com/penstock-project/penstock/multicluster/federation"
+	"github.com/penstock-project/penstock/multicluster/hub"
 	"github.com/penstock-project/penstock/multicluster/registry"
 	"github.com/penstock-project/penstock/xds/authority"
 )
@@ -31,8 +33,9 @@ type relay struct {
 	authority  *authority.Authority
 	federation *federation.Federation
 	problems   map[string]*mistake // by member
-	of         []federation.Member // those of SetMembers
-	dirty      map[string]bool     // members without a peer that are to be published
+	of         []federation.Member // those that connect connects to
+	changed    bool                // of is another one than connect has had
+	dirty      map[string]bool     // members without a peer that are to be published, and whether they have answered
 	wake       chan struct{}       // has one element when there are some
 }
 
@@ -54,8 +57,8 @@ func (r *relay) begin(name string) {
 			r.note(member, &mistake{Field: "spec.members[" + member + "].peer", Problem: problem, Fix: "run `penstock clusters show` there, and join it again here"})
 		},
 		Relayed:  func(member string) { r.note(member, nil) },
-		Reported: r.hub.enqueueExports,
-		Log:      log,
+		Reported: r.hub.enqueueExports, Passed: r.hub.out.Apply, Connected: r.hub.out.Connected,
+		Log: log,
 	})
 	close(r.begun)
 }
@@ -82,19 +85,20 @@ func (r *relay) renewed() {
 	}
 }
 
-// adopt takes over the members of the ClusterSet that have a peer, and which others the hub publishes for. It returns the names of the former.
-func (r *relay) adopt(set *v1alpha1.ClusterSet, others []string) (peers []string) {
+// adopt takes over the members of the ClusterSet that have a peer, and which others the hub publishes for. It returns the former. connect has an effect
+// on connections.
+func (r *relay) adopt(set *v1alpha1.ClusterSet, others []string) (peers []hub.Peer) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
 	case set.Spec.Cluster == "":
 		r.hub.note(relaying, &mistake{Field: "spec.cluster", Problem: "it is missing, so this hub relays nothing: it is the name by which members know the hub", Fix: "write a name that no member has"})
-		return nil
+		return r.peers(set)
 	case r.federation == nil:
 		r.begin(set.Spec.Cluster)
 	case set.Spec.Cluster != r.name:
 		r.hub.note(relaying, &mistake{Field: "spec.cluster", Problem: fmt.Sprintf("the name of this hub is %s until the process ends", r.name), Fix: "start the hub again"})
-		return r.peers()
+		return r.peers(set)
 	}
 	r.hub.note(relaying, nil)
 	var members []federation.Member
@@ -123,13 +127,29 @@ func (r *relay) adopt(set *v1alpha1.ClusterSet, others []string) (peers []string
 			members = append(members, federation.Member{Name: name})
 		}
 	}
-	changed := !reflect.DeepEqual(members, r.of)
+	r.changed = r.changed || !reflect.DeepEqual(members, r.of)
 	r.of = members
-	r.federation.SetMembers(members)
-	if changed { // which peers an export is for, too
-		r.mark(others...)
+	return r.peers(set)
+}
+
+// connect connects to the members of adopt.
+func (r *relay) connect() {
+	r.mu.Lock()
+	f, members, changed := r.federation, r.of, r.changed
+	r.changed = false
+	r.mu.Unlock()
+	if f == nil {
+		return
 	}
-	return r.peers()
+	f.SetMembers(members)
+	if !changed {
+		return
+	}
+	for _, m := range members {
+		if m.Address == "" { // which peers its exports are for has changed, too
+			r.stands(m.Name)
+		}
+	}
 }
 
 // members are those that have a peer.
@@ -142,27 +162,39 @@ func (r *relay) members() []federation.RelayedStatus {
 	return r.federation.Relayed()
 }
 
-// peers are the names of those that have a peer. mu is held.
-func (r *relay) peers() (names []string) {
+// peers are those that have a peer. mu is held.
+func (r *relay) peers(set *v1alpha1.ClusterSet) (peers []hub.Peer) {
 	for _, m := range r.of {
-		if m.Address != "" {
-			names = append(names, m.Name)
+		if m.Address == "" {
+			continue
 		}
+		is := hub.Peer{Name: m.Name}
+		if i := slices.IndexFunc(set.Spec.Members, func(of v1alpha1.ClusterSetMember) bool { return of.Name == m.Name }); i >= 0 {
+			is.Allow = set.Spec.Members[i].Allow
+		}
+		peers = append(peers, is)
 	}
-	return names
+	return peers
 }
 
-// published has a member without a peer published again.
+// published has a member without a peer published again: it has answered.
 func (r *relay) published(member string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.mark(member)
+	r.mark(true, member)
 }
 
-// mark is published with mu held.
-func (r *relay) mark(members ...string) {
+// stands has where exports stand at a member without a peer published again.
+func (r *relay) stands(member string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.mark(false, member)
+}
+
+// mark is published, or stands, with mu held.
+func (r *relay) mark(alive bool, members ...string) {
 	for _, name := range members {
-		r.dirty[name] = true
+		r.dirty[name] = r.dirty[name] || alive
 	}
 	select {
 	case r.wake <- struct{}{}:
@@ -179,22 +211,28 @@ func (r *relay) publish(ctx context.Context) error {
 		case <-r.wake:
 		}
 		r.mu.Lock()
-		names := slices.Sorted(maps.Keys(r.dirty))
-		clear(r.dirty)
+		dirty := r.dirty
+		r.dirty = map[string]bool{}
 		r.mu.Unlock()
-		for _, name := range names {
-			is, ok := r.hub.out.Publication(name)
-			if !ok {
-				continue
-			}
-			err := r.federation.Represent(name, federation.Represented{UID: is.UID + "@" + r.hub.uid, Epoch: r.hub.epoch, Exports: is.Exports, Draining: is.Draining, Alive: is.Connected})
-			if err == nil {
+		for _, name := range slices.Sorted(maps.Keys(dirty)) {
+			if err := r.represent(name, dirty[name]); err != nil {
+				r.hub.note(name+unpublished, &mistake{Field: "spec.members[" + name + "]", Problem: fmt.Sprintf("not all of it is published to members that have a peer: %.500v", err), Fix: "export fewer pools or endpoints there; what was published before stays"})
+			} else {
 				r.hub.note(name+unpublished, nil)
-				continue
 			}
-			r.hub.note(name+unpublished, &mistake{Field: "spec.members[" + name + "]", Problem: fmt.Sprintf("not all that it exports is published to members that have a peer: %.500v", err), Fix: "export fewer pools or endpoints there; what was published before stays"})
 		}
 	}
+}
+
+// represent publishes what a member exports, and where exports of others stand there, as far as it is known.
+func (r *relay) represent(name string, alive bool) (err error) {
+	if is, ok := r.hub.out.Publication(name); ok {
+		err = r.federation.Represent(name, federation.Represented{UID: is.UID + "@" + r.hub.uid, Epoch: r.hub.epoch, Exports: is.Exports, Draining: is.Draining, Alive: alive && is.Connected})
+	}
+	if placed, pending, known := r.hub.out.Standings(name); known {
+		err = errors.Join(err, r.federation.RepresentPlaced(name, placed, pending))
+	}
+	return err
 }
 
 // unpublished follows the name of a member in what of it is not published.
