@@ -44,6 +44,9 @@ func TestTree_ThroughEnvoy(t *testing.T) {
 		if _, status, reason := ask(schedule.Sheddable, path, "law"); status != 429 || reason != ReasonShed {
 			t.Errorf("%s: a sheddable request without capacity: %d %q", path, status, reason)
 		}
+		if e := g.picker.Explain("ns/pool", nil); e.Status != 429 || len(e.Exceeded) != 1 || e.Exceeded[0].Value != 85 {
+			t.Errorf("%s: explained as %d by %+v", path, e.Status, e.Exceeded)
+		}
 		if pod, status, _ := ask(schedule.Standard, path, "law"); status != 200 || pod != "pod-0" {
 			t.Errorf("%s: a standard request without capacity: %d by %q", path, status, pod)
 		}
