@@ -9,7 +9,7 @@ import (
 )
 
 // Answers puts on the board of an import what its gateways answer, and publishes it: an Envoy reports to any process, and the process that
-// writes status may be another one. There is one source per exporting cluster and process.
+// writes status may be another one. There is one source per exporting cluster and process. The topic "answers" is that of Asked.
 type Answers struct {
 	board *status.Board
 	topic *channel.Topic
@@ -17,7 +17,7 @@ type Answers struct {
 
 // NewAnswers makes it.
 func NewAnswers(b *status.Board, c *channel.Channel) *Answers {
-	a := &Answers{board: b, topic: c.Topic("answers")}
+	a := &Answers{board: b, topic: c.Topic("unrouted")}
 	channel.NewMirror(a.topic, channel.MirrorConfig[report.Report]{
 		Decode: func(value []byte) (out report.Report, err error) { return out, json.Unmarshal(value, &out) },
 		Changed: func(changes []channel.Change[report.Report]) {

@@ -130,7 +130,7 @@ func newFuzzWorld(f *testing.F) *fuzzWorld {
 	counter := &fuzzCounter{loads: endpoint.NewRegistry(endpoint.Config{}), index: prefix.New(prefix.Config{}), hosts: hostRecorder{}}
 	w.counter = counter
 	w.endpoint = &counter.loads.Snapshot(endpoint.Metrics{}, nil, []endpoint.Spec{{Addr: fuzzedAddress}}).Endpoints[0]
-	for _, name := range []string{"proxies", "loads", "nacks", "relays", "names", "acked", "entries", "picks", "pages", "sessions", "hosts", "questions", "answers"} {
+	for _, name := range []string{"proxies", "loads", "nacks", "relays", "names", "acked", "entries", "picks", "pages", "sessions", "hosts", "questions", "answers", "unrouted"} {
 		w.topics = append(w.topics, w.peer.Topic(name))
 	}
 	c := channel.New(channel.Config{Peers: []string{w.peer.address}, OnPanic: func(_ string, value any, _ []byte) { panic(value) }})
@@ -138,6 +138,7 @@ func newFuzzWorld(f *testing.F) *fuzzWorld {
 	w.names = NewNames(c)
 	NewLoads(c).Publish(counter)
 	NewNACKs(w.board, c)
+	NewAnswers(w.board, c)
 	NewRelays(w.board, c, nil)
 	NewPicks(c, func() Caches { return counter })
 	NewPages(c, func() PageReader { return counter.loads })
