@@ -73,3 +73,25 @@ func TestSLO_ThroughEnvoy(t *testing.T) {
 		t.Errorf("shed by %+v", e)
 	}
 }
+
+// A prompt of megabytes, which the server denies, makes no small request look as if it took seconds; nor does one without a prompt.
+func TestSLO_HugePromptShedsNoSmallRequest(t *testing.T) {
+	g := startGateway(t, route{Name: "a", Cluster: "closed", Mode: buffered, Allow: true})
+	setPools(t, g.picker, Pool{Name: "ns/pool", Criticality: schedule.Sheddable, Endpoints: g.endpoints()[:1], Body: BodyPrompts})
+	g.pods[0].answer(func() int { return 400 })
+	huge := `{"model":"m","messages":[{"role":"user","content":"` + strings.Repeat("x", 10<<20) + `"}]}`
+	if response := g.send(t, http.MethodPost, "/a/v1/chat/completions", huge); response.StatusCode != 400 {
+		t.Fatal(response.Status)
+	}
+	poll.Until(t, "it has ended", func() bool { return g.picker.Explain("ns/pool", nil).Verdicts[0].State.Unread == 0 })
+	g.pods[0].answer(func() int { return 200 })
+	for what, of := range map[string]struct{ method, path, body string }{
+		"a prompt of one byte": {http.MethodPost, "/a/v1/completions", `{"model":"m","prompt":"a"}`},
+		"no prompt":            {http.MethodGet, "/a/health", ""},
+		"no JSON":              {http.MethodPost, "/a/v1/completions", "nope"},
+	} {
+		if response := g.send(t, of.method, of.path, of.body, "x-slo-ttft-ms", "200"); response.StatusCode != 200 {
+			t.Errorf("%s: %s %s", what, response.Status, response.Header.Get("x-penstock-reason"))
+		}
+	}
+}

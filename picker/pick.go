@@ -312,6 +312,9 @@ func (pool *pool) scheduled(r *extproc.Request, now time.Time) schedule.Request 
 
 // promptTokens is how long a request's prompt is, as far as that is known.
 func promptTokens(r *extproc.Request) int {
+	if r.Bodyless {
+		return 1 // there is none
+	}
 	if r.Facts.Size == 0 { // the body is not read: most of it is the prompt
 		return min(length(r.Headers.Header("content-length"))/prefix.BytesPerToken, prefix.MaxTokens)
 	}

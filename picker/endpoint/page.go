@@ -42,6 +42,10 @@ func (c *pageConn) read(ctx context.Context, deadline time.Time, f func(*http.Re
 	if c.invalid != nil {
 		return c.invalid
 	}
+	if err := ctx.Err(); err != nil { // the connection closes in a moment
+		c.Close()
+		return err
+	}
 	kept := c.conn != nil
 	response, err := c.ask(ctx, deadline)
 	if err != nil && kept && ctx.Err() == nil && time.Now().Before(deadline) {

@@ -56,13 +56,20 @@ type prefill struct {
 	elsewhere struct{ unread, confirmed atomic.Int64 } // those of peers
 	readBy    atomic.Int64                             // when W is 0, in nanoseconds since processStart; holds only while Q > 0
 	rate      atomic.Uint64
-	mean      atomic.Uint64 // of the uncached tokens of a request, over the last 32 or so; bits of a float64
+	mean      atomic.Uint64 // of the uncached tokens of a request, over the last meanOver or so; bits of a float64
 	sent      atomic.Int64  // nanoseconds that the server takes for all that this process has sent
 
 	mu    sync.Mutex
 	rates [samples]float64 // a ring
 	count int
 }
+
+const (
+	// meanOver is over how many requests or so prefill.mean is, and how many times the mean a prompt counts at most: so none doubles it.
+	meanOver = 32
+	// firstMean is the most, in tokens, that it begins with.
+	firstMean = 4096
+)
 
 // begin accounts for a prompt. It returns how many tokens the server reads before it.
 func (p *prefill) begin(w Work, now int64) (ahead int64) {
@@ -74,11 +81,13 @@ func (p *prefill) begin(w Work, now int64) (ahead int64) {
 	took := int64(float64(tokens) / w.Rate * 1e9)
 	p.sent.Add(took)
 	from := p.extend(took, 0, before, now)
-	mean := math.Float64frombits(p.mean.Load())
+	// A prompt of millions of tokens, which the server may well deny, would be the mean for hundreds of requests.
+	mean, prompt := math.Float64frombits(p.mean.Load()), float64(tokens)
 	if mean == 0 {
-		mean = float64(tokens)
+		prompt = min(prompt, firstMean)
+		mean = prompt
 	}
-	p.mean.Store(math.Float64bits(mean + (float64(tokens)-mean)/32)) // one of two concurrent updates may be lost
+	p.mean.Store(math.Float64bits(mean + (min(prompt, meanOver*mean)-mean)/meanOver)) // one of two concurrent updates may be lost
 	return min(before, int64(float64(from-now)/1e9*w.Rate))
 }
 

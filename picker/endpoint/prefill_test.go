@@ -55,6 +55,32 @@ func TestPrefill_BacklogShrinksWithTimeAndEndsWithFirstToken(t *testing.T) {
 	}
 }
 
+// What servers read in the mean is what others' waiting requests, and prompts that are not known, count as.
+func TestPrefill_OneHugePromptIsNotTheMean(t *testing.T) {
+	_, first, _ := twoEndpoints(nil)
+	leases := NewLeases("me", time.Hour)
+	send := func(tokens int) float64 {
+		leases.Open(first, Holder{}, Work{Tokens: tokens, Rate: 1000}, 0, epoch).Release()
+		return at(first, 0).Prompt
+	}
+	if mean := send(2_500_000); mean > 4096 {
+		t.Errorf("after it alone: %v", mean)
+	}
+	for range 200 {
+		send(500)
+	}
+	before := send(500)
+	if mean := send(2_500_000); mean > 2*before {
+		t.Errorf("%v before, and %v after it", before, mean)
+	}
+	for range 400 {
+		send(8000)
+	}
+	if mean := send(8000); mean < 7900 {
+		t.Errorf("all prompts have 8,000 tokens, and the mean is %v", mean)
+	}
+}
+
 // The reports of one request come from several Envoy workers and peers.
 func TestPrefill_ConcurrentReportsLeaveNoBacklog(t *testing.T) {
 	_, first, second := twoEndpoints(nil)

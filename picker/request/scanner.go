@@ -169,7 +169,9 @@ func (s *Scanner) Facts() Facts {
 	f := Facts{Kind: s.kind, Model: s.Model(), Target: s.target, Stream: s.stream, MaxTokens: s.limitTokens, Size: s.size, Media: s.media}
 	f.Route, f.GivesRoute = s.Route()
 	if s.kind != OtherKind {
-		f.Tokens = (s.front.Size() + s.rest.Size()) / prefix.BytesPerToken
+		if f.Tokens = (s.front.Size() + s.rest.Size()) / prefix.BytesPerToken; f.Tokens == 0 && s.size > 0 {
+			f.Tokens = 1 // 0 would be a prompt that is not known
+		}
 		f.Chain = prefix.Join(&s.chain, prefix.Seed(s.salt, s.servedModel()), &s.front, &s.rest)
 		// Only if all of the prompt is one list of token IDs, which may be the one of a list, without images.
 		if n := s.ids.Len(); n > 0 && n*prefix.BytesPerToken == s.rest.Size() && s.lists <= 2 && s.front.Empty() {
