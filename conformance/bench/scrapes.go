@@ -20,7 +20,7 @@ type countedPages struct{ n atomic.Int64 }
 // RoundTrip implements http.RoundTripper.
 func (c *countedPages) RoundTrip(*http.Request) (*http.Response, error) {
 	c.n.Add(1)
-	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{}, Body: io.NopCloser(strings.NewReader("vllm:num_requests_waiting 0\n"))}, nil
+	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{}, Body: io.NopCloser(strings.NewReader("vllm:num_requests_waiting 0\nvllm:num_requests_running 0\nvllm:kv_cache_usage_perc 0\n"))}, nil
 }
 
 // published is how long what one process reads takes to reach another (cmd/penstock/internal/peers, batchDelay).

@@ -61,7 +61,7 @@ func bounded(text string) string {
 	return strings.ToValidUTF8(text[:maxProblem-len(end)], "") + end
 }
 
-// Problem returns why the last scrape failed, or what of the page it ignored; "" if there is nothing of the kind or no scrape.
+// Problem returns why the last scrape failed, what of the page it ignored, or what the page lacks; "" if there is nothing of the kind or no scrape.
 func (e *Endpoint) Problem() string {
 	if e.source == nil {
 		return ""

@@ -112,6 +112,7 @@ func TestScrape_ProblemIsOneShortLine(t *testing.T) {
 		fresh      bool
 	}{
 		"a value that is no load":     {"HTTP/1.0 200 OK\r\n\r\nvllm:num_requests_running 1\nvllm:num_requests_waiting NaN\n", `vllm:num_requests_waiting has the value "NaN", which is ignored`, true},
+		"a series that is missing":    {"HTTP/1.0 200 OK\r\n\r\nvllm:num_requests_running 1\nvllm:kv_cache_usage_perc 0\n", `: the page has no series vllm:num_requests_waiting, which counts as 0`, true},
 		"no value that is a load":     {"HTTP/1.0 200 OK\r\n\r\nvllm:num_requests_waiting -Inf\n", `vllm:num_requests_waiting has the value "-Inf", which is ignored`, false},
 		"an answer that is not HTTP":  {strings.Repeat("\x1b[31m", 10_000) + "\n\n", "malformed", false},
 		"a status that is not for us": {"HTTP/1.0 418 I'm a teapot\r\n\r\n", "status 418", false},
@@ -157,7 +158,7 @@ func pages(t *testing.T, size int, stall <-chan struct{}) netip.AddrPort {
 			}
 			return
 		}
-		head := "vllm:num_requests_waiting 4\n"
+		head := "vllm:num_requests_waiting 4\nvllm:num_requests_running 0\nvllm:kv_cache_usage_perc 0\n"
 		fmt.Fprint(w, head, strings.Repeat("#", size-len(head)))
 	}))
 	t.Cleanup(server.Close)

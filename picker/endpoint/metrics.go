@@ -10,7 +10,10 @@ import (
 	"strconv"
 )
 
-var errNoSeries = errors.New("the page has none of the series that are read: set picker.metrics in a PoolPolicy, or the label llm-d.ai/engine-type of the pods")
+// setNames is what to do about a page without the series that are read.
+const setNames = "set picker.metrics in a PoolPolicy, or the label llm-d.ai/engine-type of the pods"
+
+var errNoSeries = errors.New("the page has none of the series that are read: " + setNames)
 
 // Reading holds the values of one metrics page. Several series of one name (one for each model or engine of a server) are
 // added up; of several KV caches the fullest is used.
@@ -18,9 +21,9 @@ type Reading struct {
 	Queue, Running, KV float64
 	Adapters           *Adapters // nil if the page shows none
 	CacheTokens        int       // that the KV cache holds; 0 if the page does not show it
-	// Ignored describes the first sample of a series that is read whose value counts as absent; "" if there is none. It has at most
-	// maxProblem bytes.
-	Ignored string `json:",omitempty"`
+	// Problem describes the first sample of a series that is read whose value counts as absent, and the series of which the page has no
+	// sample; "" if there are none. It has at most maxProblem bytes.
+	Problem string `json:",omitempty"`
 }
 
 // parsePage reads the series of a dialect from a page in Prometheus's text format and skips all other lines. A page without queue,
@@ -31,6 +34,7 @@ func parsePage(page *bufio.Reader, d *dialect) (Reading, error) {
 	var r Reading
 	var lora loraReader
 	var size, blocks, tokens float64
+	var has shown
 	seen := false
 	for {
 		line, err := page.ReadSlice('\n')
@@ -50,16 +54,19 @@ func parsePage(page *bufio.Reader, d *dialect) (Reading, error) {
 		}
 		switch {
 		case d.queue.matches(line):
+			has.queue = true
 			if v, ok := r.value(line); ok {
 				r.Queue += v
 				seen = true
 			}
 		case d.running.matches(line):
+			has.running = true
 			if v, ok := r.value(line); ok {
 				r.Running += v
 				seen = true
 			}
 		case d.kv.matches(line), d.kvOld.matches(line):
+			has.kv = true
 			if v, ok := r.value(line); ok {
 				r.KV = max(r.KV, v)
 				seen = true
@@ -82,11 +89,12 @@ func parsePage(page *bufio.Reader, d *dialect) (Reading, error) {
 		}
 	}
 	switch {
-	case !seen && r.Ignored != "":
-		return r, errors.New("the page shows no load: " + r.Ignored)
+	case !seen && r.Problem != "":
+		return r, errors.New("the page shows no load: " + r.Problem)
 	case !seen:
 		return r, errNoSeries
 	}
+	r.Problem = bounded(joined(r.Problem, d.missing(has)))
 	if r.CacheTokens == 0 {
 		r.CacheTokens = cmp.Or(shape(int(size), int(blocks)), int(min(tokens, maxTokens)))
 	}
@@ -101,8 +109,8 @@ func (r *Reading) value(line []byte) (float64, bool) {
 	if err == nil && v >= 0 && v <= maxValue { // NaN is neither
 		return v, true
 	}
-	if r.Ignored == "" {
-		r.Ignored = bounded(fmt.Sprintf("%s has the value %.64q, which is ignored: a value is a number from 0 to %g", line[:bytes.IndexAny(line, "{ \t")], text, maxValue))
+	if r.Problem == "" {
+		r.Problem = bounded(fmt.Sprintf("%s has the value %.64q, which is ignored: a value is a number from 0 to %g", line[:bytes.IndexAny(line, "{ \t")], text, maxValue))
 	}
 	return 0, false
 }

@@ -49,14 +49,42 @@ func TestScrape_ReadsVLLMMetrics(t *testing.T) {
 		{"the last line may be longer", vllmPage + strings.Repeat("x", 2*pageBuffer), Metrics{}, Reading{Queue: 7, Running: 5, KV: 0.5}, false},
 	} {
 		got, err := parse(tt.page, tt.metrics)
+		got.Problem = ""
 		if (err != nil) != tt.fails || !tt.fails && got != tt.want {
 			t.Errorf("%s: %+v %v, want %+v", tt.name, got, err, tt.want)
 		}
 	}
 }
 
+func TestScrape_SeriesThatAPageLacksAreNamed(t *testing.T) {
+	const queue, running, kv, old = "vllm:num_requests_waiting 0\n", "vllm:num_requests_running 1\n", "vllm:kv_cache_usage_perc 0\n", "vllm:gpu_cache_usage_perc 0\n"
+	for _, tt := range []struct {
+		name, page string
+		metrics    Metrics
+		problem    string
+	}{
+		{"all", queue + running + kv, Metrics{}, ""},
+		{"the KV cache's older name", queue + running + old, Metrics{}, ""},
+		{"one", running + kv, Metrics{}, "has no series vllm:num_requests_waiting, which counts as 0"},
+		{"two", running, Metrics{}, "has no series vllm:num_requests_waiting, vllm:kv_cache_usage_perc, which count as 0"},
+		{"a name of the pool", queue + running + kv, Metrics{Queue: "nosuch"}, "has no series nosuch, which"},
+		{"labels of the pool", "q{of=\"x\"} 2\n" + running + kv, Metrics{Queue: `q{of="y", a=b}`}, "has no series q{of=y,a=b}, which"},
+		{"a name that begins likewise", "vllm:num_requests_waiting_by_reason{reason=\"capacity\"} 1\n" + running + kv, Metrics{}, "has no series vllm:num_requests_waiting, which"},
+		{"a sample without a load, and a series that is missing", running + "vllm:num_requests_waiting NaN\n", Metrics{}, "vllm:num_requests_waiting has the value \"NaN\", which is ignored: a value is a number from 0 to 1e+15; the page has no series vllm:kv_cache_usage_perc, which counts as 0"},
+		{"a long name", running, Metrics{Queue: strings.Repeat("q", 5000)}, "has no series qqq"},
+	} {
+		got, err := parse(tt.page, tt.metrics)
+		if err != nil || got.Queue != 0 || got.KV != 0 {
+			t.Errorf("%s: what is missing counts: %+v %v", tt.name, got, err)
+		}
+		if !strings.Contains(got.Problem, tt.problem) || (got.Problem == "") != (tt.problem == "") || len(got.Problem) > maxProblem {
+			t.Errorf("%s: reported as %q, want %q", tt.name, got.Problem, tt.problem)
+		}
+	}
+}
+
 func TestScrape_ValueThatIsNoLoadIsNamed(t *testing.T) {
-	const rest = "vllm:num_requests_running 2\n"
+	const rest = "vllm:num_requests_running 2\nvllm:num_requests_waiting 0\nvllm:kv_cache_usage_perc 0\n"
 	for _, tt := range []struct{ name, page, problem string }{
 		{"not a number", rest + "vllm:num_requests_waiting{engine=\"0\"} NaN\n", `vllm:num_requests_waiting has the value "NaN"`},
 		{"negative", rest + "vllm:num_requests_waiting -1 1700000000000\n", `vllm:num_requests_waiting has the value "-1"`},
@@ -70,8 +98,8 @@ func TestScrape_ValueThatIsNoLoadIsNamed(t *testing.T) {
 		if err != nil || got.Running != 2 || got.Queue != 0 || got.KV != 0 {
 			t.Errorf("%s: the page's other values do not count: %+v %v", tt.name, got, err)
 		}
-		if !strings.Contains(got.Ignored, tt.problem) || (got.Ignored == "") != (tt.problem == "") || len(got.Ignored) > maxProblem {
-			t.Errorf("%s: reported as %q, want %q", tt.name, got.Ignored, tt.problem)
+		if !strings.Contains(got.Problem, tt.problem) || (got.Problem == "") != (tt.problem == "") || len(got.Problem) > maxProblem {
+			t.Errorf("%s: reported as %q, want %q", tt.name, got.Problem, tt.problem)
 		}
 	}
 	if _, err := parse("vllm:num_requests_waiting NaN\n", Metrics{}); err == nil || !strings.Contains(err.Error(), `vllm:num_requests_waiting has the value "NaN", which is ignored`) {

@@ -58,7 +58,7 @@ type source struct {
 	transport http.RoundTripper // nil: a pageConn
 	names     dialect
 	load      *Load
-	problem   atomic.Pointer[string] // of the last scrape; nil if it succeeded and ignored nothing
+	problem   atomic.Pointer[string] // of the last scrape; nil if it succeeded and the page shows all that is read
 	usedAt    atomic.Int64           // when its pool had a pick, in nanoseconds since processStart; up to markEvery late
 
 	scrapeNow chan struct{}
@@ -117,11 +117,11 @@ func (s Scrape) Succeed(r Reading, now time.Time) {
 	}
 	s.src.sample.Store(next)
 	s.src.failures.Store(0)
-	if r.Ignored == "" {
+	if r.Problem == "" {
 		s.src.problem.Store(nil)
 		return
 	}
-	text := bounded("metrics page " + s.src.url + ": " + r.Ignored)
+	text := bounded("metrics page " + s.src.url + ": " + r.Problem)
 	s.src.problem.Store(&text)
 }
 

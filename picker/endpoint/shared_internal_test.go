@@ -24,7 +24,7 @@ func (c *counted) RoundTrip(*http.Request) (*http.Response, error) {
 	if c.broken.Load() > 0 {
 		w.WriteHeader(500)
 	}
-	_, _ = w.WriteString("vllm:num_requests_waiting 9\n")
+	_, _ = w.WriteString("vllm:num_requests_waiting 9\nvllm:num_requests_running 0\nvllm:kv_cache_usage_perc 0\n")
 	return w.Result(), nil
 }
 

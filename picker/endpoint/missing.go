@@ -1,0 +1,48 @@
+package endpoint
+
+import "strings"
+
+// shown is of which of a dialect's load series a page has samples, whatever their values.
+type shown struct{ queue, running, kv bool }
+
+// missing describes the load series of which a page has no sample; "" if it has one of each. Engines rename series, so a server without
+// one is not idle for certain. Other series are optional.
+func (d *dialect) missing(has shown) string {
+	var names []string
+	add := func(has bool, s *series) {
+		if !has && s.name != "" {
+			names = append(names, s.String())
+		}
+	}
+	add(has.queue, &d.queue)
+	add(has.running, &d.running)
+	add(has.kv, &d.kv)
+	if len(names) == 0 {
+		return ""
+	}
+	count := "counts"
+	if len(names) > 1 {
+		count = "count"
+	}
+	return "the page has no series " + strings.Join(names, ", ") + ", which " + count + " as 0: " + setNames
+}
+
+// String returns s as a PoolPolicy has it.
+func (s *series) String() string {
+	if len(s.labels) == 0 {
+		return s.name
+	}
+	pairs := make([]string, len(s.labels))
+	for i, l := range s.labels {
+		pairs[i] = l.name + "=" + l.value
+	}
+	return s.name + "{" + strings.Join(pairs, ",") + "}"
+}
+
+// joined returns two descriptions as one; either may be "".
+func joined(first, second string) string {
+	if first == "" || second == "" {
+		return first + second
+	}
+	return first + "; " + second
+}
