@@ -81,6 +81,10 @@ func TestHub_MembersImportWhatPeersExport(t *testing.T) {
 		time.Sleep(20 * time.Second)
 		p.Contact("west", "uid-west")
 		p.has("east", "north 10.0.0.3 Unknown/Unreachable, west 192.0.2.1")
+		p.SetPeers([]hub.Peer{{Name: "north", Allow: v1alpha1.ClusterSetAllow{Namespaces: []string{"ns"}}}}) // which is no news of it
+		time.Sleep(20 * time.Second)
+		p.Contact("west", "uid-west")
+		p.has("east", "north 10.0.0.3 Unknown/Unreachable, west 192.0.2.1")
 		p.Apply(registry.Update{Member: "north", UID: "uid-north", Stamp: registry.Stamp{Epoch: 1, Sequence: 4}, Draining: true}, nil)
 		p.has("east", "north 10.0.0.3 False/Draining, west 192.0.2.1")
 		p.Apply(registry.Update{Member: "north", UID: "uid-north", Stamp: registry.Stamp{Epoch: 1, Sequence: 5}}, nil)
