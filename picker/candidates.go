@@ -52,7 +52,7 @@ func (c *candidates) open(ctx context.Context, s *schedule.Strategy) bool {
 			return false
 		}
 		if c.sampled {
-			c.verdicts = s.Describe(&c.request, c.at, c.pool.snapshot.Endpoints, c.allowed)
+			c.verdicts = c.pool.describe(s, &c.request, c.at, c.allowed)
 		}
 		work := c.ranked[0].Work(&c.request)
 		c.addFurther(&work)

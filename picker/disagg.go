@@ -249,7 +249,7 @@ func (pool *pool) explainStages(r *schedule.Request, now time.Time) (out []Stage
 		for _, c := range s.Preview(r, now, pool.snapshot.Endpoints, nil, n, &scratch) {
 			texts = append(texts, c.Endpoint.Text)
 		}
-		stage.Endpoints, stage.Verdicts = texts.String(), s.Describe(r, now, pool.snapshot.Endpoints, nil)
+		stage.Endpoints, stage.Verdicts = texts.String(), pool.describe(s, r, now, nil)
 		out = append(out, stage)
 	}
 	explain(stagePrefill, pool.stages.prefill, 1)

@@ -112,16 +112,24 @@ func (p *Picker) Explain(name string, headers map[string]string) Explanation {
 	if len(ranked) == 0 {
 		e.Exceeded = pool.strategy.Exceeded(&scratch)
 	}
-	e.Verdicts = pool.strategy.Describe(&request, now, pool.snapshot.Endpoints, allowed)
+	e.Verdicts = pool.describe(pool.strategy, &request, now, allowed)
 	for i := range e.Verdicts {
-		v, at := &e.Verdicts[i], pool.snapshot.Endpoints[i].Addr
-		v.Prefixes = pool.reported(at)
-		if v.Problem = cmp.Or(v.Problem, pool.loads.Problem(at)); v.Problem == "" && !v.State.Fresh {
-			v.Problem = pool.snapshot.Endpoints[i].Staleness(endpoint.At(now))
-		}
+		e.Verdicts[i].Prefixes = pool.reported(pool.snapshot.Endpoints[i].Addr)
 	}
 	e.Stages = pool.explainStages(&request, now)
 	return e
+}
+
+// describe has the verdicts of one of the pool's strategies on its endpoints, with why an endpoint's load is not fresh.
+func (pool *pool) describe(s *schedule.Strategy, r *schedule.Request, now time.Time, allowed func(*endpoint.Endpoint) bool) []schedule.Verdict {
+	verdicts := s.Describe(r, now, pool.snapshot.Endpoints, allowed)
+	for i := range verdicts {
+		v, e := &verdicts[i], &pool.snapshot.Endpoints[i]
+		if v.Problem = cmp.Or(v.Problem, pool.loads.Problem(e.Addr)); v.Problem == "" && !v.State.Fresh {
+			v.Problem = e.Staleness(endpoint.At(now))
+		}
+	}
+	return verdicts
 }
 
 // headerOf returns the values of headers.

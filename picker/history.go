@@ -131,7 +131,7 @@ func (pool *pool) record(r *extproc.Request, a *extproc.Answer, d *decision, at 
 	request := pool.scheduled(r, at)
 	request.External = d.external
 	if d.verdicts == nil {
-		d.verdicts = pool.strategy.Describe(&request, at, pool.snapshot.Endpoints, d.allowed)
+		d.verdicts = pool.describe(pool.strategy, &request, at, d.allowed)
 	}
 	record := &Record{
 		Time: at, Pool: pool.Name, Strategy: pool.strategyName(), Model: request.Model,

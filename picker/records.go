@@ -280,8 +280,16 @@ func (c *choice) before(other *choice) bool {
 	return c.value < other.value
 }
 
-// trim leaves the verdicts that explain a pick: those on the endpoints that it names, the least costs, and a few of those that were
-// out. It returns how many it leaves out, by the filter that removed them; the others are candidates.
+// costOf returns the cost of a verdict, 0 without one.
+func costOf(v *schedule.Verdict) float64 {
+	if v.Cost == nil {
+		return 0
+	}
+	return *v.Cost
+}
+
+// trim leaves the verdicts that explain a pick: those on the endpoints that it names, the least costs, the highest scores or the fewest
+// requests in flight, and a few of those that were out. It returns how many it leaves out, by the filter that removed them; the others are candidates.
 func trim(verdicts []schedule.Verdict, named string) (kept []schedule.Verdict, rest map[string]int) {
 	if len(verdicts) <= maxVerdicts {
 		return verdicts, nil
@@ -302,7 +310,7 @@ func trim(verdicts []schedule.Verdict, named string) (kept []schedule.Verdict, r
 	}
 	slices.SortStableFunc(order, func(a, b int) int {
 		va, vb := &verdicts[a], &verdicts[b]
-		return cmp.Or(cmp.Compare(rank(va), rank(vb)), cmp.Compare(va.Cost, vb.Cost))
+		return cmp.Or(cmp.Compare(rank(va), rank(vb)), cmp.Compare(costOf(va), costOf(vb)), cmp.Compare(vb.Score, va.Score), cmp.Compare(va.State.InFlight, vb.State.InFlight))
 	})
 	rest = map[string]int{}
 	for _, i := range order[maxVerdicts:] {

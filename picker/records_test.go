@@ -118,7 +118,7 @@ func TestExplain_VerdictsAreThoseOfTheMomentOfTheChoice(t *testing.T) {
 			if v.State.InFlight != 0 || v.State.Unread != 0 || v.Cached != 0 || v.Trial != "" {
 				t.Errorf("%s: the pick itself counts in %+v", strategy, v)
 			}
-			if c := compared[v.Address]; c.Cost != nil && math.Abs(*c.Cost-v.Cost) > 1e-9 || c.Score != nil && *c.Score != v.Score || c.Cached != v.Cached {
+			if c := compared[v.Address]; (c.Cost == nil) != (v.Cost == nil) || c.Cost != nil && math.Abs(*c.Cost-*v.Cost) > 1e-9 || c.Score != nil && *c.Score != v.Score || c.Cached != v.Cached {
 				t.Errorf("%s: %+v was compared, and %+v is shown", strategy, c, v)
 			}
 			if v.Score != records[0].Verdicts[0].Score {
@@ -135,6 +135,7 @@ func TestExplain_PicksHaveCostsOrScoresIfTheyAreComparedBy(t *testing.T) {
 		{"load", "", `"cost":`}, {"least-request", "", `"cost":0`}, {"round-robin", "", ""}, {"random", "", ""}, {"tree", "", ""}, {"chwbl", "", ""}, {"session", "", ""},
 		{"plugins", "plugins: [{type: active-request-scorer}]", `"score":1`},
 		{"plugins", "plugins: [{type: token-load-scorer, parameters: {queueThresholdTokens: 1}}, {type: weighted-random-picker}]", `"score":0`},
+		{"plugins", "plugins: [{type: random-picker}]", ""},
 	} {
 		p := runPicker(t, Config{})
 		pool := Pool{Name: "ns/pool", Strategy: tt.strategy, Body: BodyPrompts, Endpoints: specs("10.0.0.1:80", "10.0.0.2:80")}
@@ -149,13 +150,31 @@ func TestExplain_PicksHaveCostsOrScoresIfTheyAreComparedBy(t *testing.T) {
 				t.Errorf("%s %s: %s %v", tt.strategy, tt.plugins, got, err)
 			}
 		}
+		for _, v := range append(p.Picks(Picks{})[0].Verdicts, p.Explain("ns/pool", nil).Verdicts...) {
+			raw, err := json.Marshal(v)
+			if got := string(raw); err != nil || strings.Contains(got, `"cost":`) != strings.Contains(tt.want, "cost") {
+				t.Errorf("%s %s: verdict %s %v", tt.strategy, tt.plugins, got, err)
+			}
+		}
+	}
+}
+
+// A pick showed "no fresh metrics" alone, as if reading had failed.
+func TestExplain_PicksOfAStrategyThatReadsNoPagesShowThatTheyAreNotRead(t *testing.T) {
+	p := runPicker(t, Config{})
+	setPools(t, p, Pool{Name: "ns/pool", Strategy: "round-robin", Endpoints: specs("10.0.0.1:80")})
+	p.Pick(t.Context(), longPrompt(40))
+	if v := p.Picks(Picks{})[0].Verdicts; len(v) != 1 || !strings.Contains(v[0].Problem, "its metrics page is not read") {
+		t.Errorf("%+v", v)
 	}
 }
 
 func TestExplain_OmittedVerdictsAreCounted(t *testing.T) {
 	var all []schedule.Verdict
 	for i := range 40 {
-		v := schedule.Verdict{Address: fmt.Sprint(i), Cost: float64(40 - i)}
+		v := schedule.Verdict{Address: fmt.Sprint(i)}
+		cost := float64(40 - i)
+		v.Cost = &cost
 		if i%4 == 0 {
 			v.Out = "full"
 		}

@@ -143,11 +143,22 @@ func TestDebug_PickerShowsWhyAnEndpointIsNotFresh(t *testing.T) {
 }
 
 func TestPicker_TableShowsThePartsOfACost(t *testing.T) {
-	if got := costCell(schedule.Verdict{Cost: 0.12, Costs: map[string]float64{"in-flight": 0.02, "backlog": 0.1, "others": 0}}); got != "0.120 (backlog 0.100, in-flight 0.020)" {
-		t.Errorf("got %q", got)
-	}
-	if got := costCell(schedule.Verdict{Cost: 3, Costs: map[string]float64{"requests": 3}}); got != "3.000" {
-		t.Errorf("got %q", got)
+	number := func(n float64) *float64 { return &n }
+	for _, tt := range []struct {
+		v          schedule.Verdict
+		cell, text string
+	}{
+		{schedule.Verdict{Cost: number(0.12), Costs: map[string]float64{"in-flight": 0.02, "backlog": 0.1, "others": 0}}, "0.120 (backlog 0.100, in-flight 0.020)", "; cost 0.120 s (backlog 0.100, in-flight 0.020)"},
+		{schedule.Verdict{Cost: number(0), Costs: map[string]float64{"in-flight": 0, "backlog": 0}}, "0.000", "; cost 0.000 s"},
+		{schedule.Verdict{Cost: number(3), Costs: map[string]float64{"requests": 3}}, "3.000", "; cost 3"},
+		{schedule.Verdict{}, "-", ""}, // of a strategy that compares by no number
+	} {
+		if got := costCell(tt.v); got != tt.cell {
+			t.Errorf("cell %q, want %q", got, tt.cell)
+		}
+		if got := costText(tt.v); got != tt.text {
+			t.Errorf("text %q, want %q", got, tt.text)
+		}
 	}
 }
 

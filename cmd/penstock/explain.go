@@ -417,10 +417,11 @@ func adaptersText(a *endpoint.Adapters) string {
 // costText describes an endpoint's cost, by its parts: those of strategy load are seconds.
 func costText(v schedule.Verdict) (text string) {
 	switch {
-	case len(v.Costs) == 1:
-		text = fmt.Sprintf("; cost %g", v.Cost)
+	case v.Cost == nil:
 	case len(v.Costs) > 1:
-		text = fmt.Sprintf("; cost %.3f s (%s)", v.Cost, costParts(v))
+		text = fmt.Sprintf("; cost %.3f s%s", *v.Cost, costParts(v))
+	default:
+		text = fmt.Sprintf("; cost %g", *v.Cost)
 	}
 	if v.TTFT > 0 {
 		text += fmt.Sprintf("; predicted TTFT %.0f ms, TPOT %.0f ms", v.TTFT*1000, v.TPOT*1000)
@@ -446,7 +447,7 @@ func costText(v schedule.Verdict) (text string) {
 	return text
 }
 
-// costParts lists the parts of an endpoint's cost that are visible at three decimals.
+// costParts lists the parts of an endpoint's cost, of several, that are visible at three decimals.
 func costParts(v schedule.Verdict) string {
 	var parts []string
 	for _, name := range slices.Sorted(maps.Keys(v.Costs)) {
@@ -454,7 +455,10 @@ func costParts(v schedule.Verdict) string {
 			parts = append(parts, fmt.Sprintf("%s %.3f", name, cost))
 		}
 	}
-	return strings.Join(parts, ", ")
+	if len(v.Costs) < 2 || len(parts) == 0 {
+		return ""
+	}
+	return " (" + strings.Join(parts, ", ") + ")"
 }
 
 // scoreParts lists each plugin's score of an endpoint, with its weight.
@@ -466,14 +470,13 @@ func scoreParts(v schedule.Verdict) string {
 	return strings.Join(parts, ", ")
 }
 
-// costCell is an endpoint's cost in a table, with its parts if it has several, or its score.
+// costCell is an endpoint's cost in a table, with its parts if it has several, or its score; "-" if the strategy has neither.
 func costCell(v schedule.Verdict) string {
 	if len(v.Scores) > 0 {
 		return fmt.Sprintf("score %.3f (%s)", v.Score, scoreParts(v))
 	}
-	text := fmt.Sprintf("%.3f", v.Cost)
-	if parts := costParts(v); len(v.Costs) > 1 && parts != "" {
-		text += " (" + parts + ")"
+	if v.Cost == nil {
+		return "-"
 	}
-	return text
+	return fmt.Sprintf("%.3f", *v.Cost) + costParts(v)
 }

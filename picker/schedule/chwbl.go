@@ -77,18 +77,14 @@ func (h *chwbl) bound(c []Candidate, states []endpoint.State) float64 {
 func (h *chwbl) explain(r *Request, list []endpoint.Endpoint, c []Candidate, states []endpoint.State, verdicts []Verdict) {
 	bound, none := h.bound(c, states), true
 	for i := range c {
-		load := states[c[i].lot].InFlight
-		v := &verdicts[c[i].lot]
-		v.Cost = float64(load)
-		v.Costs = map[string]float64{"in-flight": v.Cost}
-		none = none && float64(load+1) > bound
+		none = none && float64(states[c[i].lot].InFlight+1) > bound
 	}
 	if r.Spread == 0 {
 		return
 	}
 	for i := range c {
-		if v := &verdicts[c[i].lot]; !none && v.Cost+1 > bound {
-			v.Out = overLoad
+		if !none && float64(states[c[i].lot].InFlight+1) > bound {
+			verdicts[c[i].lot].Out = overLoad
 		}
 	}
 	for i, k := range h.rings.of(list).first(r.Spread, c, maxRanked, func(*Candidate) bool { return true }) {

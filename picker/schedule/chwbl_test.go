@@ -96,14 +96,14 @@ func TestCHWBL_BoundMovesRequestsOn(t *testing.T) {
 		}
 	}
 	verdicts := s.Describe(&Request{Spread: 1}, epoch, list, nil)
-	if verdicts[0].Out != overLoad || verdicts[1].Out != "" || verdicts[0].Place+verdicts[1].Place != 3 || verdicts[0].Costs["in-flight"] != 3 {
+	if verdicts[0].Out != overLoad || verdicts[1].Out != "" || verdicts[0].Place+verdicts[1].Place != 3 || verdicts[0].State.InFlight != 3 {
 		t.Errorf("%+v", verdicts)
 	}
 	// Without a key the fewest in flight decide.
 	if got := ranked(s, list, 2); got[0] != 1 || got[1] != 0 {
 		t.Errorf("%v", got)
 	}
-	if verdicts := s.Describe(&Request{}, epoch, list, nil); verdicts[0].Place != 0 || verdicts[0].Cost != 3 {
+	if verdicts := s.Describe(&Request{}, epoch, list, nil); verdicts[0].Place != 0 || verdicts[0].Out != "" || verdicts[0].State.InFlight != 3 {
 		t.Errorf("%+v", verdicts)
 	}
 }

@@ -23,9 +23,10 @@ type Verdict struct {
 	// Trial is "due" for a suspect endpoint that the next request may try, and "wait" for one that gets a request only if there
 	// is no other endpoint.
 	Trial string `json:"trial,omitempty"`
-	// Cost is in seconds for strategy load, and in requests for least-request; Costs are its parts. Only for candidates.
+	// Cost is in seconds for strategy load, and in requests for least-request; Costs are its parts. Only for candidates: other strategies
+	// have none.
 	Costs map[string]float64 `json:"costs,omitempty"`
-	Cost  float64            `json:"cost"`
+	Cost  *float64           `json:"cost,omitempty"`
 	// Score is the sum of Scores by weight, of strategy plugins. Only for candidates.
 	Score  float64 `json:"score,omitempty"`
 	Scores []Score `json:"scores,omitempty"`
@@ -88,7 +89,8 @@ func (s *Strategy) Describe(r *Request, now time.Time, list []endpoint.Endpoint,
 func (s *Strategy) explain(r *Request, c *Candidate, v *Verdict) {
 	v.Cached = c.Cached
 	if s.scorer != nil {
-		v.Cost, v.Costs = s.scorer.cost(r, &v.State, c), s.scorer.explain(r, &v.State, c)
+		cost := s.scorer.cost(r, &v.State, c)
+		v.Cost, v.Costs = &cost, s.scorer.explain(r, &v.State, c)
 	}
 	if s.foresees != nil {
 		s.predict(r, &v.State, c)

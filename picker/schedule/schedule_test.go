@@ -405,8 +405,8 @@ func TestStrategy_DescribeShowsFiltersAndCostsInSeconds(t *testing.T) {
 	for _, part := range v[0].Costs {
 		sum += part
 	}
-	if d := sum - v[0].Cost; d < -1e-9 || d > 1e-9 {
-		t.Errorf("cost %v of parts %v", v[0].Cost, v[0].Costs)
+	if d := sum - *v[0].Cost; d < -1e-9 || d > 1e-9 {
+		t.Errorf("cost %v of parts %v", *v[0].Cost, v[0].Costs)
 	}
 	if v := s.Describe(r, epoch, list, func(e *endpoint.Endpoint) bool { return e == &list[1] }); v[0].Out != "subset" || v[1].Out != "" {
 		t.Errorf("%+v", v)

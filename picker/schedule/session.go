@@ -61,12 +61,7 @@ func (s *session) sticky(r *Request, list []endpoint.Endpoint, c []Candidate) (i
 }
 
 // explain implements chooser.
-func (s *session) explain(r *Request, list []endpoint.Endpoint, c []Candidate, states []endpoint.State, verdicts []Verdict) {
-	for i := range c {
-		v := &verdicts[c[i].lot]
-		v.Cost = float64(states[c[i].lot].InFlight)
-		v.Costs = map[string]float64{"in-flight": v.Cost}
-	}
+func (s *session) explain(r *Request, list []endpoint.Endpoint, c []Candidate, _ []endpoint.State, verdicts []Verdict) {
 	if i, found := s.sticky(r, list, c); found {
 		verdicts[c[i].lot].Session = true
 	}

@@ -190,7 +190,7 @@ func (s *Strategy) Measure() Measure {
 	if s.scorer != nil {
 		return ByCost
 	}
-	if _, ok := s.chooser.(*plugins); ok {
+	if p, ok := s.chooser.(*plugins); ok && len(p.scorers) > 0 {
 		return ByScore
 	}
 	return ByRule
