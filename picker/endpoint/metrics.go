@@ -67,7 +67,7 @@ func parsePage(page *bufio.Reader, d *dialect) (Reading, error) {
 			}
 		case d.kv.matches(line), d.kvOld.matches(line):
 			has.kv = true
-			if v, ok := r.value(line); ok {
+			if v, ok := r.upTo(1, line); ok {
 				r.KV = max(r.KV, v)
 				seen = true
 			}
@@ -103,14 +103,17 @@ func parsePage(page *bufio.Reader, d *dialect) (Reading, error) {
 }
 
 // value reads the value of a line of a series that is read. The first one that counts as absent is noted.
-func (r *Reading) value(line []byte) (float64, bool) {
+func (r *Reading) value(line []byte) (float64, bool) { return r.upTo(maxValue, line) }
+
+// upTo is value for a series whose values are at most most.
+func (r *Reading) upTo(most float64, line []byte) (float64, bool) {
 	text := valueText(line)
 	v, err := strconv.ParseFloat(string(text), 64)
-	if err == nil && v >= 0 && v <= maxValue { // NaN is neither
+	if err == nil && v >= 0 && v <= most { // NaN is neither
 		return v, true
 	}
 	if r.Problem == "" {
-		r.Problem = bounded(fmt.Sprintf("%s has the value %.64q, which is ignored: a value is a number from 0 to %g", line[:bytes.IndexAny(line, "{ \t")], text, maxValue))
+		r.Problem = bounded(fmt.Sprintf("%s has the value %.64q, which is ignored: a value is a number from 0 to %g", line[:bytes.IndexAny(line, "{ \t")], text, most))
 	}
 	return 0, false
 }

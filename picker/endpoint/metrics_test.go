@@ -39,6 +39,7 @@ func TestScrape_ReadsVLLMMetrics(t *testing.T) {
 		{"several engines", vllmPage, Metrics{}, Reading{Queue: 7, Running: 5, KV: 0.5}, false},
 		{"lines ended by CR LF", strings.ReplaceAll(vllmPage, "\n", "\r\n"), Metrics{}, Reading{Queue: 7, Running: 5, KV: 0.5}, false},
 		{"the KV cache's older name", "vllm:gpu_cache_usage_perc 0.75", Metrics{}, Reading{KV: 0.75}, false},
+		{"a full KV cache", "vllm:gpu_cache_usage_perc 1.0", Metrics{}, Reading{KV: 1}, false},
 		{"names of another server", "q 4\nr{} 2\nk 1e-1\n" + vllmPage, Metrics{Queue: "q", Running: "r", KVCache: "k"}, Reading{Queue: 4, Running: 2, KV: 0.1}, false},
 		{"a page of another program is an error", "go_goroutines 7\n", Metrics{}, Reading{}, true},
 		{"not a number", "vllm:num_requests_waiting NaN\nvllm:num_requests_running -1\nvllm:kv_cache_usage_perc{ 3\n", Metrics{}, Reading{}, true},
@@ -89,6 +90,8 @@ func TestScrape_ValueThatIsNoLoadIsNamed(t *testing.T) {
 		{"not a number", rest + "vllm:num_requests_waiting{engine=\"0\"} NaN\n", `vllm:num_requests_waiting has the value "NaN"`},
 		{"negative", rest + "vllm:num_requests_waiting -1 1700000000000\n", `vllm:num_requests_waiting has the value "-1"`},
 		{"infinite", rest + "vllm:kv_cache_usage_perc +Inf\n", `vllm:kv_cache_usage_perc has the value "+Inf"`},
+		{"percent of the KV cache", rest + "vllm:kv_cache_usage_perc{engine=\"0\"} 45\n", `vllm:kv_cache_usage_perc has the value "45", which is ignored: a value is a number from 0 to 1`},
+		{"percent by the older name", rest + "vllm:gpu_cache_usage_perc 1.5\n", `vllm:gpu_cache_usage_perc has the value "1.5", which is ignored: a value is a number from 0 to 1`},
 		{"the first of several", rest + "vllm:num_requests_waiting NaN\nvllm:kv_cache_usage_perc -2\n", `vllm:num_requests_waiting has the value "NaN"`},
 		{"without an end of its labels", rest + "vllm:kv_cache_usage_perc{ 3\n", `vllm:kv_cache_usage_perc has the value ""`},
 		{"long", rest + "vllm:kv_cache_usage_perc " + strings.Repeat("9", 5000) + "\n", `vllm:kv_cache_usage_perc has the value "9999`},
@@ -169,7 +172,7 @@ func FuzzPage_CountsAreNotNegative(f *testing.F) {
 	f.Fuzz(func(t *testing.T, page []byte) {
 		for engine := range dialects {
 			r, err := parse(string(page), Metrics{Engine: engine})
-			if err == nil && (r.CacheTokens < 0 || r.Queue < 0 || r.Running < 0 || r.KV < 0 || r.Queue != r.Queue) {
+			if err == nil && (r.CacheTokens < 0 || r.Queue < 0 || r.Running < 0 || r.KV < 0 || r.KV > 1 || r.Queue != r.Queue) {
 				t.Errorf("%+v", r)
 			}
 		}

@@ -35,7 +35,7 @@ func (r *Reading) valid() bool {
 			return false
 		}
 	}
-	if r.CacheTokens < 0 || r.CacheTokens > maxTokens || len(r.Problem) > maxProblem {
+	if r.KV > 1 || r.CacheTokens < 0 || r.CacheTokens > maxTokens || len(r.Problem) > maxProblem {
 		return false
 	}
 	if r.Adapters == nil {

@@ -165,7 +165,7 @@ func TestScrape_WrongReadingsOfPeersAreDropped(t *testing.T) {
 	s := r.Snapshot(Metrics{}, nil, []Spec{{Addr: addr}})
 	page := s.Endpoints[0].source.number
 	for _, bad := range []Reading{
-		{Queue: -1}, {Running: math.NaN()}, {KV: math.Inf(1)}, {CacheTokens: -1}, {CacheTokens: maxTokens + 1}, {Adapters: &Adapters{Max: -1}},
+		{Queue: -1}, {Running: math.NaN()}, {KV: math.Inf(1)}, {KV: 45}, {CacheTokens: -1}, {CacheTokens: maxTokens + 1}, {Adapters: &Adapters{Max: -1}},
 		{Adapters: &Adapters{Running: []string{""}}}, {Adapters: &Adapters{Running: []string{strings.Repeat("x", pageBuffer+1)}}}, {Adapters: &Adapters{Waiting: strings.Split(strings.Repeat("x ", maxAdapters+1), " ")}},
 	} {
 		if err := r.Receive(addr, page, bad, now); err == nil {
