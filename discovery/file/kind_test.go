@@ -1,6 +1,7 @@
 package file_test
 
 import (
+	"strconv"
 	"strings"
 	"testing"
 
@@ -140,6 +141,21 @@ func TestInferenceModelRewrite_BothGroupsAreReadAndInvalidWeightsReported(t *tes
 func TestPoolPolicy_InvalidRangeIsReported(t *testing.T) {
 	invalid(t, store.PoolPolicies, object("penstock.dev/v1alpha1", "PoolPolicy", "spec: {targetRef: {name: llama}, remote: {podCIDRs: [10.244.0.0]}}\n"),
 		`spec.remote.podCIDRs[0]: must be a CIDR range, is "10.244.0.0"`)
+}
+
+func TestPoolPolicy_MalformedSeriesIsReported(t *testing.T) {
+	policy := func(field, series string) string {
+		return object("penstock.dev/v1alpha1", "PoolPolicy", "spec: {targetRef: {name: llama}, picker: {metrics: {"+field+": '"+series+"'}}}\n")
+	}
+	for _, field := range []string{"queue", "running", "kvCache"} {
+		for _, series := range []string{"a{b", "q{a=b", `q{a="b}`, `q{a="b"`, "q{a}", "q{a=b}x", "q{a=b c=d,}}", "q{=b}", "{a=b}", "q r", "q{a!=b}", `q{a=~"b"}`, `q{a="b,c"}`, "q{a=b,,c=d}"} {
+			invalid(t, store.PoolPolicies, policy(field, series),
+				"PoolPolicy default/x spec.picker.metrics."+field+": has an invalid format: "+strconv.Quote(series)+"; write a series as NAME, or as NAME{LABEL=VALUE,LABEL=VALUE}, such as requests{state=waiting}")
+		}
+	}
+	for _, series := range []string{"", "vllm:num_requests_waiting", "a.b-c", "q{}", "q{ }", "q{a=b}", `q {a="b"}`, `q{ a = b , c="d}{" , }`, "q{a=,b=c d}", `q{a=""}`} {
+		valid(t, store.PoolPolicies, policy("queue", series))
+	}
 }
 
 func TestPoolPolicy_AffinityWithoutAPickIsReported(t *testing.T) {

@@ -13,6 +13,7 @@ var patternWords = map[string]string{
 	`^[!-~]+([\t ]?[!-~]+)*$`:                                                  "a header's value: printable ASCII without spaces at its ends",
 	`^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$`:                            "a label's value: letters, digits, dashes, dots and underscores",
 	`^(?:[-A-Za-z0-9/._~!$&'()*+,;=:@]|[%][0-9a-fA-F]{2})+$`:                   "a path without spaces, others than these characters as %20",
+	`^([^\s{}",=]+\s*(\{\s*([a-zA-Z_][a-zA-Z0-9_]*\s*=\s*("[^",]*"\s*|[^",{}=]*)(,\s*[a-zA-Z_][a-zA-Z0-9_]*\s*=\s*("[^",]*"\s*|[^",{}=]*))*,?\s*)?\})?)?$`: "a series as NAME, or as NAME{LABEL=VALUE,LABEL=VALUE}, such as requests{state=waiting}",
 	`^/`: "a path that begins with /",
 	`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*\/[A-Za-z0-9\/\-._~%!$&'()*+,;=:]+$`: "a domain and a path, such as penstock.dev/gateway-controller",
 }

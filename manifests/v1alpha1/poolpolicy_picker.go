@@ -380,14 +380,17 @@ type MetricsSpec struct {
 	// NAME{LABEL=VALUE}, only lines that have them count; so for running and kvCache.
 	//
 	// +optional
+	// +kubebuilder:validation:Pattern=`^([^\s{}",=]+\s*(\{\s*([a-zA-Z_][a-zA-Z0-9_]*\s*=\s*("[^",]*"\s*|[^",{}=]*)(,\s*[a-zA-Z_][a-zA-Z0-9_]*\s*=\s*("[^",]*"\s*|[^",{}=]*))*,?\s*)?\})?)?$`
 	Queue string `json:"queue,omitempty"`
 	// Running is the name of the series with the number of running requests.
 	//
 	// +optional
+	// +kubebuilder:validation:Pattern=`^([^\s{}",=]+\s*(\{\s*([a-zA-Z_][a-zA-Z0-9_]*\s*=\s*("[^",]*"\s*|[^",{}=]*)(,\s*[a-zA-Z_][a-zA-Z0-9_]*\s*=\s*("[^",]*"\s*|[^",{}=]*))*,?\s*)?\})?)?$`
 	Running string `json:"running,omitempty"`
 	// KVCache is the name of the series with the KV cache's usage, 0 to 1.
 	//
 	// +optional
+	// +kubebuilder:validation:Pattern=`^([^\s{}",=]+\s*(\{\s*([a-zA-Z_][a-zA-Z0-9_]*\s*=\s*("[^",]*"\s*|[^",{}=]*)(,\s*[a-zA-Z_][a-zA-Z0-9_]*\s*=\s*("[^",]*"\s*|[^",{}=]*))*,?\s*)?\})?)?$`
 	KVCache string `json:"kvCache,omitempty"`
 }
 
