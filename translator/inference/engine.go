@@ -38,11 +38,19 @@ func unknownEngine(p *model.Pool, members []model.Member) (f report.Finding, fou
 	}
 	problem := fmt.Sprintf("%s %s has the label %s: %.63q, which is no known engine: its metrics are read as those of %s", kind, first.Pod, label, value, cmp.Or(p.Settings.Engine, endpointpicker.Engines[0]))
 	if more := len(unknown) - 1; more > 0 {
-		problem += fmt.Sprintf("; %d more have an unknown engine", more)
+		have := "have"
+		if more == 1 {
+			have = "has"
+		}
+		problem += fmt.Sprintf("; %d more %s an unknown engine", more, have)
 	}
 	last := len(endpointpicker.Engines) - 1
+	fix := "write " + strings.Join(endpointpicker.Engines[:last], ", ") + " or " + endpointpicker.Engines[last] + " in the label, or remove it and set picker.metrics in a PoolPolicy"
+	if i := slices.IndexFunc(endpointpicker.Engines, func(known string) bool { return strings.EqualFold(known, value) }); i >= 0 {
+		fix = "write " + endpointpicker.Engines[i] + " in the label, in lower case"
+	}
 	return report.Finding{
 		Severity: report.Warning, Owner: p.Ref, Field: "spec.selector", Problem: problem,
-		Fix: "write " + strings.Join(endpointpicker.Engines[:last], ", ") + " or " + endpointpicker.Engines[last] + " in the label, or remove it and set picker.metrics in a PoolPolicy",
+		Fix: fix,
 	}, true
 }
