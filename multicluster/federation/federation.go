@@ -79,6 +79,7 @@ type Federation struct {
 	mu       sync.Mutex
 	own      publisher                           // of this cluster
 	members  map[string]Member                   // by address; those that a hub relays by relayedFrom
+	left     map[string]bool                     // names of former members
 	received map[string]cluster                  // the last state of a member, by address
 	missed   map[string]bool                     // addresses of members of which an update had no effect
 	parts    map[string]*assemblies              // by address; each is used by the goroutine that receives from there
@@ -100,7 +101,7 @@ func New(c Config) *Federation {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
-	f := &Federation{cfg: c, trust: newTrust(c.Certificate, c.Now), members: map[string]Member{}, received: map[string]cluster{}, missed: map[string]bool{}, parts: map[string]*assemblies{}, placedAt: map[registry.Pool]map[string]placed{}, askedFor: map[string]map[registry.Pool]bool{}, decided: make(chan struct{})}
+	f := &Federation{cfg: c, trust: newTrust(c.Certificate, c.Now), members: map[string]Member{}, left: map[string]bool{}, received: map[string]cluster{}, missed: map[string]bool{}, parts: map[string]*assemblies{}, placedAt: map[registry.Pool]map[string]placed{}, askedFor: map[string]map[registry.Pool]bool{}, decided: make(chan struct{})}
 	f.channel = channel.New(channel.Config{CredentialsOf: f.credentials, Identify: f.trust.identify, Dial: f.dialled.dial, Now: c.Now, Log: c.Log, OnPanic: c.OnPanic})
 	f.exports, f.imports = f.channel.Topic(exportsTopic), f.channel.Topic(importsTopic)
 	f.wanted, f.loads = f.channel.Topic(wantedTopic), f.channel.Topic(loadsTopic)
@@ -126,7 +127,7 @@ func New(c Config) *Federation {
 func (f *Federation) Publish(uid string, epoch uint64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.publish(f.own.begin(uid, epoch)...)
+	f.publish(f.own.begin(uid, epoch, f.audience.relayed)...)
 }
 
 // credentials are those with which the member at an address is dialled.
@@ -193,6 +194,7 @@ func (f *Federation) SetMembers(members []Member) {
 		}
 		next[at] = m
 	}
+	back := f.noteLeft(next)
 	f.members = next
 	for address := range f.received {
 		if _, stays := next[address]; !stays || changed[address] {
@@ -219,7 +221,30 @@ func (f *Federation) SetMembers(members []Member) {
 	for _, t := range []*channel.Topic{f.exports, f.imports, f.wanted, f.loads} {
 		t.Judge() // what is for those that are none any more is retracted
 	}
-	f.publishState()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !back || f.own.uid == "" {
+		f.publish()
+		return
+	}
+	f.publish(f.own.begin(f.own.uid, f.own.epoch, f.audience.relayed)...)
+}
+
+// noteLeft notes which members are none any more, and reports whether one that was noted before is a member again: it takes a record whose stamp is
+// that of a withdrawn one, or older, for that one. mu is held.
+func (f *Federation) noteLeft(next map[string]Member) (back bool) {
+	named := map[string]bool{}
+	for _, m := range next {
+		named[m.Name] = true
+		back = back || f.left[m.Name]
+		delete(f.left, m.Name)
+	}
+	for _, m := range f.members {
+		if !named[m.Name] {
+			f.left[m.Name] = true
+		}
+	}
+	return back
 }
 
 // SetExports replaces what this cluster exports. draining: it takes no new request of other members.

@@ -28,12 +28,12 @@ type publication struct {
 	others bool // a record of parts that do not change is for other members
 }
 
-// begin has it publish for a cluster from now on. It returns its records, with newer stamps.
-func (p *publisher) begin(uid string, epoch uint64) (items []channel.Item) {
+// begin has it publish for a cluster from now on. It returns its records, with newer stamps. relayed is that of set.
+func (p *publisher) begin(uid string, epoch uint64, relayed func(to []string) []string) (items []channel.Item) {
 	p.uid, p.epoch = uid, epoch
 	p.sequence++
 	for k, r := range p.records {
-		r.Epoch, r.Sequence = p.epoch, p.sequence
+		r.Epoch, r.Sequence, r.through = p.epoch, p.sequence, relayed(r.to)
 		for i := range r.parts {
 			r.parts[i].Epoch, r.parts[i].Sequence = p.epoch, p.sequence
 		}

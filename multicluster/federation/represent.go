@@ -39,7 +39,7 @@ func (f *Federation) Represent(name string, is Represented) error {
 	anew := p == nil || p.uid != is.UID || p.epoch != is.Epoch
 	if anew {
 		p = &publisher{}
-		p.begin(is.UID, is.Epoch)
+		p.begin(is.UID, is.Epoch, f.audience.relayed)
 		f.represented[name] = p
 	}
 	c, err := p.set(is.Exports, is.Draining, f.audience.relayed)
