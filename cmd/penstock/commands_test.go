@@ -2,13 +2,16 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -28,6 +31,32 @@ func penstock(t *testing.T, args ...string) (string, error) {
 	root.SetErr(&out)
 	err := root.ExecuteContext(t.Context())
 	return out.String(), err
+}
+
+// Each pair was accepted, and the second flag had no effect; a 0 was the default.
+func TestCommand_FlagsWithoutEffectAreErrors(t *testing.T) {
+	for _, tt := range []struct {
+		args  string
+		names []string
+	}{
+		{"explain --last 2 --why x", []string{"last", "why"}}, {"explain --last 2 --gateway default/gw", []string{"last", "gateway"}}, {"explain --why x -H a:b", []string{"why", "header"}},
+		{"explain --last 2 -X POST", []string{"last", "method"}}, {"explain --last 2 --model m", []string{"last", "model"}},
+		{"up --record-bytes 2Mi -f " + t.TempDir(), []string{"--record-bytes", "--record:"}},
+		{"sim --max-num-seqs 0 --listen 127.0.0.1:0", []string{"--max-num-seqs"}}, {"sim --kv-cache-tokens 0 --listen 127.0.0.1:0", []string{"--kv-cache-tokens"}},
+	} {
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second) // of a server that starts
+		root := newRoot()
+		root.SetArgs(strings.Fields(tt.args))
+		root.SetOut(io.Discard)
+		root.SetErr(io.Discard)
+		err := root.ExecuteContext(ctx)
+		cancel()
+		for _, name := range tt.names {
+			if err == nil || !strings.Contains(err.Error(), name) {
+				t.Errorf("%s: %v, which does not name %s", tt.args, err, name)
+			}
+		}
+	}
 }
 
 func TestCommand_HasExamples(t *testing.T) {

@@ -113,6 +113,12 @@ endpoint's cost, at the moment of the choice; the others name the eight best, wi
 	f.StringVar(&model, "model", "", "model name in the request's body, for routes that match X-Gateway-Model-Name (default: none)")
 	f.StringVar(&gateway, "gateway", "", "only this Gateway, as NAMESPACE/NAME (default: any)")
 	f.StringVarP(&output, "output", "o", "text", "output format: text or json")
+	cmd.MarkFlagsMutuallyExclusive("last", "why")
+	for _, past := range []string{"last", "why", "pool"} {
+		for _, ofURL := range []string{"method", "header", "model", "gateway"} {
+			cmd.MarkFlagsMutuallyExclusive(past, ofURL)
+		}
+	}
 	return cmd
 }
 

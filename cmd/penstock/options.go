@@ -144,6 +144,9 @@ func (s *service) logger(cmd *cobra.Command) (*slog.Logger, error) {
 // newApp makes the app that up and serve run. build makes it of the configuration, for its role; shutdown flushes the
 // remaining spans.
 func (s *service) newApp(cmd *cobra.Command, build func(app.Config) (*app.App, error)) (p *app.App, cfg app.Config, shutdown func(), err error) {
+	if cmd.Flags().Changed("record-bytes") && s.record == "" {
+		return nil, cfg, nil, errors.New("--record-bytes bounds the file of --record: name one, or leave it out")
+	}
 	log, err := s.logger(cmd)
 	if err != nil {
 		return nil, cfg, nil, err

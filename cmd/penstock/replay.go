@@ -120,6 +120,9 @@ prompt tokens that one server computed over the mean of all: 1 is even.
 func (o *replayOptions) read(cmd *cobra.Command, trace string) (*simulation.Workload, error) {
 	workload, err := readTrace(cmd, trace, o.pool)
 	if pools := (*simulation.PoolsError)(nil); errors.As(err, &pools) {
+		if _, unnamed := pools.Requests[""]; unnamed && len(pools.Requests) == 1 {
+			return nil, fmt.Errorf("%s: the trace names no pools: leave out --pool", pools.Name)
+		}
 		err = fmt.Errorf("%w: name one with --pool", err)
 	}
 	return workload, err

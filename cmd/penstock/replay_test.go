@@ -90,6 +90,7 @@ func TestReplay_MistakesAreNamed(t *testing.T) {
 		{"", `--strategy: unknown strategy "best"`, []string{"-", "--strategy", "best"}},
 		{twoPools, "standard input: the trace has requests of several pools: none (1), a/x (2), b/y (1): name one with --pool", []string{"-"}},
 		{twoPools, "standard input: the trace has no request of pool b/z, but of none (1), a/x (2), b/y (1): name one with --pool", []string{"-", "--pool", "b/z"}},
+		{`{"timestamp": 1, "input_length": 60, "output_length": 1}`, "standard input: the trace names no pools: leave out --pool", []string{"-", "--pool", "b/z"}},
 		{`{"timestamp": 1, "input_length": 6000, "output_length": 1}`, "-: request 1 has 6001 tokens, more than the KV cache of a server (5120): set --kv-blocks", []string{"-", "--kv-blocks", "10"}},
 	} {
 		if _, err := replayed(t, tt.in, tt.args...); err == nil || !strings.HasPrefix(err.Error(), tt.want) {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"net"
 	"strconv"
 	"strings"
@@ -60,6 +61,9 @@ It serves POST /v1/chat/completions, /v1/completions, /v1/responses, /v1/message
   curl -s localhost:8001/debug/last`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if cfg.MaxNumSeqs < 1 || cfg.KVCacheTokens < 1 || cfg.MaxLoRAs < 1 { // a Config's 0 is the default
+				return errors.New("--max-num-seqs, --kv-cache-tokens and --max-loras must be 1 or more")
+			}
 			for _, port := range ports {
 				cfg.Listen = append(cfg.Listen, net.JoinHostPort("", strconv.Itoa(port)))
 			}
