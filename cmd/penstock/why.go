@@ -75,7 +75,7 @@ func (o *whyOptions) run(cmd *cobra.Command, s *target, output string) error {
 		fmt.Fprintf(cmd.ErrOrStderr(), "%d other processes of penstock do not answer: their picks are missing\n", found.Silent)
 	}
 	if o.request != "" && len(found.Picks) == 0 {
-		return fmt.Errorf("no process has a pick for request %s: the last 8,192 picks of each process are known, and an ID is the header x-request-id of a response", o.request)
+		return fmt.Errorf("no process has a pick for request %s: the last 8,192 picks of each process are known, and an ID is the header x-request-id of a response. A request that is answered before a pick, such as 400 or 413 by its body, has none: see the access log", o.request)
 	}
 	if len(found.Picks) == 0 {
 		fmt.Fprintln(cmd.ErrOrStderr(), "no picks are known yet")
@@ -115,6 +115,9 @@ func printPicks(w io.Writer, picks []*picker.Record) error {
 		if r.Processor != nil {
 			p.line("  processor", "%s", processedText(r.Processor))
 		}
+		if len(r.Verdicts) == 0 && len(r.Compared) > 0 && r.Compared[0].Basis == "" { // as of most picks of a busy pool; clusters have no verdicts
+			how += ", no details: not in the sample"
+		}
 		switch {
 		case r.Status != 0:
 			p.line("  choice", "none: %d %s (%s)", r.Status, r.Result, how)
@@ -139,7 +142,7 @@ func printPicks(w io.Writer, picks []*picker.Record) error {
 		if r.Outcome != nil {
 			p.line("  outcome", "%s", outcomeText(*r.Outcome))
 		}
-		if len(r.Verdicts) == 0 { // as of most picks of a busy pool
+		if len(r.Verdicts) == 0 {
 			for _, c := range r.Compared {
 				p.line("", "  %s", comparedText(c))
 			}

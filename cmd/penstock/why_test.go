@@ -2,6 +2,8 @@ package main
 
 import (
 	"bytes"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -29,6 +31,32 @@ func TestExplain_PicksWithoutVerdictsShowNoNumbersThatDecideNothing(t *testing.T
 		if !strings.Contains(got, "  "+want) {
 			t.Errorf("no %q in\n%s", want, got)
 		}
+	}
+}
+
+// A pick without details looked like one of a server that has none.
+func TestExplain_PicksOutsideOfTheSampleAreMarked(t *testing.T) {
+	compared := []picker.Choice{{Address: "10.0.0.1:80"}}
+	for _, tt := range []struct {
+		r    picker.Record
+		want bool
+	}{
+		{picker.Record{Compared: compared}, true},
+		{picker.Record{Compared: compared, Verdicts: []schedule.Verdict{{Address: "10.0.0.1:80"}}}, false},
+		{picker.Record{Compared: []picker.Choice{{Address: "far", Basis: "its reports"}}}, false},
+		{picker.Record{Result: picker.ReasonShed, Status: 429}, false},
+	} {
+		if got := shownPicks(t, &tt.r); strings.Contains(got, "no details: not in the sample)\n") != tt.want {
+			t.Errorf("%+v:\n%s", tt.r, got)
+		}
+	}
+}
+
+func TestExplain_RequestWithoutAPickMayHaveBeenAnsweredBefore(t *testing.T) {
+	none := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(`{"picks": []}`)) }))
+	defer none.Close()
+	if _, err := penstock(t, "explain", "--why", "x", "--http", strings.TrimPrefix(none.URL, "http://")); err == nil || !strings.Contains(err.Error(), "400 or 413") || !strings.Contains(err.Error(), "access log") {
+		t.Error(err)
 	}
 }
 
