@@ -106,6 +106,7 @@ func (h *hubFlags) run(cmd *cobra.Command) error {
 	if cfg.StateDir, err = h.place(&cfg); err != nil {
 		return err
 	}
+	socketDir := cfg.StateDir // "" with a management cluster, whose hubs may share a folder: one of them leads
 	if h.members != "" {
 		end, err := h.relay(cmd.Context(), &cfg)
 		if err != nil {
@@ -118,7 +119,7 @@ func (h *hubFlags) run(cmd *cobra.Command) error {
 		return err
 	}
 	group, ctx := errgroup.WithContext(cmd.Context())
-	if err := h.servePages(ctx, group, is, log); err != nil {
+	if err := h.servePages(ctx, group, is, socketDir, log); err != nil {
 		return err
 	}
 	group.Go(func() error { return is.Run(ctx) })
@@ -162,7 +163,7 @@ func (h *hubFlags) relay(ctx context.Context, cfg *management.Config) (end func(
 }
 
 // servePages serves /metrics and /healthz, and, as far as only this machine reaches it, the hub's own pages.
-func (h *hubFlags) servePages(ctx context.Context, group *errgroup.Group, is *management.Hub, log *slog.Logger) error {
+func (h *hubFlags) servePages(ctx context.Context, group *errgroup.Group, is *management.Hub, stateDir string, log *slog.Logger) error {
 	metrics := prometheus.NewRegistry()
 	for _, c := range []prometheus.Collector{is, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{})} {
 		if err := metrics.Register(c); err != nil {
@@ -174,6 +175,9 @@ func (h *hubFlags) servePages(ctx context.Context, group *errgroup.Group, is *ma
 	open.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok\n") })
 	all.Handle("/", open)
 	is.Register(all)
+	if err := h.serveSocket(ctx, group, all, stateDir, log); err != nil {
+		return err
+	}
 	for _, of := range []struct {
 		flag, address string
 		open          http.Handler
@@ -191,6 +195,23 @@ func (h *hubFlags) servePages(ctx context.Context, group *errgroup.Group, is *ma
 	return nil
 }
 
+// serveSocket serves all pages on the socket in the state folder of a hub of files, if it has one.
+func (h *hubFlags) serveSocket(ctx context.Context, group *errgroup.Group, all http.Handler, stateDir string, log *slog.Logger) error {
+	if stateDir == "" {
+		return nil
+	}
+	l, err := app.ListenSocket(app.Socket(stateDir))
+	switch {
+	case err == nil:
+		group.Go(func() error { return app.ServeSocket(ctx, l, all) })
+	case app.Unwritable(err):
+		log.Error("other penstock commands do not reach this hub until it starts again with a state folder that takes files", "error", err)
+	default:
+		return err
+	}
+	return nil
+}
+
 // place is where the ClusterSet comes from: the management cluster, or files with a state folder.
 func (h *hubFlags) place(cfg *management.Config) (stateDir string, err error) {
 	if h.kubeconfig == "" && (len(h.paths) > 0 || os.Getenv("KUBERNETES_SERVICE_HOST") == "") {
@@ -203,6 +224,9 @@ func (h *hubFlags) place(cfg *management.Config) (stateDir string, err error) {
 		}
 		if stateDir, err = h.stateDir(); err == nil {
 			err = state.Open(stateDir)
+		}
+		if err == nil {
+			err = app.Unserved(stateDir)
 		}
 		return stateDir, err
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -10,6 +11,7 @@ import (
 
 	"sigs.k8s.io/yaml"
 
+	"github.com/penstock-project/penstock/cmd/penstock/internal/app"
 	"github.com/penstock-project/penstock/discovery/kube/kubetest"
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 	"github.com/penstock-project/penstock/multicluster/federation"
@@ -102,5 +104,25 @@ func TestHub_ShowAndJoinTakeTheHubOfACluster(t *testing.T) {
 	h.exec(append(h.args, "--state", h.state)...)
 	if again := h.show(); again != text {
 		t.Errorf("after the next start:\n%s\nbefore:\n%s", again, text)
+	}
+}
+
+// A second hub of a folder would connect to all members, and write other keys and addresses over those that members have joined.
+func TestHub_SecondOneOfAStateFolderEndsBeforeItConnects(t *testing.T) {
+	t.Parallel()
+	h := relayHub(t)
+	joined := h.show()
+	eventually(t, "the hub serves its state folder", func() error {
+		if app.Unserved(h.state) == nil {
+			return errors.New("no process serves it")
+		}
+		return nil
+	})
+	out, err := penstock(t, "hub", "-f", h.dir, "--state", h.state, "--members-listen", "127.0.0.1:0")
+	if err == nil || !strings.Contains(err.Error(), "another penstock serves this state folder already ("+h.state+")") {
+		t.Errorf("a second hub: %v\n%s", err, out)
+	}
+	if again := h.show(); again != joined {
+		t.Errorf("members join with\n%s\nbefore:\n%s", again, joined)
 	}
 }

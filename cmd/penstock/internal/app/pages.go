@@ -69,7 +69,7 @@ func (a *App) servePages(ctx context.Context, group *errgroup.Group) error {
 	switch l, err := a.listenSocket(); {
 	case l == nil && err == nil:
 	case err == nil:
-		group.Go(func() error { return serveHandler(ctx, l, withProfiles(handler)) })
+		group.Go(func() error { return ServeSocket(ctx, l, handler) })
 	case Unwritable(err):
 		a.log.Error("other penstock commands do not reach this process until it starts again with a state folder that takes files; traffic does not depend on it", "error", err)
 	default:
@@ -90,6 +90,11 @@ func ServePages(ctx context.Context, l net.Listener, open, all http.Handler) err
 		open = sameOrigin(all)
 	}
 	return serveHandler(ctx, l, open)
+}
+
+// ServeSocket serves pages and profiles on the socket in a state folder until ctx ends.
+func ServeSocket(ctx context.Context, l net.Listener, all http.Handler) error {
+	return serveHandler(ctx, l, withProfiles(all))
 }
 
 // listenSocket returns nil for a process without a state folder.
