@@ -33,13 +33,16 @@ type wish struct {
 	weight *int32
 }
 
-// problem is a mistake in an annotation.
-type problem struct{ annotation, text, fix string }
+// problem is a mistake in an annotation. With others the pool is not exported.
+type problem struct {
+	annotation, text, fix string
+	harmless              bool
+}
 
 // parse reads the annotations of a pool. asked is false if they ask for no export. A pool with a problem is not exported.
 func parse(annotations map[string]string, members []string) (w wish, asked bool, problems []problem) {
 	add := func(annotation, fix, format string, args ...any) {
-		problems = append(problems, problem{annotation, fmt.Sprintf(format, args...), fix})
+		problems = append(problems, problem{annotation: annotation, text: fmt.Sprintf(format, args...), fix: fix})
 	}
 	value, asked := annotations[Annotation]
 	if !asked {
@@ -63,6 +66,7 @@ func parse(annotations map[string]string, members []string) (w wish, asked bool,
 	}
 	if text, ok := annotations[ToAnnotation]; ok {
 		w.to = []string{}
+		first := len(problems)
 		for name := range strings.SplitSeq(text, ",") {
 			switch name = strings.TrimSpace(name); {
 			case name == "" || slices.Contains(w.to, name):
@@ -71,6 +75,12 @@ func parse(annotations map[string]string, members []string) (w wish, asked bool,
 			default:
 				add(ToAnnotation, "name members of the ClusterSet, separated by commas", "%.100q is no member of the ClusterSet", name)
 			}
+		}
+		if len(w.to) == 0 && len(problems) == first {
+			add(ToAnnotation, "name members of the ClusterSet, separated by commas, or remove it: all of them may import the pool then", "it names no member")
+		}
+		for i := range problems[first:] { // one that has left takes nothing from the others
+			problems[first+i].harmless = len(w.to) > 0
 		}
 	}
 	if text, ok := annotations[WeightAnnotation]; ok {

@@ -3,6 +3,7 @@ package export
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 
 	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/discovery/store"
@@ -75,12 +76,16 @@ func Decide(r store.Reader, c Config, key string, has Pool) (d Decision, ok bool
 	w, asked, problems := parse(pool.Annotations, c.Members)
 	d.Asked = asked
 	for _, p := range problems {
-		d.Findings = append(d.Findings, report.Finding{Severity: report.Error, Owner: owner, Field: fmt.Sprintf("metadata.annotations[%s]", p.annotation), Problem: p.text, Fix: p.fix})
+		severity := report.Error
+		if p.harmless {
+			severity = report.Warning
+		}
+		d.Findings = append(d.Findings, report.Finding{Severity: severity, Owner: owner, Field: fmt.Sprintf("metadata.annotations[%s]", p.annotation), Problem: p.text, Fix: p.fix})
 	}
 	if !asked {
 		return d, true
 	}
-	if len(problems) > 0 {
+	if problems = slices.DeleteFunc(problems, func(p problem) bool { return p.harmless }); len(problems) > 0 {
 		d.Reason, d.Message = NotSupportedReason, fmt.Sprintf("annotation %s: %s; %s", problems[0].annotation, problems[0].text, problems[0].fix)
 		return d, true
 	}

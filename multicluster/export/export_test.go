@@ -235,7 +235,8 @@ func TestExport_WrongAnnotationsNameWhatToWrite(t *testing.T) {
 	}
 	for line, want := range map[string]string{
 		"    inference.networking.x-k8s.io/export-mode: Both\n": `"Both" is not supported; write EndpointMode or ParentMode`,
-		"    penstock.dev/export-to: cluster-b, mars\n":         `"mars" is no member of the ClusterSet`,
+		"    penstock.dev/export-to: mars\n":                    `"mars" is no member of the ClusterSet`,
+		"    penstock.dev/export-to: \", \"\n":                  "it names no member; name members of the ClusterSet, separated by commas, or remove it",
 		"    penstock.dev/export-weight: many\n":                `"many" is no weight; write a number from 0 to 1000000`,
 		"    penstock.dev/export-weight: \"-1\"\n":              `"-1" is no weight`,
 	} {
@@ -243,6 +244,10 @@ func TestExport_WrongAnnotationsNameWhatToWrite(t *testing.T) {
 		if d.Export != nil || !d.Asked || d.Reason != "NotSupported" || !strings.Contains(texts(d.Findings), want) {
 			t.Errorf("%s: %+v", line, d)
 		}
+	}
+	one := decide(t, set, annotate("    penstock.dev/export-to: cluster-b, mars\n"), seedPicker, export.Pool{})
+	if one.Export == nil || !cmp.Equal(one.Export.To, []string{"cluster-b"}) || len(one.Findings) == 0 || one.Findings[0].Severity != report.Warning || !strings.Contains(texts(one.Findings), `"mars" is no member of the ClusterSet`) {
+		t.Errorf("a member that has left takes the export from another one: %+v", one)
 	}
 	d := decide(t, set, strings.Replace(annotate("    penstock.dev/export-to: cluster-c,\n    penstock.dev/export-weight: \"3\"\n"), "ClusterSet", "ClusterSet", 1), seedPicker, export.Pool{})
 	if d.Export == nil || !cmp.Equal(d.Export.To, []string{"cluster-c"}) || *d.Export.Entry.Weight != 3 {
