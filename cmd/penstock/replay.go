@@ -40,7 +40,8 @@ waited for first bytes, which share of the prompts' tokens was cached, and how e
 TRACE is a file of JSON lines, or such a file compressed by gzip; "-" is standard input. A line is a request, in the form of
 Mooncake's public traces: timestamp (ms), input_length and output_length (tokens), and hash_ids, one for each block of 512
 tokens of the prompt. Equal ids at the beginning of two prompts mean that the prompts begin alike. Lines that --record wrote
-have the pool, too: one pool's servers are simulated at a time, so a trace with several needs --pool.
+have the pool, too: one pool's servers are simulated at a time, so a trace with several needs --pool. Requests that failed (status
+400 or more) and those with more tokens than a server's KV cache are left out, and standard error has how many.
 
 Strategies are those of PoolPolicy, which run as in the picker, and those of other routers, re-stated from their
 documentation. The servers are modelled on vLLM: a step computes at most 2,048 prompt tokens, and takes 20 ms or as long as
@@ -88,14 +89,18 @@ func (o *replayOptions) run(cmd *cobra.Command, trace string) error {
 	if err != nil {
 		return err
 	}
+	server := simulation.ServerConfig{PrefillRate: o.rate, Blocks: o.blocks}
+	workload, left, err := workload.Replayable(server)
+	if err != nil {
+		return err
+	}
+	for _, text := range left {
+		fmt.Fprintln(cmd.ErrOrStderr(), text)
+	}
 	if o.spread {
 		workload = workload.Spread(rand.New(rand.NewPCG(o.seed, 0)))
 	}
 	workload = workload.At(o.speed)
-	server := simulation.ServerConfig{PrefillRate: o.rate, Blocks: o.blocks}
-	if err := workload.Fits(server); err != nil {
-		return fmt.Errorf("%s: %w: set --kv-blocks", trace, err)
-	}
 	var trials []simulation.Trial
 	for _, s := range strategies {
 		trials = append(trials, simulation.Trial{All: true, Scenario: simulation.Scenario{Workload: workload, Strategy: s, Servers: o.servers, Server: server,

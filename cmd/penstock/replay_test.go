@@ -15,14 +15,22 @@ const smallTrace = "../../picker/simulation/testdata/conversation.jsonl"
 
 func replayed(t *testing.T, in string, args ...string) (string, error) {
 	t.Helper()
+	out, stderr, err := replayedApart(t, in, args...)
+	return out + stderr, err
+}
+
+// replayedApart returns what is written to standard output and to standard error.
+func replayedApart(t *testing.T, in string, args ...string) (string, string, error) {
+	t.Helper()
 	cmd := newReplay()
-	var out bytes.Buffer
+	var out, stderr bytes.Buffer
 	cmd.SetOut(&out)
-	cmd.SetErr(&out)
+	cmd.SetErr(&stderr)
 	cmd.SetIn(strings.NewReader(in))
 	cmd.SetArgs(args)
+	cmd.SilenceUsage, cmd.SilenceErrors = true, true
 	err := cmd.Execute()
-	return out.String(), err
+	return out.String(), stderr.String(), err
 }
 
 func TestReplay_EqualArgumentsPrintEqualBytes(t *testing.T) {
@@ -78,6 +86,32 @@ func TestReplay_OnePoolOfTheTrace(t *testing.T) {
 	}
 }
 
+// One request that no server can serve does not make the others of a recorded trace unusable.
+func TestReplay_RequestsThatNoServerServesAreLeftOut(t *testing.T) {
+	const good, big, failing = `{"timestamp": %d, "input_length": 600, "output_length": 1, "hash_ids": [1, 2], "status": 200}` + "\n",
+		`{"timestamp": 9, "input_length": 1048576, "output_length": 2}` + "\n", `{"timestamp": %d, "input_length": 600, "output_length": 1, "hash_ids": [1, 2], "status": %d}` + "\n"
+	alone, _, err := replayedApart(t, fmt.Sprintf(good+good, 0, 90), "-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	trace := fmt.Sprintf(failing+good+"\n"+big+failing+good+big, 5, 429, 10, 20, 503, 100)
+	got, stderr, err := replayedApart(t, trace, "-")
+	if err != nil || got != alone {
+		t.Errorf("%v\n%s\nwant that of the other requests alone:\n%s", err, got, alone)
+	}
+	const want = "left out 2 of 6 requests: they failed; the first is standard input:1, with status 429\n" +
+		"left out 2 of 6 requests: the KV cache of a server has 768000 tokens, set --kv-blocks; the first is standard input:4, with 1048578 tokens\n"
+	if stderr != want {
+		t.Errorf("standard error has %q, want %q", stderr, want)
+	}
+	if _, stderr, err := replayedApart(t, trace, "-", "--kv-blocks", "3000"); err != nil || strings.Count(stderr, "\n") != 1 {
+		t.Errorf("with room for all: %v, %q", err, stderr)
+	}
+	if _, _, err := replayedApart(t, fmt.Sprintf(failing, 1, 500)+big, "-"); err == nil || !strings.Contains(err.Error(), "status 500; left out 1 of 2 requests: the KV cache") {
+		t.Errorf("without any other request: %v", err)
+	}
+}
+
 func TestReplay_MistakesAreNamed(t *testing.T) {
 	for _, tt := range []struct {
 		in, want string
@@ -91,7 +125,7 @@ func TestReplay_MistakesAreNamed(t *testing.T) {
 		{twoPools, "standard input: the trace has requests of several pools: none (1), a/x (2), b/y (1): name one with --pool", []string{"-"}},
 		{twoPools, "standard input: the trace has no request of pool b/z, but of none (1), a/x (2), b/y (1): name one with --pool", []string{"-", "--pool", "b/z"}},
 		{`{"timestamp": 1, "input_length": 60, "output_length": 1}`, "standard input: the trace names no pools: leave out --pool", []string{"-", "--pool", "b/z"}},
-		{`{"timestamp": 1, "input_length": 6000, "output_length": 1}`, "-: request 1 has 6001 tokens, more than the KV cache of a server (5120): set --kv-blocks", []string{"-", "--kv-blocks", "10"}},
+		{`{"timestamp": 1, "input_length": 6000, "output_length": 1}`, "no request can be replayed: left out 1 of 1 requests: the KV cache of a server has 5120 tokens, set --kv-blocks; the first is standard input:1, with 6001 tokens", []string{"-", "--kv-blocks", "10"}},
 	} {
 		if _, err := replayed(t, tt.in, tt.args...); err == nil || !strings.HasPrefix(err.Error(), tt.want) {
 			t.Errorf("%v: %v", tt.args, err)

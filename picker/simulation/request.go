@@ -14,6 +14,8 @@ type Request struct {
 	Key uint64
 	// Blocks are the prompt's blocks of BlockTokens tokens in the workload's tree; the last one may be a part of one.
 	Blocks []int32
+	// line of the trace that has the request, and the status of its response; 0 without one.
+	line, status int
 }
 
 // full returns the blocks that the prompt fills; only these are cached.

@@ -1,7 +1,6 @@
 package simulation
 
 import (
-	"fmt"
 	"slices"
 	"time"
 )
@@ -29,17 +28,6 @@ func (c ServerConfig) withDefaults() ServerConfig {
 	d := ServerConfig{20 * time.Millisecond, 300 * time.Microsecond, 8000, 2048, 128, 1500, 4, 300 * time.Millisecond}
 	return ServerConfig{or(c.Step, d.Step), or(c.PerSequence, d.PerSequence), or(c.PrefillRate, d.PrefillRate), or(c.Chunk, d.Chunk),
 		or(c.Sequences, d.Sequences), or(c.Blocks, d.Blocks), or(c.AdapterSlots, d.AdapterSlots), or(c.AdapterLoad, d.AdapterLoad)}
-}
-
-// Fits returns an error that names the first request whose prompt and answer need more KV blocks than a server has.
-func (w *Workload) Fits(c ServerConfig) error {
-	room := c.withDefaults().Blocks * BlockTokens
-	for i := range w.Requests {
-		if r := &w.Requests[i]; r.Input+r.Output > room {
-			return fmt.Errorf("request %d has %d tokens, more than the KV cache of a server (%d)", i+1, r.Input+r.Output, room)
-		}
-	}
-	return nil
 }
 
 func or[T comparable](v, otherwise T) T {

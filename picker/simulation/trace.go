@@ -30,6 +30,9 @@ type line struct {
 	Hashes    []int64  `json:"hash_ids"` // one for each block of BlockTokens tokens
 	Model     string   `json:"model"`
 	Pool      string   `json:"pool"`
+	Status    int      `json:"status"` // of the response; 0 if there is none
+
+	number int // of the line
 }
 
 // ReadTrace reads a trace: JSON lines with timestamp (ms), input_length, output_length (tokens) and hash_ids, of which equal
@@ -61,6 +64,7 @@ func ReadPool(name string, from io.Reader, pool string) (*Workload, error) {
 			continue
 		}
 		if pools[l.Pool]++; pool == "" || l.Pool == pool {
+			l.number = n
 			w.add(l, adapters)
 		}
 	}
@@ -141,7 +145,7 @@ func (w *Workload) add(l line, models map[string]int) {
 		model = len(models)
 		models[l.Model] = model
 	}
-	r := Request{At: time.Duration(*l.Timestamp * float64(time.Millisecond)), Input: *l.Input, Output: max(*l.Output, 1)}
+	r := Request{At: time.Duration(*l.Timestamp * float64(time.Millisecond)), Input: *l.Input, Output: max(*l.Output, 1), line: l.number, status: l.Status}
 	for i := range l.blocks() {
 		content := mix(uint64(len(w.Requests))<<32 | uint64(i) | 1<<63) // without hash_ids no prompt shares anything
 		if len(l.Hashes) > 0 {
