@@ -80,6 +80,14 @@ func (pool *pool) strategyName() string {
 	return leastLoad
 }
 
+// choiceName returns how the pool's strategy chooses by scores, as Record.Choice has it.
+func (pool *pool) choiceName() string {
+	if pool.Clusters != nil {
+		return ""
+	}
+	return pool.strategy.Choice()
+}
+
 // setClusters passes the clusters of a pool on.
 func (p *Picker) setClusters(name string, was, now *pool) {
 	switch {

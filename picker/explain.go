@@ -19,7 +19,8 @@ type Explanation struct {
 	Pool     string `json:"pool"`
 	Known    bool   `json:"known"` // false: this picker has no such pool, and nothing below is set
 	Strategy string `json:"strategy,omitempty"`
-	Body     string `json:"body,omitempty"` // what it reads of bodies; "" for nothing
+	Choice   string `json:"choice,omitempty"` // as Record.Choice
+	Body     string `json:"body,omitempty"`   // what it reads of bodies; "" for nothing
 	// Criticality of the request, if the strategy reads it.
 	Criticality schedule.Criticality `json:"criticality,omitempty"`
 	// Targets are the models, of which one replaces the request's; none: it stays. The rest is for the one with the most weight.
@@ -68,7 +69,7 @@ func (p *Picker) Explain(name string, headers map[string]string) Explanation {
 	if pool == nil {
 		return Explanation{Pool: name}
 	}
-	e := Explanation{Pool: pool.Name, Known: true, Strategy: pool.strategyName(), Body: string(pool.Body)}
+	e := Explanation{Pool: pool.Name, Known: true, Strategy: pool.strategyName(), Choice: pool.choiceName(), Body: string(pool.Body)}
 	if pool.Relay != nil {
 		for _, addr := range pool.Relay.Pickers {
 			e.Relay = append(e.Relay, addr.String())

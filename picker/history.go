@@ -14,7 +14,9 @@ type Record struct {
 	Time     time.Time `json:"time"`
 	Pool     string    `json:"pool"`
 	Strategy string    `json:"strategy"`
-	Model    string    `json:"model,omitempty"` // if the pool reads bodies
+	// Choice is how strategy plugins chooses by scores, as the type of a picker; "" for others.
+	Choice string `json:"choice,omitempty"`
+	Model  string `json:"model,omitempty"` // if the pool reads bodies
 	// Criticality of the request, if the strategy reads it.
 	Criticality schedule.Criticality `json:"criticality,omitempty"`
 	Result      string               `json:"result"` // "picked", "spilled", "relayed", or a Reason
@@ -134,7 +136,7 @@ func (pool *pool) record(r *extproc.Request, a *extproc.Answer, d *decision, at 
 		d.verdicts = pool.describe(pool.strategy, &request, at, d.allowed)
 	}
 	record := &Record{
-		Time: at, Pool: pool.Name, Strategy: pool.strategyName(), Model: request.Model,
+		Time: at, Pool: pool.Name, Strategy: pool.strategyName(), Choice: pool.choiceName(), Model: request.Model,
 		Result: d.result, Status: a.Status, Endpoints: a.Endpoints.String(), Lease: a.Lease.String(),
 		OutOfRange: d.outOfRange, Error: d.problem,
 		Prefill: d.further.text(stagePrefill), Encode: d.further.text(stageEncode), Missing: d.further.lacks, Exceeded: d.exceeded,

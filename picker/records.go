@@ -40,6 +40,7 @@ type note struct {
 	number             uint64
 	at                 time.Time
 	pool, strategy     string
+	kind               string // schedule.Strategy.Choice
 	history            *history
 	gateway            string
 	result             string
@@ -68,6 +69,7 @@ type choice struct {
 	cached int32
 	by     schedule.Measure
 	trial  bool
+	drawn  bool
 	// The request's session is there, as ClusterCost has it.
 	session bool
 	// Of a cluster, as ClusterCost has them.
@@ -84,6 +86,7 @@ type Choice struct {
 	Score  *float64 `json:"score,omitempty"`
 	Cached int      `json:"cached,omitempty"`
 	Trial  bool     `json:"trial,omitempty"`
+	Drawn  bool     `json:"drawn,omitempty"` // one of the two that power-of-two-picker drew, of which it chose one
 	// Of a cluster: the wait there and the round trip in seconds, by what the wait is known, and why the cluster comes last.
 	Wait      float64 `json:"wait,omitempty"`
 	RoundTrip float64 `json:"roundTrip,omitempty"`
@@ -114,6 +117,7 @@ func (n *notes) add(pool *pool, r *extproc.Request, a *extproc.Answer, d *decisi
 	to := &n.ring[n.next%uint64(len(n.ring))]
 	to.number, to.at, to.gateway = n.next, at, r.Gateway
 	to.pool, to.strategy, to.history = pool.Name, pool.strategyName(), pool.history // the pool itself may be replaced often
+	to.kind = pool.choiceName()
 	to.result, to.lease, to.status = d.result, a.Lease.Number, a.Status
 	to.further = ""
 	to.prefill, to.encode, to.lacks = d.further.text(stagePrefill), d.further.text(stageEncode), d.further.lacks
@@ -206,7 +210,7 @@ func (n *note) record(by string) *Record {
 			*r = *sampled
 		}
 	}
-	r.Time, r.Pool, r.Strategy, r.Model = n.at, n.pool, n.strategy, string(n.model[:n.modelLength])
+	r.Time, r.Pool, r.Strategy, r.Choice, r.Model = n.at, n.pool, n.strategy, n.kind, string(n.model[:n.modelLength])
 	r.Result, r.Status, r.Endpoints, r.Lease = n.result, n.status, n.list(), lease
 	r.Waited, r.Prefill, r.Encode, r.Missing, r.Exceeded = n.waited, n.prefill, n.encode, n.lacks, n.exceeded
 	r.Request, r.Gateway, r.Tokens, r.Candidates, r.Picker = string(n.id[:n.idLength]), n.gateway, n.tokens, n.candidates, by
@@ -226,7 +230,7 @@ func (n *note) record(by string) *Record {
 
 // shown is the choice for a reader.
 func (c choice) shown() Choice {
-	out := Choice{Address: c.text, Cached: int(c.cached), Trial: c.trial, Wait: float64(c.wait), RoundTrip: float64(c.roundTrip), Basis: c.basis, Barred: c.barred, Session: c.session}
+	out := Choice{Address: c.text, Cached: int(c.cached), Trial: c.trial, Drawn: c.drawn, Wait: float64(c.wait), RoundTrip: float64(c.roundTrip), Basis: c.basis, Barred: c.barred, Session: c.session}
 	switch c.by {
 	case schedule.ByCost:
 		out.Cost = &c.value
@@ -252,7 +256,7 @@ func (d *decision) compare(ranked int, all []schedule.Candidate, by schedule.Mea
 	d.candidates, d.compared = len(all), 0
 	for i := range all {
 		c := &all[i]
-		next := choice{text: c.Endpoint.Text, value: c.Cost, cached: int32(c.Cached), by: by, trial: c.Trial}
+		next := choice{text: c.Endpoint.Text, value: c.Cost, cached: int32(c.Cached), by: by, trial: c.Trial, drawn: c.Drawn}
 		if by == schedule.ByScore {
 			next.value = c.Score
 		}
@@ -272,8 +276,11 @@ func (d *decision) compare(ranked int, all []schedule.Candidate, by schedule.Mea
 	}
 }
 
-// before reports whether a choice is better than another one of its pick.
+// before reports whether a choice is better than another one of its pick, or was drawn in place of it.
 func (c *choice) before(other *choice) bool {
+	if c.drawn != other.drawn {
+		return c.drawn
+	}
 	if c.by == schedule.ByScore {
 		return c.value > other.value
 	}

@@ -159,6 +159,36 @@ func TestExplain_PicksHaveCostsOrScoresIfTheyAreComparedBy(t *testing.T) {
 	}
 }
 
+// With more endpoints than a note has, the two that were drawn are among those that it has, however low their scores.
+func TestExplain_PicksByPowerOfTwoNameTheTwoThatWereDrawn(t *testing.T) {
+	p := runPicker(t, Config{})
+	var addresses []string
+	for i := range 40 {
+		addresses = append(addresses, fmt.Sprintf("10.0.0.%d:80", i+1))
+	}
+	setPools(t, p, Pool{Name: "ns/pool", Strategy: "plugins", Body: BodyPrompts, Endpoints: specs(addresses...), Plugins: parsed(t, "plugins: [{type: active-request-scorer}, {type: power-of-two-picker}]")})
+	for range 50 {
+		p.Pick(t.Context(), longPrompt(40))
+	}
+	for _, r := range p.Picks(Picks{}) {
+		drawn := 0
+		for i, c := range r.Compared {
+			if c.Drawn {
+				drawn++
+			}
+			if i == 0 && !c.Drawn {
+				t.Errorf("%s was chosen, and not drawn", c.Address)
+			}
+		}
+		if r.Choice != "power-of-two-picker" || drawn != 2 {
+			t.Errorf("choice %q, %d drawn: %+v", r.Choice, drawn, r.Compared)
+		}
+	}
+	if got := p.Explain("ns/pool", nil).Choice; got != "power-of-two-picker" {
+		t.Errorf("explain has choice %q", got)
+	}
+}
+
 // A pick showed "no fresh metrics" alone, as if reading had failed.
 func TestExplain_PicksOfAStrategyThatReadsNoPagesShowThatTheyAreNotRead(t *testing.T) {
 	p := runPicker(t, Config{})

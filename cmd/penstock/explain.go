@@ -373,10 +373,11 @@ const maxTargets = 8
 
 // strategyText describes how an explanation's picker chooses.
 func strategyText(e picker.Explanation) string {
+	text := e.Strategy + choiceText(e.Choice)
 	if e.Criticality != "" {
-		return e.Strategy + ", " + string(e.Criticality) + " requests"
+		text += ", " + string(e.Criticality) + " requests"
 	}
-	return e.Strategy
+	return text
 }
 
 // verdictText describes the picker's view of one endpoint in one line.

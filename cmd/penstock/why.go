@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/penstock-project/penstock/cmd/penstock/internal/app"
+	"github.com/penstock-project/penstock/manifests/endpointpicker"
 	"github.com/penstock-project/penstock/picker"
 	"github.com/penstock-project/penstock/picker/schedule"
 )
@@ -102,7 +103,7 @@ func printPicks(w io.Writer, picks []*picker.Record) error {
 		p.line("pick", "%s", strings.Join(slices.DeleteFunc([]string{
 			r.Time.Format("2006-01-02 15:04:05.000"), labelled("request", r.Request), labelled("pool", r.Pool), labelled("model", r.Model), labelled("gateway", r.Gateway), labelled("picker", r.Picker),
 		}, func(s string) bool { return s == "" }), ", "))
-		how := fmt.Sprintf("strategy %s, %d candidates", r.Strategy, r.Candidates)
+		how := fmt.Sprintf("strategy %s%s, %d candidates", r.Strategy, choiceText(r.Choice), r.Candidates)
 		if r.Criticality != "" {
 			how += fmt.Sprintf(", %s requests", r.Criticality)
 		}
@@ -123,6 +124,9 @@ func printPicks(w io.Writer, picks []*picker.Record) error {
 			p.line("  choice", "none: %d %s (%s)", r.Status, r.Result, how)
 		default:
 			p.line("  choice", "%s: %s (%s)", r.Result, r.Endpoints, how)
+		}
+		if drawn := drawnText(r.Compared); drawn != "" {
+			p.line("  drawn", "%s", drawn)
 		}
 		for _, x := range r.Exceeded {
 			p.line("  limit", "%s", excessText(x))
@@ -156,6 +160,33 @@ func printPicks(w io.Writer, picks []*picker.Record) error {
 		}
 	}
 	return p.err
+}
+
+// choiceTexts describe how strategy plugins chooses by scores: not always the highest.
+var choiceTexts = map[string]string{
+	endpointpicker.MaxScorePicker:       "the highest score",
+	endpointpicker.WeightedRandomPicker: "drawn, with the scores as weights",
+	endpointpicker.RandomPicker:         "drawn, whatever the scores",
+	endpointpicker.PowerOfTwoPicker:     "the higher score of two that are drawn",
+}
+
+// choiceText continues the name of a strategy.
+func choiceText(choice string) string {
+	if choice == "" {
+		return ""
+	}
+	return fmt.Sprintf(" by %s (%s)", choice, choiceTexts[choice])
+}
+
+// drawnText lists the endpoints that were drawn to choose one of them.
+func drawnText(compared []picker.Choice) string {
+	var texts []string
+	for _, c := range compared {
+		if c.Drawn {
+			texts = append(texts, c.Address)
+		}
+	}
+	return strings.Join(texts, " ")
 }
 
 // excessText describes a limit that kept a request from endpoints.

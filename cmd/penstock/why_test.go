@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/penstock-project/penstock/manifests/endpointpicker"
 	"github.com/penstock-project/penstock/picker"
 	"github.com/penstock-project/penstock/picker/endpoint"
 	"github.com/penstock-project/penstock/picker/schedule"
@@ -57,6 +58,27 @@ func TestExplain_RequestWithoutAPickMayHaveBeenAnsweredBefore(t *testing.T) {
 	defer none.Close()
 	if _, err := penstock(t, "explain", "--why", "x", "--http", strings.TrimPrefix(none.URL, "http://")); err == nil || !strings.Contains(err.Error(), "400 or 413") || !strings.Contains(err.Error(), "access log") {
 		t.Error(err)
+	}
+}
+
+// A lower score that was chosen looked like a fault.
+func TestExplain_PicksByScoresStateHowTheyAreChosen(t *testing.T) {
+	low, high := 0.2, 0.9
+	got := shownPicks(t, &picker.Record{Strategy: "plugins", Choice: "power-of-two-picker", Candidates: 3, Compared: []picker.Choice{
+		{Address: "10.0.0.1:80", Score: &low, Drawn: true}, {Address: "10.0.0.2:80", Score: &low, Drawn: true}, {Address: "10.0.0.3:80", Score: &high},
+	}})
+	for _, want := range []string{"strategy plugins by power-of-two-picker (the higher score of two that are drawn), 3 candidates", "  drawn        10.0.0.1:80 10.0.0.2:80\n"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("no %q in\n%s", want, got)
+		}
+	}
+	for _, kind := range endpointpicker.Types(endpointpicker.Picker) {
+		if choiceTexts[kind] == "" {
+			t.Errorf("%s has no text", kind)
+		}
+	}
+	if got := strategyText(picker.Explanation{Strategy: "load", Criticality: schedule.Sheddable}); got != "load, Sheddable requests" {
+		t.Error(got)
 	}
 }
 

@@ -56,6 +56,9 @@ func powerOfTwo(c []Candidate, n int, random func() uint64) []Candidate {
 			if b >= a {
 				b++
 			}
+			if k == 0 {
+				rest[a].Drawn, rest[b].Drawn = true, true
+			}
 			if better(&rest[b], &rest[a], draw) {
 				a = b
 			}

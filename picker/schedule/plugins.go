@@ -61,6 +61,7 @@ type choice func(c []Candidate, n int, random func() uint64) []Candidate
 type plugins struct {
 	scorers []weighted
 	choice  choice
+	kind    string // the key of choice in choices
 	random  func() uint64
 }
 
@@ -72,7 +73,7 @@ type weighted struct {
 
 // newPlugins returns the strategy of a profile.
 func newPlugins(o Options) *Strategy {
-	p := &plugins{choice: choices[o.Profile.Picker], random: o.Random}
+	p := &plugins{choice: choices[o.Profile.Picker], kind: o.Profile.Picker, random: o.Random}
 	outside := 0
 	for _, in := range o.Profile.Scorers {
 		if in.Type == endpointpicker.ExternalScorer {

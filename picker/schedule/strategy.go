@@ -93,6 +93,7 @@ type Candidate struct {
 	// if the request has an Objective. 0: not predicted.
 	TTFT, TPOT float64
 	Trial      bool // the endpoint is suspect, and this request shows whether it works
+	Drawn      bool // one of the two whose scores power-of-two-picker compared for the first place
 
 	last     bool // the endpoint is suspect, and gets this request only if there is no other
 	misses   bool // the request's objective
@@ -194,6 +195,14 @@ func (s *Strategy) Measure() Measure {
 		return ByScore
 	}
 	return ByRule
+}
+
+// Choice returns how strategy plugins chooses by scores, as the type of a picker in endpointpicker; "" for others.
+func (s *Strategy) Choice() string {
+	if p, ok := s.chooser.(*plugins); ok {
+		return p.kind
+	}
+	return ""
 }
 
 // Prepare computes what picks among list need. Without it the first pick does so.
