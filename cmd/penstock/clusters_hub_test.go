@@ -96,9 +96,21 @@ func TestHub_PoolServesInAClusterThatReachesTheHubAlone(t *testing.T) {
 		})
 	}
 	connected("no")
+	eventually(t, "the lost hub is named", func() error {
+		if text := here.penstock("status"); !strings.Contains(text, "member hub: this cluster is not connected to the hub") {
+			return errors.New(text)
+		}
+		return nil
+	})
 	traffic.flows(t, 50)
 	h.hub()
 	connected("yes")
+	eventually(t, "the hub is back", func() error {
+		if text := here.penstock("status"); strings.Contains(text, "not connected to the hub") {
+			return errors.New(text)
+		}
+		return nil
+	})
 	traffic.flows(t, 50)
 	traffic.end(t)
 	east.write("pool.yaml", poolYAML("chat"))

@@ -33,6 +33,19 @@ func through(members []Member) (hub Member, relayed []string) {
 	return members[i], relayed
 }
 
+// HubConnected reports whether this cluster is connected to the hub among its members.
+func (f *Federation) HubConnected() bool {
+	f.mu.Lock()
+	address := ""
+	for at, m := range f.members {
+		if m.Hub && at == m.Address {
+			address = at
+		}
+	}
+	f.mu.Unlock()
+	return address != "" && f.channel.Connected(address)
+}
+
 type handler = func(context.Context, channel.Update) error
 
 // relayed has a handler receive what a hub relays as if each member had published it itself; Update.Peer is relayedFrom then. A hub that is not

@@ -346,6 +346,8 @@ const source = status.Members
 
 // report reports on the ClusterSet and on the pools whose export was asked for.
 func (s *Set) report() {
+	f := s.Federation()
+	hubConnected := f != nil && f.HubConnected()
 	s.mu.Lock()
 	spec := s.spec
 	var reports []report.Report
@@ -370,6 +372,9 @@ func (s *Set) report() {
 			if m.Name == s.name {
 				add(report.Error, "it is this cluster itself", "remove it, or correct spec.cluster")
 				continue
+			}
+			if isHub(&m) && m.Name == hubOf(spec).Name && !hubConnected {
+				add(report.Warning, "this cluster is not connected to the hub: what the members behind it change does not arrive, and requests go on as before", "check that penstock hub runs and is reached at peer.address; the log has why")
 			}
 			if problem := s.rejected[m.Name]; problem != "" {
 				add(report.Error, problem, "")

@@ -14,6 +14,11 @@ func isHub(m *v1alpha1.ClusterSetMember) bool { return m.Peer != nil && m.Peer.H
 // hasAddress reports whether a member is connected to, rather than reached through the hub.
 func hasAddress(m *v1alpha1.ClusterSetMember) bool { return m.Peer != nil && m.Peer.Address != "" }
 
+// behindHub reports whether a member is reached through the hub.
+func behindHub(m *v1alpha1.ClusterSetMember) bool {
+	return m.Kubeconfig == nil && m.ClusterProfile == nil && !hasAddress(m)
+}
+
 // hubOf is the hub of a set, the first that it has; nil: it has none.
 func hubOf(set *v1alpha1.ClusterSet) *v1alpha1.ClusterSetMember {
 	for i := range set.Spec.Members {

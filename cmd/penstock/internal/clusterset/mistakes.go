@@ -3,6 +3,7 @@ package clusterset
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/penstock-project/penstock/discovery/status/report"
@@ -107,6 +108,9 @@ func mistakes(set *v1alpha1.ClusterSet, now time.Time) (out []report.Finding) {
 			add(report.Error, field+".peer.address", fmt.Sprintf("member %s: %s is the address of member %s too, and one of them is not reached", m.Name, m.Peer.Address, other), "write the address that `penstock clusters show` prints there")
 		}
 		addresses[m.Peer.Address] = m.Name
+		if m.Peer.Hub && !slices.ContainsFunc(set.Spec.Members, func(o v1alpha1.ClusterSetMember) bool { return behindHub(&o) }) {
+			add(report.Warning, field, fmt.Sprintf("member %s: no other member is reached through the hub: nothing is exported by it, nor imported", m.Name), "name the clusters behind it as members without an address, or run `penstock clusters join --through-hub`")
+		}
 		if hub := hubOf(set); m.Peer.Hub && hub.Name != m.Name {
 			add(report.Error, field+".peer.hub", fmt.Sprintf("member %s: %s is the hub, and a set has one: this one is not used", m.Name, hub.Name), "remove one of the two members")
 		}
