@@ -109,8 +109,8 @@ func (r *Reading) value(line []byte) (float64, bool) { return r.upTo(maxValue, l
 func (r *Reading) upTo(most float64, line []byte) (float64, bool) {
 	text := valueText(line)
 	v, err := strconv.ParseFloat(string(text), 64)
-	if err == nil && v >= 0 && v <= most { // NaN is neither
-		return v, true
+	if err == nil && v >= 0 && v <= 1.1*most { // NaN is neither; blocks that are counted twice for a moment make a little more
+		return min(v, most), true
 	}
 	if r.Problem == "" {
 		r.Problem = bounded(fmt.Sprintf("%s has the value %.64q, which is ignored: a value is a number from 0 to %g", line[:bytes.IndexAny(line, "{ \t")], text, most))

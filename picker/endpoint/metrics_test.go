@@ -40,6 +40,7 @@ func TestScrape_ReadsVLLMMetrics(t *testing.T) {
 		{"lines ended by CR LF", strings.ReplaceAll(vllmPage, "\n", "\r\n"), Metrics{}, Reading{Queue: 7, Running: 5, KV: 0.5}, false},
 		{"the KV cache's older name", "vllm:gpu_cache_usage_perc 0.75", Metrics{}, Reading{KV: 0.75}, false},
 		{"a full KV cache", "vllm:gpu_cache_usage_perc 1.0", Metrics{}, Reading{KV: 1}, false},
+		{"one that is a little more than full", "vllm:gpu_cache_usage_perc 1.004", Metrics{}, Reading{KV: 1}, false},
 		{"names of another server", "q 4\nr{} 2\nk 1e-1\n" + vllmPage, Metrics{Queue: "q", Running: "r", KVCache: "k"}, Reading{Queue: 4, Running: 2, KV: 0.1}, false},
 		{"a page of another program is an error", "go_goroutines 7\n", Metrics{}, Reading{}, true},
 		{"not a number", "vllm:num_requests_waiting NaN\nvllm:num_requests_running -1\nvllm:kv_cache_usage_perc{ 3\n", Metrics{}, Reading{}, true},
