@@ -18,7 +18,6 @@ import (
 	"github.com/penstock-project/penstock/discovery/file"
 	"github.com/penstock-project/penstock/discovery/kube"
 	"github.com/penstock-project/penstock/discovery/kube/leader"
-	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 	"github.com/penstock-project/penstock/multicluster/hub"
@@ -72,6 +71,7 @@ type Hub struct {
 	leading  bool
 	set      string
 	mistakes map[string]*mistake // by member
+	findings map[string]*mistake // in files, by object and field
 	uids     map[string]string   // of clusters, by member
 }
 
@@ -117,15 +117,7 @@ func (h *Hub) Run(ctx context.Context) error {
 
 // runFiles runs the hub of a folder, which is the only one.
 func (h *Hub) runFiles(ctx context.Context) error {
-	files, err := file.New(file.Config{Paths: h.cfg.Paths, Store: h.store, StateDir: h.cfg.StateDir, Log: h.log, Report: func(reports []report.Report) {
-		for _, r := range reports {
-			for _, f := range r.Findings {
-				if f.Severity == report.Error {
-					h.log.Error("an object is not used as it is written", "finding", f.String())
-				}
-			}
-		}
-	}})
+	files, err := file.New(file.Config{Paths: h.cfg.Paths, Store: h.store, StateDir: h.cfg.StateDir, Log: h.log, Report: h.reported})
 	if err != nil {
 		return err
 	}

@@ -2,6 +2,7 @@ package management
 
 import (
 	"encoding/json"
+	"maps"
 	"net/http"
 	"reflect"
 
@@ -22,7 +23,7 @@ type Status struct {
 	Members []hub.Status `json:"members"`
 	// Relayed are the members that have a peer, of a hub that relays.
 	Relayed []federation.RelayedStatus `json:"relayed,omitempty"`
-	// Problems of members, by name.
+	// Problems of members, by name, and of what stands in files, by object and field.
 	Problems map[string]*mistake `json:"problems,omitempty"`
 }
 
@@ -61,6 +62,7 @@ func (h *Hub) status() Status {
 			is.Problems[name] = m
 		}
 	}
+	maps.Copy(is.Problems, h.findings)
 	out, relay := h.out, h.relay
 	h.mu.Unlock()
 	if relay != nil {

@@ -113,7 +113,7 @@ func (r *relay) adopt(set *v1alpha1.ClusterSet, others []string) (peers []hub.Pe
 		}
 	}
 	for name := range r.problems {
-		if !slices.ContainsFunc(members, func(m federation.Member) bool { return m.Name == name }) {
+		if unreached[name] == nil && !slices.ContainsFunc(members, func(m federation.Member) bool { return m.Name == name }) {
 			delete(r.problems, name)
 			r.hub.note(name, nil)
 		}

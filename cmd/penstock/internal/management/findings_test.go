@@ -1,0 +1,125 @@
+package management
+
+import (
+	"bytes"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/penstock-project/penstock/discovery/kube/kubetest"
+	"github.com/penstock-project/penstock/manifests/v1alpha1"
+	"github.com/penstock-project/penstock/multicluster/hub"
+	"github.com/penstock-project/penstock/xds/xdstest/poll"
+)
+
+// lines are those of a log, read while it is written.
+type lines struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *lines) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(b)
+}
+
+func (l *lines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
+// problems is the metric of a hub's problems.
+func problems(t *testing.T, h *Hub) float64 {
+	t.Helper()
+	registry := prometheus.NewPedanticRegistry()
+	registry.MustRegister(h)
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() == "penstock_hub_problems" {
+			return f.Metric[0].GetGauge().GetValue()
+		}
+	}
+	t.Fatal("no penstock_hub_problems")
+	return 0
+}
+
+// The hub looks at its ClusterSet every few seconds. A problem that stays is logged once, or the log has nothing else.
+func TestHub_MemberWithoutAnAddressIsLoggedOnce(t *testing.T) {
+	var log lines
+	h, err := New(Config{StateDir: t.TempDir(), Log: slog.New(slog.NewTextHandler(&log, nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.out = hub.New(hub.Config{})
+	r := newRelay(h)
+	set := &v1alpha1.ClusterSet{}
+	set.Spec.Cluster = "hub"
+	set.Spec.Members = []v1alpha1.ClusterSetMember{{Name: "east", Peer: &v1alpha1.ClusterSetPeer{}}}
+	for range 3 {
+		r.adopt(set, nil)
+	}
+	if text := log.String(); strings.Count(text, "a hub reaches each member itself") != 1 || strings.Contains(text, "is resolved") || h.status().Problems["east"] == nil {
+		t.Errorf("%+v; the log has\n%s", h.status().Problems, text)
+	}
+	set.Spec.Members = nil
+	r.adopt(set, nil)
+	if text := log.String(); strings.Count(text, "is resolved") != 1 || len(h.status().Problems) != 0 {
+		t.Errorf("corrected: %+v; the log has\n%s", h.status().Problems, text)
+	}
+}
+
+// A ClusterSet with an error is used as it was before: who looks at the page, or at an alert, would take the newest members for those in use.
+func TestHub_FindingsOfItsFilesAreOnItsPageUntilCorrected(t *testing.T) {
+	dir := t.TempDir()
+	write := func(member string) {
+		t.Helper()
+		text := "apiVersion: penstock.dev/v1alpha1\nkind: ClusterSet\nmetadata: {name: gpus}\nspec:\n  cluster: hub\n  members:\n  - " + member + "\n"
+		if err := os.WriteFile(filepath.Join(dir, "set.yaml"), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("{name: east}")
+	var log lines
+	h, err := New(Config{Paths: []string{dir}, StateDir: t.TempDir(), Kubeconfigs: t.TempDir(), Log: slog.New(slog.NewTextHandler(&log, nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	kubetest.Run(t, h.Run)
+	shown := func(what string, check func(problems map[string]*mistake) bool) {
+		t.Helper()
+		poll.NoError(t, what, poll.Limit, func() error {
+			if is := h.status(); !is.Leading || !check(is.Problems) {
+				return fmt.Errorf("%+v", is)
+			}
+			return nil
+		})
+	}
+	const key = "ClusterSet gpus spec.members[0]"
+	shown("the finding", func(problems map[string]*mistake) bool {
+		is := problems[key]
+		return is != nil && is.Field == "spec.members[0]" && is.Problem == "it has no peer with an address" && strings.Contains(is.Fix, "penstock clusters show")
+	})
+	want := float64(1 + len(h.status().Problems)) // and that there is no ClusterSet
+	if h.status().Problem == nil {
+		t.Errorf("%+v", h.status())
+	}
+	if got := problems(t, h); got != want {
+		t.Errorf("penstock_hub_problems is %v, want %v", got, want)
+	}
+	write("{name: east, kubeconfig: {file: east}}")
+	shown("no finding once it is corrected", func(problems map[string]*mistake) bool { return problems[key] == nil })
+	if text := log.String(); strings.Count(text, "it has no peer with an address") != 1 || !strings.Contains(text, `level=INFO msg="a problem of the cluster set is resolved" object="ClusterSet gpus" field=spec.members[0]`) {
+		t.Errorf("the log has\n%s", text)
+	}
+}
