@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -31,6 +32,7 @@ type setChange struct {
 	kubeconfig string
 	http       []string
 	timeout    time.Duration
+	force      bool // of leave
 }
 
 func (d *setChange) flags(cmd *cobra.Command) {
@@ -79,7 +81,8 @@ func newClustersDrain() *cobra.Command {
 the running penstock (--drain-time) is over. The command sets spec.draining of the ClusterSet, so the drain lasts until it is undone, over
 restarts too. Requests of this cluster's own clients are served as before.
 
-If the command is interrupted, the cluster drains on.
+If the command is interrupted, the cluster drains on. So it does if a member is not connected: that member sends requests until it is, so the
+command ends with an error that names it.
 
 On Kubernetes, --kubeconfig is that of a user who may list and patch ClusterSets. Each process of Penstock counts the requests of its own picker:
 name all with --http, by a port-forward to each pod. Without --http the command does not wait.`,
@@ -128,13 +131,17 @@ func newClustersLeave() *cobra.Command {
 		Short: "Drain this cluster, then remove all members from its ClusterSet",
 		Long: `Leave the cluster set: drain this cluster as "penstock clusters drain" does, then remove all members from its ClusterSet. The other
 clusters import nothing of it any more, and this cluster imports nothing of them; each of the others still lists this one until it is removed
-from the ClusterSet there. "penstock clusters join" brings it back.`,
+from the ClusterSet there. "penstock clusters join" brings it back.
+
+If a member is not connected, none is removed: that one would not receive that this cluster drains, and send requests on. With --force all are
+removed nevertheless, such as after a member is gone for good.`,
 		Example: `  penstock clusters leave -f ./config
   penstock clusters leave --kubeconfig ~/.kube/config --http 127.0.0.1:9091   # on Kubernetes, as drain`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return d.leave(cmd.Context(), cmd.OutOrStdout()) },
 	}
 	d.flags(cmd)
+	cmd.Flags().BoolVar(&d.force, "force", false, "remove the members even if some are not connected, which send requests to this cluster until it is removed there")
 	return cmd
 }
 
@@ -160,6 +167,12 @@ func (d *setChange) leave(ctx context.Context, out io.Writer) error {
 	}
 	if err == nil {
 		err = d.wait(ctx, out)
+	}
+	if away := (*unconnected)(nil); errors.As(err, &away) {
+		if !d.force {
+			return fmt.Errorf("%w; no member is removed: run the command again then, or with --force if they stay away", err)
+		}
+		err = nil
 	}
 	if err != nil {
 		return err
@@ -219,7 +232,11 @@ func (d *setChange) status(ctx context.Context) (is clusterset.Status, err error
 		return is, err
 	}
 	is = list[0]
+	is.Members = slices.Clone(is.Members)
 	for _, one := range list[1:] {
+		for i := range is.Members { // one process that is connected is enough
+			is.Members[i].Connected = is.Members[i].Connected || slices.ContainsFunc(one.Members, func(m clusterset.MemberStatus) bool { return m.Name == is.Members[i].Name && m.Connected })
+		}
 		is.InFlight += one.InFlight
 		is.Uncounted = slices.Compact(slices.Sorted(slices.Values(slices.Concat(is.Uncounted, one.Uncounted))))
 		is.DrainTime = max(is.DrainTime, one.DrainTime)
@@ -272,6 +289,43 @@ func (d *setChange) adopted(ctx context.Context, has func(clusterset.Status) boo
 	return list[0], nil
 }
 
+// unconnected is the error of a drain that not all members have received.
+type unconnected struct {
+	cluster string
+	members []string
+}
+
+// awayFrom returns nil if all members are connected.
+func awayFrom(is *clusterset.Status) *unconnected {
+	u := &unconnected{cluster: is.Cluster}
+	for _, m := range is.Members {
+		if !m.Connected {
+			u.members = append(u.members, m.Name)
+		}
+	}
+	if len(u.members) == 0 {
+		return nil
+	}
+	return u
+}
+
+func (u *unconnected) Error() string {
+	are, them := "member %s is not connected, and sends", "it when it connects"
+	if len(u.members) > 1 {
+		are, them = "members %s are not connected, and send", "them when they connect"
+	}
+	return fmt.Sprintf(are+" requests: the drain of cluster %s stays in force, and reaches %s", strings.Join(u.members, ", "), u.cluster, them)
+}
+
+// end is the result of a drain that has waited.
+func (u *unconnected) end(out io.Writer, line string) error {
+	if u != nil {
+		return u
+	}
+	_, err := fmt.Fprintln(out, line)
+	return err
+}
+
 // wait waits until no request of other clusters is in flight, or the time is over.
 func (d *setChange) wait(ctx context.Context, out io.Writer) error {
 	is, err := d.status(ctx)
@@ -280,9 +334,10 @@ func (d *setChange) wait(ctx context.Context, out io.Writer) error {
 	}
 	timeout := cmp.Or(d.timeout, time.Duration(is.DrainTime))
 	fmt.Fprintf(out, "Cluster %s drains: %d requests of other clusters are in flight\n", is.Cluster, is.InFlight)
-	for _, m := range is.Members {
-		if !m.Connected {
-			fmt.Fprintf(out, "Member %s is not connected: it sends requests until it receives that this cluster drains\n", m.Name)
+	away := awayFrom(&is)
+	if away != nil {
+		for _, name := range away.members {
+			fmt.Fprintf(out, "Member %s is not connected: it sends requests until it receives that this cluster drains\n", name)
 		}
 	}
 	if len(is.Uncounted) > 0 {
@@ -292,16 +347,17 @@ func (d *setChange) wait(ctx context.Context, out io.Writer) error {
 	until, quiet := time.Now().Add(timeout), time.Now()
 	for {
 		now := time.Now()
+		if list := awayFrom(&is); !reflect.DeepEqual(list, away) { // a member that connects receives the drain only then
+			away, quiet = list, now
+		}
 		if is.InFlight > 0 {
 			quiet = now
 		}
 		switch {
 		case len(is.Uncounted) == 0 && now.Sub(quiet) >= drainQuiet:
-			fmt.Fprintf(out, "Cluster %s is drained\n", is.Cluster)
-			return nil
+			return away.end(out, fmt.Sprintf("Cluster %s is drained", is.Cluster))
 		case !now.Before(until):
-			fmt.Fprintf(out, "The drain time of %s is over; %d requests of other clusters are in flight\n", timeout, is.InFlight)
-			return nil
+			return away.end(out, fmt.Sprintf("The drain time of %s is over; %d requests of other clusters are in flight", timeout, is.InFlight))
 		}
 		select {
 		case <-ctx.Done():

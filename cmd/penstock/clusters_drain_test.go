@@ -4,9 +4,14 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
+
+	"github.com/penstock-project/penstock/cmd/penstock/internal/app"
 )
 
 // A drain on Kubernetes waits for the requests that each process counts: one that is not asked would end with its requests.
@@ -37,5 +42,61 @@ func TestClusterSet_DrainWaitsForRequestsOfEachProcess(t *testing.T) {
 	}
 	if n := asked.Load(); n <= 10 {
 		t.Errorf("drained after %d answers of the process with requests", n)
+	}
+}
+
+// served has a process serve a state folder with what page returns as its /clusters.
+func served(t *testing.T, page func() string) (state string) {
+	t.Helper()
+	state = shortTemp(t)
+	l, err := app.ListenSocket(app.Socket(state))
+	if err != nil {
+		t.Fatal(err)
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /clusters", func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprint(w, page()) })
+	server := &http.Server{Handler: mux}
+	go func() { _ = server.Serve(l) }() // ends with the server
+	t.Cleanup(func() { _ = server.Close() })
+	return state
+}
+
+// A member that is not connected sends requests on, whatever this cluster does: a script that goes on with the maintenance, or a cluster that removes its
+// members, would cost them.
+func TestClusterSet_DrainAndLeaveFailWhileAMemberIsNotConnected(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	file := filepath.Join(dir, "set.yaml")
+	if err := os.WriteFile(file, []byte(clusterSetYAML("east", memberYAML(t, "west", "192.0.2.1:1", caBundle(t, time.Hour)), memberYAML(t, "north", "192.0.2.2:1", caBundle(t, time.Hour)))), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	is := func() string {
+		raw, err := os.ReadFile(file)
+		if err != nil {
+			t.Error(err)
+		}
+		return string(raw)
+	}
+	state := served(t, func() string {
+		members := `{"name": "here", "connected": true}, {"name": "west"}, {"name": "north"}`
+		if !strings.Contains(is(), "west") {
+			members = ""
+		}
+		return fmt.Sprintf(`{"cluster": "east", "draining": %v, "drainTime": "10m0s", "members": [%s]}`, strings.Contains(is(), "draining: true"), members)
+	})
+	in := []string{"-f", dir, "--state", state}
+	const want = "members west, north are not connected, and send requests: the drain of cluster east stays in force, and reaches them when they connect"
+	out, err := penstock(t, append([]string{"clusters", "drain"}, in...)...)
+	if err == nil || err.Error() != want || strings.Contains(out, "is drained") {
+		t.Errorf("drain: %v\n%s", err, out)
+	}
+	if out, err := penstock(t, append([]string{"clusters", "leave"}, in...)...); err == nil || !strings.Contains(err.Error(), want+"; no member is removed") || !strings.Contains(err.Error(), "--force") {
+		t.Errorf("leave: %v\n%s", err, out)
+	}
+	if text := is(); !strings.Contains(text, "draining: true") || !strings.Contains(text, "west") {
+		t.Errorf("the drain does not stay, or the members do not:\n%s", text)
+	}
+	if out, err := penstock(t, append([]string{"clusters", "leave", "--force"}, in...)...); err != nil || !strings.Contains(out, "Cluster east has left") || strings.Contains(is(), "west") {
+		t.Errorf("leave --force: %v\n%s\n%s", err, out, is())
 	}
 }

@@ -100,7 +100,7 @@ func TestClusterSet_KubernetesDrainsAndLeavesByCommands(t *testing.T) {
 			}
 		}
 	}
-	prints(t, clustersCommand(t, append([]string{"drain"}, both...)...), "Cluster east drains: 0 requests of other clusters are in flight\n", "Member west is not connected: ", "Cluster east is drained\n")
+	prints(t, clustersCommand(t, append([]string{"drain"}, both...)...), "Cluster east drains: 0 requests of other clusters are in flight\n", "Member west is not connected: ", "error: ", "member west is not connected, and sends requests: the drain of cluster east stays in force, and reaches it when it connects")
 	draining(true)
 	s.applySet(t, "kubectl", "{cluster: east, region: north, "+members+"}") // the same manifest again: it has no spec.draining
 	draining(true)
@@ -112,7 +112,8 @@ func TestClusterSet_KubernetesDrainsAndLeavesByCommands(t *testing.T) {
 	prints(t, clustersCommand(t, append([]string{"drain", "--undo"}, both...)...), "Cluster east takes requests of its members again\n")
 	draining(false)
 	prints(t, clustersCommand(t, "drain", "--kubeconfig", config), "ClusterSet gpus is changed; name each penstock with --http to wait")
-	prints(t, clustersCommand(t, append([]string{"leave"}, both...)...), "Cluster east is drained\n", "Cluster east has left. Remove the member east from the ClusterSet of west\n")
+	prints(t, clustersCommand(t, append([]string{"leave"}, both...)...), "error: ", "member west is not connected", "no member is removed")
+	prints(t, clustersCommand(t, append([]string{"leave", "--force"}, both...)...), "Cluster east has left. Remove the member east from the ClusterSet of west\n")
 	draining(false)
 	if left := s.set(t)["members"]; left != nil {
 		t.Errorf("members %v after leaving", left)
