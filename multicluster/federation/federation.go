@@ -230,18 +230,22 @@ func (f *Federation) SetMembers(members []Member) {
 	f.publish(f.own.begin(f.own.uid, f.own.epoch, f.audience.relayed)...)
 }
 
-// noteLeft notes which members are none any more, and reports whether one that was noted before is a member again: it takes a record whose stamp is
-// that of a withdrawn one, or older, for that one. mu is held.
+// noteLeft notes which members are none any more, and reports whether one that was noted before is a member again, or is reached in another way: such
+// a member may take a record that has not changed for one that was withdrawn since. mu is held.
 func (f *Federation) noteLeft(next map[string]Member) (back bool) {
-	named := map[string]bool{}
-	for _, m := range next {
-		named[m.Name] = true
-		back = back || f.left[m.Name]
+	was, is := map[string]string{}, map[string]string{}
+	for at, m := range f.members {
+		was[m.Name] = at
+	}
+	for at, m := range next {
+		is[m.Name] = at
+		before, known := was[m.Name]
+		back = back || f.left[m.Name] || known && before != at
 		delete(f.left, m.Name)
 	}
-	for _, m := range f.members {
-		if !named[m.Name] {
-			f.left[m.Name] = true
+	for name := range was {
+		if _, stays := is[name]; !stays {
+			f.left[name] = true
 		}
 	}
 	return back
