@@ -35,7 +35,7 @@ func (s Stamp) Compare(o Stamp) int {
 // Member is one other cluster of the set.
 type Member struct {
 	Name string
-	// Source is what brings its updates.
+	// Source is what brings its updates. With HubSource a member that is silent counts as not connected: what is known to be connected is the hub.
 	Source string
 	State  State
 	// UID of the cluster; "" before its first update.
@@ -114,6 +114,9 @@ func (r *Registry) Connected(name string, is bool) []Pool {
 	})
 }
 
+// HubSource is the source of members whose updates a hub relays.
+const HubSource = "hub"
+
 // silent is the state of a member whose lease has expired.
 func silent(connected bool) State {
 	if connected {
@@ -140,7 +143,8 @@ func (r *Registry) expireLeases(t txn) {
 		rows.Must(t.Delete(leaseTable, l))
 		if m := rows.First[Member](t, memberTable, rows.Key(l.cluster)); m != nil && m.State == Ready {
 			next := *m
-			next.State = silent(m.connected)
+			next.connected = m.connected && m.Source != HubSource
+			next.State = silent(next.connected)
 			rows.Must(t.Insert(memberTable, &next))
 		}
 	}

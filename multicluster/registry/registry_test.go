@@ -117,6 +117,12 @@ func TestMember_SilenceWithdrawsNothing(t *testing.T) {
 		if state() != registry.Ready {
 			t.Errorf("after an update that has nothing new it is %s", state())
 		}
+		r.SetMembers(map[string]string{"east": registry.HubSource, "west": "peer"})
+		time.Sleep(16 * time.Second)
+		r.Expire()
+		if m, _ := r.Member("east"); m.State != registry.Unreachable || m.Connected() {
+			t.Errorf("behind a hub, and silent, it is %s, connected: %v", m.State, m.Connected())
+		}
 		if changed := r.SetMembers(map[string]string{"west": "peer"}); !slices.Equal(changed, []registry.Pool{chat}) || of(r, chat) != "east=a, draining" {
 			t.Errorf("removed from the set, its export is %q; changed: %v", of(r, chat), changed)
 		}

@@ -48,7 +48,7 @@ func (s *Set) hubAnswers(updates []registry.Update) bool {
 // Sources of members in the registry.
 const (
 	peerSource = "peer"
-	hubSource  = "hub"
+	hubSource  = registry.HubSource
 )
 
 // peers are the members whose Penstocks exchange with that of a cluster, themselves or through the hub, and the hub.
