@@ -91,7 +91,7 @@ members keep what they export: requests go on as long as its model servers answe
 			if output == "json" {
 				return printJSON(cmd.OutOrStdout(), is)
 			}
-			if is.Cluster == "" {
+			if is.Cluster == "" && !is.Hub {
 				return errNoSet
 			}
 			return printClusters(cmd.OutOrStdout(), &is, time.Now())
@@ -109,13 +109,16 @@ func (t *target) watchClusters(cmd *cobra.Command, output string) error {
 	if err != nil {
 		return err
 	}
+	if is := at.hub(cmd.Context()); is != nil {
+		return errors.New(hubsFolder(is))
+	}
 	return watchLines(cmd, at, "/clusters?watch", output, func(is *clusterset.Status) error { return printClusters(cmd.OutOrStdout(), is, time.Now()) })
 }
 
 // printClusters prints a cluster set for people.
 func printClusters(out io.Writer, is *clusterset.Status, now time.Time) error {
 	if is.Hub {
-		_, err := fmt.Fprintf(out, "%s is a hub, which imports no pool: its page /members shows its members\n", is.Cluster)
+		_, err := fmt.Fprintln(out, hubsFolder(is))
 		return err
 	}
 	if is.Cluster == "" {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"path/filepath"
@@ -171,6 +172,21 @@ func (a *target) clusterStatus(ctx context.Context) (is clusterset.Status, err e
 	}
 	err = at.get(ctx, "/clusters", &is)
 	return is, err
+}
+
+// hub returns the state of a process that is a hub, which has other pages than a Penstock; nil: it is none, or it does not answer.
+func (r running) hub(ctx context.Context) *clusterset.Status {
+	var is clusterset.Status
+	if err := r.get(ctx, "/clusters", &is); err != nil || !is.Hub {
+		return nil
+	}
+	return &is
+}
+
+// hubsFolder states what a hub has instead of what a command of clusters looks for.
+func hubsFolder(is *clusterset.Status) string {
+	return fmt.Sprintf("%s is a hub, which exports and imports no pool: its page /members (at its --admin, or its --http on a loopback address) shows its members and what is wrong, and so do its metrics penstock_hub_*",
+		cmp.Or(is.Cluster, "the process that runs for it"))
 }
 
 // running returns the process that is queried.

@@ -246,6 +246,11 @@ func (d *setChange) status(ctx context.Context) (is clusterset.Status, err error
 
 // setDraining writes spec.draining, and waits until the running penstocks have read it.
 func (d *setChange) setDraining(ctx context.Context, set changeable, draining bool) (is clusterset.Status, err error) {
+	list, _ := d.statuses(ctx) // that none answers is an error below
+	if i := slices.IndexFunc(list, func(is clusterset.Status) bool { return is.Hub }); i >= 0 {
+		object, _ := set.place()
+		return is, fmt.Errorf("%s: it is that of a hub, which takes no requests that could be drained: run the command for the cluster that is to be drained; %s", object, hubsFolder(&list[i]))
+	}
 	if d.kubeconfig != "" && d.counted() { // a mistake must not leave half of the work done
 		list, err := d.statuses(ctx)
 		if err != nil {

@@ -76,7 +76,7 @@ func TestHub_ShowAndJoinTakeTheHubOfACluster(t *testing.T) {
 	if out, err := penstock(t, "clusters", "show", "--http", page); err != nil || out != text {
 		t.Errorf("by its address it prints %v\n%s", err, out)
 	}
-	if out, err := penstock(t, "clusters", "list", "--http", page); err != nil || out != "hub is a hub, which imports no pool: its page /members shows its members\n" {
+	if out, err := penstock(t, "clusters", "list", "--http", page); err != nil || !strings.HasPrefix(out, "hub is a hub, which exports and imports no pool: its page /members ") {
 		t.Errorf("clusters list prints %v\n%s", err, out)
 	}
 	file := filepath.Join(t.TempDir(), "east.yaml")
@@ -124,5 +124,30 @@ func TestHub_SecondOneOfAStateFolderEndsBeforeItConnects(t *testing.T) {
 	}
 	if again := h.show(); again != joined {
 		t.Errorf("members join with\n%s\nbefore:\n%s", again, joined)
+	}
+}
+
+// In the folder of a hub the commands of a cluster name the hub's page: they would look for a penstock up, or write a drain that has no effect.
+func TestHub_CommandsForItsFolderNameItsPage(t *testing.T) {
+	t.Parallel()
+	h := relayHub(t)
+	h.show()
+	written, err := os.ReadFile(filepath.Join(h.dir, "set.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = "hub is a hub, which exports and imports no pool: its page /members (at its --admin, or its --http on a loopback address)"
+	in := []string{"-f", h.dir, "--state", h.state}
+	for _, c := range []struct {
+		fails bool
+		args  []string
+	}{{false, []string{"clusters", "list"}}, {true, []string{"clusters", "list", "--watch"}}, {true, []string{"status"}}, {true, []string{"status", "--watch"}}, {true, []string{"clusters", "drain"}}} {
+		out, err := penstock(t, append(c.args, in...)...)
+		if (err != nil) != c.fails || !strings.Contains(fmt.Sprint(out, err), want) {
+			t.Errorf("penstock %s: %v\n%s", strings.Join(c.args, " "), err, out)
+		}
+	}
+	if now, err := os.ReadFile(filepath.Join(h.dir, "set.yaml")); err != nil || string(now) != string(written) {
+		t.Errorf("the ClusterSet has changed: %v\n%s", err, now)
 	}
 }

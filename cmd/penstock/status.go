@@ -79,6 +79,9 @@ type statusJSON struct {
 
 // watchStatus prints the status that a process has, now and after each change, until ctx ends.
 func watchStatus(cmd *cobra.Command, at running, output string) error {
+	if is := at.hub(cmd.Context()); is != nil {
+		return errors.New(hubsFolder(is))
+	}
 	return watchLines(cmd, at, "/status?watch", output, func(doc *status.Document) error { return status.Text(cmd.OutOrStdout(), doc) })
 }
 
@@ -116,6 +119,9 @@ func watchLines[T any](cmd *cobra.Command, at running, page, output string, text
 // printStatus queries a process, or reads the file that it wrote if none answers; file is "" for none.
 func printStatus(cmd *cobra.Command, at running, file, output string) error {
 	var out statusJSON
+	if is := at.hub(cmd.Context()); is != nil {
+		return errors.New(hubsFolder(is))
+	}
 	err := at.get(cmd.Context(), "/status", &out.Document)
 	runs := err == nil
 	switch {
