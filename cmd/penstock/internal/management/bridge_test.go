@@ -118,7 +118,7 @@ func TestHub_PenstocksReceiveWhatClustersWithoutPenstockExport(t *testing.T) {
 	north.endpoints("east", "10.0.0.1", "10.0.0.2", "10.0.0.3")
 	poll.Until(t, "south has no request for it", func() bool { list := south.registry.Exports(nil, chat); return len(list) == 1 && list[0].Draining })
 	condition(t, east, "imported by 1 members")
-	annotated(t, east, "192.0.2.2", ", penstock.dev/export-to: 'north,stranger'")
+	annotated(t, east, "192.0.2.2", ", penstock.dev/export-to: stranger")
 	condition(t, east, `stranger`, "is no member of the ClusterSet")
 	poll.Until(t, "north has it no more", func() bool { return north.registry.Exports(nil, chat)[0].Draining })
 	annotated(t, east, "192.0.2.2", ", penstock.dev/export-to: north")
