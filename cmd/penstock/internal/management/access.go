@@ -15,7 +15,9 @@ import (
 
 // mistake is what is wrong with a member, as its user wrote it.
 type mistake struct {
-	Field, Problem, Fix string
+	Field   string `json:"field"`
+	Problem string `json:"problem"`
+	Fix     string `json:"fix,omitempty"`
 }
 
 func (m *mistake) Error() string { return m.Field + ": " + m.Problem }

@@ -2,6 +2,7 @@ package management
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"log/slog"
 	"os"
@@ -110,6 +111,10 @@ func TestHub_FindingsOfItsFilesAreOnItsPageUntilCorrected(t *testing.T) {
 		is := problems[key]
 		return is != nil && is.Field == "spec.members[0]" && is.Problem == "it has no peer with an address" && strings.Contains(is.Fix, "penstock clusters show")
 	})
+	page, err := json.Marshal(h.status())
+	if text := string(page); err != nil || !strings.Contains(text, `"field":"spec.members[0]","problem":"it has no peer with an address","fix":"`) {
+		t.Errorf("its keys differ from others of the page: %v %s", err, text)
+	}
 	want := float64(1 + len(h.status().Problems)) // and that there is no ClusterSet
 	if h.status().Problem == nil {
 		t.Errorf("%+v", h.status())
