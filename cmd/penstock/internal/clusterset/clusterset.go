@@ -132,6 +132,7 @@ type Set struct {
 	federation  *federation.Federation
 	authority   *authority.Authority
 	rejected    map[string]string // problems of members
+	hubReported bool              // that the hub is connected
 	unserved    string            // why this process does not publish, though it should
 	damaged     string            // what of the records could not be read
 	mistaken    mistaken

@@ -349,6 +349,7 @@ func (s *Set) report() {
 	f := s.Federation()
 	hubConnected := f != nil && f.HubConnected()
 	s.mu.Lock()
+	s.hubReported = hubConnected
 	spec := s.spec
 	var reports []report.Report
 	var names []string
