@@ -20,7 +20,7 @@ func TestFederation_MemberThatIsAddedAgainHasTheExportsAgain(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			a, b := newSite(t, "a", id("a")), newSite(t, "b", id("b"))
 			var h *site
-			again := func() {}
+			var again func()
 			if through {
 				h = newHub(t, "h")
 				again = func() { a.behind(h, b); b.behind(h, a) }
