@@ -124,6 +124,15 @@ func TestHub_AuthorityRenewsWithoutAFailedConnection(t *testing.T) {
 	around(h, a, b)
 	a.exports(exported("10.0.0.1"))
 	b.has("a=10.0.0.1")
+	poll.Until(t, "all are connected", func() bool {
+		at := func(s *site) string { return s.listener.Addr().String() }
+		return h.channel.Connected(at(a)) && h.channel.Connected(at(b)) && a.channel.Connected(at(h)) && b.channel.Connected(at(h))
+	})
+	for _, s := range []*site{h, a, b} { // one that does not know the other yet denies it
+		s.logs.mu.Lock()
+		s.logs.text.Reset()
+		s.logs.mu.Unlock()
+	}
 	for _, of := range []*site{h, a} {
 		next, by := newAuthority(t), map[*site][]*site{h: {a, b}, a: {h}}[of]
 		trusted := func() {
