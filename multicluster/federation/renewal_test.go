@@ -42,28 +42,38 @@ func (s *site) knows(of *site) {
 	})
 }
 
+// renewsTwice has the authority of a site renew, and its certificate with it. seen is called after each step. It returns the last authority.
+func (s *site) renewsTwice(seen func()) (signing *authority) {
+	s.t.Helper()
+	signing = s.authority
+	for range 2 {
+		next := newAuthority(s.t)
+		for _, step := range []func(){
+			func() { s.presents(s.presented, slices.Concat(signing.bundle, next.bundle)) }, // it will sign
+			func() { s.presents(next.issue(s.t, id(s.name)), slices.Concat(signing.bundle, next.bundle)) },
+			func() { s.presents(s.presented, next.bundle) }, // the one before has expired
+		} {
+			step()
+			seen()
+		}
+		signing = next
+	}
+	return signing
+}
+
 // An authority renews twice, certificates with it, and the ClusterSets keep the first bundle: no connection fails in either direction.
 func TestFederation_AuthorityRenewsWithoutAFailedConnection(t *testing.T) {
 	a, b := newSite(t, "a", id("a")), newSite(t, "b", id("b"))
 	join(a, b)
 	b.exports(exported("10.9.0.1"))
 	a.has("b=10.9.0.1")
-	signing, n := a.authority, 0
-	for range 2 {
-		next := newAuthority(t)
-		for _, step := range []func(){
-			func() { a.presents(a.presented, slices.Concat(signing.bundle, next.bundle)) }, // it will sign
-			func() { a.presents(next.issue(t, id("a")), slices.Concat(signing.bundle, next.bundle)) },
-			func() { a.presents(a.presented, next.bundle) }, // the one before has expired
-		} {
-			step()
-			b.knows(a)
-			n++
-			b.again(a, fmt.Sprint("10.0.0.", n))
-			a.again(b, fmt.Sprint("10.9.1.", n))
-		}
-		signing = next
-	}
+	n := 0
+	signing := a.renewsTwice(func() {
+		b.knows(a)
+		n++
+		b.again(a, fmt.Sprint("10.0.0.", n))
+		a.again(b, fmt.Sprint("10.9.1.", n))
+	})
 	if text := a.logs.String() + b.logs.String(); strings.Contains(text, "certificate") || strings.Contains(text, "handshake") {
 		t.Errorf("a connection failed:\n%s", text)
 	}

@@ -3,7 +3,6 @@ package federation
 import (
 	"encoding/json"
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 
@@ -31,19 +30,7 @@ func TestHub_MembersTrustEachOthersNextAuthorities(t *testing.T) {
 	b.has("a=10.0.0.1")
 	b.behindWith(h, a) // while it runs
 	b.knows(a)
-	signing := a.authority
-	for range 2 {
-		next := newAuthority(t)
-		for _, step := range []func(){
-			func() { a.presents(a.presented, slices.Concat(signing.bundle, next.bundle)) }, // it will sign
-			func() { a.presents(next.issue(t, id("a")), slices.Concat(signing.bundle, next.bundle)) },
-			func() { a.presents(a.presented, next.bundle) }, // the one before has expired
-		} {
-			step()
-			b.knows(a)
-		}
-		signing = next
-	}
+	signing := a.renewsTwice(func() { b.knows(a) })
 	m, _ := b.registry.Member("a")
 	trusted := newTrust(nil, b.trust.now)
 	trusted.set([]Member{{Name: "a", Address: "192.0.2.1:1", Bundle: a.bundle, Published: m.Bundle}})

@@ -8,7 +8,7 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// MaxCalls is how many calls of one other cluster a process has open at a time. Each takes some 20 KB, and lasts as long as its request.
+// MaxCalls is how many calls of one other cluster a process has open at a time. Each has a stream and a goroutine as long as its request lasts.
 const MaxCalls = 16384
 
 // Calls bounds the calls that other clusters have open, each cluster's on its own: a member of a cluster set is no more trusted than that. Those
