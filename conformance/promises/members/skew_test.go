@@ -39,10 +39,10 @@ func TestClusterSet_ClocksDaysApartLoseNoRequest(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := newSite(t, "epp") // the picker of chat is replaced, and killed, with its Penstock
-	restoreEast := s.east.runs(shifted)
+	restoreEast := s.east.runs(shifted, "/run/penstock/clock")
 	s.east.shift(24 * time.Hour)
 	s.east.kill()
-	restoreWest := s.west.runs(shifted)
+	restoreWest := s.west.runs(shifted, "/run/penstock/clock")
 	s.west.shift(-24 * time.Hour)
 	s.west.kill()
 	s.ready("east", "north")
@@ -56,14 +56,58 @@ func TestClusterSet_ClocksDaysApartLoseNoRequest(t *testing.T) {
 	s.ends()
 }
 
-// runs has Penstock run an image with a clock. It returns what restores it.
-func (c *cluster) runs(image string) (restore func()) {
+// before is a commit whose Penstock stands for an earlier release, as long as nothing is released: that of a day before members behind hubs used each
+// other's certificates, and exports had incarnations.
+const (
+	before      = "0b3ed530"
+	beforeImage = "ghcr.io/penstock-project/penstock:before"
+)
+
+// Members of two releases serve each other's requests: while an exporter has the earlier one, while the importer has it, and while all are brought to this one.
+func TestClusterSet_TwoReleasesOnOneStreamLoseNoRequest(t *testing.T) {
+	dir, err := os.MkdirTemp("", "before")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	binary, err := process.Earlier(t.Context(), dir, before)
+	if err == nil {
+		err = running.Load(image.Image{Name: beforeImage, Program: binary, Path: "/usr/local/bin/penstock"})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := newSite(t, "epp") // the picker of chat is replaced, and killed, with its Penstock
+	exchange := func(what string) {
+		t.Helper()
+		s.east.annotate("export", "null")
+		s.ready("north")
+		s.load.idles("east")
+		s.east.annotate("export", `"ClusterSet"`)
+		s.ready("east", "north")
+		t.Log(what)
+	}
+	restoreEast := s.east.runs(beforeImage, "")
+	s.ready("east", "north")
+	exchange("the exporter has the earlier release")
+	restoreWest := s.west.runs(beforeImage, "")
+	exchange("the exporter and the importer have it")
+	restoreEast()
+	s.ready("east", "north")
+	exchange("the importer has it")
+	restoreWest()
+	exchange("all have this one")
+	s.ends()
+}
+
+// runs has Penstock run an image, with a clock unless its file is "". It returns what restores it.
+func (c *cluster) runs(image, clock string) (restore func()) {
 	c.Helper()
 	d, err := c.AppsV1().Deployments(installed.System).Get(c.Context(), "penstock", metav1.GetOptions{})
 	if err != nil {
 		c.Fatal(err)
 	}
-	before, err := json.Marshal(d.Spec.Template.Spec.Containers[0])
+	was, err := json.Marshal(d.Spec.Template.Spec.Containers[0])
 	if err != nil {
 		c.Fatal(err)
 	}
@@ -74,10 +118,13 @@ func (c *cluster) runs(image string) (restore func()) {
 		}
 		c.RolledOut(installed.System, "penstock")
 	}
-	patch(fmt.Sprintf(`[{"op": "replace", "path": "/spec/template/spec/containers/0/image", "value": %q},
- {"op": "add", "path": "/spec/template/spec/containers/0/env/-", "value": {"name": "PENSTOCK_FAULT_CLOCK", "value": "/run/penstock/clock"}}]`, image))
+	changes := fmt.Sprintf(`{"op": "replace", "path": "/spec/template/spec/containers/0/image", "value": %q}`, image)
+	if clock != "" {
+		changes += fmt.Sprintf(`, {"op": "add", "path": "/spec/template/spec/containers/0/env/-", "value": {"name": "PENSTOCK_FAULT_CLOCK", "value": %q}}`, clock)
+	}
+	patch("[" + changes + "]")
 	return func() {
-		patch(fmt.Sprintf(`[{"op": "replace", "path": "/spec/template/spec/containers/0", "value": %s}]`, before))
+		patch(fmt.Sprintf(`[{"op": "replace", "path": "/spec/template/spec/containers/0", "value": %s}]`, was))
 	}
 }
 

@@ -48,10 +48,32 @@ func Build(ctx context.Context, dir, program string, flags ...string) (string, e
 		return "", err
 	}
 	path := filepath.Join(dir, program)
-	build := exec.CommandContext(ctx, "go", append(append([]string{"build", "-trimpath", "-o", path}, flags...), "./cmd/"+program)...)
-	build.Dir, build.Env = tree, append(os.Environ(), "CGO_ENABLED=0")
-	if text, err := build.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build %s: %w\n%s", program, err, text)
+	return path, build(ctx, tree, path, program, flags...)
+}
+
+func build(ctx context.Context, tree, path, program string, flags ...string) error {
+	cmd := exec.CommandContext(ctx, "go", append(append([]string{"build", "-trimpath", "-o", path}, flags...), "./cmd/"+program)...)
+	cmd.Dir, cmd.Env = tree, append(os.Environ(), "CGO_ENABLED=0")
+	if text, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("build %s: %w\n%s", program, err, text)
 	}
-	return path, nil
+	return nil
+}
+
+// Earlier builds penstock from a commit of the source tree's history, into a folder.
+func Earlier(ctx context.Context, dir, commit string) (string, error) {
+	here, err := root(ctx)
+	if err != nil {
+		return "", err
+	}
+	archive, tree := filepath.Join(dir, "tree.tar"), filepath.Join(dir, "tree")
+	for _, args := range [][]string{
+		{"git", "-C", here, "archive", "--output", archive, commit}, {"mkdir", tree}, {"tar", "-xf", archive, "-C", tree},
+	} {
+		if text, err := exec.CommandContext(ctx, args[0], args[1:]...).CombinedOutput(); err != nil {
+			return "", fmt.Errorf("the tree of commit %s, which the history of this clone must have: %w\n%s", commit, err, text)
+		}
+	}
+	path := filepath.Join(dir, "penstock")
+	return path, build(ctx, tree, path, "penstock")
 }
