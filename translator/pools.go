@@ -124,6 +124,22 @@ func ordered(key string, imp *model.Import) OrderedImport {
 	return out
 }
 
+// unusable are the clusters of an import that cannot be used, unless that may change as a host name is resolved.
+func unusable(imp *model.Import) (out map[string]UnusableCluster) {
+	if imp == nil {
+		return nil
+	}
+	for i := range imp.Members {
+		if m := &imp.Members[i]; m.Problem != "" && m.Reason != "" {
+			if out == nil {
+				out = map[string]UnusableCluster{}
+			}
+			out[m.Name] = UnusableCluster{m.Reason, m.Problem}
+		}
+	}
+	return out
+}
+
 // awaitSpill has a row wait for the pods of the pools that a pool or an import spills to: its hops lead there.
 func (t *tables) awaitSpill(r *graph.Reader, list []model.Spill) {
 	for _, s := range list {

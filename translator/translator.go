@@ -3,6 +3,7 @@ package translator
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -52,6 +53,8 @@ type Output struct {
 	Parents []PoolParents
 	// Ordered are the imports whose clusters serve in an order, of those where something changed.
 	Ordered []OrderedImport
+	// Unusable are the exporting clusters that cannot be used, of those imports where that changed.
+	Unusable []UnusableClusters
 	// Pickers are those external ones, and where they are, that routes lead to now and not before, or that are elsewhere now.
 	Pickers     []model.ExternalPicker
 	PickersGone []model.ClusterID // model.ExternalPicker.Cluster
@@ -84,6 +87,15 @@ type OrderedImport struct {
 	Ready map[string]bool
 }
 
+// UnusableClusters are the exporting clusters of an InferencePoolImport, "namespace/name", that cannot be used as they are, by name.
+type UnusableClusters struct {
+	Import   string
+	Clusters map[string]UnusableCluster // nil: all can be used, or the import is gone
+}
+
+// UnusableCluster is why an exporting cluster cannot be used: a reason for conditions, and a sentence.
+type UnusableCluster struct{ Reason, Problem string }
+
 // Rows counts the rows that were computed since New. It is safe to call while Update runs.
 func (t *Translator) Rows() uint64 { return t.engine.Rows() }
 
@@ -114,6 +126,9 @@ func (t *Translator) Update(view *store.View, changes []store.Change, arrived ..
 	for _, c := range t.tables.imports.Changes(d) {
 		if c.Had && c.Old.Ordered || c.Has && c.New.Ordered {
 			out.Ordered = append(out.Ordered, ordered(c.Key, c.New))
+		}
+		if now := unusable(c.New); !maps.Equal(unusable(c.Old), now) {
+			out.Unusable = append(out.Unusable, UnusableClusters{c.Key, now})
 		}
 	}
 	for _, c := range t.tables.externalPickers.Changes(d) {

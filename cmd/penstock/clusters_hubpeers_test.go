@@ -40,6 +40,14 @@ func TestHub_GatewaysOfItsMembersUseEachOthersPeerListeners(t *testing.T) {
 		t.Errorf("without certificates: %d %s %v", got.status, got.body, err)
 	}
 
+	eventually(t, "the exporter has why it is not imported", func() error {
+		const want = "NotSupported: here (its picker serves members of its cluster set alone, and the ClusterSet here has no certificates of east)"
+		if text := east.penstock("status", "-o", "json"); !strings.Contains(text, want) {
+			return fmt.Errorf("no %q in:\n%s", want, text)
+		}
+		return nil
+	})
+
 	for from, to := range map[*site]*site{east: here, here: east} {
 		if out, err := to.joinText(from.show(), "--through-hub"); err != nil {
 			t.Fatalf("join: %s %v", out, err)
@@ -67,4 +75,16 @@ func TestHub_GatewaysOfItsMembersUseEachOthersPeerListeners(t *testing.T) {
 	h.hub()
 	east.write("pool.yaml", exportedPool(exportAnnotation+", inference.networking.x-k8s.io/export-mode: ParentMode"))
 	served("through the peer listener", fmt.Sprintf("127.0.0.1:%d", peer))
+
+	out, err := here.joinText(east.show())
+	if err != nil || !strings.Contains(out, "east is reached at its own address, and not through the hub; if the hub relays it, join it with --through-hub") {
+		t.Errorf("join: %s %v", out, err)
+	}
+	eventually(t, "a member that connects past the hub is named", func() error {
+		const want = "member here: it connects to this cluster, which has no address of it and reaches it through the hub"
+		if text := east.penstock("status"); !strings.Contains(text, want) {
+			return fmt.Errorf("no %q in:\n%s", want, text)
+		}
+		return nil
+	})
 }

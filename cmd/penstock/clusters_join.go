@@ -98,11 +98,16 @@ func (t *target) join(cmd *cobra.Command, members []v1alpha1.ClusterSetMember, h
 	for _, line := range done {
 		fmt.Fprintf(cmd.ErrOrStderr(), "%s of ClusterSet %s (%s)\n", line, d.Name, d.Path)
 	}
+	besideHub(cmd.ErrOrStderr(), &d.set, members)
 	if text == "" {
 		fmt.Fprintln(cmd.ErrOrStderr(), "What it joins this cluster with is there once penstock up, serve or hub runs with --members-listen: see penstock clusters show")
 		return nil
 	}
-	fmt.Fprintln(cmd.ErrOrStderr(), "There, join this cluster with what follows:")
+	with := ""
+	if how.throughHub {
+		with = ", with --through-hub too"
+	}
+	fmt.Fprintf(cmd.ErrOrStderr(), "There, join this cluster with what follows%s:\n", with)
 	_, err = fmt.Fprint(cmd.OutOrStdout(), text)
 	return err
 }
@@ -131,8 +136,18 @@ func (t *target) printJoined(cmd *cobra.Command, members []v1alpha1.ClusterSetMe
 	for _, line := range done {
 		fmt.Fprintf(cmd.ErrOrStderr(), "%s of ClusterSet %s, once what follows is applied (kubectl apply --server-side -f -)\n", line, set.Name)
 	}
+	besideHub(cmd.ErrOrStderr(), set, members)
 	_, err = cmd.OutOrStdout().Write(raw)
 	return err
+}
+
+// besideHub prints which members are reached at their own addresses although there is a hub.
+func besideHub(out io.Writer, set *v1alpha1.ClusterSet, members []v1alpha1.ClusterSetMember) {
+	for i := range members {
+		if m := &members[i]; clusterset.BesideHub(set, m) {
+			fmt.Fprintf(out, "%s is reached at its own address, and not through the hub; if the hub relays it, join it with --through-hub\n", m.Name)
+		}
+	}
 }
 
 // clusterSet is the ClusterSet that a process has.

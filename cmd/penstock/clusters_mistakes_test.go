@@ -60,6 +60,8 @@ func TestClusterSet_MistakesAreFindingsAndOthersServe(t *testing.T) {
 		"ClusterSet gpus spec.members[1].peer.address: member east:", "is the address of member aaa too")
 	finds("no address and no hub", clusterSetYAML("here", good, memberYAML(t, "west", "", caBundle(t, time.Hour))),
 		"ClusterSet gpus spec.members[1]: it has no peer with an address", "or a member that is the hub")
+	finds("members of a hub", clusterSetYAML("here", strings.Replace(good, "allow: {}", "allow: {}\n  draining: true", 1), "- {name: west, kubeconfig: {file: west.yaml}}\n"),
+		"ClusterSet gpus spec.members[0].draining: member east: it has no effect on a member that has a peer", "member west: it is a member of `penstock hub`, which reads its API server, and not of this process")
 	here.write("set.yaml", clusterSetYAML("here", good))
 	for what, c := range map[string]struct{ annotations, want string }{
 		"an unknown value":     {`inference.networking.x-k8s.io/export: Everywhere`, `metadata.annotations[inference.networking.x-k8s.io/export]: "Everywhere" is not supported`},
@@ -76,4 +78,26 @@ func TestClusterSet_MistakesAreFindingsAndOthersServe(t *testing.T) {
 		})
 	}
 	serves()
+}
+
+// A member that imports a pool and may use none of its model servers is no importer, and the exporter reads why.
+func TestClusterSet_ExportOfWhichNothingIsAllowedIsNotExported(t *testing.T) {
+	t.Parallel()
+	here := up(t, map[string]string{"gateway.yaml": gatewayYAML("gw", freePort(t)), "set.yaml": clusterSetYAML("here")}, "--members-listen", "127.0.0.1:0")
+	east := exportingSite(t, "east")
+	here.join(east)
+	condition := func(what, want string) {
+		t.Helper()
+		eventually(t, what, func() error {
+			if text := east.penstock("status", "-o", "json"); !strings.Contains(text, want) {
+				return fmt.Errorf("no %q in:\n%s\nhere:\n%s", want, text, here.penstock("status"))
+			}
+			return nil
+		})
+	}
+	condition("imported", "imported by 1 members;")
+	here.write("set.yaml", strings.Replace(clusterSetYAML("here", east.show()), "allow: {}", "allow: {podCIDRs: [10.99.0.0/16]}", 1))
+	condition("not allowed", "imported by 0 members, and not by others: NotAllowed: here (none of its model servers is allowed: address 127.0.0.1 is outside the ranges that the ClusterSet allows member east)")
+	here.write("set.yaml", clusterSetYAML("here", east.show()))
+	condition("allowed again", "imported by 1 members;")
 }

@@ -121,7 +121,7 @@ var conditionRows = []conditionRow{
 	{"InferencePool", "Exported", "True", "Exported", "Every intended member of the ClusterSet imports the pool. The parent is the InferencePoolImport of the pool's name"},
 	{"InferencePool", "Exported", "False", "NotSupported", "An annotation about the export is invalid, other clusters cannot reach the pool's picker, or members cannot take what is exported; the message states which"},
 	{"InferencePool", "Exported", "False", "NoAddress", "The picker's Service, or in ParentMode the Gateway, has no address yet"},
-	{"InferencePool", "Exported", "False", "NotAllowed", "Some members do not import the pool, because their ClusterSet does not allow it; the message names them"},
+	{"InferencePool", "Exported", "False", "NotAllowed", "Some members do not import the pool, because their ClusterSet does not allow it, or none of its addresses is within what is allowed there; the message names them, and what the first of them reports"},
 	{"InferencePool", "Exported", "False", "NamespaceNotFound", "The pool's namespace does not exist in some members; the message names them"},
 	{"InferencePool", "Exported", "False", "Conflict", "In some members, the import's `status.clusters` has an entry of this cluster that another controller or a user wrote; the message names them. Requests are routed there all the same, by what this cluster exports"},
 	{"InferencePool", "Exported", "False", "MemberUnreachable", "Some members have not confirmed the import; the message names them"},

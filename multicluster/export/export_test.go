@@ -267,6 +267,9 @@ func TestExported_IsTrueOnceEveryIntendedMemberHasTheImport(t *testing.T) {
 	at := func(member, reason string) registry.Placement {
 		return registry.Placement{Member: member, Pool: pool, Reason: reason}
 	}
+	because := func(member, why string) registry.Placement {
+		return registry.Placement{Member: member, Pool: pool, Reason: "NotAllowed", Message: why}
+	}
 	for _, c := range []struct {
 		to         []string
 		placements []registry.Placement
@@ -275,6 +278,8 @@ func TestExported_IsTrueOnceEveryIntendedMemberHasTheImport(t *testing.T) {
 	}{
 		{nil, nil, report.False, "MemberUnreachable: imported by 0 members, and not by others: MemberUnreachable: cluster-b, cluster-c"},
 		{nil, []registry.Placement{at("cluster-b", ""), at("cluster-c", "NamespaceNotFound")}, report.False, "NamespaceNotFound: imported by 1 members, and not by others: NamespaceNotFound: cluster-c"},
+		{nil, []registry.Placement{because("cluster-b", ""), because("cluster-c", "10.0.0.1 is\noutside")}, report.False, "NotAllowed: imported by 0 members, and not by others: NotAllowed: cluster-b, cluster-c (cluster-c: 10.0.0.1 is outside)"},
+		{nil, []registry.Placement{at("cluster-b", ""), because("cluster-c", "10.0.0.1 is outside")}, report.False, "NotAllowed: imported by 1 members, and not by others: NotAllowed: cluster-c (10.0.0.1 is outside)"},
 		{nil, []registry.Placement{at("cluster-b", ""), at("cluster-c", "")}, report.True, "Exported: imported by 2 members"},
 		{[]string{"cluster-b"}, []registry.Placement{at("cluster-b", "")}, report.True, "Exported: imported by 1 members"},
 	} {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unicode"
 
 	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
@@ -33,13 +34,15 @@ func (e *Export) Continues(before *Export) bool {
 	return before != nil && (before.To == nil || e.To != nil && !slices.ContainsFunc(e.To, func(m string) bool { return !slices.Contains(before.To, m) }))
 }
 
-// Exported is the condition of a pool whose export was asked for: True once every intended member has its import.
+// Exported is the condition of a pool whose export was asked for: True once every intended member has its import. Where members have not, its message
+// has for each reason what the first of them reports.
 func Exported(d Decision, members []string, placements []registry.Placement) report.Condition {
 	out := report.Condition{Type: conditionExported, Status: report.False, Reason: d.Reason, Message: d.Message}
 	if d.Export == nil {
 		return out
 	}
 	failed := map[string][]string{} // members by reason
+	why := map[string]string{}      // messages by member
 	var reasons []string
 	imported := 0
 	for _, m := range members {
@@ -48,7 +51,7 @@ func Exported(d Decision, members []string, placements []registry.Placement) rep
 		}
 		reason := MemberUnreachableReason
 		if i := slices.IndexFunc(placements, func(p registry.Placement) bool { return p.Member == m && d.Export.Has(p) }); i >= 0 {
-			reason = placements[i].Reason
+			reason, why[m] = placements[i].Reason, placements[i].Message
 		}
 		if reason == "" {
 			imported++
@@ -74,10 +77,27 @@ func Exported(d Decision, members []string, placements []registry.Placement) rep
 		if more := len(list) - named; more > 0 {
 			text += fmt.Sprintf(" and %d more", more)
 		}
+		if i := slices.IndexFunc(list, func(m string) bool { return why[m] != "" }); i >= 0 {
+			of := ""
+			if len(list) > 1 {
+				of = list[i] + ": "
+			}
+			text += fmt.Sprintf(" (%s%s)", of, plain(why[list[i]]))
+		}
 		parts = append(parts, fmt.Sprintf("%s: %s", reason, text))
 	}
 	out.Message = fmt.Sprintf("imported by %d members, and not by others: %s", imported, strings.Join(parts, "; "))
 	return out
+}
+
+// plain is a message of another cluster without control characters.
+func plain(message string) string {
+	return strings.ToValidUTF8(strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return ' '
+		}
+		return r
+	}, message), "")
 }
 
 // only is who alone can use the export, for the end of a message; "" if every importer can, whatever gateway it has.

@@ -45,6 +45,8 @@ type Config struct {
 	Problem func(member, problem string)
 	// Denied receives why the process at a member's address is not connected to: it has no certificate of the member; optional.
 	Denied func(member, problem string)
+	// Crossed receives the name of a member that connects to this process, which has no address of it: it is reached through the hub here; optional.
+	Crossed func(member string)
 	// Placed receives what a member reports of the exports of this cluster that are for it, once SetExports was called.
 	Placed func(registry.Reports)
 	// Load receives what a member reports of a pool whose load was asked for (Want); nil: nothing does.
@@ -101,7 +103,7 @@ func New(c Config) *Federation {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
-	f := &Federation{cfg: c, trust: newTrust(c.Certificate, c.Now), members: map[string]Member{}, left: map[string]bool{}, received: map[string]cluster{}, missed: map[string]bool{}, parts: map[string]*assemblies{}, placedAt: map[registry.Pool]map[string]placed{}, askedFor: map[string]map[registry.Pool]bool{}, decided: make(chan struct{})}
+	f := &Federation{cfg: c, trust: newTrust(c.Certificate, c.Now, c.Crossed), members: map[string]Member{}, left: map[string]bool{}, received: map[string]cluster{}, missed: map[string]bool{}, parts: map[string]*assemblies{}, placedAt: map[registry.Pool]map[string]placed{}, askedFor: map[string]map[registry.Pool]bool{}, decided: make(chan struct{})}
 	f.channel = channel.New(channel.Config{CredentialsOf: f.credentials, Identify: f.trust.identify, Dial: f.dialled.dial, Now: c.Now, Log: c.Log, OnPanic: c.OnPanic})
 	f.exports, f.imports = f.channel.Topic(exportsTopic), f.channel.Topic(importsTopic)
 	f.wanted, f.loads = f.channel.Topic(wantedTopic), f.channel.Topic(loadsTopic)

@@ -40,6 +40,7 @@ type Member struct {
 type trust struct {
 	certificate func() (*tls.Certificate, error)
 	now         func() time.Time
+	crossed     func(member string) // Config.Crossed
 
 	mu     sync.RWMutex
 	byName map[string]trusted // trust domain
@@ -52,8 +53,11 @@ type trusted struct {
 	relayed   bool // it connects to the hub, and not to this process
 }
 
-func newTrust(certificate func() (*tls.Certificate, error), now func() time.Time) *trust {
-	return &trust{certificate: certificate, now: now, byName: map[string]trusted{}}
+func newTrust(certificate func() (*tls.Certificate, error), now func() time.Time, crossed func(string)) *trust {
+	if crossed == nil {
+		crossed = func(string) {}
+	}
+	return &trust{certificate: certificate, now: now, crossed: crossed, byName: map[string]trusted{}}
 }
 
 func (t *trust) set(members []Member) {
@@ -117,11 +121,14 @@ func (t *trust) has(name string) bool {
 	return ok && !m.relayed
 }
 
+// errRelayed is that of a member that connects to this process, and is reached through the hub here.
+var errRelayed = errors.New("it is reached through the hub")
+
 // member returns the name of the member that connects with a chain.
 func (t *trust) member(chain []*x509.Certificate, usage x509.ExtKeyUsage) (string, error) {
 	name, err := t.verify(chain, usage)
 	if err == nil && !t.has(name) {
-		return "", fmt.Errorf("member %s has no address here: it is reached through the hub", name)
+		return name, fmt.Errorf("member %s has no address here: %w", name, errRelayed)
 	}
 	return name, err
 }
@@ -163,7 +170,10 @@ func (t *trust) server() *tls.Config {
 		MinVersion: tls.VersionTLS13, ClientAuth: tls.RequireAnyClientCert,
 		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return t.certificate() },
 		VerifyConnection: func(s tls.ConnectionState) error {
-			_, err := t.member(s.PeerCertificates, x509.ExtKeyUsageClientAuth)
+			name, err := t.member(s.PeerCertificates, x509.ExtKeyUsageClientAuth)
+			if errors.Is(err, errRelayed) {
+				t.crossed(name)
+			}
 			return err
 		},
 	}

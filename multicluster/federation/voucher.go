@@ -81,6 +81,9 @@ func (t *trust) accept(m *Member, state cluster) (kept []byte, err error) {
 			if bytes.Contains(TrustedBundle(is.bundle, is.published), []byte(state.Bundle)) {
 				err = nil
 			}
+			if err != nil {
+				err = fmt.Errorf("%w; run `penstock clusters show` there, and join it again here with --through-hub", err)
+			}
 			return is.published, err
 		}
 	}

@@ -32,7 +32,7 @@ func TestHub_MembersTrustEachOthersNextAuthorities(t *testing.T) {
 	b.knows(a)
 	signing := a.renewsTwice(func() { b.knows(a) })
 	m, _ := b.registry.Member("a")
-	trusted := newTrust(nil, b.trust.now)
+	trusted := newTrust(nil, b.trust.now, nil)
 	trusted.set([]Member{{Name: "a", Address: "192.0.2.1:1", Bundle: a.bundle, Published: m.Bundle}})
 	if err := trusted.check(t, signing.issue(t, id("a"))); err != nil {
 		t.Errorf("the last authority is not trusted: %v", err)

@@ -49,7 +49,12 @@ type Importer struct {
 	own   string                              // this cluster's name
 	local map[registry.Pool]*int32            // weights of this cluster's own entries
 	down  map[picker]map[string]string        // why pickers cannot be reached, by who has noticed
+	// unusable are the clusters of imports that translation cannot use, and why.
+	unusable map[registry.Pool]map[string]Unusable
 }
+
+// Unusable is why translation cannot use an exporting cluster: NotAllowedReason or NotSupportedReason, and a sentence.
+type Unusable struct{ Reason, Message string }
 
 // picker is that of an exporting cluster of an import.
 type picker struct {
@@ -62,7 +67,7 @@ func New(c Config) *Importer {
 	if c.Namespace == nil {
 		c.Namespace = func(string) bool { return true }
 	}
-	return &Importer{cfg: c, allow: map[string]v1alpha1.ClusterSetAllow{}, over: map[string]map[registry.Pool]share{}, local: map[registry.Pool]*int32{}, down: map[picker]map[string]string{}}
+	return &Importer{cfg: c, allow: map[string]v1alpha1.ClusterSetAllow{}, over: map[string]map[registry.Pool]share{}, local: map[registry.Pool]*int32{}, down: map[picker]map[string]string{}, unusable: map[registry.Pool]map[string]Unusable{}}
 }
 
 // SetAllow replaces what each member may have imported. It returns the pools to assemble: all.
@@ -110,6 +115,20 @@ func (i *Importer) SetPickerDown(p registry.Pool, cluster, source, why string) [
 		of[source] = why
 	}
 	if i.pickerDown(at) == before || len(i.cfg.Registry.Exports(nil, p)) == 0 {
+		return nil
+	}
+	return []registry.Pool{p}
+}
+
+// SetUnusable replaces the exporting clusters of an import that translation cannot use: its Offers stay, and their exporters learn of it. It
+// returns the pools to assemble.
+func (i *Importer) SetUnusable(p registry.Pool, clusters map[string]Unusable) []registry.Pool {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.unusable[p] = clusters; len(clusters) == 0 {
+		delete(i.unusable, p)
+	}
+	if len(i.cfg.Registry.Exports(nil, p)) == 0 {
 		return nil
 	}
 	return []registry.Pool{p}
@@ -167,7 +186,11 @@ func (i *Importer) Assemble(pools []registry.Pool) (assembled []registry.Pool, p
 		wanted := map[string]bool{}
 		for _, s := range i.sources(view, p) {
 			if !s.local && !s.gone {
-				placed = append(placed, registry.Placement{Member: s.Entry.Name, Pool: p, Reason: s.reason, Message: s.message, Incarnation: s.incarnation})
+				is := registry.Placement{Member: s.Entry.Name, Pool: p, Reason: s.reason, Message: s.message, Incarnation: s.incarnation}
+				if not := i.unusable[p][is.Member]; s.imported() && is.Reason == "" {
+					is.Reason, is.Message = not.Reason, not.Message
+				}
+				placed = append(placed, is)
 			}
 			if !s.imported() {
 				continue

@@ -263,6 +263,25 @@ func TestImports_PickerThatFailsKeepsItsOffer(t *testing.T) {
 	}
 }
 
+// What translation cannot use stays, with what its exporter receives.
+func TestImports_ClusterThatTranslationCannotUseIsReportedToItsExporter(t *testing.T) {
+	w := newWorld(t, map[string]v1alpha1.ClusterSetAllow{"east": {}})
+	chat := registry.Pool{Namespace: "ns", Name: "chat"}
+	not := map[string]imports.Unusable{"east": {Reason: imports.NotAllowedReason, Message: "none of its model servers is allowed"}}
+	if got := w.SetUnusable(chat, not); got != nil {
+		t.Errorf("a pool that no member exports: %v", got)
+	}
+	if got := w.export("east", 1, "ns/chat", "ns/code"); got != "ns/chat of east: NotAllowed; ns/code of east: " {
+		t.Errorf("placed: %s", got)
+	}
+	if s, imported := w.Status(chat, 1); w.offers() != "ns/chat.east 1; ns/code.east 1" || !imported || s.Clusters[0].Weight != nil {
+		t.Errorf("offers: %s; status: %+v", w.offers(), s)
+	}
+	if got := w.assemble(w.SetUnusable(chat, nil)); got != "ns/chat of east: " {
+		t.Errorf("placed: %s", got)
+	}
+}
+
 func TestImports_OwnPoolIsAnEntryOfItsImport(t *testing.T) {
 	w := newWorld(t, map[string]v1alpha1.ClusterSetAllow{"east": {}})
 	chat := registry.Pool{Namespace: "ns", Name: "chat"}

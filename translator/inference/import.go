@@ -163,7 +163,7 @@ func importMember(r store.Reader, imp *model.Import, policy *v1alpha1.PoolPolicy
 		})
 	}
 	problem := func(sub, problem, fix string) {
-		m.Problem = problem
+		m.Problem, m.Reason = problem, notSupported
 		imp.Findings = append(imp.Findings, report.Finding{Severity: report.Error, Owner: imp.Ref, Field: field + sub, Problem: "cluster " + c.Name + ": " + problem, Fix: fix})
 	}
 	if strings.ContainsFunc(c.Name, unicode.IsControl) { // Envoy sends the name in a header
@@ -191,6 +191,7 @@ func importMember(r store.Reader, imp *model.Import, policy *v1alpha1.PoolPolicy
 			m.MaxGateways = uint32(max(1, *policy.Spec.Remote.MaxGateways))
 		}
 		waiting := ""
+		var denied []outside
 		for i, parent := range c.Parents {
 			if parent.Peer {
 				continue
@@ -213,8 +214,9 @@ func importMember(r store.Reader, imp *model.Import, policy *v1alpha1.PoolPolicy
 			}
 			addrs, outside := dialable(r, allowed, parent.Service, fmt.Sprintf("%s.parents[%d].service", field, i), func(appProtocol string) bool { return appProtocol != "https" })
 			m.Parents = append(m.Parents, addrs...)
-			imp.Findings = append(imp.Findings, notAllowed(imp.Ref, c.Name, outside)...)
+			denied = append(denied, outside...)
 		}
+		imp.Findings = append(imp.Findings, notAllowed(imp.Ref, c.Name, denied)...)
 		m.Parents = distinct(m.Parents)
 		switch {
 		case len(m.Parents) > 0:
@@ -222,6 +224,7 @@ func importMember(r store.Reader, imp *model.Import, policy *v1alpha1.PoolPolicy
 			m.NotReady, m.Share = cmp.Or(m.NotReady, waiting), 0
 		default:
 			problem(".parents", "no parent gateway has a known address", "give parents[].service addresses (IP addresses, or host names that resolve) and ports")
+			m.Reason, m.Problem = unaddressed(m.Problem, denied)
 		}
 		imp.Findings = append(imp.Findings, exposed(r, imp.Ref, m.Cluster, m.Parents, "its gateways", field+".parents", "set appProtocol: https on the service's port")...)
 		return m
@@ -234,6 +237,7 @@ func importMember(r store.Reader, imp *model.Import, policy *v1alpha1.PoolPolicy
 	imp.Findings = append(imp.Findings, notAllowed(imp.Ref, c.Name, outside)...)
 	if len(pickers) == 0 {
 		problem(".endpointPicker.service", "no address of the remote picker is known", "give service addresses (IP addresses, or host names that resolve) and ports")
+		m.Reason, m.Problem = unaddressed(m.Problem, outside)
 		return m
 	}
 	at := model.ImportPickerCluster(imp.Ref.Namespace, imp.Ref.Name, c.Name)
@@ -260,10 +264,14 @@ func importMember(r store.Reader, imp *model.Import, policy *v1alpha1.PoolPolicy
 	}
 	pods.exporter, badPods = exporterRanges(imp.Ref, c, field)
 	m.Pool.Findings = append(m.Pool.Findings, badPods...)
+	var denied string
 	if len(c.Endpoints) > 0 {
-		declaredEndpoints(r, m.Pool, imp, c, pods, field)
+		denied = declaredEndpoints(r, m.Pool, imp, c, pods, field)
 	} else {
-		relayed(m.Pool, imp, c, pods, pickers, field)
+		denied = relayed(m.Pool, imp, c, pods, pickers, field)
+	}
+	if denied != "" {
+		m.Problem, m.Reason = denied, notPermitted
 	}
 	if !c.EndpointPicker.Peer {
 		m.Pool.Findings = append(m.Pool.Findings, exposed(r, imp.Ref, at, pickers, "its picker", field+".endpointPicker.service", "leave appProtocol: kubernetes.io/h2c out of the service's port")...)
@@ -326,8 +334,9 @@ func remotePool(imp *model.Import, policy *v1alpha1.PoolPolicy, c inferenceapi.I
 	return p
 }
 
-// declaredEndpoints: the exporter declares its pods, so Envoy asks the remote picker itself.
-func declaredEndpoints(r store.Reader, p *model.Pool, imp *model.Import, c inferenceapi.ImportedCluster, allowed ranges, field string) {
+// declaredEndpoints: the exporter declares its pods, so Envoy asks the remote picker itself. It returns why none of them is allowed; "" if one is,
+// or there is none.
+func declaredEndpoints(r store.Reader, p *model.Pool, imp *model.Import, c inferenceapi.ImportedCluster, allowed ranges, field string) (denied string) {
 	p.External = true
 	policy := addresses.Of(r)
 	askExternal(r, p, model.ImportPickerCluster(imp.Ref.Namespace, imp.Ref.Name, c.Name), "cluster "+c.Name+": ", field+".endpointPicker", field+".failureMode")
@@ -341,6 +350,7 @@ func declaredEndpoints(r store.Reader, p *model.Pool, imp *model.Import, c infer
 			continue
 		}
 		if why := cmp.Or(policy.Written(addr), allowed.outside(addr)); why != "" {
+			denied = cmp.Or(denied, fmt.Sprintf("none of its model servers is allowed: address %s %s", e.Address, why))
 			p.Findings = append(p.Findings, notAllowed(imp.Ref, c.Name, []outside{{fmt.Sprintf("%s.endpoints[%d].address", field, i), fmt.Sprintf("address %s %s", e.Address, why)}})...)
 			continue
 		}
@@ -356,12 +366,15 @@ func declaredEndpoints(r store.Reader, p *model.Pool, imp *model.Import, c infer
 		}
 	}
 	slices.SortFunc(p.Remote, netip.AddrPort.Compare)
-	p.Remote = slices.Compact(p.Remote)
+	if p.Remote = slices.Compact(p.Remote); len(p.Remote) > 0 {
+		return ""
+	}
+	return denied
 }
 
 // relayed: the pods are not known here. Our picker asks the remote one, checks what it names, and has it added to the
-// cluster before it answers.
-func relayed(p *model.Pool, imp *model.Import, c inferenceapi.ImportedCluster, allowed ranges, pickers []model.RemoteAddress, field string) {
+// cluster before it answers. It returns why it can name none; "" if it can.
+func relayed(p *model.Pool, imp *model.Import, c inferenceapi.ImportedCluster, allowed ranges, pickers []model.RemoteAddress, field string) (denied string) {
 	p.Picker = model.PickerCall{Cluster: model.OurPicker, Names: p.Picker.Names, Pool: p.Name, RemotePool: p.Picker.RemotePool, Body: model.BodyBuffered, Served: true}
 	p.Relay = &model.Relay{Pickers: pickers, Import: imp.Ref.Key(), Member: c.Name, Field: field, Within: allowed.lists()}
 	if len(p.Relay.Within) == 0 {
@@ -371,6 +384,25 @@ func relayed(p *model.Pool, imp *model.Import, c inferenceapi.ImportedCluster, a
 			Fix:     "give podCIDRs here, or remote.podCIDRs in a PoolPolicy for this import",
 		})
 	}
+	if why := allowed.disjoint(); why != "" {
+		denied = "none of its model servers is allowed: " + why
+		p.Findings = append(p.Findings, notAllowed(imp.Ref, c.Name, []outside{{field + ".podCIDRs", denied}})...)
+	}
+	return denied
+}
+
+// Reasons of model.ImportMember.
+const (
+	notSupported = "NotSupported"
+	notPermitted = "NotAllowed"
+)
+
+// unaddressed is why a member has no address to be reached at, and the reason: those that it has are outside of what is allowed, or none is known yet.
+func unaddressed(otherwise string, denied []outside) (reason, problem string) {
+	if len(denied) > 0 {
+		return notPermitted, denied[0].problem
+	}
+	return "", otherwise
 }
 
 // outside is a field with an address that may not become an endpoint.
@@ -379,7 +411,7 @@ type outside struct{ field, problem string }
 // notAllowed are the findings about such fields of an exporting cluster.
 func notAllowed(owner report.Ref, cluster string, list []outside) (out []report.Finding) {
 	for _, o := range list {
-		out = append(out, report.Finding{Severity: report.Error, Owner: owner, Field: o.field, Problem: "cluster " + cluster + ": " + o.problem, Fix: addresses.Fix(o.problem)})
+		out = append(out, report.Finding{Severity: report.Error, Owner: owner, Field: o.field, Problem: "cluster " + cluster + ": " + o.problem, Fix: fixOutside(o.problem)})
 	}
 	return out
 }

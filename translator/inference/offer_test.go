@@ -7,7 +7,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/translator/inference"
+	"github.com/penstock-project/penstock/translator/model"
 )
 
 const offers = `
@@ -87,6 +89,37 @@ func TestOffer_AddressesOutsideItsMembersRangesAreNotDialled(t *testing.T) {
 	}
 	if east := imp.Members[0]; len(east.Parents) != 1 {
 		t.Errorf("a member without ranges: parents %v", east.Parents)
+	}
+}
+
+// A cluster of which nothing is allowed takes no request, and its exporter learns why (multicluster/imports).
+func TestOffer_OfWhichNothingIsAllowedTakesNoRequest(t *testing.T) {
+	const of = " is outside the ranges that the ClusterSet allows member "
+	endpoints := func(list string) string {
+		return strings.Replace(offers, "endpointPicker: {", "endpoints: ["+list+"], endpointPicker: {", 1)
+	}
+	for what, c := range map[string]struct{ offers, cluster, problem, reason, field string }{
+		"all allowed":        {offers, "north", "", "", ""},
+		"a model server":     {endpoints("{address: 10.3.1.1}, {address: 10.3.2.1}"), "north", "", "", "status.clusters[1].endpoints[1].address"},
+		"no model server":    {endpoints("{address: 10.3.2.1}, {address: 10.3.1.1, draining: true}"), "north", "none of its model servers is allowed: address 10.3.2.1" + of + "north", "NotAllowed", "status.clusters[1].endpoints[0].address"},
+		"no declared range":  {strings.Replace(offers, "10.3.0.0/16", "10.4.0.0/16", 1), "north", "none of its model servers is allowed: podCIDRs of the exporting cluster are outside the ranges that the ClusterSet allows member north", "NotAllowed", "status.clusters[1].podCIDRs"},
+		"no picker":          {strings.Replace(offers, "192.0.2.3", "192.0.2.77", 1), "north", "address 192.0.2.77" + of + "north", "NotAllowed", "status.clusters[1].endpointPicker.service[0].addresses[0]"},
+		"no gateway":         {offers + "Allowed: [192.0.2.0/30]\n", "east", "address 192.0.2.9" + of + "east", "NotAllowed", "status.clusters[0].parents[0].service[0].addresses[0]"},
+		"an unresolved name": {strings.Replace(offers, "[192.0.2.9]", "[gw.example.com]", 1), "east", "no parent gateway has a known address", "", ""},
+		"no certificates":    {strings.Replace(offers, "service: [{addresses: [192.0.2.9]", "peer: true, service: [{addresses: [192.0.2.9]", 1), "east", "its gateways take requests of members of its cluster set alone, and the ClusterSet here has no certificates of east", "NotSupported", ""},
+	} {
+		_, imp := imported(t, strings.TrimPrefix(c.offers, "\n---"))
+		m := imp.Members[slices.IndexFunc(imp.Members, func(m model.ImportMember) bool { return m.Name == c.cluster })]
+		if m.Problem != c.problem || m.Reason != c.reason {
+			t.Errorf("%s: %q, reason %q", what, m.Problem, m.Reason)
+		}
+		if c.field == "" {
+			continue
+		}
+		i := slices.IndexFunc(imp.Findings, func(f report.Finding) bool { return f.Field == c.field && strings.Contains(f.Problem, of[4:]) })
+		if i < 0 || imp.Findings[i].Fix != "add the range to allow.podCIDRs (model servers) or allow.addresses (pickers, gateways) of the member in the ClusterSet here" {
+			t.Errorf("%s: %+v", what, imp.Findings)
+		}
 	}
 }
 

@@ -30,7 +30,7 @@ func throughPeers(r store.Reader, imp *model.Import, m *model.ImportMember, c in
 		if slices.ContainsFunc(c.Parents, func(p inferenceapi.ParentImport) bool { return !p.Peer }) {
 			return false
 		}
-		m.Problem = "its gateways take requests of members of its cluster set alone, and the ClusterSet here has no certificates of " + c.Name
+		m.Reason, m.Problem = notSupported, "its gateways take requests of members of its cluster set alone, and the ClusterSet here has no certificates of "+c.Name
 		imp.Findings = append(imp.Findings, report.Finding{
 			Severity: report.Error, Owner: imp.Ref, Field: field + ".parents", Problem: "cluster " + c.Name + ": " + m.Problem,
 			Fix: "add it to the ClusterSet here (penstock clusters join; with --through-hub where a hub relays it), or have the pool exported for clusters that are no members",
@@ -39,16 +39,17 @@ func throughPeers(r store.Reader, imp *model.Import, m *model.ImportMember, c in
 	}
 	m.Cluster, m.MaxGateways = model.PeerCluster(imp.Ref.Namespace, imp.Ref.Name, c.Name), 0
 	m.Peer = model.PeerAuthority(imp.Ref.Namespace, imp.Ref.Name, c.Name)
+	var denied []outside
 	for i, parent := range c.Parents {
 		if !parent.Peer || notReady(parent.Conditions) != "" {
 			continue
 		}
 		addrs, outside := dialable(r, allowed, parent.Service, fmt.Sprintf("%s.parents[%d].service", field, i), func(string) bool { return false })
-		m.Parents = append(m.Parents, addrs...)
-		imp.Findings = append(imp.Findings, notAllowed(imp.Ref, c.Name, outside)...)
+		m.Parents, denied = append(m.Parents, addrs...), append(denied, outside...)
 	}
+	imp.Findings = append(imp.Findings, notAllowed(imp.Ref, c.Name, denied)...)
 	if m.Parents = distinct(m.Parents); len(m.Parents) == 0 {
-		m.Problem = "no peer listener of its gateways has a known address"
+		m.Reason, m.Problem = unaddressed("no peer listener of its gateways has a known address", denied)
 		imp.Findings = append(imp.Findings, report.Finding{
 			Severity: report.Error, Owner: imp.Ref, Field: field + ".parents", Problem: "cluster " + c.Name + ": " + m.Problem,
 			Fix: "have spec.peerListener.address of its ClusterSet name an address that is reached from here, and allow it (--allowed-cidrs, allow.addresses of the member)",

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 
 	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/discovery/store"
@@ -97,13 +98,55 @@ func (a ranges) outside(ip netip.Addr) string {
 	}
 	switch {
 	case len(a.prefixes) > 0 && !within(a.prefixes):
-		return fmt.Sprintf("is outside the ranges that the ClusterSet allows member %s", a.member)
+		return "is outside " + a.ofMember()
 	case a.policy != nil && !within(a.narrow):
-		return fmt.Sprintf("is outside %s of %s", a.field, store.PoolPolicies.Ref(a.policy))
+		return "is outside " + a.ofPolicy()
 	case len(a.exporter) > 0 && !within(a.exporter):
 		return "is outside podCIDRs of the exporting cluster"
 	}
 	return ""
+}
+
+func (a ranges) ofMember() string { return outsideClusterSet + a.member }
+
+func (a ranges) ofPolicy() string {
+	return fmt.Sprintf("%s of %s", a.field, store.PoolPolicies.Ref(a.policy))
+}
+
+// outsideClusterSet is in the reasons against addresses outside of what the ClusterSet allows a member.
+const outsideClusterSet = "the ranges that the ClusterSet allows member "
+
+// disjoint returns which two of the lists have no address in common; "" if none are such.
+func (a ranges) disjoint() string {
+	switch {
+	case len(a.exporter) == 0:
+	case len(a.prefixes) > 0 && !overlap(a.exporter, a.prefixes):
+		return "podCIDRs of the exporting cluster are outside " + a.ofMember()
+	case a.policy != nil && !overlap(a.exporter, a.narrow):
+		return "podCIDRs of the exporting cluster are outside " + a.ofPolicy()
+	}
+	if a.policy != nil && len(a.prefixes) > 0 && !overlap(a.narrow, a.prefixes) {
+		return a.ofPolicy() + " is outside " + a.ofMember()
+	}
+	return ""
+}
+
+// overlap reports whether lists have an address in common.
+func overlap(a, b []netip.Prefix) bool {
+	return slices.ContainsFunc(a, func(p netip.Prefix) bool { return slices.ContainsFunc(b, p.Overlaps) })
+}
+
+// fixOutside is addresses.Fix, for the ranges that an exporting cluster may have.
+func fixOutside(problem string) string {
+	switch {
+	case strings.Contains(problem, outsideClusterSet):
+		return "add the range to allow.podCIDRs (model servers) or allow.addresses (pickers, gateways) of the member in the ClusterSet here"
+	case strings.Contains(problem, "spec.remote."):
+		return "add the range to that list, or have the cluster use another one"
+	case strings.Contains(problem, "podCIDRs of the exporting cluster"):
+		return "correct podCIDRs of the exporting cluster"
+	}
+	return addresses.Fix(problem)
 }
 
 // parseRanges parses CIDRs, sorted; bad are those that are none.

@@ -249,6 +249,8 @@ type ImportMember struct {
 	MaxGateways uint32
 	Local       bool   // this cluster: the InferencePool of the import's name
 	Problem     string // why the member cannot be used; "" if it can
+	// Reason is that of Problem in conditions: NotAllowed or NotSupported. "": Problem may end as a host name is resolved.
+	Reason string
 	// NotReady is the reason of the member's condition Ready, if that is False: it takes no new request, and its Share is 0.
 	NotReady string
 }

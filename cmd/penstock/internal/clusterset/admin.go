@@ -174,7 +174,14 @@ func (s *Set) Status(ws registry.WatchSet) Status {
 	}
 	decisions := slices.SortedFunc(maps.Values(s.decisions), func(a, b export.Decision) int { return a.Pool.Compare(b.Pool) })
 	rejected := maps.Clone(s.rejected)
+	for name := range s.crossings {
+		if s.crosses(name) {
+			rejected[name] = crossing
+		}
+	}
+	f := s.federation
 	s.mu.Unlock()
+	hubConnected := f != nil && f.HubConnected()
 	if out.Cluster != "" {
 		out.Member, _ = OwnMember(s.cfg.StateDir) // what cannot be read is not shown
 	}
@@ -189,7 +196,7 @@ func (s *Set) Status(ws registry.WatchSet) Status {
 	}
 	for _, m := range members {
 		is := MemberStatus{
-			Name: m.Name, State: m.State, Connected: m.Connected(), Updated: s.admin.lastUpdate(m.Name),
+			Name: m.Name, State: m.State, Connected: m.Connected() && (m.Source != hubSource || hubConnected), Updated: s.admin.lastUpdate(m.Name),
 			Exports: s.exportsTo(m.Name, decisions), Imports: s.importsOf(m.Name),
 		}
 		if problem := rejected[m.Name]; problem != "" {

@@ -105,6 +105,15 @@ func (s *Set) follow(ctx context.Context, c *delivery.Change) {
 			delete(s.parents, key)
 		}
 	}
+	var judged []registry.Pool
+	for _, u := range c.Output.Unusable {
+		clusters := make(map[string]imports.Unusable, len(u.Clusters))
+		for name, is := range u.Clusters {
+			clusters[name] = imports.Unusable{Reason: is.Reason, Message: is.Problem}
+		}
+		judged = append(judged, s.importer.SetUnusable(poolOf(u.Import), clusters)...)
+	}
+	s.assemble(judged)
 	s.decide(c.View, dirty, again)
 	s.mu.Lock()
 	decided := s.federation != nil && s.spec != nil
@@ -364,7 +373,8 @@ func (s *Set) report() {
 				rep.Findings = append(rep.Findings, report.Finding{Severity: severity, Owner: rep.Owner, Field: field, Problem: "member " + m.Name + ": " + problem, Fix: fix})
 			}
 			if m.Name != s.name && (m.Kubeconfig != nil || m.ClusterProfile != nil) {
-				continue // a hub's
+				add(report.Info, "it is a member of `penstock hub`, which reads its API server, and not of this process", "to exchange with its Penstock, join it with what `penstock clusters show` prints there")
+				continue
 			}
 			if m.Name != s.name && !hasAddress(&m) && hubOf(spec) == nil {
 				add(report.Error, "it has no peer with an address, and is not used", "add peer with the address and bundle that `penstock clusters show` prints there, or a member that is the hub")
@@ -376,6 +386,9 @@ func (s *Set) report() {
 			}
 			if isHub(&m) && m.Name == hubOf(spec).Name && !hubConnected {
 				add(report.Warning, "this cluster is not connected to the hub: what the members behind it change does not arrive, and requests go on as before", "check that penstock hub runs and is reached at peer.address; the log has why")
+			}
+			if s.crosses(m.Name) {
+				add(report.Error, crossing, "have it join this cluster with `penstock clusters join --through-hub`, or join it here without")
 			}
 			if problem := s.rejected[m.Name]; problem != "" {
 				add(report.Error, problem, "")

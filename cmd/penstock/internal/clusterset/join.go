@@ -133,6 +133,11 @@ func shared(a, b string) bool {
 	})
 }
 
+// BesideHub reports whether a member is reached at its own address in a ClusterSet that has a hub.
+func BesideHub(set *v1alpha1.ClusterSet, m *v1alpha1.ClusterSetMember) bool {
+	return hubOf(set) != nil && !isHub(m) && hasAddress(m)
+}
+
 // ThroughHub has members reached through the hub of a ClusterSet: their bundles are for Gateways.
 func ThroughHub(set *v1alpha1.ClusterSet, members []v1alpha1.ClusterSetMember) error {
 	if hubOf(set) == nil {

@@ -27,6 +27,29 @@ func (s *Set) denied(member, problem string) {
 	}
 }
 
+// crossed notes that a member connects to this cluster, which reaches it through the hub: the two receive nothing of each other.
+func (s *Set) crossed(member string) {
+	s.mu.Lock()
+	same := s.crosses(member)
+	s.crossings[member] = s.now()
+	s.mu.Unlock()
+	if !same {
+		s.report()
+	}
+}
+
+// crosses reports whether a member did so lately. mu is held.
+func (s *Set) crosses(member string) bool {
+	at, ok := s.crossings[member]
+	return ok && s.now().Sub(at).Abs() < crossedFor
+}
+
+// crossing is the finding about such a member.
+const crossing = "it connects to this cluster, which has no address of it and reaches it through the hub: the two receive nothing of each other"
+
+// crossedFor is how long a crossing is reported after the member's last attempt: longer than a member waits between two.
+const crossedFor = 2 * mistakesInterval
+
 func (s *Set) now() time.Time {
 	if s.cfg.Now != nil {
 		return s.cfg.Now()
@@ -98,6 +121,9 @@ func mistakes(set *v1alpha1.ClusterSet, now time.Time) (out []report.Finding) {
 	for i, m := range set.Spec.Members {
 		field := fmt.Sprintf("spec.members[%d]", i)
 		note(m.Allow.PodCIDRs, field+".allow.podCIDRs", "member "+m.Name)
+		if m.Draining && m.Peer != nil {
+			add(report.Warning, field+".draining", fmt.Sprintf("member %s: it has no effect on a member that has a peer", m.Name), "run `penstock clusters drain` there, and remove the field")
+		}
 		if m.Peer == nil {
 			continue
 		}

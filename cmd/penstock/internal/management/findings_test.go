@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -77,6 +78,26 @@ func TestHub_MemberWithoutAnAddressIsLoggedOnce(t *testing.T) {
 	r.adopt(set, nil)
 	if text := log.String(); strings.Count(text, "is resolved") != 1 || len(h.status().Problems) != 0 {
 		t.Errorf("corrected: %+v; the log has\n%s", h.status().Problems, text)
+	}
+}
+
+func TestHub_DrainingOfAMemberThatDrainsItselfIsAProblem(t *testing.T) {
+	h, err := New(Config{StateDir: t.TempDir(), Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	set := &v1alpha1.ClusterSet{}
+	set.Spec.Members = []v1alpha1.ClusterSetMember{
+		{Name: "east", Draining: true, Peer: &v1alpha1.ClusterSetPeer{Address: "192.0.2.1:9443"}},
+		{Name: "west", Draining: true, Kubeconfig: &v1alpha1.ClusterSetKubeconfig{File: "west"}},
+	}
+	names, _ := h.wanted(set)
+	if is := h.status().Problems["east"+undrained]; !slices.Equal(names, []string{"west"}) || len(h.status().Problems) != 1 || is == nil || is.Field != "spec.members[east].draining" || !strings.Contains(is.Fix, "penstock clusters drain") {
+		t.Errorf("members %q; %+v", names, h.status().Problems)
+	}
+	set.Spec.Members[0].Draining = false
+	if h.wanted(set); len(h.status().Problems) != 0 {
+		t.Errorf("corrected: %+v", h.status().Problems)
 	}
 }
 

@@ -323,25 +323,27 @@ func (h *Hub) adopt(ctx context.Context, set *v1alpha1.ClusterSet) {
 func (h *Hub) wanted(set *v1alpha1.ClusterSet) (names []string, wanted map[string]*v1alpha1.ClusterSetMember) {
 	wanted = map[string]*v1alpha1.ClusterSetMember{}
 	taken := map[string]bool{}
-	twice := map[string]*mistake{}
+	odd := map[string]*mistake{}
 	for i := range set.Spec.Members {
 		m := &set.Spec.Members[i]
 		switch {
 		case taken[m.Name]:
-			twice[m.Name+again] = &mistake{Field: field(m, "name"), Problem: "two members have this name, and the first counts", Fix: "give the second one a name of its own"}
+			odd[m.Name+again] = &mistake{Field: field(m, "name"), Problem: "two members have this name, and the first counts", Fix: "give the second one a name of its own"}
 		case m.Peer == nil:
 			names, wanted[m.Name] = append(names, m.Name), m
+		case m.Draining:
+			odd[m.Name+undrained] = &mistake{Field: field(m, "draining"), Problem: "it has no effect on a member that has a peer: the others send it requests on", Fix: "run `penstock clusters drain` there, and remove the field"}
 		}
 		taken[m.Name] = true
 	}
 	h.mu.Lock()
 	for key := range h.mistakes {
-		if strings.HasSuffix(key, again) && twice[key] == nil {
-			twice[key] = nil
+		if (strings.HasSuffix(key, again) || strings.HasSuffix(key, undrained)) && odd[key] == nil {
+			odd[key] = nil
 		}
 	}
 	h.mu.Unlock()
-	for key, m := range twice {
+	for key, m := range odd {
 		h.note(key, m)
 	}
 	return names, wanted
@@ -349,6 +351,9 @@ func (h *Hub) wanted(set *v1alpha1.ClusterSet) (names []string, wanted map[strin
 
 // again follows a name that two members have.
 const again = ", a second time"
+
+// undrained follows the name of a member that spec.members[].draining does not drain.
+const undrained = ", which drains itself"
 
 // newest follows the name of a member in what is wrong with its newest description, while the one before is in use.
 const newest = ", as it is described now"

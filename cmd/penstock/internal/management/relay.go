@@ -264,6 +264,7 @@ func (r *relay) run(ctx context.Context) error {
 		return err
 	}
 	defer func() { _ = l.Close() }() // the server does, too, once there is one
+	r.hub.log.Info("serving", "members-listen", l.Addr().String(), "members-address", r.hub.cfg.MembersAddress)
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return r.authority.Run(ctx) })
 	if err := r.authority.Ready(ctx); err != nil {
