@@ -356,7 +356,8 @@ func TestEnvoy_FolderTooLongForSocketIsAnError(t *testing.T) {
 func TestEnvoy_LogKeepsLevelsAndLines(t *testing.T) {
 	got := &records{}
 	w := &logWriter{log: slog.New(got)}
-	for _, part := range []string{"warning config odd cl", `uster: a\n  \"b\" \\ 'c'` + "\n\nerror main ", "boom\nBacktrace:\ninfo x y\nwarning config gRPC config for a cluster rejected: b"} {
+	for _, part := range []string{"warning config odd cl", `uster: a\n  \"b\" \\ 'c'` + "\n\nerror main ", "boom\nBacktrace:\ninfo x y\nwarning config gRPC config for a cluster rejected: b",
+		"\n" + `warning router [Tags: "ConnectionId":"1","StreamId":"2"] no healthy upstream` + "\n" + `warning router [Tags: "ConnectionId":"3","StreamId":"4"] no healthy upstream`} {
 		if n, err := w.Write([]byte(part)); n != len(part) || err != nil {
 			t.Fatal(n, err)
 		}
@@ -368,6 +369,7 @@ func TestEnvoy_LogKeepsLevelsAndLines(t *testing.T) {
 	}{
 		{slog.LevelWarn, "odd cluster: a\n  \"b\" \\ 'c'"}, {slog.LevelError, "boom"},
 		{slog.LevelWarn, "Backtrace:"}, {slog.LevelInfo, "y"}, {slog.LevelDebug, "gRPC config for a cluster rejected: b"},
+		{slog.LevelWarn, "no healthy upstream"}, {slog.LevelDebug, "no healthy upstream"}, // for each request
 	}
 	if len(got.all) != len(want) {
 		t.Fatalf("%d records, want %d", len(got.all), len(want))

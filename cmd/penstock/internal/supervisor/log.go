@@ -22,6 +22,9 @@ var levels = map[string]slog.Level{
 	"warning": slog.LevelWarn, "warn": slog.LevelWarn, "error": slog.LevelError, "critical": slog.LevelError,
 }
 
+// tags begin a message about a stream or a connection: `[Tags: "ConnectionId":"1","StreamId":"2"] text`. With them each request has a warning of its own.
+const tags = "[Tags: "
+
 // repeatAfter is how long the repetition of a warning is demoted to debug.
 const repeatAfter = 10 * time.Second
 
@@ -77,6 +80,9 @@ func (w *logWriter) record(line string) {
 		level = slog.LevelDebug
 	}
 	if level >= slog.LevelWarn { // an unreachable picker would be a line for every request
+		if _, rest, ok := strings.Cut(text, "] "); ok && strings.HasPrefix(text, tags) {
+			text = rest
+		}
 		if text == w.lastWarning && time.Since(w.warnedAt) < repeatAfter {
 			level = slog.LevelDebug
 		} else {
