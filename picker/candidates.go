@@ -37,6 +37,7 @@ type candidates struct {
 	// Requests in flight of all processes where this one would have been one too many; 0: nowhere.
 	contested int64
 	lease     *endpoint.Lease // at the first of ranked; nil if the Gateway has too many
+	unread    *unread         // what the servers are sent; nil for no prompt
 }
 
 // open ranks the endpoints and opens a lease at the first. It returns false if there is none that takes the request.

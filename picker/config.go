@@ -106,12 +106,14 @@ type Protocol struct {
 	Conformance bool
 }
 
-// Sent is what a pick shows about a server's caches: it was sent a prompt, and a request for an adapter.
+// Sent is what a pick shows about a server's caches: it was sent a prompt, and a request for an adapter. Denied takes that of an earlier
+// pick back: the server has not read the prompt.
 type Sent struct {
 	Pool    string // that it was picked from
 	Sender  string // the process of another cluster that chose this one for the request (SenderHeader); "": none
 	Server  netip.AddrPort
 	Chain   prefix.Chain
+	Denied  bool   // Adapter and Slots are not set
 	Adapter uint64 // its hash; 0 for none
 	Slots   int    // the server's, for adapters
 }

@@ -170,6 +170,9 @@ func (p *Picker) Pick(ctx context.Context, r *extproc.Request) extproc.Answer {
 		if d.charge != nil {
 			tag.Charge = d.charge
 		}
+		if d.unread != nil {
+			tag.Unread = d.unread
+		}
 		if d.compared > 0 {
 			tag.Cached = int(d.choices[0].cached)
 		}
@@ -209,6 +212,7 @@ type decision struct {
 	processed  processed          // by the pool's processor
 	span       trace.Span         // of the pick; nil without
 	charge     *charged           // of a pick that names clusters; nil for others
+	unread     *unread            // nil without a lease or a prompt
 }
 
 // reportDelay is how long a pick of a full pool waits for the report that a request has ended: Envoy sends its access log
@@ -279,6 +283,7 @@ func (p *Picker) choose(ctx context.Context, pool *pool, r *extproc.Request, d *
 		return a
 	}
 	p.sent(c, r)
+	d.unread = c.unread
 	if pool.sessions != nil {
 		p.keepSession(pool, c.request.Session.ID, c.ranked[0].Endpoint.Addr, c.at)
 	}

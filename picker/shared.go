@@ -25,21 +25,20 @@ func sender(r *extproc.Request) string {
 // sent records what the first of a pick's endpoints is sent.
 func (p *Picker) sent(c *candidates, r *extproc.Request) {
 	to := &c.ranked[0]
-	if e := c.further.prefill; e != nil { // both will have the prompt's cache
-		p.prefixes.Add(e.Load().Prefixes(), c.request.Chain)
-		p.prefixes.Expect(e.Load().Prefixes(), &c.request.Exact, c.request.Model, c.at)
+	if e := c.further.prefill; e != nil && c.sentTo(e, 1) { // both will have the prompt's cache
 		if p.publish != nil && len(c.request.Chain) > 0 {
 			p.publish(Sent{Pool: c.pool.Name, Server: e.Addr, Chain: c.request.Chain})
 		}
 	}
-	server := to.Endpoint.Load().Prefixes()
-	p.prefixes.Add(server, c.request.Chain)
-	p.prefixes.Expect(server, &c.request.Exact, c.request.Model, c.at)
+	chain := c.request.Chain
+	if !c.sentTo(to.Endpoint, 0) {
+		chain = nil
+	}
 	if p.publish == nil && p.observe == nil {
 		return
 	}
 	work := to.Work(&c.request)
-	s := Sent{Pool: c.pool.Name, Sender: sender(r), Server: to.Endpoint.Addr, Chain: c.request.Chain, Adapter: work.Adapter, Slots: work.Slots}
+	s := Sent{Pool: c.pool.Name, Sender: sender(r), Server: to.Endpoint.Addr, Chain: chain, Adapter: work.Adapter, Slots: work.Slots}
 	if len(s.Chain) == 0 && s.Adapter == 0 && s.Sender == "" {
 		return
 	}
@@ -53,11 +52,15 @@ func (p *Picker) sent(c *candidates, r *extproc.Request) {
 
 // Learn records a pick of another process. Servers that no pool of this one has are ignored.
 func (p *Picker) Learn(s Sent) {
-	if p.observe != nil {
+	if p.observe != nil && !s.Denied {
 		p.observe(s)
 	}
 	load := p.registry.Find(s.Server)
 	if load == nil {
+		return
+	}
+	if s.Denied {
+		p.prefixes.Forget(load.Prefixes(), s.Chain)
 		return
 	}
 	p.prefixes.Add(load.Prefixes(), s.Chain)

@@ -45,6 +45,7 @@ func (t *tracker) Response(of extproc.Response) (set extproc.Header) {
 		t.picker.usage.ended(t.lease.Holder().Pool, of, e)
 		t.picker.recorded(of, e, now)
 		load.Record(status < 500, 0, now)
+		t.picker.endUnread(t.lease, e, false)
 	}
 	if t.pool.sessions == nil || status >= 500 {
 		return set
@@ -125,6 +126,8 @@ func (p *Picker) LogOwn(e accesslog.Entry) {
 func (p *Picker) follow(lease *endpoint.Lease, e accesslog.Entry) {
 	served := lease.Served(p.loadOf(lease.Holder().Pool, e.Served))
 	ok, now := e.Status > 0 && e.Status < 500, time.Now()
+	picked := lease.Picked()
+	passed := picked != nil && picked != served && e.Status > 0 // Envoy tried it first, and another endpoint or none answered
 	p.notes.ended(lease.Tag().Number, e, now)
 	if c, ok := lease.Tag().Charge.(*charged); ok {
 		c.follow(e)
@@ -140,6 +143,7 @@ func (p *Picker) follow(lease *endpoint.Lease, e accesslog.Entry) {
 		lease.Begun(0)
 	case e.Body && ok:
 		lease.Begun(e.FirstByte - e.Sent)
+		p.endUnread(lease, e, passed)
 	case e.Open:
 		lease.Waits()
 	}
@@ -162,9 +166,10 @@ func (p *Picker) follow(lease *endpoint.Lease, e accesslog.Entry) {
 	if c, ok := of.Charge.(*charged); ok {
 		c.pool.ended(c.hop, e)
 	}
-	if picked := lease.Picked(); picked != nil && picked != served && e.Status > 0 {
-		picked.Record(false, 0, now) // Envoy tried it first, and another endpoint or none answered
+	if passed {
+		picked.Record(false, 0, now)
 	}
+	p.endUnread(lease, e, passed)
 	switch {
 	case served != nil && e.Canceled && e.Status == 0:
 		served.RecordCanceled()

@@ -306,6 +306,7 @@ type Tag struct {
 	Model          string // that the request names; "" if it is not known
 	Tokens, Cached int    // of its prompt, and those that the server has cached
 	Of, Charge     any    // of the opener's own
+	Unread         any    // the same, until TakeUnread
 }
 
 // SetTag gives the lease a tag, which Tag returns.
@@ -320,6 +321,15 @@ func (lease *Lease) Tag() Tag {
 	lease.mu.Lock()
 	defer lease.mu.Unlock()
 	return lease.tag
+}
+
+// TakeUnread returns what the tag has until the prompt is read or the request ends: to one caller, and nil to all others.
+func (lease *Lease) TakeUnread() any {
+	lease.mu.Lock()
+	defer lease.mu.Unlock()
+	unread := lease.tag.Unread
+	lease.tag.Unread = nil
+	return unread
 }
 
 // Picked returns the counters of the endpoint that the request was sent to first; nil for a lease that was

@@ -1,5 +1,5 @@
 // Package prefix records which beginnings of prompts each model server has in its KV cache, as far as picks show: a server that
-// was sent a prompt has it cached, until later prompts take its place.
+// was sent a prompt has it cached, until later prompts take its place, or the server denies it.
 //
 // A prompt is a Chain of hashes, one a block. Each hash covers the prompt up to the end of its block, so two prompts with the
 // same element have the same beginning. Builder hashes text in one pass. The seed of a chain (model, adapter, cache salt), tools
@@ -13,7 +13,7 @@
 //
 // Invariants:
 //   - What a server has is closed under prefixes: with a block it has all blocks before it. Add moves a chain to the front as a
-//     whole, its first block foremost, so the last block of a chain is evicted first.
+//     whole, its first block foremost, so the last block of a chain is evicted first. A Forget without its Add may break this, until the next Add.
 //   - Match takes no lock. It may miss what is added or evicted at the same time, and reports nothing else.
 //   - The blocks of all servers together are at most Config.Blocks. Each server has an equal share, and uses what its cache
 //     holds. An empty Index takes a few KiB.

@@ -20,6 +20,7 @@ type model struct {
 type modelBlock struct {
 	hash   uint64
 	tokens int
+	uses   *int
 }
 
 func newModel() *model {
@@ -42,13 +43,31 @@ func (m *model) add(c Chain, share int) {
 	for i := len(c) - 1; i >= 0; i-- {
 		if e := m.blocks[c[i]]; e != nil {
 			m.order.MoveToFront(e)
+			*e.Value.(modelBlock).uses++
 			continue
 		}
-		block := modelBlock{c[i], End(i) - End(i-1)}
+		uses := 1
+		block := modelBlock{c[i], End(i) - End(i-1), &uses}
 		m.blocks[c[i]] = m.order.PushFront(block)
 		m.tokens += block.tokens
 	}
 	m.evict(share)
+}
+
+// forget takes back the add of a chain that was just added.
+func (m *model) forget(c Chain) {
+	for i := range c {
+		e := m.blocks[c[i]]
+		if e == nil {
+			return
+		}
+		block := e.Value.(modelBlock)
+		if *block.uses--; *block.uses == 0 {
+			m.order.Remove(e)
+			delete(m.blocks, block.hash)
+			m.tokens -= block.tokens
+		}
+	}
 }
 
 func (m *model) match(c Chain) int32 {
@@ -140,6 +159,11 @@ func (w *world) step(a, b, c byte) {
 			w.models[i].capacity = DefaultCapacity
 		}
 		w.models[i].evict(w.index.share())
+	case a < 40:
+		n, chain := int(b)%n, w.chains[int(c)%len(w.chains)]
+		w.add(n, chain)
+		w.index.Forget(w.servers[n], chain)
+		w.models[n].forget(chain)
 	case a < 100:
 		w.add(int(b)%n, w.chains[int(c)%len(w.chains)])
 	default:

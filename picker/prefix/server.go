@@ -1,6 +1,7 @@
 package prefix
 
 import (
+	"math"
 	"net/netip"
 	"sync"
 )
@@ -25,6 +26,7 @@ type Server struct {
 	// nodes is the list. Node 0 is no block: its next is the block that was used last, its previous the one to be evicted.
 	nodes  []node
 	pieces []uint8 // of 64 tokens, the size of each node's block
+	uses   []uint8 // how many picks have sent each node's block and were not denied; alwaysUsed and more are not counted
 	free   uint32  // the first node not in use, which leads to the others by next; 0 if there is none
 	blocks int
 	slots  []uint32 // hash table of nodes: a power of two; 0 is free
@@ -53,6 +55,29 @@ func (s *Server) Blocks() int {
 	return s.capacity / pieceTokens
 }
 
+// alwaysUsed is the count of a block that no denial removes any more.
+const alwaysUsed = math.MaxUint8
+
+// longBytesPerToken is the length of a token in texts whose tokens are long.
+const longBytesPerToken = 5
+
+// Fits reports whether a server's cache may hold a prompt that has a number of tokens at BytesPerToken, and perhaps fewer. The server
+// denies a prompt that it cannot hold.
+func (s *Server) Fits(tokens int) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return tokens*BytesPerToken/longBytesPerToken <= s.capacity
+}
+
+// room returns the part of a chain that a server may have.
+func (s *Server) room(c Chain) Chain {
+	c = c[:min(len(c), s.index.share())]
+	for len(c) > 0 && End(len(c)-1) > s.capacity {
+		c = c[:len(c)-1]
+	}
+	return c
+}
+
 // add moves a chain to the front of the list, with its first block foremost, and evicts what no longer fits.
 func (s *Server) add(c Chain) {
 	s.mu.Lock()
@@ -60,13 +85,7 @@ func (s *Server) add(c Chain) {
 	if s.released {
 		return
 	}
-	limit := s.index.share()
-	if len(c) > limit {
-		c = c[:limit]
-	}
-	for len(c) > 0 && End(len(c)-1) > s.capacity {
-		c = c[:len(c)-1]
-	}
+	c = s.room(c)
 	at, known := uint32(0), 0
 	for follows := uint32(0); known < len(c); known++ {
 		// A chain usually lies in the list as it was added: then the next block needs no look-up.
@@ -77,13 +96,39 @@ func (s *Server) add(c Chain) {
 			}
 		}
 		follows = s.nodes[n].next
-		s.moveBehind(n, at)
+		s.useBehind(n, at)
 		at = n
 	}
 	for i := known; i < len(c); i++ {
+		if n := s.find(c[i]); n != 0 { // its predecessor was forgotten by a denial without its pick, as a peer may send it
+			s.useBehind(n, at)
+			at = n
+			continue
+		}
 		s.shrink(1, blockPieces(i)*pieceTokens)
 		at = s.insertBehind(c[i], uint8(blockPieces(i)), at)
 		s.index.holders.add(c[i], s.id)
+	}
+}
+
+// forget takes back one add of a chain: the blocks that no other pick has sent are removed. The counts of a block's successors add up to
+// its own at most, so what is left is closed under prefixes. It has no effect once the chain's end is evicted: it may count no more.
+func (s *Server) forget(c Chain) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c = s.room(c)
+	if s.released || len(c) == 0 || s.find(c[len(c)-1]) == 0 {
+		return
+	}
+	for i := len(c) - 1; i >= 0; i-- {
+		n := s.find(c[i])
+		switch {
+		case n == 0 || s.uses[n] == alwaysUsed:
+		case s.uses[n] == 1:
+			s.evict(n)
+		default:
+			s.uses[n]--
+		}
 	}
 }
 
@@ -114,13 +159,18 @@ func (s *Server) insertBehind(hash uint64, pieces uint8, at uint32) uint32 {
 		n = s.free
 	}
 	s.free = s.nodes[n].next
-	s.nodes[n].hash, s.pieces[n] = hash, pieces
+	s.nodes[n].hash, s.pieces[n], s.uses[n] = hash, pieces, 1
 	s.link(n, at)
 	s.slots[s.place(hash)] = n
 	s.tokens += int(pieces) * pieceTokens
 	s.blocks++
 	s.index.held.Add(1)
 	return n
+}
+
+func (s *Server) useBehind(n, at uint32) {
+	s.moveBehind(n, at)
+	s.uses[n] = min(s.uses[n], alwaysUsed-1) + 1
 }
 
 func (s *Server) moveBehind(n, at uint32) {
@@ -182,14 +232,15 @@ func (s *Server) unslot(n uint32) {
 // grow doubles the nodes, up to the server's share and the node that is no block.
 func (s *Server) grow() {
 	size := min(max(2*len(s.nodes), minSlots), max(s.index.share(), s.blocks)+2)
-	nodes, pieces := make([]node, size), make([]uint8, size)
+	nodes, pieces, uses := make([]node, size), make([]uint8, size), make([]uint8, size)
 	copy(nodes, s.nodes)
 	copy(pieces, s.pieces)
+	copy(uses, s.uses)
 	for n := size - 1; n >= max(len(s.nodes), 1); n-- {
 		nodes[n].next = s.free
 		s.free = uint32(n)
 	}
-	s.nodes, s.pieces = nodes, pieces
+	s.nodes, s.pieces, s.uses = nodes, pieces, uses
 	if 3*len(s.slots) >= 4*size {
 		return
 	}
@@ -212,10 +263,11 @@ func (s *Server) compact() {
 	}
 	s.shrink(0, 0)
 	old, last := s.nodes, s.nodes[0].prev
-	sizes := s.pieces
+	sizes, uses := s.pieces, s.uses
 	s.reset()
 	for n := last; n != 0; n = old[n].prev {
-		s.insertBehind(old[n].hash, sizes[n], 0)
+		to := s.insertBehind(old[n].hash, sizes[n], 0)
+		s.uses[to] = uses[n]
 	}
 }
 
@@ -233,5 +285,5 @@ func (s *Server) clear() {
 // reset drops the list.
 func (s *Server) reset() {
 	s.index.held.Add(-int64(s.blocks))
-	s.nodes, s.pieces, s.slots, s.free, s.blocks, s.tokens = nil, nil, nil, 0, 0, 0
+	s.nodes, s.pieces, s.uses, s.slots, s.free, s.blocks, s.tokens = nil, nil, nil, nil, 0, 0, 0
 }

@@ -115,7 +115,8 @@ func (x *Index) dropPending() {
 	x.pendingBytes = 0
 }
 
-// restore appends the blocks that the server lacks behind those that it has, and evicts none for them.
+// restore appends the blocks that the server lacks behind those that it has, and evicts none for them. By which picks the other process
+// has a block is not known, so no denial removes it.
 func (s *Server) restore(snapshot []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -125,7 +126,8 @@ func (s *Server) restore(snapshot []byte) {
 	limit := s.index.share()
 	for at := 0; at < len(snapshot); at += snapshotBlock {
 		hash, pieces := binary.LittleEndian.Uint64(snapshot[at:]), snapshot[at+8]
-		if s.find(hash) != 0 {
+		if n := s.find(hash); n != 0 {
+			s.uses[n] = alwaysUsed
 			continue
 		}
 		if s.blocks >= limit || s.tokens+int(pieces)*pieceTokens > s.capacity {
@@ -135,7 +137,8 @@ func (s *Server) restore(snapshot []byte) {
 		if s.blocks > 0 {
 			last = s.nodes[0].prev
 		}
-		s.insertBehind(hash, pieces, last)
+		n := s.insertBehind(hash, pieces, last)
+		s.uses[n] = alwaysUsed
 		s.index.holders.add(hash, s.id)
 	}
 }

@@ -122,6 +122,9 @@ func (p *Picks) take() []byte {
 // their number, and the pool and the sender behind their lengths.
 const sentBytes = 1 + 16 + 2 + 8 + 1 + 2 + 2 + 1
 
+// deniedSlots, without an adapter, mark a pick that was denied. A process of an earlier version counts it as another pick of the prompt.
+const deniedSlots = 255
+
 // maxPoolName bounds the name of a pool, and maxSenderName that of a sender, in bytes.
 const maxPoolName, maxSenderName = 1 << 10, 255
 
@@ -134,8 +137,15 @@ func appendSent(out []byte, s picker.Sent) []byte {
 	addr := s.Server.Addr().AsSlice()
 	out = append(append(out, byte(len(addr))), addr...)
 	out = binary.LittleEndian.AppendUint16(out, s.Server.Port())
+	slots := min(max(s.Slots, 0), 255)
+	switch {
+	case s.Denied:
+		s.Adapter, slots = 0, deniedSlots
+	case s.Adapter == 0:
+		slots = 0
+	}
 	out = binary.LittleEndian.AppendUint64(out, s.Adapter)
-	out = append(out, byte(min(max(s.Slots, 0), 255)))
+	out = append(out, byte(slots))
 	out = binary.LittleEndian.AppendUint16(out, uint16(len(s.Chain)))
 	for _, block := range s.Chain {
 		out = binary.LittleEndian.AppendUint64(out, block)
@@ -154,6 +164,9 @@ func decodeSent(in []byte, memory *[prefix.MaxBlocks]uint64) (s picker.Sent, res
 	in = in[1+size:]
 	s.Server = netip.AddrPortFrom(addr, binary.LittleEndian.Uint16(in))
 	s.Adapter, s.Slots = binary.LittleEndian.Uint64(in[2:]), int(in[10])
+	if s.Adapter == 0 {
+		s.Denied, s.Slots = s.Slots == deniedSlots, 0
+	}
 	blocks := int(binary.LittleEndian.Uint16(in[11:]))
 	in = in[13:]
 	if blocks > len(memory) || len(in) < 8*blocks {

@@ -115,6 +115,31 @@ func TestPeers_EachPickerCountsWhatAllHaveSent(t *testing.T) {
 	}
 }
 
+func TestPeers_DeniedPromptCountsNowhere(t *testing.T) {
+	pickers, _, _ := startPools(t, 2, eight())
+	deny := func(number int) {
+		a := pickers[0].Pick(t.Context(), prompt(number))
+		agree(t, "both count the prompt", pickers...)
+		pickers[0].LogOwn(accesslog.Entry{Lease: a.Lease.String(), Served: a.Endpoints.String(), Status: 400})
+	}
+	deny(1)
+	poll.Until(t, "no process takes a denied prompt to be cached", func() bool {
+		blocks := ""
+		for _, p := range pickers {
+			for _, v := range viewOf(p) {
+				blocks += v.Blocks
+			}
+		}
+		return blocks == ""
+	})
+	a := pickers[1].Pick(t.Context(), prompt(2))
+	want := agree(t, "both count another prompt", pickers...)[a.Endpoints.String()].Blocks
+	deny(2)
+	if got := agree(t, "both count the denial", pickers...)[a.Endpoints.String()].Blocks; got != want {
+		t.Error("a prompt that another request was served with is gone")
+	}
+}
+
 func TestPeers_ProcessThatStartsHasWhatTheOthersKnow(t *testing.T) {
 	listeners, addresses := make([]net.Listener, 2), make([]string, 2)
 	for i := range listeners {
