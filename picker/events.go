@@ -92,9 +92,10 @@ func (pool *pool) reports() bool {
 	return false
 }
 
-// reported describes what the KV events of an endpoint show, and why there are none.
+// reported describes what the KV events of an endpoint show, and why there are none; "" if the pool's strategy compares no prompts with
+// them.
 func (pool *pool) reported(at netip.AddrPort) string {
-	if pool.events == nil {
+	if pool.events == nil || pool.Body == BodyNone || !schedule.UsesPrefixes(&pool.options) {
 		return ""
 	}
 	problem, known := pool.events.Problem(at)

@@ -132,7 +132,9 @@ func TestKVEvents_ExplainShowsWhyThereAreNone(t *testing.T) {
 	}
 	_ = listener.Close()
 	setPools(t, p,
-		Pool{Name: "ns/pool", Endpoints: specs("127.0.0.1:8000"), Metrics: endpoint.Metrics{Off: true}, KVEvents: &KVEvents{Port: netip.MustParseAddrPort(listener.Addr().String()).Port()}},
+		Pool{Name: "ns/pool", Body: BodyPrompts, Endpoints: specs("127.0.0.1:8000"), Metrics: endpoint.Metrics{Off: true}, KVEvents: &KVEvents{Port: netip.MustParseAddrPort(listener.Addr().String()).Port()}},
+		Pool{Name: "ns/turn", Strategy: "round-robin", Body: BodyPrompts, Endpoints: specs("127.0.0.1:8000"), Metrics: endpoint.Metrics{Off: true}, KVEvents: &KVEvents{Port: 1}},
+		Pool{Name: "ns/unread", Endpoints: specs("127.0.0.1:8000"), Metrics: endpoint.Metrics{Off: true}, KVEvents: &KVEvents{Port: 1}},
 		Pool{Name: "ns/without", Endpoints: specs("127.0.0.1:8000"), Metrics: endpoint.Metrics{Off: true}},
 	)
 	poll.NoError(t, "the reason is shown", poll.Limit, func() error {
@@ -145,6 +147,11 @@ func TestKVEvents_ExplainShowsWhyThereAreNone(t *testing.T) {
 	p.pool("ns/pool").events.Failures(func(_ netip.AddrPort, times uint64) { failures += float64(times) })
 	if got := p.Explain("ns/without", nil).Verdicts[0].Prefixes; got != "" || failures == 0 {
 		t.Errorf("%q, %v failures", got, failures)
+	}
+	for _, name := range []string{"ns/turn", "ns/unread"} {
+		if got := p.Explain(name, nil).Verdicts[0].Prefixes; got != "" {
+			t.Errorf("%s compares no prompts, and shows prefixes %s", name, got)
+		}
 	}
 }
 

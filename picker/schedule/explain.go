@@ -14,8 +14,8 @@ type Verdict struct {
 	// Problem is why the last scrape failed or what it ignored, or why the server's load does not arrive. The caller of Describe adds why
 	// State is not fresh otherwise.
 	Problem string `json:"problem,omitempty"`
-	// Prefixes is how far KV events show what the server has cached, and why there are none; "" for a pool without kvEvents. The
-	// caller of Describe sets it.
+	// Prefixes is how far KV events show what the server has cached, and why there are none; "" for a pool without kvEvents, or whose
+	// strategy compares no prompts. The caller of Describe sets it.
 	Prefixes string `json:"prefixes,omitempty"`
 	// Out names the filter that removed the endpoint ("subset", "draining", "full", or a plugin), or the step of the strategy "tree" that
 	// did; "over-load" if it has too many requests in flight for the strategy "chwbl"; "" for a candidate.

@@ -37,6 +37,11 @@ func UsesMetrics(o *Options) bool {
 	return o.Name == "" || o.Name == "load" || o.Name == "tree"
 }
 
+// UsesPrefixes reports whether the strategy that these options give compares what servers have cached of a prompt.
+func UsesPrefixes(o *Options) bool {
+	return o.Name == "" || o.Name == "load" || o.Name == Plugins && o.Profile != nil && o.Profile.Prompts
+}
+
 // UsesObjective reports whether a strategy of this name reads Request.Objective.
 func UsesObjective(name string) bool { return name == "" || name == "load" }
 

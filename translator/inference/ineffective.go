@@ -33,6 +33,9 @@ func ineffective(p *model.Pool, policy *v1alpha1.PoolPolicy) (out []report.Findi
 		if spec.Session != nil && !readsSessions(&p.Settings) {
 			out = append(out, unused(policy, []string{"spec.picker.session"}, "strategy "+p.Settings.Strategy+" does not read it", "remove it, or use strategy session"))
 		}
+		if spec.KVEvents != nil && !comparesPrefixes(&p.Settings) {
+			out = append(out, unused(policy, []string{"spec.picker.kvEvents"}, "strategy "+p.Settings.Strategy+" reads no prompts", "remove it, or use strategy load with prefix: true"))
+		}
 		if spec.Metrics != nil && !needsPages(&p.Settings) {
 			out = append(out, unused(policy, []string{"spec.picker.metrics"}, "neither strategy "+p.Settings.Strategy+" nor a threshold in spec.picker.full reads metrics", "remove it, or use strategy load or tree"))
 		}
@@ -75,6 +78,15 @@ const modeListen = "Listen"
 // readsSessions reports whether a strategy keeps sessions at an endpoint.
 func readsSessions(s *model.PickerSettings) bool {
 	return s.Strategy == string(v1alpha1.StrategySession) || s.Plugins != nil && s.Plugins.Sessions
+}
+
+// comparesPrefixes reports whether a strategy, or its shadow, compares what servers have cached of a prompt, and prompts are read.
+func comparesPrefixes(s *model.PickerSettings) bool {
+	compares := s.Strategy == string(v1alpha1.StrategyLoad) || s.Shadow == string(v1alpha1.StrategyLoad)
+	if s.Strategy == string(v1alpha1.StrategyPlugins) {
+		compares = compares || s.Plugins == nil || s.Plugins.Prompts || s.Plugins.Dynamo != nil
+	}
+	return compares && readsBody(s)
 }
 
 // needsPages reports whether something in a policy reads metrics pages.

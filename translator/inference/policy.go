@@ -116,13 +116,18 @@ func or[T int32 | int64](v *T, otherwise T) T {
 func ourPicker(p *model.Pool, policy *v1alpha1.PoolPolicy) {
 	p.FailOpen = true
 	p.Picker = model.PickerCall{Cluster: model.OurPicker, Pool: p.Name, Body: model.BodyNone}
-	if p.Settings.Prefix || p.Settings.EveryBody || p.Settings.ReadsModels || p.Settings.Processor != nil {
+	if readsBody(&p.Settings) {
 		p.Picker.Body = model.BodyBuffered
 	}
 	p.Picker.Served, p.Picker.TokenUsage = readsSessions(&p.Settings), p.Settings.TokenUsage // Served is for the token in the response
 	if policy != nil {
 		p.FailOpen = policy.Spec.Picker.FailureMode != "FailClose"
 	}
+}
+
+// readsBody reports whether a pool's picker reads the bodies of requests.
+func readsBody(s *model.PickerSettings) bool {
+	return s.Prefix || s.EveryBody || s.ReadsModels || s.Processor != nil
 }
 
 // nameLast names the variant of a pool's cluster that has no hops among its endpoints: the cluster itself, if it has none.

@@ -82,7 +82,7 @@ spec: {targetRef: {name: big}, `+everything+`}
 ---
 kind: PoolPolicy
 metadata: {name: own}
-spec: {targetRef: {name: chat}, picker: {strategy: random, criticality: Sheddable, chwbl: {loadFactorPercent: 150}, metrics: {path: /m}}}
+spec: {targetRef: {name: chat}, picker: {strategy: random, criticality: Sheddable, chwbl: {loadFactorPercent: 150}, metrics: {path: /m}, kvEvents: {}}}
 ---
 kind: InferencePool
 metadata: {name: unshed}
@@ -90,7 +90,15 @@ spec: {selector: {matchLabels: {app: x}}, targetPorts: [{number: 8000}]}
 ---
 kind: PoolPolicy
 metadata: {name: unshed}
-spec: {targetRef: {name: unshed}, picker: {criticality: Critical, shedAfter: 2s}}
+spec: {targetRef: {name: unshed}, picker: {criticality: Critical, shedAfter: 2s, prefix: false, kvEvents: {}}}
+---
+kind: InferencePool
+metadata: {name: shadowed}
+spec: {selector: {matchLabels: {app: x}}, targetPorts: [{number: 8000}]}
+---
+kind: PoolPolicy
+metadata: {name: shadowed}
+spec: {targetRef: {name: shadowed}, picker: {strategy: chwbl, shadow: load, kvEvents: {}}}
 ---`+llmImport+`
 ---
 kind: PoolPolicy
@@ -108,8 +116,9 @@ spec: {targetRef: {kind: InferencePoolImport, name: llm}}
 	const all = "spec.picker.strategy: it and spec.picker.criticality, spec.picker.shedAfter, spec.picker.chwbl, spec.picker.session, spec.picker.failureMode, spec.picker.full, spec.picker.metrics, spec.picker.fallbacks, spec.picker.body have no effect: "
 	for name, want := range map[string][]string{
 		"external": {all + "InferencePool default/big has an external picker, which decides alone; remove them, or remove endpointPickerRef", "spec.remote.podCIDRs: it and spec.remote.maxGateways have no effect: it is for InferencePoolImports"},
-		"own":      {"spec.picker.criticality: it has no effect: strategy random does not read it", "spec.picker.chwbl: it has no effect: strategy random does not read it", "spec.picker.metrics: it has no effect: neither strategy random"},
-		"unshed":   {"spec.picker.shedAfter: it has no effect: requests of criticality Critical are not shed"},
+		"own":      {"spec.picker.criticality: it has no effect: strategy random does not read it", "spec.picker.chwbl: it has no effect: strategy random does not read it", "spec.picker.metrics: it has no effect: neither strategy random", "spec.picker.kvEvents: it has no effect: strategy random reads no prompts; remove it"},
+		"unshed":   {"spec.picker.shedAfter: it has no effect: requests of criticality Critical are not shed", "spec.picker.kvEvents: it has no effect: strategy load reads no prompts"},
+		"shadowed": {},
 		"relayed":  {all + "the picker of the exporting cluster decides for InferencePoolImport default/llm", "spec.remote.maxGateways: it has no effect: no exporting cluster of InferencePoolImport default/llm is reached through gateways"},
 		"parent":   {"spec.remote.podCIDRs: it has no effect: no exporting cluster"},
 		"whole":    {"spec: the policy has no effect: each exporting cluster of InferencePoolImport default/llm has a PoolPolicy of its own"},
