@@ -97,11 +97,13 @@ type Choice struct {
 
 // Outcome is what became of a request, by the last entry of the access log.
 type Outcome struct {
-	Ended    bool          `json:"ended"` // false: it is in flight
-	Served   string        `json:"served,omitempty"`
-	Status   int           `json:"status,omitempty"`
-	Begun    time.Duration `json:"firstByte,omitempty"` // from the request's start to the first byte
-	Took     time.Duration `json:"took,omitempty"`      // from the pick to the report of the end
+	Ended  bool   `json:"ended"` // false: it is in flight
+	Served string `json:"served,omitempty"`
+	Status int    `json:"status,omitempty"`
+	// Begun is the time to the first byte, and Took that to the end, both from the request's arrival at Envoy. A gateway that Penstock does
+	// not configure reports neither: Took is from the pick to the end of its stream.
+	Begun    time.Duration `json:"firstByte,omitempty"`
+	Took     time.Duration `json:"took,omitempty"`
 	Canceled bool          `json:"canceled,omitempty"`
 }
 
@@ -157,7 +159,7 @@ func (n *notes) ended(number uint64, e accesslog.Entry, now time.Time) {
 	}
 	to.outcome = Outcome{Ended: !e.Open, Served: e.Served, Status: e.Status, Begun: e.FirstByte, Canceled: e.Canceled}
 	if !e.Open {
-		to.outcome.Took = now.Sub(to.at)
+		to.outcome.Took = cmp.Or(e.Took, now.Sub(to.at))
 	}
 }
 

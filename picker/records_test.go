@@ -34,7 +34,7 @@ func TestExplain_EveryPickIsKnownWithItsOutcome(t *testing.T) {
 	for i := range maxNotes + 100 { // within a moment: verdicts are made for few of them
 		last = p.Pick(t.Context(), &extproc.Request{Pool: "ns/pool", Gateway: "ns/gw", Headers: &extproc.Message{}})
 		if i%2 == 0 {
-			p.LogOwn(accesslog.Entry{Lease: last.Lease.String(), Gateway: "ns/gw", Served: last.Endpoints.String(), Status: 200, FirstByte: time.Second})
+			p.LogOwn(accesslog.Entry{Lease: last.Lease.String(), Gateway: "ns/gw", Served: last.Endpoints.String(), Status: 200, FirstByte: time.Second, Took: 2 * time.Second})
 		}
 	}
 	all := p.Picks(Picks{})
@@ -45,7 +45,7 @@ func TestExplain_EveryPickIsKnownWithItsOutcome(t *testing.T) {
 		if r.Candidates != 3 || len(r.Compared) != 3 || r.Compared[0].Address != r.Endpoints || r.Outcome == nil || r.Outcome.Ended != (i%2 == 1) || r.Gateway != "ns/gw" || r.Picker != p.Owner() {
 			t.Fatalf("record %d: %+v, outcome %+v", i, r, r.Outcome)
 		}
-		if r.Outcome.Ended && (r.Outcome.Served != r.Endpoints || r.Outcome.Status != 200 || r.Outcome.Begun != time.Second) {
+		if r.Outcome.Ended && (r.Outcome.Served != r.Endpoints || r.Outcome.Status != 200 || r.Outcome.Begun != time.Second || r.Outcome.Took != 2*time.Second) {
 			t.Fatalf("record %d: %+v", i, r.Outcome)
 		}
 	}

@@ -40,6 +40,7 @@ func TestCommand_FlagsWithoutEffectAreErrors(t *testing.T) {
 		names []string
 	}{
 		{"explain --last 2 --why x", []string{"last", "why"}}, {"explain --last 2 --gateway default/gw", []string{"last", "gateway"}}, {"explain --why x -H a:b", []string{"why", "header"}},
+		{"explain --why x --pool a/b", []string{"why", "pool"}}, {"explain --last 0", []string{"--last must be 1 or more"}}, {"explain --why=", []string{"--why needs the ID"}},
 		{"explain --last 2 -X POST", []string{"last", "method"}}, {"explain --last 2 --model m", []string{"last", "model"}},
 		{"up --record-bytes 2Mi -f " + t.TempDir(), []string{"--record-bytes", "--record:"}},
 		{"sim --max-num-seqs 0 --listen 127.0.0.1:0", []string{"--max-num-seqs"}}, {"sim --kv-cache-tokens 0 --listen 127.0.0.1:0", []string{"--kv-cache-tokens"}},

@@ -55,8 +55,8 @@ endpoint's cost, at the moment of the choice; the others name the eight best, wi
   penstock explain -f ./config --last 10
   penstock explain -f ./config --why 0b6a3f4e-8a60-4b1f-9d0e-4b1a7c1f3f55
   kubectl port-forward -n penstock-system deploy/penstock 9091 & penstock explain --http 127.0.0.1:9091 http://llm.example.com/v1/models`,
-		Args: func(_ *cobra.Command, args []string) error {
-			if why.asked() {
+		Args: func(cmd *cobra.Command, args []string) error {
+			if why.asked(cmd) {
 				if len(args) > 0 {
 					return errors.New("--last, --why and --pool show past picks: leave out the URL")
 				}
@@ -68,7 +68,7 @@ endpoint's cost, at the moment of the choice; the others name the eight best, wi
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if why.asked() {
+			if why.asked(cmd) {
 				return why.run(cmd, &s, output)
 			}
 			text := args[0]
@@ -114,6 +114,7 @@ endpoint's cost, at the moment of the choice; the others name the eight best, wi
 	f.StringVar(&gateway, "gateway", "", "only this Gateway, as NAMESPACE/NAME (default: any)")
 	f.StringVarP(&output, "output", "o", "text", "output format: text or json")
 	cmd.MarkFlagsMutuallyExclusive("last", "why")
+	cmd.MarkFlagsMutuallyExclusive("why", "pool") // an ID has few picks, in any pool
 	for _, past := range []string{"last", "why", "pool"} {
 		for _, ofURL := range []string{"method", "header", "model", "gateway"} {
 			cmd.MarkFlagsMutuallyExclusive(past, ofURL)
@@ -134,8 +135,8 @@ func (s *target) explain(cmd *cobra.Command, q translator.Query, headers []strin
 	if err != nil {
 		return e, err
 	}
-	if runningFor(dir).get(cmd.Context(), page, &e) == nil {
-		return e, nil
+	if err = runningFor(dir).get(cmd.Context(), page, &e); err == nil || cmd.Context().Err() != nil {
+		return e, err
 	}
 	if len(s.paths) == 0 {
 		return e, fmt.Errorf("no penstock runs with the state folder %s; name the files to read: -f FOLDER", dir)
@@ -383,7 +384,11 @@ func strategyText(e picker.Explanation) string {
 // verdictText describes the picker's view of one endpoint in one line.
 func verdictText(v schedule.Verdict) string {
 	s := v.State
-	load := fmt.Sprintf("queue %.0f, running %.0f, KV cache %.0f%%", s.Queue, s.Running, s.KV*100)
+	since := ""
+	if s.Queue > 0 && s.Unseen > 0 { // a limit of the queue counts both
+		since = fmt.Sprintf(" and %d picked since", s.Unseen)
+	}
+	load := fmt.Sprintf("queue %.0f%s, running %.0f, KV cache %.0f%%", s.Queue, since, s.Running, s.KV*100)
 	if !s.Fresh {
 		load = "no fresh metrics"
 	}

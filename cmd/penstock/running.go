@@ -72,6 +72,9 @@ func (r running) open(ctx context.Context, path string) (io.ReadCloser, error) {
 		return nil, err
 	}
 	resp, err := client.Do(req)
+	if err != nil && errors.Is(ctx.Err(), context.Canceled) {
+		return nil, fmt.Errorf("interrupted before the process at %s answered: %w", r.address, context.Cause(ctx))
+	}
 	if err != nil {
 		return nil, r.noAnswer(err)
 	}

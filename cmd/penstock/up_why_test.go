@@ -31,7 +31,7 @@ func TestExplain_WhyOfPastRequestAtAnyProcess(t *testing.T) {
 					return fmt.Errorf("%+v", found)
 				}
 				r := found.Picks[0]
-				if r.Request != id || r.Outcome.Status != http.StatusOK || r.Outcome.Served != strings.Split(r.Endpoints, ",")[0] || r.Candidates != 2 || r.Pool != "default/chat" {
+				if r.Request != id || r.Outcome.Status != http.StatusOK || r.Outcome.Served != strings.Split(r.Endpoints, ",")[0] || r.Candidates != 2 || r.Pool != "default/chat" || r.Outcome.Took < r.Outcome.Begun {
 					t.Errorf("%+v %+v", r, r.Outcome)
 				}
 				by[r.Picker] = true

@@ -34,11 +34,15 @@ func (o *whyOptions) flags(cmd *cobra.Command) {
 }
 
 // asked reports whether picks are asked for.
-func (o *whyOptions) asked() bool { return o.last != 0 || o.request != "" || o.pool != "" }
+func (o *whyOptions) asked(cmd *cobra.Command) bool {
+	return slices.ContainsFunc([]string{"last", "why", "pool"}, cmd.Flags().Changed)
+}
 
 func (o *whyOptions) run(cmd *cobra.Command, s *target, output string) error {
 	args := url.Values{}
 	switch {
+	case cmd.Flags().Changed("why") && o.request == "":
+		return errors.New("--why needs the ID of a request: the header x-request-id of its response")
 	case o.last < 0, o.last == 0 && o.request == "":
 		return errors.New("--last must be 1 or more")
 	case o.last > 0:
@@ -72,13 +76,20 @@ func (o *whyOptions) run(cmd *cobra.Command, s *target, output string) error {
 	default:
 		return fmt.Errorf("--output %q is unknown: write text or json", output)
 	}
-	if found.Silent > 0 {
+	switch {
+	case found.Silent == 1:
+		fmt.Fprintln(cmd.ErrOrStderr(), "1 other process of penstock does not answer: its picks are missing")
+	case found.Silent > 1:
 		fmt.Fprintf(cmd.ErrOrStderr(), "%d other processes of penstock do not answer: their picks are missing\n", found.Silent)
 	}
 	if o.request != "" && len(found.Picks) == 0 {
 		return fmt.Errorf("no process has a pick for request %s: the last 8,192 picks of each process are known, and an ID is the header x-request-id of a response. A request that is answered before a pick, such as 400 or 413 by its body, has none: see the access log", o.request)
 	}
-	if len(found.Picks) == 0 {
+	switch {
+	case len(found.Picks) > 0:
+	case o.pool != "":
+		fmt.Fprintf(cmd.ErrOrStderr(), "no picks of pool %s are known yet\n", o.pool)
+	default:
 		fmt.Fprintln(cmd.ErrOrStderr(), "no picks are known yet")
 	}
 	return printPicks(cmd.OutOrStdout(), found.Picks)

@@ -2,6 +2,8 @@ package main
 
 import (
 	"bytes"
+	"context"
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -58,6 +60,45 @@ func TestExplain_RequestWithoutAPickMayHaveBeenAnsweredBefore(t *testing.T) {
 	defer none.Close()
 	if _, err := penstock(t, "explain", "--why", "x", "--http", strings.TrimPrefix(none.URL, "http://")); err == nil || !strings.Contains(err.Error(), "400 or 413") || !strings.Contains(err.Error(), "access log") {
 		t.Error(err)
+	}
+}
+
+func TestExplain_PicksThatAreMissingAreNamed(t *testing.T) {
+	answer := ""
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(answer)) }))
+	defer server.Close()
+	for _, tt := range []struct{ answer, args, want string }{
+		{`{"picks": [], "silent": 1}`, "", "1 other process of penstock does not answer: its picks are missing\nno picks are known yet\n"},
+		{`{"picks": [], "silent": 2}`, "", "2 other processes of penstock do not answer: their picks are missing\nno picks are known yet\n"},
+		{`{"picks": []}`, "--pool=default/x", "no picks of pool default/x are known yet\n"},
+	} {
+		answer = tt.answer
+		if got, err := penstock(t, "explain", "--last", "1", "--http", server.URL, "--pool", strings.TrimPrefix(tt.args, "--pool=")); err != nil || got != tt.want {
+			t.Errorf("%q, %v, want %q", got, err, tt.want)
+		}
+	}
+}
+
+// An interrupted command advised to start the process that it had called.
+func TestExplain_InterruptedIsNoMissingProcess(t *testing.T) {
+	ctx, interrupt := context.WithCancelCause(t.Context())
+	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { interrupt(errors.New("terminated")) }))
+	defer server.Close()
+	err := runningAt(server.URL).get(ctx, "/", nil)
+	if err == nil || !strings.HasPrefix(err.Error(), "interrupted before the process at 127.0.0.1:") || !strings.HasSuffix(err.Error(), "answered: terminated") {
+		t.Error(err)
+	}
+}
+
+// Requests that a limit of the queue counts, and the last page does not show yet, were not in the row.
+func TestExplain_RowHasWhatTheQueueLimitCounts(t *testing.T) {
+	for want, s := range map[string]endpoint.State{
+		": queue 2 and 1 picked since, running 4,": {Fresh: true, Queue: 2, Running: 4, Unseen: 1},
+		": queue 0, running 4,":                    {Fresh: true, Running: 4, Unseen: 1},
+	} {
+		if got := verdictText(schedule.Verdict{State: s}); !strings.HasPrefix(got, want) {
+			t.Errorf("%q, want %q", got, want)
+		}
 	}
 }
 

@@ -24,6 +24,8 @@ type Entry struct {
 	// start until its first byte was sent to the endpoint; 0 if it was not.
 	FirstByte time.Duration
 	Sent      time.Duration `json:",omitempty"`
+	// Took is the time from the request's start to its end; 0 if Envoy does not report it.
+	Took time.Duration `json:",omitempty"`
 	// Canceled means that the client ended the request or its connection.
 	Canceled bool `json:",omitempty"`
 	// LastByte is the time from the request's start to the response's last byte, and Bytes the size of its body.
@@ -125,6 +127,9 @@ func entry(logged *datav3.HTTPAccessLogEntry) (Entry, bool) {
 	e.Status = int(logged.GetResponse().GetResponseCode().GetValue())
 	e.FirstByte = common.GetTimeToFirstUpstreamRxByte().AsDuration()
 	e.Sent = common.GetTimeToFirstUpstreamTxByte().AsDuration()
+	if !e.Open {
+		e.Took = common.GetDuration().AsDuration()
+	}
 	e.LastByte = common.GetTimeToLastUpstreamRxByte().AsDuration()
 	e.Bytes = int64(logged.GetResponse().GetResponseBodyBytes())
 	flags := common.GetResponseFlags()

@@ -32,6 +32,7 @@ func logged(lease, served string, status uint32, kind datav3.AccessLogType) *dat
 			"envoy.lb": object(map[string]any{"x-gateway-destination-endpoint-served": served}),
 		}},
 		TimeToFirstUpstreamRxByte: durationpb.New(30 * time.Millisecond),
+		Duration:                  durationpb.New(40 * time.Millisecond),
 		AccessLogType:             kind,
 	}
 	return &datav3.HTTPAccessLogEntry{CommonProperties: common,
@@ -79,6 +80,9 @@ func TestAccessLog_ReportsThatPickedRequestsGoOnAndEnd(t *testing.T) {
 		open          bool
 	}{{"me.1", "10.0.0.1:80", 200, true}, {"me.1", "10.0.0.1:80", 404, false}, {"me.2", "10.0.0.1:80", 503, false}, {"me.3", "", 429, false}} {
 		e := Entry{Lease: want.lease, Gateway: "ns/gw", Pool: "ns/pool", Open: want.open, Served: want.served, Status: want.status, FirstByte: 30 * time.Millisecond}
+		if !want.open {
+			e.Took = 40 * time.Millisecond
+		}
 		select {
 		case got := <-received:
 			if diff := cmp.Diff(e, got); diff != "" {

@@ -28,8 +28,8 @@ type Line struct {
 	Status  int     `json:"status,omitempty"`
 	Stream  bool    `json:"stream,omitempty"`
 	Cached  int     `json:"cached_tokens"`  // of the prompt, as the picker took it
-	TTFT    float64 `json:"ttft,omitempty"` // ms from the request's start to the first byte
-	Took    float64 `json:"took"`           // ms from the pick to the report of the end
+	TTFT    float64 `json:"ttft,omitempty"` // ms from the request's arrival at Envoy to the first byte
+	Took    float64 `json:"took"`           // ms from there to the end; from the pick, for a gateway that Penstock does not configure
 	Bytes   int64   `json:"output_bytes"`   // of the answer's body
 }
 
