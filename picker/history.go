@@ -19,10 +19,12 @@ type Record struct {
 	Model  string `json:"model,omitempty"` // if the pool reads bodies
 	// Criticality of the request, if the strategy reads it.
 	Criticality schedule.Criticality `json:"criticality,omitempty"`
-	Result      string               `json:"result"` // "picked", "spilled", "relayed", or a Reason
-	Status      int                  `json:"status,omitempty"`
-	Endpoints   string               `json:"endpoints,omitempty"` // as sent to Envoy
-	Lease       string               `json:"lease,omitempty"`
+	// Session is what strategy "session" has made of the request's session; "" for others.
+	Session   string `json:"session,omitempty"`
+	Result    string `json:"result"` // "picked", "spilled", "relayed", or a Reason
+	Status    int    `json:"status,omitempty"`
+	Endpoints string `json:"endpoints,omitempty"` // as sent to Envoy
+	Lease     string `json:"lease,omitempty"`
 	// Exceeded are the limits because of which no endpoint was picked, as far as they are known: of each pick that is answered 429, and of
 	// a sample of those that spill.
 	Exceeded []schedule.Excess `json:"exceeded,omitempty"`
@@ -137,7 +139,7 @@ func (pool *pool) record(r *extproc.Request, a *extproc.Answer, d *decision, at 
 	}
 	record := &Record{
 		Time: at, Pool: pool.Name, Strategy: pool.strategyName(), Choice: pool.choiceName(), Model: request.Model,
-		Result: d.result, Status: a.Status, Endpoints: a.Endpoints.String(), Lease: a.Lease.String(),
+		Session: d.session.String(), Result: d.result, Status: a.Status, Endpoints: a.Endpoints.String(), Lease: a.Lease.String(),
 		OutOfRange: d.outOfRange, Error: d.problem,
 		Prefill: d.further.text(stagePrefill), Encode: d.further.text(stageEncode), Missing: d.further.lacks, Exceeded: d.exceeded,
 	}

@@ -213,6 +213,7 @@ type decision struct {
 	span       trace.Span         // of the pick; nil without
 	charge     *charged           // of a pick that names clusters; nil for others
 	unread     *unread            // nil without a lease or a prompt
+	session    sessionBy
 }
 
 // reportDelay is how long a pick of a full pool waits for the report that a request has ended: Envoy sends its access log
@@ -262,6 +263,9 @@ func (p *Picker) choose(ctx context.Context, pool *pool, r *extproc.Request, d *
 		pool.slots.Wait(ctx, reportDelay, func() bool { return c.open(ctx, pool.strategy) })
 	}
 	d.lease, d.verdicts = c.lease, c.verdicts
+	if len(c.ranked) > 0 {
+		d.session = pool.keptSession(c.request.Session, c.ranked[0].Endpoint.Addr)
+	}
 	c.judge(shadow, p.metrics)
 	fault(r)
 	d.model, d.tokens = r.Facts.Model, c.request.Tokens

@@ -57,6 +57,7 @@ type note struct {
 	idLength           uint8
 	modelLength        uint8
 	compared           uint8
+	session            sessionBy
 	id, model          [maxNoted]byte
 	choices            [maxChoices]choice
 	outcome            Outcome
@@ -130,6 +131,7 @@ func (n *notes) add(pool *pool, r *extproc.Request, a *extproc.Answer, d *decisi
 	to.processed = d.processed.summary()
 	to.tokens, to.candidates, to.waited = d.tokens, d.candidates, d.waited
 	to.idLength, to.modelLength = uint8(copy(to.id[:], id)), uint8(copy(to.model[:], model))
+	to.session = d.session
 	to.compared = uint8(copy(to.choices[:], d.choices[:d.compared]))
 	to.outcome = Outcome{}
 	return n.next
@@ -215,6 +217,7 @@ func (n *note) record(by string) *Record {
 	r.Time, r.Pool, r.Strategy, r.Choice, r.Model = n.at, n.pool, n.strategy, n.kind, string(n.model[:n.modelLength])
 	r.Result, r.Status, r.Endpoints, r.Lease = n.result, n.status, n.list(), lease
 	r.Waited, r.Prefill, r.Encode, r.Missing, r.Exceeded = n.waited, n.prefill, n.encode, n.lacks, n.exceeded
+	r.Session = n.session.String()
 	r.Request, r.Gateway, r.Tokens, r.Candidates, r.Picker = string(n.id[:n.idLength]), n.gateway, n.tokens, n.candidates, by
 	if n.processed.Outcome != "" {
 		processed := n.processed

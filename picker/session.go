@@ -2,6 +2,7 @@ package picker
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/base64"
 	"net/netip"
 	"strconv"
@@ -36,23 +37,92 @@ func (pool *pool) session(header func(string) []byte, now time.Time) (s schedule
 	if pool.sessions == nil {
 		return s
 	}
-	s.ID = pool.sessionID(header)
-	if s.At = readSessionToken(header(sessionTokenHeader), now, pool.SessionTTL); !s.At.IsValid() {
+	var by, byToken sessionBy
+	s.ID, by = pool.sessionID(header)
+	if token := header(sessionTokenHeader); len(token) > 0 {
+		s.At, byToken = readSessionToken(token, now, pool.SessionTTL)
+	}
+	if by |= byToken; !s.At.IsValid() {
 		s.At = pool.sessions.Find(s.ID, now, pool.SessionTTL)
 	}
+	s.By = uint8(by)
 	return s
 }
 
-// sessionID is the Session.ID of a request that names its session; 0 for others.
-func (pool *pool) sessionID(header func(string) []byte) uint64 {
-	id := header(sessionIDHeader)
+// sessionID is the Session.ID of a request that names its session, and by what; 0 for others.
+func (pool *pool) sessionID(header func(string) []byte) (uint64, sessionBy) {
+	id, by := header(sessionIDHeader), bySessionID
 	if len(id) == 0 {
-		id = cookie(header("cookie"), pool.SessionCookie)
+		id, by = cookie(header("cookie"), pool.SessionCookie), bySessionCookie
 	}
 	if len(id) == 0 {
+		return 0, 0
+	}
+	return schedule.SessionID(id[:min(len(id), maxSessionID)]), by
+}
+
+// sessionBy is how a request names its session, and what a pick of strategy "session" made of it.
+type sessionBy uint8
+
+const (
+	bySessionID sessionBy = 1 << iota
+	bySessionCookie
+	bySessionToken    // which comes first
+	sessionExpired    // the token is too old
+	sessionUnreadable // the token is none
+	sessionKnown      // at an endpoint
+	sessionKept       // there: the pick names it
+	sessionPicked     // by strategy "session"
+)
+
+// keptSession completes how a request names its session with what a pick has chosen for it; 0 for other strategies.
+func (pool *pool) keptSession(s schedule.Session, chosen netip.AddrPort) sessionBy {
+	if pool.Strategy != "session" {
 		return 0
 	}
-	return schedule.SessionID(id[:min(len(id), maxSessionID)])
+	by := sessionBy(s.By) | sessionPicked
+	if s.At.IsValid() {
+		by |= sessionKnown
+	}
+	if s.At == chosen {
+		by |= sessionKept
+	}
+	return by
+}
+
+// String describes a session for a reader; "" if no strategy has read it.
+func (by sessionBy) String() string {
+	if by == 0 {
+		return ""
+	}
+	name, token := "", ""
+	switch {
+	case by&bySessionToken != 0:
+		name = "header " + sessionTokenHeader
+	case by&bySessionID != 0:
+		name = "header " + sessionIDHeader
+	case by&bySessionCookie != 0:
+		name = "its cookie"
+	}
+	switch {
+	case by&sessionExpired != 0:
+		token = "; its token is expired"
+	case by&sessionUnreadable != 0:
+		token = "; its token is unreadable"
+	}
+	begins := "the first endpoint from its ID on"
+	if by&(bySessionID|bySessionCookie) == 0 {
+		begins = "the endpoint with the fewest requests in flight"
+	}
+	switch {
+	case by&sessionKept != 0:
+		return "kept at its endpoint, by " + name + token
+	case by&sessionKnown != 0:
+		return "its endpoint, by " + name + ", takes no requests: it begins again at " + begins + token
+	case name != "":
+		return "new or expired, by " + name + ": it begins at " + begins + token
+	}
+	return strings.TrimPrefix(cmp.Or(token, "; none"), "; ") + ": it begins at " + begins
 }
 
 // keepSession records that a session has a request at an endpoint, for all processes.
@@ -118,26 +188,26 @@ func sessionToken(endpoint string, now time.Time) string {
 	return base64.RawURLEncoding.EncodeToString(strconv.AppendInt(append([]byte(endpoint), ' '), now.Unix(), 10))
 }
 
-// readSessionToken returns the endpoint of a token that was made within ttl; zero for any other text. Clocks may differ by as much.
-func readSessionToken(token []byte, now time.Time, ttl time.Duration) (at netip.AddrPort) {
-	if len(token) == 0 || len(token) > maxSessionToken {
-		return at
+// readSessionToken returns the endpoint of a token that was made within ttl; zero for any other text, and what it is. Clocks may differ by
+// as much.
+func readSessionToken(token []byte, now time.Time, ttl time.Duration) (at netip.AddrPort, by sessionBy) {
+	if len(token) > maxSessionToken {
+		return at, sessionUnreadable
 	}
 	text, err := base64.RawURLEncoding.DecodeString(strings.TrimRight(string(token), "="))
 	if err != nil {
-		return at
+		return at, sessionUnreadable
 	}
 	address, made, _ := strings.Cut(string(text), " ")
 	seconds, err := strconv.ParseInt(made, 10, 64)
 	if err != nil {
-		return at
+		return at, sessionUnreadable
+	}
+	if at, err = netip.ParseAddrPort(address); err != nil {
+		return netip.AddrPort{}, sessionUnreadable
 	}
 	if age := now.Sub(time.Unix(seconds, 0)); age > ttl || age < -ttl {
-		return at
+		return netip.AddrPort{}, sessionExpired
 	}
-	at, err = netip.ParseAddrPort(address)
-	if err != nil {
-		return netip.AddrPort{}
-	}
-	return at
+	return at, bySessionToken
 }

@@ -4,11 +4,18 @@ import (
 	"encoding/base64"
 	"fmt"
 	"net/http"
+	"net/netip"
 	"testing"
 	"time"
 
 	"github.com/penstock-project/penstock/picker/endpoint"
 )
+
+// tokenEndpoint is the endpoint of a session token.
+func tokenEndpoint(token []byte, now time.Time, ttl time.Duration) netip.AddrPort {
+	at, _ := readSessionToken(token, now, ttl)
+	return at
+}
 
 // ask sends a GET with headers in pairs, and returns the pod that served and the session token of the response.
 func (g *gateway) ask(t testing.TB, path string, pairs ...string) (pod, token string) {
@@ -28,7 +35,7 @@ func TestSession_ThroughEnvoy(t *testing.T) {
 	for i, p := range g.pods {
 		for range 3 {
 			pod, token := g.ask(t, "/a/", "x-session-token", sessionToken(p.addr().String(), now), "x-session-id", "any")
-			if pod != p.name || readSessionToken([]byte(token), time.Now(), DefaultSessionTTL) != p.addr() {
+			if pod != p.name || tokenEndpoint([]byte(token), time.Now(), DefaultSessionTTL) != p.addr() {
 				t.Errorf("the token of %s: served by %s, token %q", p.name, pod, token)
 			}
 		}
@@ -65,7 +72,7 @@ func TestSession_ThroughEnvoy(t *testing.T) {
 	from, _ = g.ask(t, "/a/", "x-session-id", id)
 	g.podNamed(from).answer(func() int { return 503 })
 	to, token := g.ask(t, "/a/", "x-session-id", id)
-	if to == from || readSessionToken([]byte(token), time.Now(), DefaultSessionTTL) != g.podNamed(to).addr() {
+	if to == from || tokenEndpoint([]byte(token), time.Now(), DefaultSessionTTL) != g.podNamed(to).addr() {
 		t.Errorf("retried at %s, token %q", to, token)
 	}
 	g.podNamed(from).answer(func() int { return 200 })
@@ -131,7 +138,7 @@ func TestSession_InvalidTokensAreIgnored(t *testing.T) {
 		encoded(string(make([]byte, 200))):                        false,
 		base64.StdEncoding.EncodeToString([]byte("default/pod-1")): false,
 	} {
-		if got := readSessionToken([]byte(token), now, DefaultSessionTTL); got.IsValid() != ok {
+		if got := tokenEndpoint([]byte(token), now, DefaultSessionTTL); got.IsValid() != ok {
 			t.Errorf("%q: %v", token, got)
 		}
 	}
@@ -148,8 +155,8 @@ func FuzzSession_HeadersOfClients(f *testing.F) {
 	f.Add([]byte(sessionToken("10.0.0.1:8000", now)), []byte("a=1; sid=2"), []byte("12.5"))
 	f.Add([]byte("=="), []byte("sid"), []byte("1e400"))
 	f.Fuzz(func(t *testing.T, token, cookies, number []byte) {
-		if at := readSessionToken(token, now, DefaultSessionTTL); at.IsValid() {
-			if again := readSessionToken([]byte(sessionToken(at.String(), now)), now, DefaultSessionTTL); again != at {
+		if at := tokenEndpoint(token, now, DefaultSessionTTL); at.IsValid() {
+			if again := tokenEndpoint([]byte(sessionToken(at.String(), now)), now, DefaultSessionTTL); again != at {
 				t.Fatalf("%v is read as %v", at, again)
 			}
 		}
@@ -158,4 +165,48 @@ func FuzzSession_HeadersOfClients(f *testing.F) {
 			t.Fatalf("%q is %g", number, n)
 		}
 	})
+}
+
+// Of a request that changed its server, the record shows why its session was not kept.
+func TestSession_RecordShowsWhatBecameOfIt(t *testing.T) {
+	p := runPicker(t, Config{})
+	pool := Pool{Name: "ns/pool", Strategy: "session", SessionCookie: "sid", Endpoints: specs(first, second)}
+	setPools(t, p, pool)
+	_, address := servePicker(t, p)
+	conn := dialPicker(t, address)
+	picked := func(headers ...string) string {
+		t.Helper()
+		stream, _ := call(t, conn, "x-penstock-pool", "ns/pool")
+		exchange(t, stream, headerMessage(nil, headers...))
+		return p.Picks(Picks{Last: 1})[0].Session
+	}
+	now := time.Now()
+	const fewest, ring = "it begins at the endpoint with the fewest requests in flight", "it begins at the first endpoint from its ID on"
+	token := sessionToken(first, now)
+	for _, tt := range []struct {
+		want    string
+		headers []string
+	}{
+		{"none: " + fewest, nil},
+		{"kept at its endpoint, by header x-session-token", []string{"x-session-token", token, "x-session-id", "a"}},
+		{"kept at its endpoint, by header x-session-id", []string{"x-session-id", "a"}},
+		{"kept at its endpoint, by its cookie; its token is unreadable", []string{"cookie", "sid=a", "x-session-token", "?"}},
+		{"new or expired, by header x-session-id: " + ring, []string{"x-session-id", "b"}},
+		{"its token is expired: " + fewest, []string{"x-session-token", sessionToken(first, now.Add(-time.Hour))}},
+		{"its token is unreadable: " + fewest, []string{"x-session-token", "?"}},
+	} {
+		if got := picked(tt.headers...); got != tt.want {
+			t.Errorf("%v: %q, want %q", tt.headers, got, tt.want)
+		}
+	}
+	pool.Endpoints[0].Draining = true
+	setPools(t, p, pool)
+	if got, want := picked("x-session-token", token), "its endpoint, by header x-session-token, takes no requests: it begins again at the endpoint with the fewest requests in flight"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	pool.Strategy = "random"
+	setPools(t, p, pool)
+	if got := picked("x-session-token", token); got != "" {
+		t.Errorf("of another strategy: %q", got)
+	}
 }

@@ -16,7 +16,7 @@ func (pool *pool) stay(header func(string) []byte, now time.Time) (session uint6
 	if pool.stays == nil {
 		return 0, ""
 	}
-	session = pool.sessionID(header)
+	session, _ = pool.sessionID(header)
 	if cluster = pool.readStayToken(header(sessionTokenHeader), now); cluster == "" {
 		cluster = pool.stays.Find(session, now, pool.SessionTTL)
 	}

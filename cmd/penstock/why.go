@@ -115,6 +115,9 @@ func printPicks(w io.Writer, picks []*picker.Record) error {
 			r.Time.Format("2006-01-02 15:04:05.000"), labelled("request", r.Request), labelled("pool", r.Pool), labelled("model", r.Model), labelled("gateway", r.Gateway), labelled("picker", r.Picker),
 		}, func(s string) bool { return s == "" }), ", "))
 		how := fmt.Sprintf("strategy %s%s, %d candidates", r.Strategy, choiceText(r.Choice), r.Candidates)
+		if r.Strategy == "round-robin" && r.Result == "picked" {
+			how = fmt.Sprintf("strategy %s: the next in turn of %d candidates", r.Strategy, r.Candidates)
+		}
 		if r.Criticality != "" {
 			how += fmt.Sprintf(", %s requests", r.Criticality)
 		}
@@ -135,6 +138,9 @@ func printPicks(w io.Writer, picks []*picker.Record) error {
 			p.line("  choice", "none: %d %s (%s)", r.Status, r.Result, how)
 		default:
 			p.line("  choice", "%s: %s (%s)", r.Result, r.Endpoints, how)
+		}
+		if r.Session != "" {
+			p.line("  session", "%s", r.Session)
 		}
 		if drawn := drawnText(r.Compared); drawn != "" {
 			p.line("  drawn", "%s", drawn)

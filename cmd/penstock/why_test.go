@@ -102,6 +102,15 @@ func TestExplain_RowHasWhatTheQueueLimitCounts(t *testing.T) {
 	}
 }
 
+func TestExplain_PicksOfSessionsAndTurnsHaveTheirReason(t *testing.T) {
+	got := shownPicks(t, &picker.Record{Strategy: "session", Session: "kept"}, &picker.Record{Strategy: "round-robin", Result: "picked", Candidates: 3})
+	for _, want := range []string{"  session      kept\n", "(strategy round-robin: the next in turn of 3 candidates)"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("no %q in\n%s", want, got)
+		}
+	}
+}
+
 // A lower score that was chosen looked like a fault.
 func TestExplain_PicksByScoresStateHowTheyAreChosen(t *testing.T) {
 	low, high := 0.2, 0.9
