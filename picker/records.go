@@ -70,6 +70,7 @@ type choice struct {
 	cached int32
 	by     schedule.Measure
 	trial  bool
+	speed  bool
 	drawn  bool
 	// The request's session is there, as ClusterCost has it.
 	session bool
@@ -86,7 +87,8 @@ type Choice struct {
 	Cost   *float64 `json:"cost,omitempty"`
 	Score  *float64 `json:"score,omitempty"`
 	Cached int      `json:"cached,omitempty"`
-	Trial  bool     `json:"trial,omitempty"`
+	Trial  bool     `json:"trial,omitempty"` // suspect, or Speed: the request shows whether it works
+	Speed  bool     `json:"speed,omitempty"` // what was learned of its speed was old, and the request shows it again
 	Drawn  bool     `json:"drawn,omitempty"` // one of the two that power-of-two-picker drew, of which it chose one
 	// Of a cluster: the wait there and the round trip in seconds, by what the wait is known, and why the cluster comes last.
 	Wait      float64 `json:"wait,omitempty"`
@@ -235,7 +237,7 @@ func (n *note) record(by string) *Record {
 
 // shown is the choice for a reader.
 func (c choice) shown() Choice {
-	out := Choice{Address: c.text, Cached: int(c.cached), Trial: c.trial, Drawn: c.drawn, Wait: float64(c.wait), RoundTrip: float64(c.roundTrip), Basis: c.basis, Barred: c.barred, Session: c.session}
+	out := Choice{Address: c.text, Cached: int(c.cached), Trial: c.trial, Speed: c.speed, Drawn: c.drawn, Wait: float64(c.wait), RoundTrip: float64(c.roundTrip), Basis: c.basis, Barred: c.barred, Session: c.session}
 	switch c.by {
 	case schedule.ByCost:
 		out.Cost = &c.value
@@ -261,7 +263,7 @@ func (d *decision) compare(ranked int, all []schedule.Candidate, by schedule.Mea
 	d.candidates, d.compared = len(all), 0
 	for i := range all {
 		c := &all[i]
-		next := choice{text: c.Endpoint.Text, value: c.Cost, cached: int32(c.Cached), by: by, trial: c.Trial, drawn: c.Drawn}
+		next := choice{text: c.Endpoint.Text, value: c.Cost, cached: int32(c.Cached), by: by, trial: c.Trial, speed: c.Relearn, drawn: c.Drawn}
 		if by == schedule.ByScore {
 			next.value = c.Score
 		}

@@ -451,6 +451,8 @@ func costText(v schedule.Verdict) (text string) {
 		text += fmt.Sprintf("; place %d on the hash ring", v.Place)
 	}
 	switch v.Trial {
+	case "speed":
+		text += "; its speed was learned long ago: a sheddable request may try it"
 	case "due":
 		text += "; suspect: the next request may try it"
 	case "wait":

@@ -240,7 +240,10 @@ func comparedText(c picker.Choice) string {
 	if c.Cached > 0 {
 		parts = append(parts, fmt.Sprintf("%d tokens cached", c.Cached))
 	}
-	if c.Trial {
+	switch {
+	case c.Speed:
+		parts = append(parts, "its speed was learned long ago: the request tries it")
+	case c.Trial:
 		parts = append(parts, "suspect: the request tries it")
 	}
 	if len(parts) == 0 {

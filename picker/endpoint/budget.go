@@ -21,9 +21,12 @@ const scrapeBurst = 64
 
 func newBudget(perSecond int) budget { return budget{every: time.Second / time.Duration(perSecond)} }
 
+// processes is how many processes there are.
+func (b *budget) processes() int64 { return max(1, b.share.Load()) }
+
 // take reserves a scrape, and returns how long it must wait.
 func (b *budget) take(now time.Time) time.Duration {
-	every := b.every * time.Duration(max(1, b.share.Load()))
+	every := b.every * time.Duration(b.processes())
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if from := now.Add(-scrapeBurst * every); b.next.Before(from) {

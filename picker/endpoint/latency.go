@@ -84,6 +84,7 @@ func dot(a, b *[terms]float64) (sum float64) {
 // the time to the first one.
 type latency struct {
 	current atomic.Pointer[Latency]
+	lesson  atomic.Int64 // when it learned last, or a request was sent to have it learn, in nanoseconds since processStart
 
 	mu            sync.Mutex
 	headers, rest regression
@@ -107,13 +108,25 @@ func (l *Load) predictor() *Latency {
 	return nil
 }
 
-// sentHeaders takes the time to a response's headers.
-func (l *latency) sentHeaders(f *Features, after time.Duration) {
+// row returns the terms of the regressions for a response of more tokens after the first.
+func (f *Features) row(more float64) [restTerms]float64 {
 	x := f.terms()
-	var row [restTerms]float64
+	row := [restTerms]float64{4: more, 5: more * x[3]}
 	copy(row[:], x[:])
+	return row
+}
+
+// sendsEarly reports whether the headers of most responses come before the prompt can have been read. mu is held.
+func (l *latency) sendsEarly() bool { return l.early > l.headers.count*(1-decay)/2 }
+
+// sentHeaders takes the time to a response's headers. again means that the request shows the server's speed again; so it does below.
+func (l *latency) sentHeaders(f *Features, after time.Duration, again bool) {
+	row := f.row(0)
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if again {
+		l.headers.shorten(&row, after.Seconds())
+	}
 	l.early *= decay
 	if after <= step || after.Seconds() < f.Prefill/4 {
 		l.early += 1 - decay
@@ -122,12 +135,13 @@ func (l *latency) sentHeaders(f *Features, after time.Duration) {
 }
 
 // sentRest takes the time from the headers to the end of a response of so many tokens, at least 1.
-func (l *latency) sentRest(f *Features, took time.Duration, tokens int64) {
-	x, more := f.terms(), float64(min(tokens, maxCounted)-1)
-	row := [restTerms]float64{4: more, 5: more * x[3]}
-	copy(row[:], x[:])
+func (l *latency) sentRest(f *Features, took time.Duration, tokens int64, again bool) {
+	row := f.row(float64(min(tokens, maxCounted) - 1))
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if again {
+		l.rest.shorten(&row, took.Seconds())
+	}
 	l.learn(&l.rest, row, took)
 }
 
@@ -139,7 +153,7 @@ func (l *latency) learn(r *regression, row [restTerms]float64, took time.Duratio
 	}
 	r.add(row, y, weight)
 	headers, rest := l.headers.solve(), l.rest.solve()
-	l.current.Store(predictor(&headers, &rest, l.early > l.headers.count*(1-decay)/2))
+	l.current.Store(predictor(&headers, &rest, l.sendsEarly()))
 }
 
 // regression is a linear regression with decay, towards a prior.

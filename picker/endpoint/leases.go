@@ -74,6 +74,7 @@ type Lease struct {
 	leases  *Leases
 	picked  *Load // where the pick sent it; nil for a lease that was adopted or resumed
 	work    Work
+	reached int64        // when the request was sent, or the first byte came, in nanoseconds since processStart
 	renewed atomic.Int64 // in nanoseconds since processStart; untilEnd: it does not expire
 
 	mu     sync.Mutex
@@ -131,6 +132,10 @@ func (l *Leases) Open(e *Endpoint, h Holder, w Work, limit int64, now time.Time)
 	e.load.follow(e.load.sent.Add(1))
 	lease := unused.Get().(*Lease)
 	lease.id, lease.leases, lease.picked, lease.holder, lease.work, lease.trial = l.next.Add(1), l, e.load, h, w, w.Trial
+	lease.reached = sinceStart(now)
+	if w.Relearn {
+		e.load.learner().lesson.Store(lease.reached)
+	}
 	lease.beginPrompt(e.load, now)
 	if w.Adapter != 0 {
 		e.load.adapters.add(w.Adapter, w.Slots)

@@ -41,8 +41,10 @@ type Work struct {
 	Features Features
 	// TokenBytes is how many bytes of a streamed response each token takes, and MaxTokens the most that it has; 0: not known.
 	TokenBytes, MaxTokens int
-	// Trial means that the server is suspect: at most one such request is in flight there.
+	// Trial means that the server is suspect, or that the request shows its speed again: at most one such request is in flight there.
 	Trial bool
+	// Relearn means that the request shows the server's speed again: see Endpoint.Outdated.
+	Relearn bool
 }
 
 // prefill accounts for the prompts that were sent to a server and that it has not read, and learns how fast it reads them.

@@ -47,8 +47,8 @@ func (lease *Lease) Begun(after time.Duration) {
 		lease.mu.Unlock()
 		endParts(parts, after)
 	}()
-	if !lease.begun && after > 0 && lease.predicted() {
-		lease.load.learner().sentHeaders(&lease.work.Features, after)
+	if !lease.begun && after > 0 {
+		lease.teach(after)
 	}
 	lease.begun = true
 	tokens := int64(lease.work.Tokens)
@@ -58,16 +58,16 @@ func (lease *Lease) Begun(after time.Duration) {
 	}
 }
 
-// predicted reports whether the latency of the request shows that of a server. lease.mu is held.
-func (lease *Lease) predicted() bool {
-	return lease.load != nil && lease.load == lease.picked && lease.work.Stream && lease.work.Features != Features{}
+// measured reports whether the request was sent to the server that serves it by a prediction of its latency. lease.mu is held.
+func (lease *Lease) measured() bool {
+	return lease.load != nil && lease.load == lease.picked && lease.work.Features != Features{}
 }
 
 // Wrote records that a response has ended: its size in bytes, and how long it took after its first one.
 func (lease *Lease) Wrote(bytes int64, took time.Duration) {
 	lease.mu.Lock()
 	defer lease.mu.Unlock()
-	if lease.work.TokenBytes <= 0 || took <= 0 || !lease.predicted() {
+	if lease.work.TokenBytes <= 0 || took <= 0 || !lease.work.Stream || !lease.measured() {
 		return
 	}
 	tokens := bytes / int64(lease.work.TokenBytes)
@@ -75,7 +75,9 @@ func (lease *Lease) Wrote(bytes int64, took time.Duration) {
 		tokens = min(tokens, most)
 	}
 	if tokens > 0 {
-		lease.load.learner().sentRest(&lease.work.Features, took, tokens)
+		of := lease.load.learner()
+		of.lesson.Store(lease.reached + int64(took))
+		of.sentRest(&lease.work.Features, took, tokens, lease.work.Relearn)
 	}
 }
 

@@ -20,7 +20,8 @@ type Verdict struct {
 	// Out names the filter that removed the endpoint ("subset", "draining", "full", or a plugin), or the step of the strategy "tree" that
 	// did; "over-load" if it has too many requests in flight for the strategy "chwbl"; "" for a candidate.
 	Out string `json:"out,omitempty"`
-	// Trial is "due" for a suspect endpoint that the next request may try, and "wait" for one that gets a request only if there
+	// Trial is "speed" for an idle endpoint that a sheddable request may try, because it is predicted to be too slow by what was learned
+	// long ago. It is "due" for a suspect endpoint that the next request may try, and "wait" for one that gets a request only if there
 	// is no other endpoint.
 	Trial string `json:"trial,omitempty"`
 	// Cost is in seconds for strategy load, and in requests for least-request; Costs are its parts. Only for candidates: other strategies
@@ -69,7 +70,7 @@ func (s *Strategy) Describe(r *Request, now time.Time, list []endpoint.Endpoint,
 		case allowed != nil && !allowed(e):
 			v.Out = "subset"
 		case len(c) > 0 && c[0].Endpoint == e:
-			s.explain(r, &c[0], v)
+			s.explain(r, &c[0], v, at)
 			c = c[1:]
 		default:
 			if v.Out = s.filteredBy(e, &v.State); v.Out == "" {
@@ -86,7 +87,7 @@ func (s *Strategy) Describe(r *Request, now time.Time, list []endpoint.Endpoint,
 }
 
 // explain completes a candidate's verdict.
-func (s *Strategy) explain(r *Request, c *Candidate, v *Verdict) {
+func (s *Strategy) explain(r *Request, c *Candidate, v *Verdict, at endpoint.Moment) {
 	v.Cached = c.Cached
 	if s.scorer != nil {
 		cost := s.scorer.cost(r, &v.State, c)
@@ -96,10 +97,13 @@ func (s *Strategy) explain(r *Request, c *Candidate, v *Verdict) {
 		s.predict(r, &v.State, c)
 		v.TTFT, v.TPOT, v.Late = c.TTFT, c.TPOT, c.misses
 	}
-	if c.Trial {
-		v.Trial = "due"
-	} else if c.last {
+	switch {
+	case c.last:
 		v.Trial = "wait"
+	case s.foresees != nil && s.late(r, c) && s.outdated(r, c, &v.State, at):
+		v.Trial = "speed"
+	case c.Trial:
+		v.Trial = "due"
 	}
 }
 

@@ -40,19 +40,64 @@ func (s *Strategy) foresee(r *Request, now time.Time, ranked []Candidate, scratc
 	first := &ranked[0]
 	first.Endpoint.ReadState(&scratch.state, endpoint.At(now))
 	s.predict(r, &scratch.state, first)
-	switch {
-	case r.Criticality != Sheddable:
-		return ranked
-	case s.load != nil && first.misses:
-		scratch.Why, scratch.excess = whyObjective, missed(r.Objective, first)
-	case s.after > 0 && first.TTFT > s.after:
-		scratch.Why = whyWait
-		scratch.excess = []Excess{{Limit: "picker.shedAfter", Unit: "s", Max: s.after, Value: first.TTFT, Endpoint: first.Endpoint.Text}}
-	default:
+	if !s.late(r, first) || s.relearn(r, now, ranked, scratch) {
 		return ranked
 	}
-	scratch.Shed = true
+	if scratch.Shed = true; s.load != nil && first.misses {
+		scratch.Why, scratch.excess = whyObjective, missed(r.Objective, first)
+		return nil
+	}
+	scratch.Why = whyWait
+	scratch.excess = []Excess{{Limit: "picker.shedAfter", Unit: "s", Max: s.after, Value: first.TTFT, Endpoint: first.Endpoint.Text}}
 	return nil
+}
+
+// late reports whether a request is shed if nothing better than a candidate, whose latency is predicted, can be found.
+func (s *Strategy) late(r *Request, c *Candidate) bool {
+	return r.Criticality == Sheddable && (s.load != nil && c.misses || s.after > 0 && c.TTFT > s.after)
+}
+
+// relearn moves a candidate to the front that gets a request which would be shed, because what was learned of it is old; false if there is
+// none. Strategies that compare no costs have chosen the endpoint: only the first may be it.
+func (s *Strategy) relearn(r *Request, now time.Time, ranked []Candidate, scratch *Scratch) bool {
+	all, at, found := ranked[:1], endpoint.At(now), -1
+	if s.load != nil {
+		all = scratch.candidates
+	}
+	for i := range all {
+		c := &all[i]
+		if found >= 0 && c.Cost >= all[found].Cost {
+			continue
+		}
+		if c.Endpoint.ReadState(&scratch.state, at); s.outdated(r, c, &scratch.state, at) {
+			found = i
+		}
+	}
+	if found < 0 {
+		return false
+	}
+	all[0], all[found] = all[found], all[0]
+	all[0].Endpoint.ReadState(&scratch.state, at)
+	s.predict(r, &scratch.state, &all[0])
+	all[0].Trial, all[0].Relearn = true, true
+	return true
+}
+
+// inReach is the part of what a server is assumed to take for a token before anything is learned that one may take at least.
+const inReach = 0.1
+
+// outdated reports whether a request that is shed by what is predicted of a candidate shows its speed instead: what was learned is old, and
+// may have been worse than what the request asks for. If nothing was learned, only the length of prompts may be.
+func (s *Strategy) outdated(r *Request, c *Candidate, state *endpoint.State, at endpoint.Moment) bool {
+	if !c.Endpoint.Outdated(state, at) {
+		return false
+	}
+	ttft, tpot := (*endpoint.Latency)(nil).Predict(&endpoint.Features{})
+	if state.Latency != nil {
+		ttft, tpot = inReach*ttft, inReach*tpot
+	}
+	within := func(limit, least float64) bool { return limit == 0 || limit >= least }
+	return within(r.Objective.TTFT, ttft) && within(r.Objective.TPOT, tpot) && within(s.after, ttft)
 }
 
 // missed returns the parts of an objective that a candidate is predicted to miss, in milliseconds, as requests give them.
@@ -71,7 +116,8 @@ func (s *Strategy) predict(r *Request, state *endpoint.State, c *Candidate) {
 	if s.load == nil { // its cost is not computed
 		s.foresees.of(r, state, c)
 	}
-	c.features = endpoint.Features{Prefill: c.ahead + c.uncached/c.rate, Queue: queue(state), InFlight: float64(state.InFlight) + state.OthersRunning}
+	// A server computes one token of a prompt that it has cached, too.
+	c.features = endpoint.Features{Prefill: c.ahead + max(c.uncached, 1)/c.rate, Queue: queue(state), InFlight: float64(state.InFlight) + state.OthersRunning}
 	c.TTFT, c.TPOT = state.Latency.Predict(&c.features)
 	o := &r.Objective
 	c.misses = o.TTFT > 0 && c.TTFT > o.TTFT || o.TPOT > 0 && c.TPOT > o.TPOT

@@ -92,7 +92,8 @@ type Candidate struct {
 	// TTFT and TPOT are the predicted times to the first token and between two, in seconds: of the first that was ranked, and of all
 	// if the request has an Objective. 0: not predicted.
 	TTFT, TPOT float64
-	Trial      bool // the endpoint is suspect, and this request shows whether it works
+	Trial      bool // the endpoint is suspect, and this request shows whether it works; or Relearn
+	Relearn    bool // it is predicted to be too slow by what was learned long ago, and this request shows its speed again
 	Drawn      bool // one of the two whose scores power-of-two-picker compared for the first place
 
 	last     bool // the endpoint is suspect, and gets this request only if there is no other
@@ -115,7 +116,7 @@ type Candidate struct {
 
 // Work returns what a request asks of the endpoint.
 func (c *Candidate) Work(r *Request) endpoint.Work {
-	return endpoint.Work{Tokens: int(c.uncached), Rate: c.rate * leak, Stream: r.Stream, Measure: c.measure, Trial: c.Trial, Adapter: c.adapter, Slots: c.slots,
+	return endpoint.Work{Tokens: int(c.uncached), Rate: c.rate * leak, Stream: r.Stream, Measure: c.measure, Trial: c.Trial, Relearn: c.Relearn, Adapter: c.adapter, Slots: c.slots,
 		Features: c.features, TokenBytes: tokenBytes + len(r.Model), MaxTokens: r.MaxTokens}
 }
 

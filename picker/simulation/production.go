@@ -126,7 +126,11 @@ func (d *production) Choose(now time.Duration, r *Request) Choice {
 		return Choice{Server: -1}
 	}
 	work := c[0].Work(&d.request)
-	return Choice{Server: number(c[0].Endpoint), Uncached: work.Tokens, Wait: time.Duration(c[0].TTFT * float64(time.Second)), Work: work}
+	wait := time.Duration(c[0].TTFT * float64(time.Second))
+	if work.Relearn { // it is sent whatever is predicted
+		wait = 0
+	}
+	return Choice{Server: number(c[0].Endpoint), Uncached: work.Tokens, Wait: wait, Work: work}
 }
 
 // set makes d.request what package request reads from a prompt.
