@@ -111,9 +111,10 @@ func TestScrape_ProblemIsOneShortLine(t *testing.T) {
 		page, want string
 		fresh      bool
 	}{
-		"a value that is no load":     {"HTTP/1.0 200 OK\r\n\r\nvllm:num_requests_running 1\nvllm:num_requests_waiting NaN\n", `vllm:num_requests_waiting has the value "NaN", which is ignored`, true},
-		"a series that is missing":    {"HTTP/1.0 200 OK\r\n\r\nvllm:num_requests_running 1\nvllm:kv_cache_usage_perc 0\n", `: the page has no series vllm:num_requests_waiting, which counts as 0`, true},
-		"no value that is a load":     {"HTTP/1.0 200 OK\r\n\r\nvllm:num_requests_waiting -Inf\n", `vllm:num_requests_waiting has the value "-Inf", which is ignored`, false},
+		"a value that is ignored":     {"HTTP/1.0 200 OK\r\n\r\nvllm:num_requests_running 1\nvllm:num_requests_waiting 0\nvllm:kv_cache_usage_perc 0\nvllm:lora_requests_info{max_lora=\"1\"} NaN\n", `: ignored: vllm:lora_requests_info has the value "NaN"`, true},
+		"a series that is missing":    {"HTTP/1.0 200 OK\r\n\r\nvllm:num_requests_waiting 1\nvllm:kv_cache_usage_perc 0\n", `: the page has no series vllm:num_requests_running, which counts as 0`, true},
+		"no waiting requests":         {"HTTP/1.0 200 OK\r\n\r\nvllm:num_requests_running 1\nvllm:kv_cache_usage_perc 0\n", `: the page has no series vllm:num_requests_waiting: set `, false},
+		"a value that is no load":     {"HTTP/1.0 200 OK\r\n\r\nvllm:num_requests_running 1\nvllm:num_requests_waiting -Inf\n", `vllm:num_requests_waiting has the value "-Inf": a value is`, false},
 		"an answer that is not HTTP":  {strings.Repeat("\x1b[31m", 10_000) + "\n\n", "malformed", false},
 		"a status that is not for us": {"HTTP/1.0 418 I'm a teapot\r\n\r\n", "status 418", false},
 	} {

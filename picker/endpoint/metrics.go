@@ -21,13 +21,14 @@ type Reading struct {
 	Queue, Running, KV float64
 	Adapters           *Adapters // nil if the page shows none
 	CacheTokens        int       // that the KV cache holds; 0 if the page does not show it
-	// Problem describes the first sample of a series that is read whose value counts as absent, and the series of which the page has no
-	// sample; "" if there are none. It has at most maxProblem bytes.
+	// Problem describes the first sample of a series other than the three whose value counts as absent, and those of the three of which the
+	// page has no sample; "" if there are none. It has at most maxProblem bytes.
 	Problem string `json:",omitempty"`
 }
 
-// parsePage reads the series of a dialect from a page in Prometheus's text format and skips all other lines. A page without queue,
-// running requests and KV cache is an error: zeros would make a wrong port look like an idle server.
+// parsePage reads the series of a dialect from a page in Prometheus's text format and skips all other lines. A page without the series of
+// waiting requests is an error, and so is one with an invalid value of queue, running requests or KV cache: zeros would make a wrong port, or a
+// broken server, look like an idle one. Some servers have no series of the other two.
 //
 // A line that is longer than page's buffer is skipped: it is none of them.
 func parsePage(page *bufio.Reader, d *dialect) (Reading, error) {
@@ -35,7 +36,14 @@ func parsePage(page *bufio.Reader, d *dialect) (Reading, error) {
 	var lora loraReader
 	var size, blocks, tokens float64
 	var has shown
-	seen := false
+	var invalid error
+	load := func(most float64, line []byte) float64 {
+		v, problem := sampleValue(most, line)
+		if problem != "" && invalid == nil {
+			invalid = errors.New("the page shows no load: " + problem)
+		}
+		return v
+	}
 	for {
 		line, err := page.ReadSlice('\n')
 		for errors.Is(err, bufio.ErrBufferFull) {
@@ -55,22 +63,13 @@ func parsePage(page *bufio.Reader, d *dialect) (Reading, error) {
 		switch {
 		case d.queue.matches(line):
 			has.queue = true
-			if v, ok := r.value(line); ok {
-				r.Queue += v
-				seen = true
-			}
+			r.Queue += load(maxValue, line)
 		case d.running.matches(line):
 			has.running = true
-			if v, ok := r.value(line); ok {
-				r.Running += v
-				seen = true
-			}
+			r.Running += load(maxValue, line)
 		case d.kv.matches(line), d.kvOld.matches(line):
 			has.kv = true
-			if v, ok := r.upTo(1, line); ok {
-				r.KV = max(r.KV, v)
-				seen = true
-			}
+			r.KV = max(r.KV, load(1, line))
 		case d.lora.matches(line):
 			if at, ok := r.value(line); ok {
 				lora.read(at, line)
@@ -89,10 +88,12 @@ func parsePage(page *bufio.Reader, d *dialect) (Reading, error) {
 		}
 	}
 	switch {
-	case !seen && r.Problem != "":
-		return r, errors.New("the page shows no load: " + r.Problem)
-	case !seen:
+	case invalid != nil:
+		return r, invalid
+	case has == shown{}:
 		return r, errNoSeries
+	case !has.queue:
+		return r, errors.New("the page has no series " + d.queue.String() + ": " + setNames)
 	}
 	r.Problem = bounded(joined(r.Problem, d.missing(has)))
 	if r.CacheTokens == 0 {
@@ -102,20 +103,26 @@ func parsePage(page *bufio.Reader, d *dialect) (Reading, error) {
 	return r, nil
 }
 
-// value reads the value of a line of a series that is read. The first one that counts as absent is noted.
-func (r *Reading) value(line []byte) (float64, bool) { return r.upTo(maxValue, line) }
+// value reads the value of a line of a series other than the load's. The first one that counts as absent is noted.
+func (r *Reading) value(line []byte) (float64, bool) {
+	v, problem := sampleValue(maxValue, line)
+	if problem == "" {
+		return v, true
+	}
+	if r.Problem == "" {
+		r.Problem = bounded("ignored: " + problem)
+	}
+	return 0, false
+}
 
-// upTo is value for a series whose values are at most most.
-func (r *Reading) upTo(most float64, line []byte) (float64, bool) {
+// sampleValue reads the value of a line of a series whose values are at most most, or describes why it is none.
+func sampleValue(most float64, line []byte) (v float64, problem string) {
 	text := valueText(line)
 	v, err := strconv.ParseFloat(string(text), 64)
 	if err == nil && v >= 0 && v <= 1.1*most { // NaN is neither; blocks that are counted twice for a moment make a little more
-		return min(v, most), true
+		return min(v, most), ""
 	}
-	if r.Problem == "" {
-		r.Problem = bounded(fmt.Sprintf("%s has the value %.64q, which is ignored: a value is a number from 0 to %g", line[:bytes.IndexAny(line, "{ \t")], text, most))
-	}
-	return 0, false
+	return 0, fmt.Sprintf("%s has the value %.64q: a value is a number from 0 to %g", line[:bytes.IndexAny(line, "{ \t")], text, most)
 }
 
 // valueText returns the text of a sample's value, which follows the labels and ends at an optional timestamp; nil without one.

@@ -38,9 +38,9 @@ func TestScrape_ReadsVLLMMetrics(t *testing.T) {
 	}{
 		{"several engines", vllmPage, Metrics{}, Reading{Queue: 7, Running: 5, KV: 0.5}, false},
 		{"lines ended by CR LF", strings.ReplaceAll(vllmPage, "\n", "\r\n"), Metrics{}, Reading{Queue: 7, Running: 5, KV: 0.5}, false},
-		{"the KV cache's older name", "vllm:gpu_cache_usage_perc 0.75", Metrics{}, Reading{KV: 0.75}, false},
-		{"a full KV cache", "vllm:gpu_cache_usage_perc 1.0", Metrics{}, Reading{KV: 1}, false},
-		{"one that is a little more than full", "vllm:gpu_cache_usage_perc 1.004", Metrics{}, Reading{KV: 1}, false},
+		{"the KV cache's older name", "vllm:num_requests_waiting 0\nvllm:gpu_cache_usage_perc 0.75", Metrics{}, Reading{KV: 0.75}, false},
+		{"a full KV cache", "vllm:num_requests_waiting 0\nvllm:gpu_cache_usage_perc 1.0", Metrics{}, Reading{KV: 1}, false},
+		{"one that is a little more than full", "vllm:num_requests_waiting 0\nvllm:gpu_cache_usage_perc 1.004", Metrics{}, Reading{KV: 1}, false},
 		{"names of another server", "q 4\nr{} 2\nk 1e-1\n" + vllmPage, Metrics{Queue: "q", Running: "r", KVCache: "k"}, Reading{Queue: 4, Running: 2, KV: 0.1}, false},
 		{"a page of another program is an error", "go_goroutines 7\n", Metrics{}, Reading{}, true},
 		{"not a number", "vllm:num_requests_waiting NaN\nvllm:num_requests_running -1\nvllm:kv_cache_usage_perc{ 3\n", Metrics{}, Reading{}, true},
@@ -67,13 +67,13 @@ func TestScrape_SeriesThatAPageLacksAreNamed(t *testing.T) {
 	}{
 		{"all", queue + running + kv, Metrics{}, ""},
 		{"the KV cache's older name", queue + running + old, Metrics{}, ""},
-		{"one", running + kv, Metrics{}, "has no series vllm:num_requests_waiting, which counts as 0"},
-		{"two", running, Metrics{}, "has no series vllm:num_requests_waiting, vllm:kv_cache_usage_perc, which count as 0"},
-		{"a name of the pool", queue + running + kv, Metrics{Queue: "nosuch"}, "has no series nosuch, which"},
-		{"labels of the pool", "q{of=\"x\"} 2\n" + running + kv, Metrics{Queue: `q{of="y", a=b}`}, "has no series q{of=y,a=b}, which"},
-		{"a name that begins likewise", "vllm:num_requests_waiting_by_reason{reason=\"capacity\"} 1\n" + running + kv, Metrics{}, "has no series vllm:num_requests_waiting, which"},
-		{"a sample without a load, and a series that is missing", running + "vllm:num_requests_waiting NaN\n", Metrics{}, "vllm:num_requests_waiting has the value \"NaN\", which is ignored: a value is a number from 0 to 1e+15; the page has no series vllm:kv_cache_usage_perc, which counts as 0"},
-		{"a long name", running, Metrics{Queue: strings.Repeat("q", 5000)}, "has no series qqq"},
+		{"one", queue + kv, Metrics{}, "has no series vllm:num_requests_running, which counts as 0"},
+		{"two", queue, Metrics{}, "has no series vllm:num_requests_running, vllm:kv_cache_usage_perc, which count as 0"},
+		{"a name of the pool", queue + running + kv, Metrics{Running: "nosuch"}, "has no series nosuch, which"},
+		{"labels of the pool", "q{of=\"x\"} 2\n" + queue + kv, Metrics{Running: `q{of="y", a=b}`}, "has no series q{of=y,a=b}, which"},
+		{"a name that begins likewise", "vllm:num_requests_running_by_reason{reason=\"capacity\"} 1\n" + queue + kv, Metrics{}, "has no series vllm:num_requests_running, which"},
+		{"a sample that is ignored, and a series that is missing", queue + running + "vllm:lora_requests_info{max_lora=\"1\"} NaN\n", Metrics{}, "ignored: vllm:lora_requests_info has the value \"NaN\": a value is a number from 0 to 1e+15; the page has no series vllm:kv_cache_usage_perc, which counts as 0"},
+		{"a long name", queue, Metrics{Running: strings.Repeat("q", 5000)}, "has no series qqq"},
 	} {
 		got, err := parse(tt.page, tt.metrics)
 		if err != nil || got.Queue != 0 || got.KV != 0 {
@@ -83,31 +83,32 @@ func TestScrape_SeriesThatAPageLacksAreNamed(t *testing.T) {
 			t.Errorf("%s: reported as %q, want %q", tt.name, got.Problem, tt.problem)
 		}
 	}
+	for _, page := range []string{running + kv, "vllm:num_requests_waiting_by_reason{reason=\"capacity\"} 1\n" + running + kv} {
+		if got, err := parse(page, Metrics{}); err == nil || !strings.Contains(err.Error(), "has no series vllm:num_requests_waiting: set ") {
+			t.Errorf("a page without waiting requests looks like that of an idle server: %+v %v", got, err)
+		}
+	}
 }
 
-func TestScrape_ValueThatIsNoLoadIsNamed(t *testing.T) {
+// The value of a broken server must not look like the best one.
+func TestScrape_PageWithAValueThatIsNoLoadIsAnError(t *testing.T) {
 	const rest = "vllm:num_requests_running 2\nvllm:num_requests_waiting 0\nvllm:kv_cache_usage_perc 0\n"
 	for _, tt := range []struct{ name, page, problem string }{
 		{"not a number", rest + "vllm:num_requests_waiting{engine=\"0\"} NaN\n", `vllm:num_requests_waiting has the value "NaN"`},
 		{"negative", rest + "vllm:num_requests_waiting -1 1700000000000\n", `vllm:num_requests_waiting has the value "-1"`},
 		{"infinite", rest + "vllm:kv_cache_usage_perc +Inf\n", `vllm:kv_cache_usage_perc has the value "+Inf"`},
-		{"percent of the KV cache", rest + "vllm:kv_cache_usage_perc{engine=\"0\"} 45\n", `vllm:kv_cache_usage_perc has the value "45", which is ignored: a value is a number from 0 to 1`},
-		{"percent by the older name", rest + "vllm:gpu_cache_usage_perc 1.5\n", `vllm:gpu_cache_usage_perc has the value "1.5", which is ignored: a value is a number from 0 to 1`},
+		{"percent of the KV cache", rest + "vllm:kv_cache_usage_perc{engine=\"0\"} 45\n", `vllm:kv_cache_usage_perc has the value "45": a value is a number from 0 to 1`},
+		{"percent by the older name", rest + "vllm:gpu_cache_usage_perc 1.5\n", `vllm:gpu_cache_usage_perc has the value "1.5": a value is a number from 0 to 1`},
 		{"the first of several", rest + "vllm:num_requests_waiting NaN\nvllm:kv_cache_usage_perc -2\n", `vllm:num_requests_waiting has the value "NaN"`},
 		{"without an end of its labels", rest + "vllm:kv_cache_usage_perc{ 3\n", `vllm:kv_cache_usage_perc has the value ""`},
 		{"long", rest + "vllm:kv_cache_usage_perc " + strings.Repeat("9", 5000) + "\n", `vllm:kv_cache_usage_perc has the value "9999`},
-		{"of another series", rest + "vllm:time_to_first_token_seconds_sum NaN\n", ""},
 	} {
-		got, err := parse(tt.page, Metrics{})
-		if err != nil || got.Running != 2 || got.Queue != 0 || got.KV != 0 {
-			t.Errorf("%s: the page's other values do not count: %+v %v", tt.name, got, err)
-		}
-		if !strings.Contains(got.Problem, tt.problem) || (got.Problem == "") != (tt.problem == "") || len(got.Problem) > maxProblem {
-			t.Errorf("%s: reported as %q, want %q", tt.name, got.Problem, tt.problem)
+		if got, err := parse(tt.page, Metrics{}); err == nil || !strings.Contains(err.Error(), tt.problem) || len(err.Error()) > maxProblem {
+			t.Errorf("%s: %+v %v, want %q", tt.name, got, err, tt.problem)
 		}
 	}
-	if _, err := parse("vllm:num_requests_waiting NaN\n", Metrics{}); err == nil || !strings.Contains(err.Error(), `vllm:num_requests_waiting has the value "NaN", which is ignored`) {
-		t.Errorf("a page without any other value: %v", err)
+	if got, err := parse(rest+"vllm:time_to_first_token_seconds_sum NaN\n", Metrics{}); err != nil || got != (Reading{Running: 2}) {
+		t.Errorf("a value of another series: %+v %v", got, err)
 	}
 	if _, err := parse("other 1\n", Metrics{}); err != errNoSeries {
 		t.Errorf("a page without the series: %v", err)
@@ -160,7 +161,7 @@ nv_trt_llm_kv_cache_block_metrics{kv_cache_block_type="max",model="m"} 100`,
 func TestScrape_LabelsSelectAmongASeriesLines(t *testing.T) {
 	const page = "reqs{type=\"waiting\",model=\"a,b}\"} 4\nreqs{type=\"waiting\",model=\"c\"} 8\nreqs{type=\"running\"} 16\nreqs 32\nkv 0.5\n"
 	for queue, want := range map[string]float64{
-		"reqs": 60, "reqs{type=waiting}": 12, `reqs{type="waiting", model="c"}`: 8, "reqs{type=none}": 0, "reqs{}": 60,
+		"reqs": 60, "reqs{type=waiting}": 12, `reqs{type="waiting", model="c"}`: 8, "reqs{}": 60,
 	} {
 		if got, err := parse(page, Metrics{Queue: queue, Running: "x", KVCache: "kv"}); err != nil || got.Queue != want {
 			t.Errorf("%s: %g, want %g (%v)", queue, got.Queue, want, err)
