@@ -44,7 +44,9 @@ var (
 	inFlightDesc = prometheus.NewDesc("penstock_picker_in_flight_requests",
 		"Requests in flight that this picker sent to the pool's endpoints.", []string{"pool"}, nil)
 	endpointsDesc = prometheus.NewDesc("penstock_picker_endpoints",
-		"Endpoints of the pool by the state of their metrics: fresh, stale, idle (not scraped, because the pool has no requests), draining.", []string{"pool", "state"}, nil)
+		"Endpoints of the pool by the state of their metrics: fresh, stale, idle (not scraped, because the pool has no requests), draining, unread (the pool's strategy reads no pages).", []string{"pool", "state"}, nil)
+	problemsDesc = prometheus.NewDesc("penstock_picker_page_problems",
+		"Endpoints of the pool whose metrics page has a problem: it cannot be read, or lacks series, or has values that are ignored. penstock explain shows which.", []string{"pool"}, nil)
 	requestsDesc = prometheus.NewDesc("penstock_picker_endpoint_requests_total",
 		"Requests that ended, by endpoint and outcome: served, or failed (status 500 and above, or no response).", []string{"pool", "endpoint", "outcome"}, nil)
 	firstByteDesc = prometheus.NewDesc("penstock_picker_endpoint_first_byte_seconds_total",
@@ -152,6 +154,7 @@ type poolCollector struct{ picker *Picker }
 func (poolCollector) Describe(ch chan<- *prometheus.Desc) {
 	ch <- inFlightDesc
 	ch <- endpointsDesc
+	ch <- problemsDesc
 	ch <- requestsDesc
 	ch <- firstByteDesc
 	ch <- failuresDesc
@@ -185,7 +188,7 @@ func (c poolCollector) Collect(ch chan<- prometheus.Metric) {
 	for name, pool := range c.picker.pools.Load().byName {
 		pool.collectTraffic(ch)
 		var inFlight int64
-		var fresh, stale, idle, draining int
+		var fresh, stale, idle, draining, unread, problems int
 		var use saturated
 		for i := range pool.snapshot.Endpoints {
 			e := &pool.snapshot.Endpoints[i]
@@ -197,9 +200,14 @@ func (c poolCollector) Collect(ch chan<- prometheus.Metric) {
 			}
 			inFlight += e.Load().InFlight()
 			use.add(&state)
+			if e.Problem() != "" {
+				problems++
+			}
 			switch {
 			case e.Draining:
 				draining++
+			case !e.HasPage():
+				unread++
 			case state.Fresh:
 				fresh++
 			case state.Idle:
@@ -241,6 +249,8 @@ func (c poolCollector) Collect(ch chan<- prometheus.Metric) {
 		gauge(endpointsDesc, stale, name, "stale")
 		gauge(endpointsDesc, idle, name, "idle")
 		gauge(endpointsDesc, draining, name, "draining")
+		gauge(endpointsDesc, unread, name, "unread")
+		gauge(problemsDesc, problems, name)
 	}
 	count(failuresDesc, float64(c.picker.registry.ScrapeFailures()))
 	own, others := c.picker.bodies, c.picker.importBodies

@@ -335,7 +335,8 @@ func TestMetrics_CountPicksAndDropRemovedPools(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	p := runPicker(t, Config{Registerer: registry})
 	_, address := servePicker(t, p)
-	setPools(t, p, Pool{Name: "a", Strategy: "random", Endpoints: specs("10.0.0.1:80")}, Pool{Name: "empty"})
+	setPools(t, p, Pool{Name: "a", Strategy: "random", Endpoints: specs("10.0.0.1:80")}, Pool{Name: "empty"}, Pool{Name: "paged", Endpoints: specs("10.0.0.1:80", "10.0.0.2:80")})
+	p.pool("paged").snapshot.Endpoints[0].BeginScrape().Succeed(endpoint.Reading{Problem: "no series"}, time.Now())
 	conn := dialPicker(t, address)
 	for _, pool := range []string{"a", "a", "empty", ""} {
 		stream, _ := call(t, conn, "x-penstock-pool", pool)
@@ -347,7 +348,11 @@ func TestMetrics_CountPicksAndDropRemovedPools(t *testing.T) {
 		"penstock_picker_picks_total a picked":           2,
 		"penstock_picker_picks_total empty no_endpoints": 1,
 		"penstock_picker_unknown_pool_total":             1,
-		"penstock_picker_endpoints a stale":              1,
+		"penstock_picker_endpoints a stale":              0, // its strategy reads no pages
+		"penstock_picker_endpoints a unread":             1,
+		"penstock_picker_page_problems a":                0,
+		"penstock_picker_endpoints paged unread":         0,
+		"penstock_picker_page_problems paged":            1,
 	} {
 		if got, ok := gathered(t, registry)[series]; !ok || got != want {
 			t.Errorf("%s: %v (there: %v), want %v", series, got, ok, want)

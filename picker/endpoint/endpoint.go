@@ -61,6 +61,9 @@ func bounded(text string) string {
 	return strings.ToValidUTF8(text[:maxProblem-len(end)], "") + end
 }
 
+// HasPage reports whether e's metrics are read.
+func (e *Endpoint) HasPage() bool { return e.source != nil }
+
 // Problem returns why the last scrape failed, what of the page it ignored, or what the page lacks; "" if there is nothing of the kind or no scrape.
 func (e *Endpoint) Problem() string {
 	if e.source == nil {
