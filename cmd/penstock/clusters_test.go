@@ -200,6 +200,12 @@ func TestClusterSet_ImportsAllSharesWithTheLocalPool(t *testing.T) {
 	hereFiles["route.yaml"] = routeYAML("far", "/", "{group: inference.networking.x-k8s.io, kind: InferencePoolImport, name: chat}")
 	hereFiles["set.yaml"] = all(clusterSetYAML("here"))
 	here := up(t, hereFiles, "--members-listen", "127.0.0.1:0")
+	eventually(t, "the only cluster that exports the pool serves", func() error {
+		if got := ask(t, local(port), `{"model":"public","messages":[{"role":"user","content":"hello"}]}`); got.header.Get("x-served-by") != "here-1" {
+			return fmt.Errorf("%d %s; status:\n%s", got.status, got.body, here.penstock("status"))
+		}
+		return nil
+	})
 	eastFiles := chatFiles(freePort(t), modelServer(t, sim.Config{Name: "east-1", Model: "public"}))
 	eastFiles["pool.yaml"], eastFiles["set.yaml"] = exportedPool(export), clusterSetYAML("east")
 	east := up(t, eastFiles, "--members-listen", "127.0.0.1:0")

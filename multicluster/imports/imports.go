@@ -307,7 +307,7 @@ func (i *Importer) sources(r store.Reader, p registry.Pool) (out []Source) {
 		}
 		out = append(out, s)
 	}
-	if w, ok := i.local[p]; ok && len(out) > 0 {
+	if w, ok := i.local[p]; ok { // also while no other cluster exports it: routes that name the import go on
 		out = append(out, Source{Entry: inferenceapi.ImportedCluster{Name: i.own, RoutingMode: inferenceapi.EndpointMode, Weight: w}, State: registry.Ready, local: true})
 		slices.SortFunc(out, func(a, b Source) int { return strings.Compare(a.Entry.Name, b.Entry.Name) })
 	}

@@ -287,11 +287,11 @@ func TestImports_OwnPoolIsAnEntryOfItsImport(t *testing.T) {
 	chat := registry.Pool{Namespace: "ns", Name: "chat"}
 	three := int32(3)
 	w.assemble(w.SetLocal("here", map[registry.Pool]*int32{chat: &three, {Namespace: "ns", Name: "alone"}: nil}))
-	if got := w.offers(); got != "" {
-		t.Errorf("an import without other clusters: %s", got)
+	if got := w.offers(); got != "ns/alone.here 0; ns/chat.here 0" {
+		t.Errorf("imports without other clusters: %s", got)
 	}
 	w.export("east", 1, "ns/chat")
-	if got := w.offers(); got != "ns/chat.east 1; ns/chat.here 0" {
+	if got := w.offers(); got != "ns/alone.here 0; ns/chat.east 1; ns/chat.here 0" {
 		t.Errorf("offers: %s", got)
 	}
 	if o, _ := store.Offers.Get(w.store.View(), "ns/chat.here"); !o.Local || *o.Cluster.Weight != 3 {

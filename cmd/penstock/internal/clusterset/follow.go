@@ -65,7 +65,9 @@ func (s *Set) follow(ctx context.Context, c *delivery.Change) {
 		case store.Services.Kind():
 			again = true
 		case store.Namespaces.Kind():
-			s.assemble(s.exportedTo(o.ID))
+			pools := s.exportedTo(o.ID)
+			s.keepAgain(pools)
+			s.assemble(pools)
 		case store.InferencePoolImports.Kind():
 			s.assemble(s.retaken(c.View, o.ID))
 		case store.Pods.Kind(): // the nodes of a picker

@@ -143,6 +143,19 @@ func (s *Set) keep(ctx context.Context) error {
 	}
 }
 
+// keepAgain has what members export of some pools saved again: without its namespace, an export was not kept (Kubernetes.Save).
+func (s *Set) keepAgain(pools []registry.Pool) {
+	var ids []registry.RecordID
+	for _, p := range pools {
+		for _, e := range s.registry.Exports(nil, p) {
+			ids = append(ids, registry.RecordID{Cluster: e.Cluster, Pool: p})
+		}
+	}
+	if len(ids) > 0 {
+		s.registry.MarkUnsaved(ids...)
+	}
+}
+
 // markKept has everything saved, and dropped that is kept and is none any more: another process may have saved last.
 func (s *Set) markKept(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, loadTimeout)

@@ -2,6 +2,8 @@ package clusterset
 
 import (
 	"context"
+	"crypto/tls"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -9,9 +11,11 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/penstock-project/penstock/cmd/penstock/internal/delivery"
 	"github.com/penstock-project/penstock/discovery/statefile"
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
+	"github.com/penstock-project/penstock/multicluster/federation"
 	"github.com/penstock-project/penstock/multicluster/registry"
 )
 
@@ -87,6 +91,26 @@ func TestRecords_RestartedProcessHasTheEndpointsThatNoAPIServerHas(t *testing.T)
 		t.Fatal(err)
 	}
 	loaded("EndpointMode 4")
+}
+
+// On Kubernetes an export is kept in its namespace, which may be made after the member has published it.
+func TestRecords_ExportIsKeptOnceItsNamespaceExists(t *testing.T) {
+	st := store.New()
+	s := New(Config{Store: st, Board: &countingBoard{}, Log: slog.New(slog.DiscardHandler)})
+	s.federation = federation.New(federation.Config{Certificate: func() (*tls.Certificate, error) { return nil, errors.New("none") }})
+	s.registry.SetMembers(map[string]string{"east": "peer"})
+	at := registry.Stamp{Epoch: 1, Sequence: 1}
+	export := func(namespace string) registry.Export {
+		return registry.Export{Pool: registry.Pool{Namespace: namespace, Name: "chat"}, Stamp: at, Entry: inferenceapi.ImportedCluster{RoutingMode: inferenceapi.EndpointMode}}
+	}
+	s.registry.Apply(registry.Update{Member: "east", UID: "uid", Stamp: at, Snapshot: true, Exports: []registry.Export{export("other"), export("team")}})
+	if changed, _ := s.registry.TakeUnsaved(); len(changed) != 3 {
+		t.Fatalf("%d records, want those of the member and of its exports", len(changed))
+	}
+	s.follow(t.Context(), &delivery.Change{View: st.View(), Objects: []store.Change{{Table: store.Namespaces.Kind(), ID: "team"}}})
+	if changed, _ := s.registry.TakeUnsaved(); len(changed) != 1 || changed[0].Pool != export("team").Pool {
+		t.Errorf("saved again: %+v", changed)
+	}
 }
 
 // The local records of a process in a pod share a small volume: what is too much is left out, and nothing else.
