@@ -37,7 +37,7 @@ type Record struct {
 	OutOfRange []string `json:"outOfRange,omitempty"`
 	Error      string   `json:"error,omitempty"`
 	// Request is the ID of the request (x-request-id), Gateway whose it is, and Picker the process that picked; Tokens is the length
-	// of its prompt, if it is known.
+	// of its prompt, if it is known, or if it decides and is estimated by the content-length.
 	Request string `json:"request,omitempty"`
 	Gateway string `json:"gateway,omitempty"`
 	Picker  string `json:"picker,omitempty"`

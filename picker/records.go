@@ -131,12 +131,29 @@ func (n *notes) add(pool *pool, r *extproc.Request, a *extproc.Answer, d *decisi
 		to.further = a.Endpoints[notedEndpoints:].String()
 	}
 	to.processed = d.processed.summary()
-	to.tokens, to.candidates, to.waited = d.tokens, d.candidates, d.waited
+	to.tokens, to.candidates, to.waited = 0, d.candidates, d.waited
+	if pool.notesPrompt(r) {
+		to.tokens = d.tokens
+	}
 	to.idLength, to.modelLength = uint8(copy(to.id[:], id)), uint8(copy(to.model[:], model))
 	to.session = d.session
 	to.compared = uint8(copy(to.choices[:], d.choices[:d.compared]))
 	to.outcome = Outcome{}
 	return n.next
+}
+
+// notesPrompt reports whether a note has the length of a request's prompt: if the body was read, or if the pool decides by what its
+// content-length shows.
+func (pool *pool) notesPrompt(r *extproc.Request) bool {
+	switch {
+	case r.Bodyless:
+		return false
+	case r.Facts.Size > 0:
+		return true
+	case pool.Clusters != nil:
+		return !pool.Clusters.Latency
+	}
+	return schedule.UsesPrefixes(&pool.options) || pool.options.ShedAfter > 0
 }
 
 // grow replaces the ring. Numbers keep their notes.

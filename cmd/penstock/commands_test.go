@@ -39,9 +39,11 @@ func TestCommand_FlagsWithoutEffectAreErrors(t *testing.T) {
 		args  string
 		names []string
 	}{
-		{"explain --last 2 --why x", []string{"last", "why"}}, {"explain --last 2 --gateway default/gw", []string{"last", "gateway"}}, {"explain --why x -H a:b", []string{"why", "header"}},
-		{"explain --why x --pool a/b", []string{"why", "pool"}}, {"explain --last 0", []string{"--last must be 1 or more"}}, {"explain --why=", []string{"--why needs the ID"}},
-		{"explain --last 2 -X POST", []string{"last", "method"}}, {"explain --last 2 --model m", []string{"last", "model"}},
+		{"explain --last 2 --why x", []string{"--last and --why exclude each other: use --why ID for the picks of one request, or --last N for the newest picks"}},
+		{"explain --why x --pool a/b", []string{"--pool goes with --last: leave it out, or use --last N instead of --why"}}, {"explain --pool a/b", []string{"--pool goes with --last: add --last N"}},
+		{"explain --last 2 -X POST", []string{"--method (-X) goes with a URL: leave it out, or use a URL instead of --last"}}, {"explain --why x -H a:b", []string{"--header (-H) goes with a URL: leave it out, or use a URL instead of --why"}},
+		{"explain --last 2 --model m", []string{"--model goes with a URL:"}}, {"explain --last 2 --gateway default/gw", []string{"--gateway goes with a URL:"}}, {"explain --last 2 http://a", []string{"leave out the URL"}},
+		{"explain --last 0", []string{"--last must be 1 or more"}}, {"explain --why=", []string{"--why needs the ID"}},
 		{"up --record-bytes 2Mi -f " + t.TempDir(), []string{"--record-bytes", "--record:"}},
 		{"sim --max-num-seqs 0 --listen 127.0.0.1:0", []string{"--max-num-seqs"}}, {"sim --kv-cache-tokens 0 --listen 127.0.0.1:0", []string{"--kv-cache-tokens"}},
 	} {

@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -46,8 +45,9 @@ A URL with the scheme grpc or grpcs is a gRPC request, such as grpc://localhost:
 tls or tcp is a connection that a TLSRoute or TCPRoute forwards.
 
 With --last or --why it shows picks that were made, by any of the processes that serve the same Envoys: what was compared, what
-was chosen and how the request ended. Each process keeps its last 8,192 picks. Of a busy pool, one pick in 20 ms has each part of each
-endpoint's cost, at the moment of the choice; the others name the eight best, with their costs or scores if the strategy compares by them.`,
+was chosen and how the request ended. Each process keeps its last 8,192 picks. The newest of a pool, 64 at most and one in 20 ms, have
+each part of each endpoint's cost, at the moment of the choice; the others name the eight best, with their costs or scores if the
+strategy compares by them.`,
 		Example: `  penstock explain -f ./config http://localhost:8080/v1/chat/completions -X POST
   penstock explain -f ./config http://localhost:8080/v1/chat/completions -X POST --model llama-3
   penstock explain -f ./config http://llm.example.com/v1/models -H 'x-team: a' -o json
@@ -57,10 +57,7 @@ endpoint's cost, at the moment of the choice; the others name the eight best, wi
   kubectl port-forward -n penstock-system deploy/penstock 9091 & penstock explain --http 127.0.0.1:9091 http://llm.example.com/v1/models`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if why.asked(cmd) {
-				if len(args) > 0 {
-					return errors.New("--last, --why and --pool show past picks: leave out the URL")
-				}
-				return nil
+				return why.check(cmd, args)
 			}
 			if len(args) != 1 {
 				return fmt.Errorf("a URL is required: penstock explain http://HOST:PORT/PATH")
@@ -113,13 +110,6 @@ endpoint's cost, at the moment of the choice; the others name the eight best, wi
 	f.StringVar(&model, "model", "", "model name in the request's body, for routes that match X-Gateway-Model-Name (default: none)")
 	f.StringVar(&gateway, "gateway", "", "only this Gateway, as NAMESPACE/NAME (default: any)")
 	f.StringVarP(&output, "output", "o", "text", "output format: text or json")
-	cmd.MarkFlagsMutuallyExclusive("last", "why")
-	cmd.MarkFlagsMutuallyExclusive("why", "pool") // an ID has few picks, in any pool
-	for _, past := range []string{"last", "why", "pool"} {
-		for _, ofURL := range []string{"method", "header", "model", "gateway"} {
-			cmd.MarkFlagsMutuallyExclusive(past, ofURL)
-		}
-	}
 	return cmd
 }
 
@@ -159,6 +149,14 @@ func (s *target) explain(cmd *cobra.Command, q translator.Query, headers []strin
 		return e, err
 	}
 	return p.Explain(q), nil
+}
+
+// counted is a number of things, of which thing is the name of one.
+func counted(n int, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return fmt.Sprintf("%d %ss", n, thing)
 }
 
 // printer writes lines until the first error.
@@ -289,7 +287,7 @@ func (p *printer) pick(indent string, raw json.RawMessage) {
 	if e.Flow != nil {
 		text := fmt.Sprintf("saturation %.2f", e.Flow.Saturation)
 		for _, b := range e.Flow.Waiting {
-			text += fmt.Sprintf("; of priority %d wait %d requests, of %d fairness IDs", b.Priority, b.Requests, b.Flows)
+			text += fmt.Sprintf("; of priority %d wait %s, of %s", b.Priority, counted(b.Requests, "request"), counted(b.Flows, "fairness ID"))
 		}
 		p.line(indent+"flow control", "%s", text)
 	}
@@ -337,7 +335,7 @@ func clusterText(c picker.ClusterCost) string {
 	}
 	text := fmt.Sprintf("%s: cost %.3f s (%s %.3f s by %s, round trip %.3f s)", c.Cluster, c.Cost, wait, c.Wait, c.Basis, c.RoundTrip)
 	if c.Cached > 0 {
-		text += fmt.Sprintf("; %d tokens cached", c.Cached)
+		text += "; " + counted(c.Cached, "token") + " cached"
 	}
 	if c.Session {
 		text += "; the session is there"

@@ -50,7 +50,7 @@ func processedText(d *picker.Processed) string {
 		text += ": " + d.Error
 	}
 	if d.Tokens > 0 {
-		text += fmt.Sprintf(", %d tokens", d.Tokens)
+		text += ", " + counted(d.Tokens, "token")
 	}
 	if d.Worker != "" {
 		text += ", worker " + d.Worker

@@ -125,6 +125,7 @@ func printStatus(cmd *cobra.Command, at running, file, output string) error {
 	err := at.get(cmd.Context(), "/status", &out.Document)
 	runs := err == nil
 	switch {
+	case !runs && cmd.Context().Err() != nil: // interrupted: it may run, and what a file has may be old
 	case runs:
 		var set clusterset.Status
 		err = errors.Join(at.get(cmd.Context(), "/proxies", &out.Proxies), at.get(cmd.Context(), "/clusters", &set))

@@ -38,6 +38,31 @@ func (o *whyOptions) asked(cmd *cobra.Command) bool {
 	return slices.ContainsFunc([]string{"last", "why", "pool"}, cmd.Flags().Changed)
 }
 
+// check returns why the arguments show no past picks.
+func (o *whyOptions) check(cmd *cobra.Command, args []string) error {
+	set := cmd.Flags().Changed
+	switch {
+	case len(args) > 0:
+		return errors.New("--last, --why and --pool show past picks: leave out the URL")
+	case set("last") && set("why"):
+		return errors.New("--last and --why exclude each other: use --why ID for the picks of one request, or --last N for the newest picks")
+	case set("why") && set("pool"): // an ID has few picks, in any pool
+		return errors.New("--pool goes with --last: leave it out, or use --last N instead of --why")
+	case !set("why") && !set("last"):
+		return errors.New("--pool goes with --last: add --last N for the newest picks of the pool")
+	}
+	past := "--last"
+	if set("why") {
+		past = "--why"
+	}
+	for _, f := range []struct{ name, shown string }{{"method", "--method (-X)"}, {"header", "--header (-H)"}, {"model", "--model"}, {"gateway", "--gateway"}} {
+		if set(f.name) {
+			return fmt.Errorf("%s goes with a URL: leave it out, or use a URL instead of %s", f.shown, past)
+		}
+	}
+	return nil
+}
+
 func (o *whyOptions) run(cmd *cobra.Command, s *target, output string) error {
 	args := url.Values{}
 	switch {
@@ -114,15 +139,15 @@ func printPicks(w io.Writer, picks []*picker.Record) error {
 		p.line("pick", "%s", strings.Join(slices.DeleteFunc([]string{
 			r.Time.Format("2006-01-02 15:04:05.000"), labelled("request", r.Request), labelled("pool", r.Pool), labelled("model", r.Model), labelled("gateway", r.Gateway), labelled("picker", r.Picker),
 		}, func(s string) bool { return s == "" }), ", "))
-		how := fmt.Sprintf("strategy %s%s, %d candidates", r.Strategy, choiceText(r.Choice), r.Candidates)
+		how := fmt.Sprintf("strategy %s%s, %s", r.Strategy, choiceText(r.Choice), counted(r.Candidates, "candidate"))
 		if r.Strategy == "round-robin" && r.Result == "picked" {
-			how = fmt.Sprintf("strategy %s: the next in turn of %d candidates", r.Strategy, r.Candidates)
+			how = fmt.Sprintf("strategy %s: the next in turn of %s", r.Strategy, counted(r.Candidates, "candidate"))
 		}
 		if r.Criticality != "" {
 			how += fmt.Sprintf(", %s requests", r.Criticality)
 		}
 		if r.Tokens > 0 {
-			how += fmt.Sprintf(", a prompt of %d tokens", r.Tokens)
+			how += ", a prompt of " + counted(r.Tokens, "token")
 		}
 		if r.Waited > 0 {
 			p.line("  waited", "%.3f s, while the pool was saturated", r.Waited.Seconds())
@@ -163,14 +188,15 @@ func printPicks(w io.Writer, picks []*picker.Record) error {
 		if r.Outcome != nil {
 			p.line("  outcome", "%s", outcomeText(*r.Outcome))
 		}
+		first, _, _ := strings.Cut(r.Endpoints, ",")
 		if len(r.Verdicts) == 0 {
 			for _, c := range r.Compared {
-				p.line("", "  %s", comparedText(c))
+				p.line("", "  %s", comparedText(c, c.Address == first))
 			}
 			continue
 		}
 		for _, v := range r.Verdicts {
-			p.line("", "  %s", pickedText(v))
+			p.line("", "  %s", pickedText(v, v.Address == first))
 		}
 		for _, why := range slices.Sorted(maps.Keys(r.Omitted)) {
 			p.line("", "  and %d more: %s", r.Omitted[why], why)
@@ -225,8 +251,11 @@ func amount(n float64, unit string) string {
 	return strings.TrimSpace(strconv.FormatFloat(math.Round(n*1000)/1000, 'f', -1, 64) + " " + unit)
 }
 
-// comparedText describes an endpoint or a cluster of a pick without verdicts.
-func comparedText(c picker.Choice) string {
+// trialTexts describe a trial at the endpoint that gets the request, by Verdict.Trial.
+var trialTexts = map[string]string{"speed": "its speed was learned long ago: the request tries it", "due": "suspect: the request tries it"}
+
+// comparedText describes an endpoint or a cluster of a pick without verdicts. The first endpoint gets the request.
+func comparedText(c picker.Choice, first bool) string {
 	if c.Basis != "" && c.Cost != nil {
 		return clusterText(picker.ClusterCost{Cluster: c.Address, Cost: *c.Cost, Wait: c.Wait, RoundTrip: c.RoundTrip, Basis: c.Basis, Barred: c.Barred, Session: c.Session, Cached: c.Cached})
 	}
@@ -238,13 +267,15 @@ func comparedText(c picker.Choice) string {
 		parts = append(parts, fmt.Sprintf("score %.3f", *c.Score))
 	}
 	if c.Cached > 0 {
-		parts = append(parts, fmt.Sprintf("%d tokens cached", c.Cached))
+		parts = append(parts, counted(c.Cached, "token")+" cached")
 	}
 	switch {
 	case c.Speed:
-		parts = append(parts, "its speed was learned long ago: the request tries it")
+		parts = append(parts, trialTexts["speed"])
+	case c.Trial && first:
+		parts = append(parts, trialTexts["due"])
 	case c.Trial:
-		parts = append(parts, "suspect: the request tries it")
+		parts = append(parts, "suspect: the next request may try it")
 	}
 	if len(parts) == 0 {
 		return c.Address
@@ -280,11 +311,18 @@ func outcomeText(o picker.Outcome) string {
 	return text
 }
 
-// pickedText is verdictText, and what the server has cached of the prompt.
-func pickedText(v schedule.Verdict) string {
+// pickedText is verdictText, and what the server has cached of the prompt. The first endpoint gets the request, which may be its trial.
+func pickedText(v schedule.Verdict, first bool) string {
+	trial := trialTexts[v.Trial]
+	if first && trial != "" {
+		v.Trial = ""
+	}
 	text := verdictText(v)
+	if first && trial != "" {
+		text += "; " + trial
+	}
 	if v.Cached > 0 {
-		text += fmt.Sprintf("; %d tokens cached", v.Cached)
+		text += "; " + counted(v.Cached, "token") + " cached"
 	}
 	return text
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -27,12 +28,31 @@ func shownPicks(t *testing.T, records ...*picker.Record) string {
 
 func TestExplain_PicksWithoutVerdictsShowNoNumbersThatDecideNothing(t *testing.T) {
 	two, half := 2.0, 0.5
-	got := shownPicks(t, &picker.Record{Compared: []picker.Choice{
-		{Address: "10.0.0.1:80", Cost: &two, Cached: 64}, {Address: "10.0.0.2:80", Score: &half}, {Address: "10.0.0.3:80"}, {Address: "10.0.0.4:80", Cached: 64, Trial: true},
+	got := shownPicks(t, &picker.Record{Candidates: 1, Tokens: 1, Endpoints: "10.0.0.4:80,10.0.0.5:80", Compared: []picker.Choice{
+		{Address: "10.0.0.1:80", Cost: &two, Cached: 64}, {Address: "10.0.0.2:80", Score: &half}, {Address: "10.0.0.3:80"}, {Address: "10.0.0.4:80", Cached: 1, Trial: true}, {Address: "10.0.0.5:80", Trial: true},
 	}})
-	for _, want := range []string{"10.0.0.1:80: cost 2.000, 64 tokens cached\n", "10.0.0.2:80: score 0.500\n", "10.0.0.3:80\n", "10.0.0.4:80: 64 tokens cached, suspect: the request tries it\n"} {
+	if !strings.Contains(got, ", 1 candidate, a prompt of 1 token, ") {
+		t.Error(got)
+	}
+	for _, want := range []string{
+		"10.0.0.1:80: cost 2.000, 64 tokens cached\n", "10.0.0.2:80: score 0.500\n", "10.0.0.3:80\n", "10.0.0.4:80: 1 token cached, suspect: the request tries it\n", "10.0.0.5:80: suspect: the next request may try it\n",
+	} {
 		if !strings.Contains(got, "  "+want) {
 			t.Errorf("no %q in\n%s", want, got)
+		}
+	}
+}
+
+// A pick that was a trial showed that another request might be one.
+func TestExplain_PicksWithVerdictsShowThatTheyAreTrials(t *testing.T) {
+	for trial, want := range map[string][2]string{
+		"due":   {"; suspect: the request tries it; 64 tokens cached\n", "; suspect: the next request may try it\n"},
+		"speed": {"; its speed was learned long ago: the request tries it; 64 tokens cached\n", "; its speed was learned long ago: a sheddable request may try it\n"},
+		"wait":  {"; suspect: waits for its next trial; 64 tokens cached\n", "; suspect: waits for its next trial\n"},
+	} {
+		got := shownPicks(t, &picker.Record{Endpoints: "10.0.0.1:80,10.0.0.2:80", Verdicts: []schedule.Verdict{{Address: "10.0.0.1:80", Trial: trial, Cached: 64}, {Address: "10.0.0.2:80", Trial: trial}}})
+		if !strings.Contains(got, "in flight"+want[0]) || !strings.Contains(got, "in flight"+want[1]) {
+			t.Errorf("%s: want %q in\n%s", trial, want, got)
 		}
 	}
 }
@@ -86,6 +106,18 @@ func TestExplain_InterruptedIsNoMissingProcess(t *testing.T) {
 	defer server.Close()
 	err := runningAt(server.URL).get(ctx, "/", nil)
 	if err == nil || !strings.HasPrefix(err.Error(), "interrupted before the process at 127.0.0.1:") || !strings.HasSuffix(err.Error(), "answered: terminated") {
+		t.Error(err)
+	}
+}
+
+// A status of old was printed for a process that runs and had not answered yet.
+func TestStatus_InterruptedIsNoMissingProcess(t *testing.T) {
+	ctx, interrupt := context.WithCancelCause(t.Context())
+	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { interrupt(errors.New("terminated")) }))
+	defer server.Close()
+	cmd := newStatus()
+	cmd.SetContext(ctx)
+	if err := printStatus(cmd, runningAt(server.URL), filepath.Join(t.TempDir(), "none"), "text"); err == nil || !strings.HasPrefix(err.Error(), "interrupted before the process at 127.0.0.1:") {
 		t.Error(err)
 	}
 }

@@ -115,14 +115,18 @@ func (r *Reading) value(line []byte) (float64, bool) {
 	return 0, false
 }
 
+// slack is by how much a value may be above its maximum, for which it counts then: blocks that are counted twice for a moment make a little
+// more.
+const slack = 1.1
+
 // sampleValue reads the value of a line of a series whose values are at most most, or describes why it is none.
 func sampleValue(most float64, line []byte) (v float64, problem string) {
 	text := valueText(line)
 	v, err := strconv.ParseFloat(string(text), 64)
-	if err == nil && v >= 0 && v <= 1.1*most { // NaN is neither; blocks that are counted twice for a moment make a little more
+	if err == nil && v >= 0 && v <= slack*most { // NaN is neither
 		return min(v, most), ""
 	}
-	return 0, fmt.Sprintf("%s has the value %.64q: a value is a number from 0 to %g", line[:bytes.IndexAny(line, "{ \t")], text, most)
+	return 0, fmt.Sprintf("%s has the value %.64q: a value is a number from 0 to %.3g", line[:bytes.IndexAny(line, "{ \t")], text, slack*most)
 }
 
 // valueText returns the text of a sample's value, which follows the labels and ends at an optional timestamp; nil without one.

@@ -72,7 +72,7 @@ func TestScrape_SeriesThatAPageLacksAreNamed(t *testing.T) {
 		{"a name of the pool", queue + running + kv, Metrics{Running: "nosuch"}, "has no series nosuch, which"},
 		{"labels of the pool", "q{of=\"x\"} 2\n" + queue + kv, Metrics{Running: `q{of="y", a=b}`}, "has no series q{of=y,a=b}, which"},
 		{"a name that begins likewise", "vllm:num_requests_running_by_reason{reason=\"capacity\"} 1\n" + queue + kv, Metrics{}, "has no series vllm:num_requests_running, which"},
-		{"a sample that is ignored, and a series that is missing", queue + running + "vllm:lora_requests_info{max_lora=\"1\"} NaN\n", Metrics{}, "ignored: vllm:lora_requests_info has the value \"NaN\": a value is a number from 0 to 1e+15; the page has no series vllm:kv_cache_usage_perc, which counts as 0"},
+		{"a sample that is ignored, and a series that is missing", queue + running + "vllm:lora_requests_info{max_lora=\"1\"} NaN\n", Metrics{}, "ignored: vllm:lora_requests_info has the value \"NaN\": a value is a number from 0 to 1.1e+15; the page has no series vllm:kv_cache_usage_perc, which counts as 0"},
 		{"a long name", queue, Metrics{Running: strings.Repeat("q", 5000)}, "has no series qqq"},
 	} {
 		got, err := parse(tt.page, tt.metrics)
@@ -97,8 +97,9 @@ func TestScrape_PageWithAValueThatIsNoLoadIsAnError(t *testing.T) {
 		{"not a number", rest + "vllm:num_requests_waiting{engine=\"0\"} NaN\n", `vllm:num_requests_waiting has the value "NaN"`},
 		{"negative", rest + "vllm:num_requests_waiting -1 1700000000000\n", `vllm:num_requests_waiting has the value "-1"`},
 		{"infinite", rest + "vllm:kv_cache_usage_perc +Inf\n", `vllm:kv_cache_usage_perc has the value "+Inf"`},
-		{"percent of the KV cache", rest + "vllm:kv_cache_usage_perc{engine=\"0\"} 45\n", `vllm:kv_cache_usage_perc has the value "45": a value is a number from 0 to 1`},
-		{"percent by the older name", rest + "vllm:gpu_cache_usage_perc 1.5\n", `vllm:gpu_cache_usage_perc has the value "1.5": a value is a number from 0 to 1`},
+		{"percent of the KV cache", rest + "vllm:kv_cache_usage_perc{engine=\"0\"} 45\n", `vllm:kv_cache_usage_perc has the value "45": a value is a number from 0 to 1.1`},
+		{"percent by the older name", rest + "vllm:gpu_cache_usage_perc 1.5\n", `vllm:gpu_cache_usage_perc has the value "1.5": a value is a number from 0 to 1.1`},
+		{"a little above what is rounded down", rest + "vllm:kv_cache_usage_perc 1.15\n", `vllm:kv_cache_usage_perc has the value "1.15": a value is a number from 0 to 1.1`},
 		{"the first of several", rest + "vllm:num_requests_waiting NaN\nvllm:kv_cache_usage_perc -2\n", `vllm:num_requests_waiting has the value "NaN"`},
 		{"without an end of its labels", rest + "vllm:kv_cache_usage_perc{ 3\n", `vllm:kv_cache_usage_perc has the value ""`},
 		{"long", rest + "vllm:kv_cache_usage_perc " + strings.Repeat("9", 5000) + "\n", `vllm:kv_cache_usage_perc has the value "9999`},

@@ -34,7 +34,11 @@ func ineffective(p *model.Pool, policy *v1alpha1.PoolPolicy) (out []report.Findi
 			out = append(out, unused(policy, []string{"spec.picker.session"}, "strategy "+p.Settings.Strategy+" does not read it", "remove it, or use strategy session"))
 		}
 		if spec.KVEvents != nil && !comparesPrefixes(&p.Settings) {
-			out = append(out, unused(policy, []string{"spec.picker.kvEvents"}, "strategy "+p.Settings.Strategy+" reads no prompts", "remove it, or use strategy load with prefix: true"))
+			why := " reads no prompts"
+			if readsBody(&p.Settings) {
+				why = " compares no prompts with what servers have cached"
+			}
+			out = append(out, unused(policy, []string{"spec.picker.kvEvents"}, "strategy "+p.Settings.Strategy+why, "remove it, or use strategy load with prefix: true"))
 		}
 		if spec.Metrics != nil && !needsPages(&p.Settings) {
 			out = append(out, unused(policy, []string{"spec.picker.metrics"}, "neither strategy "+p.Settings.Strategy+" nor a threshold in spec.picker.full reads metrics", "remove it, or use strategy load or tree"))

@@ -99,6 +99,14 @@ spec: {selector: {matchLabels: {app: x}}, targetPorts: [{number: 8000}]}
 kind: PoolPolicy
 metadata: {name: shadowed}
 spec: {targetRef: {name: shadowed}, picker: {strategy: chwbl, shadow: load, kvEvents: {}}}
+---
+kind: InferencePool
+metadata: {name: hashed}
+spec: {selector: {matchLabels: {app: x}}, targetPorts: [{number: 8000}]}
+---
+kind: PoolPolicy
+metadata: {name: hashed}
+spec: {targetRef: {name: hashed}, picker: {strategy: chwbl, kvEvents: {}}}
 ---`+llmImport+`
 ---
 kind: PoolPolicy
@@ -119,6 +127,7 @@ spec: {targetRef: {kind: InferencePoolImport, name: llm}}
 		"own":      {"spec.picker.criticality: it has no effect: strategy random does not read it", "spec.picker.chwbl: it has no effect: strategy random does not read it", "spec.picker.metrics: it has no effect: neither strategy random", "spec.picker.kvEvents: it has no effect: strategy random reads no prompts; remove it"},
 		"unshed":   {"spec.picker.shedAfter: it has no effect: requests of criticality Critical are not shed", "spec.picker.kvEvents: it has no effect: strategy load reads no prompts"},
 		"shadowed": {},
+		"hashed":   {"spec.picker.kvEvents: it has no effect: strategy chwbl compares no prompts with what servers have cached; remove it"},
 		"relayed":  {all + "the picker of the exporting cluster decides for InferencePoolImport default/llm", "spec.remote.maxGateways: it has no effect: no exporting cluster of InferencePoolImport default/llm is reached through gateways"},
 		"parent":   {"spec.remote.podCIDRs: it has no effect: no exporting cluster"},
 		"whole":    {"spec: the policy has no effect: each exporting cluster of InferencePoolImport default/llm has a PoolPolicy of its own"},
