@@ -63,9 +63,9 @@ func TestFlowControl_UrgentRequestPassesThoseThatWait(t *testing.T) {
 	for i := range 3 {
 		go send(fmt.Sprint("waits ", i))
 	}
-	waits("priority 0 wait 3 requests, of 1 fairness IDs")
+	waits("priority 0 wait 3 requests, of 1 fairness ID")
 	go send("urgent", "x-llm-d-inference-objective", "urgent")
-	waits("priority 10 wait 1 requests")
+	waits("priority 10 wait 1 request,")
 	send("too many")
 	for i, want := range []string{"too many 429 queue_fullrejected-saturated", "first 200", "urgent 200", "waits", "waits", "waits"} {
 		if got := <-ended; !strings.HasPrefix(got, want) || !strings.HasSuffix(got, "<nil>") {
