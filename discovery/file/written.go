@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -27,7 +28,8 @@ type Written struct {
 }
 
 // FindWritten returns the objects of a kind in the files below some paths, sorted by name, then by file. Documents that are not YAML are
-// left out. An error is that a path or file cannot be read.
+// left out. An error is that a path or file cannot be read, or that no object is found and a document with that kind is not YAML: the error has
+// its file and line.
 func FindWritten(paths []string, group, kind string) (found []*Written, err error) {
 	if err := Exist(paths...); err != nil {
 		return nil, err
@@ -49,6 +51,7 @@ func FindWritten(paths []string, group, kind string) (found []*Written, err erro
 		}
 	}
 	slices.Sort(files)
+	var broken error
 	for _, path := range slices.Compact(files) {
 		info, err := os.Stat(path)
 		if err != nil {
@@ -62,21 +65,33 @@ func FindWritten(paths []string, group, kind string) (found []*Written, err erro
 			return nil, err
 		}
 		if text, ok := decodeText(raw); ok && strings.Contains(text, kind) {
-			found = append(found, findIn(path, text, group, kind)...)
+			is, problem := findIn(path, text, group, kind)
+			found, broken = append(found, is...), cmp.Or(broken, problem)
 		}
+	}
+	if len(found) == 0 && broken != nil {
+		return nil, broken
 	}
 	slices.SortStableFunc(found, func(a, b *Written) int { return cmp.Compare(a.Name, b.Name) })
 	return found, nil
 }
 
-func findIn(path, text, group, kind string) (found []*Written) {
+// findIn finds the objects in one file. broken is about the first document with that kind that is not YAML.
+func findIn(path, text, group, kind string) (found []*Written, broken error) {
+	names := regexp.MustCompile(`\bkind["']?\s*:\s*["']?` + regexp.QuoteMeta(kind) + `\b`)
 	rest := text
 	for _, d := range split(text) {
 		begin := len(text) - len(rest) + strings.Index(rest, d.text)
 		rest = text[begin+len(d.text):]
-		var doc yaml.Node
-		if yaml.Unmarshal([]byte(d.text), &doc) != nil || doc.Kind != yaml.DocumentNode || len(doc.Content) != 1 {
+		if _, m := parseNode(d.text); m != nil {
+			if broken == nil && names.MatchString(d.text) {
+				broken = fmt.Errorf("%s:%d: the %s here %s; %s", path, d.line+m.line, kind, m.problem, m.fix)
+			}
 			continue
+		}
+		var doc yaml.Node // with the comments of the document
+		if yaml.Unmarshal([]byte(d.text), &doc) != nil {
+			continue // unreachable: it was parsed
 		}
 		objects := []*yaml.Node{doc.Content[0]}
 		if items := Field(doc.Content[0], "items"); items != nil && items.Kind == yaml.SequenceNode {
@@ -96,7 +111,7 @@ func findIn(path, text, group, kind string) (found []*Written) {
 			found = append(found, w)
 		}
 	}
-	return found
+	return found, broken
 }
 
 // Field returns the value of a key of a mapping; nil if it has none.

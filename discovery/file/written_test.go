@@ -58,6 +58,31 @@ kind:    Service
 	}
 }
 
+// A set that is not YAML is in the folder: a command that reports that there is none has a user write another one.
+func TestWritten_NamesTheLineThatIsNotYAML(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, text string) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	find := func() ([]*file.Written, error) { return file.FindWritten([]string{dir}, "penstock.dev", "ClusterSet") }
+	write("a.yaml", "kind: InferencePool\nmetadata:\n  annotations: {export: ClusterSet\n")
+	if found, err := find(); err != nil || len(found) != 0 {
+		t.Errorf("an object of another kind is not YAML: %+v %v", found, err)
+	}
+	write("b.yaml", "# The set.\n---\napiVersion: penstock.dev/v1alpha1\nkind: ClusterSet\nmetadata: {name: gpus}\nspec:\n  cluster: here\n draining: true\n")
+	want := filepath.Join(dir, "b.yaml") + ":8: the ClusterSet here is not YAML: "
+	if found, err := find(); err == nil || !strings.HasPrefix(err.Error(), want) {
+		t.Errorf("%+v %v, want %s", found, err, want)
+	}
+	write("c.yaml", "apiVersion: penstock.dev/v1alpha1\nkind: ClusterSet\nmetadata: {name: other}\n")
+	if found, err := find(); err != nil || len(found) != 1 {
+		t.Errorf("another set can be read: %+v %v", found, err)
+	}
+}
+
 func TestWritten_FindsItemsOfAListAndJSON(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{
