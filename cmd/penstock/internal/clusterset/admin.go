@@ -196,7 +196,7 @@ func (s *Set) Status(ws registry.WatchSet) Status {
 	}
 	for _, m := range members {
 		is := MemberStatus{
-			Name: m.Name, State: m.State, Connected: m.Connected() && (m.Source != hubSource || hubConnected), Updated: s.admin.lastUpdate(m.Name),
+			Name: m.Name, State: m.State, Connected: m.Connected() && (m.Source != hubSource || hubConnected) && rejected[m.Name] != crossing, Updated: s.admin.lastUpdate(m.Name),
 			Exports: s.exportsTo(m.Name, decisions), Imports: s.importsOf(m.Name),
 		}
 		if problem := rejected[m.Name]; problem != "" {

@@ -406,7 +406,11 @@ func (s *Set) report() {
 			case is.State == registry.Draining:
 				add(report.Warning, "it is Draining: it takes no new request", "")
 			default:
-				add(report.Warning, "it is "+string(is.State)+"; its exports stay as they are", "")
+				fix := ""
+				if BesideHub(spec, &m) {
+					fix = "if the hub relays it, join it with `penstock clusters join --through-hub`"
+				}
+				add(report.Warning, "it is "+string(is.State)+"; its exports stay as they are", fix)
 			}
 		}
 		rep.Findings = append(rep.Findings, s.mistakes()...)

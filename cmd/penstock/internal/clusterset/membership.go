@@ -180,8 +180,10 @@ func (s *Set) bundles(updates []registry.Update) (out [][]byte) {
 // next is how long it takes until something expires.
 func (s *Set) next() (time.Duration, bool) {
 	wait, ok := s.registry.Next()
-	if w, also := s.nextExport(); also && (!ok || w < wait) {
-		return w, true
+	for _, next := range []func() (time.Duration, bool){s.nextExport, s.nextCrossing} {
+		if w, also := next(); also && (!ok || w < wait) {
+			wait, ok = w, true
+		}
 	}
 	return wait, ok
 }

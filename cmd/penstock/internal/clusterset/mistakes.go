@@ -35,6 +35,7 @@ func (s *Set) crossed(member string) {
 	s.mu.Unlock()
 	if !same {
 		s.report()
+		s.wakeUp()
 	}
 }
 
@@ -44,11 +45,23 @@ func (s *Set) crosses(member string) bool {
 	return ok && s.now().Sub(at).Abs() < crossedFor
 }
 
+// nextCrossing returns when a crossing is over, from now on.
+func (s *Set) nextCrossing() (wait time.Duration, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for member, at := range s.crossings {
+		if w := crossedFor - s.now().Sub(at); s.crosses(member) && (!ok || w < wait) {
+			wait, ok = w, true
+		}
+	}
+	return wait, ok
+}
+
 // crossing is the finding about such a member.
 const crossing = "it connects to this cluster, which has no address of it and reaches it through the hub: the two receive nothing of each other"
 
 // crossedFor is how long a crossing is reported after the member's last attempt: longer than a member waits between two.
-const crossedFor = 2 * mistakesInterval
+const crossedFor = 30 * time.Second
 
 func (s *Set) now() time.Time {
 	if s.cfg.Now != nil {

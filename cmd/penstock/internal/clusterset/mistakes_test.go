@@ -1,0 +1,94 @@
+package clusterset
+
+import (
+	"crypto/tls"
+	"errors"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/penstock-project/penstock/discovery/status/report"
+	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/manifests/v1alpha1"
+	"github.com/penstock-project/penstock/multicluster/federation"
+	"github.com/penstock-project/penstock/multicluster/registry"
+)
+
+// lastBoard has the last reports.
+type lastBoard struct {
+	countingBoard
+	mu   sync.Mutex
+	last []report.Report
+}
+
+func (b *lastBoard) Replace(_ string, reports ...report.Report) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.last = reports
+}
+
+// finding returns the fix of the finding that begins with a problem.
+func (b *lastBoard) finding(problem string) (fix string, ok bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, r := range b.last {
+		for _, f := range r.Findings {
+			if strings.HasPrefix(f.Problem, problem) {
+				return f.Fix, true
+			}
+		}
+	}
+	return "", false
+}
+
+// setBeside has a hub, a member at its own address beside it, and one behind it.
+func setBeside(board Board) *Set {
+	s := New(Config{Store: store.New(), Board: board, Log: slog.New(slog.DiscardHandler)})
+	s.name, s.named = "here", "here"
+	s.spec = &v1alpha1.ClusterSet{Spec: v1alpha1.ClusterSetSpec{Cluster: "here", Members: []v1alpha1.ClusterSetMember{
+		{Name: "hub", Peer: &v1alpha1.ClusterSetPeer{Address: "hub:1", Hub: true}}, {Name: "east", Peer: &v1alpha1.ClusterSetPeer{Address: "east:1"}}, {Name: "west"},
+	}}}
+	s.federation = federation.New(federation.Config{Certificate: func() (*tls.Certificate, error) { return nil, errors.New("none") }})
+	s.registry.SetMembers(map[string]string{"east": peerSource, "west": hubSource})
+	return s
+}
+
+// A member that was joined at its own address though the hub relays it stays silent, and this is all that there is to see here.
+func TestSet_SilentMemberBesideTheHubHasAFix(t *testing.T) {
+	board := &lastBoard{}
+	setBeside(board).report()
+	for member, want := range map[string]string{"east": "if the hub relays it, join it with `penstock clusters join --through-hub`", "west": ""} {
+		if fix, ok := board.finding("member " + member + ": it is Unreachable"); !ok || fix != want {
+			t.Errorf("member %s: %q %v, want %q", member, fix, ok, want)
+		}
+	}
+}
+
+// A member that connects past the hub receives nothing, so it is not connected. Once it has stopped, nothing is reported of it any more.
+func TestSet_MemberThatConnectsPastTheHubIsNotConnected(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		board := &lastBoard{}
+		s := setBeside(board)
+		s.registry.Apply(registry.Update{Member: "east", UID: "uid", Stamp: registry.Stamp{Epoch: 1, Sequence: 1}, Snapshot: true})
+		connected := func() bool { return s.Status(nil).Members[0].Connected }
+		if !connected() {
+			t.Fatal("a member of which updates arrive is not connected")
+		}
+		go func() { _ = s.expire(t.Context()) }()
+		synctest.Wait()
+		s.crossed("east")
+		synctest.Wait()
+		if _, ok := board.finding("member east: it connects to this cluster"); !ok || connected() {
+			t.Errorf("reported: %v, connected: %v", ok, connected())
+		}
+		s.registry.SetMembers(nil) // no lease is due
+		time.Sleep(crossedFor)     // of the bubble's clock
+		synctest.Wait()
+		if _, ok := board.finding("member east: it connects to this cluster"); ok {
+			t.Error("what is over is reported")
+		}
+	})
+}
