@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -127,7 +128,11 @@ func printClusters(out io.Writer, is *clusterset.Status, now time.Time) error {
 	}
 	draining := ""
 	if is.Draining {
-		draining = fmt.Sprintf(" is draining: members send it no new request; %d of theirs are in flight", is.InFlight)
+		except := ""
+		if away := awayFrom(is); away != nil {
+			except = fmt.Sprintf(", except %s, which may not have received the drain", strings.Join(append(away.members, away.silent...), ", "))
+		}
+		draining = fmt.Sprintf(" is draining: members send it no new request%s; %d of theirs are in flight", except, is.InFlight)
 	}
 	fmt.Fprintf(out, "Cluster %s%s\n", is.Cluster, draining)
 	if len(is.Members) == 0 {

@@ -24,6 +24,9 @@ const (
 	// do their Envoys.
 	drainQuiet = 3 * time.Second
 	drainPoll  = 100 * time.Millisecond
+	// acknowledgeTimeout is how long a drain waits for members that are connected to acknowledge it. One whose updates have cost much is
+	// acknowledged up to 5 s late.
+	acknowledgeTimeout = 10 * time.Second
 )
 
 // setChange has the flags of drain and leave: where the ClusterSet is, and the processes that have it.
@@ -81,8 +84,11 @@ func newClustersDrain() *cobra.Command {
 the running penstock (--drain-time) is over. The command sets spec.draining of the ClusterSet, so the drain lasts until it is undone, over
 restarts too. Requests of this cluster's own clients are served as before.
 
-If the command is interrupted, the cluster drains on. So it does if a member is not connected: that member sends requests until it is, so the
-command ends with an error that names it.
+Success means that each member has acknowledged the drain, that no request of theirs was in flight for 3 s, or the drain time is over. Of a member
+behind a hub, the hub's acknowledgement counts.
+
+If the command is interrupted, the cluster drains on. So it does if a member is not connected, or does not acknowledge the drain within 10 s: that
+member sends requests until it receives the drain, so the command ends with an error that names it.
 
 On Kubernetes, --kubeconfig is that of a user who may list and patch ClusterSets. Each process of Penstock counts the requests of its own picker:
 name all with --http, by a port-forward to each pod. Without --http the command does not wait.`,
@@ -133,7 +139,7 @@ func newClustersLeave() *cobra.Command {
 clusters import nothing of it any more, and this cluster imports nothing of them; each of the others still lists this one until it is removed
 from the ClusterSet there. "penstock clusters join" brings it back.
 
-If a member is not connected, none is removed: that one would not receive that this cluster drains, and send requests on. With --force all are
+If a member is not connected, or has not acknowledged the drain, none is removed: that one may send requests on. With --force all are
 removed nevertheless, such as after a member is gone for good.`,
 		Example: `  penstock clusters leave -f ./config
   penstock clusters leave --kubeconfig ~/.kube/config --http 127.0.0.1:9091   # on Kubernetes, as drain`,
@@ -141,7 +147,7 @@ removed nevertheless, such as after a member is gone for good.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return d.leave(cmd.Context(), cmd.OutOrStdout()) },
 	}
 	d.flags(cmd)
-	cmd.Flags().BoolVar(&d.force, "force", false, "remove the members even if some are not connected, which send requests to this cluster until it is removed there")
+	cmd.Flags().BoolVar(&d.force, "force", false, "remove the members even if some have not received the drain, which send requests to this cluster until it is removed there")
 	return cmd
 }
 
@@ -234,8 +240,11 @@ func (d *setChange) status(ctx context.Context) (is clusterset.Status, err error
 	is = list[0]
 	is.Members = slices.Clone(is.Members)
 	for _, one := range list[1:] {
-		for i := range is.Members { // one process that is connected is enough
-			is.Members[i].Connected = is.Members[i].Connected || slices.ContainsFunc(one.Members, func(m clusterset.MemberStatus) bool { return m.Name == is.Members[i].Name && m.Connected })
+		for i := range is.Members { // one process that is connected is enough, and one process publishes
+			to := &is.Members[i]
+			if at := slices.IndexFunc(one.Members, func(m clusterset.MemberStatus) bool { return m.Name == to.Name }); at >= 0 {
+				to.Connected, to.Unacknowledged = to.Connected || one.Members[at].Connected, to.Unacknowledged || one.Members[at].Unacknowledged
+			}
 		}
 		is.InFlight += one.InFlight
 		is.Uncounted = slices.Compact(slices.Sorted(slices.Values(slices.Concat(is.Uncounted, one.Uncounted))))
@@ -294,32 +303,49 @@ func (d *setChange) adopted(ctx context.Context, has func(clusterset.Status) boo
 	return list[0], nil
 }
 
-// unconnected is the error of a drain that not all members have received.
+// unconnected is the error of a drain that some members have not received, as far as is known.
 type unconnected struct {
 	cluster string
 	members []string
+	silent  []string // members that are connected, and have not acknowledged
 }
 
-// awayFrom returns nil if all members are connected.
+// awayFrom returns nil if all members are connected and have acknowledged what this cluster publishes.
 func awayFrom(is *clusterset.Status) *unconnected {
 	u := &unconnected{cluster: is.Cluster}
 	for _, m := range is.Members {
-		if !m.Connected {
+		switch {
+		case !m.Connected:
 			u.members = append(u.members, m.Name)
+		case m.Unacknowledged:
+			u.silent = append(u.silent, m.Name)
 		}
 	}
-	if len(u.members) == 0 {
+	if len(u.members)+len(u.silent) == 0 {
 		return nil
 	}
 	return u
 }
 
+// waits reports whether an acknowledgement may still arrive.
+func (u *unconnected) waits() bool { return u != nil && len(u.silent) > 0 }
+
 func (u *unconnected) Error() string {
-	are, them := "member %s is not connected, and sends", "it when it connects"
-	if len(u.members) > 1 {
-		are, them = "members %s are not connected, and send", "them when they connect"
+	var parts []string
+	part := func(names []string, one, many string) {
+		switch len(names) {
+		case 0:
+		case 1:
+			parts = append(parts, fmt.Sprintf(one, names[0], u.cluster))
+		default:
+			parts = append(parts, fmt.Sprintf(many, strings.Join(names, ", "), u.cluster))
+		}
 	}
-	return fmt.Sprintf(are+" requests: the drain of cluster %s stays in force, and reaches %s", strings.Join(u.members, ", "), u.cluster, them)
+	part(u.members, "member %s is not connected, and sends requests: the drain of cluster %s stays in force, and reaches it when it connects",
+		"members %s are not connected, and send requests: the drain of cluster %s stays in force, and reaches them when they connect")
+	part(u.silent, "member %s, or its hub, has not acknowledged the drain, and may send requests: the drain of cluster %s stays in force, and takes effect there when it responds again",
+		"members %s, or their hub, have not acknowledged the drain, and may send requests: the drain of cluster %s stays in force, and takes effect there when they respond again")
+	return strings.Join(parts, "; ")
 }
 
 // end is the result of a drain that has waited.
@@ -349,13 +375,14 @@ func (d *setChange) wait(ctx context.Context, out io.Writer) error {
 		fmt.Fprintf(out, "Requests of other clusters for %s are not counted here, because they arrive at a Gateway or ask an external picker: the drain takes all of %s\n",
 			strings.Join(is.Uncounted[:min(len(is.Uncounted), listed)], ", "), timeout)
 	}
-	until, quiet := time.Now().Add(timeout), time.Now()
+	began := time.Now()
+	until, quiet := began.Add(timeout), began
 	for {
 		now := time.Now()
 		if list := awayFrom(&is); !reflect.DeepEqual(list, away) { // a member that connects receives the drain only then
 			away, quiet = list, now
 		}
-		if is.InFlight > 0 {
+		if is.InFlight > 0 || away.waits() && now.Sub(began) < acknowledgeTimeout {
 			quiet = now
 		}
 		switch {

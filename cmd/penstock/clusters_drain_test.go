@@ -100,3 +100,46 @@ func TestClusterSet_DrainAndLeaveFailWhileAMemberIsNotConnected(t *testing.T) {
 		t.Errorf("leave --force: %v\n%s\n%s", err, out, is())
 	}
 }
+
+// A member that is frozen is connected until its lease ends, and its Envoy sends requests on: the drain waits for its acknowledgement.
+func TestClusterSet_DrainWaitsForAcknowledgements(t *testing.T) {
+	t.Parallel()
+	page := func(unacknowledged bool) string {
+		return fmt.Sprintf(`{"cluster": "east", "draining": true, "drainTime": "10m0s", "members": [{"name": "north", "connected": true}, {"name": "west", "connected": true, "unacknowledged": %v}]}`, unacknowledged)
+	}
+	drain := func(t *testing.T, timeout time.Duration, waits func() bool) (string, error) {
+		process := func(page func() string) string {
+			s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprint(w, page()) }))
+			t.Cleanup(s.Close)
+			return strings.TrimPrefix(s.URL, "http://")
+		}
+		var out strings.Builder
+		other := process(func() string { return page(false) }) // it does not publish
+		d := setChange{kubeconfig: "named", http: []string{other, process(func() string { return page(waits()) })}, timeout: timeout}
+		err := d.wait(t.Context(), &out)
+		return out.String(), err
+	}
+	t.Run("late", func(t *testing.T) {
+		t.Parallel()
+		var asked atomic.Int64
+		out, err := drain(t, time.Minute, func() bool { return asked.Add(1) < 5 })
+		if err != nil || !strings.Contains(out, "Cluster east is drained") {
+			t.Errorf("%s %v", out, err)
+		}
+	})
+	t.Run("never", func(t *testing.T) {
+		t.Parallel()
+		out, err := drain(t, drainQuiet+time.Second, func() bool { return true })
+		const want = "member west, or its hub, has not acknowledged the drain, and may send requests: the drain of cluster east stays in force, and takes effect there when it responds again"
+		if err == nil || err.Error() != want || strings.Contains(out, "is drained") {
+			t.Errorf("%s %v", out, err)
+		}
+	})
+	t.Run("list", func(t *testing.T) {
+		t.Parallel()
+		out, err := penstock(t, "clusters", "list", "-f", t.TempDir(), "--state", served(t, func() string { return page(true) }))
+		if err != nil || !strings.HasPrefix(out, "Cluster east is draining: members send it no new request, except west, which may not have received the drain; 0 of theirs are in flight\n") {
+			t.Errorf("%s %v", out, err)
+		}
+	})
+}

@@ -203,6 +203,30 @@ func (t *Topic) Acknowledged(ctx context.Context) error {
 	}
 }
 
+// Published returns how much was published until now, for AcknowledgedBy.
+func (t *Topic) Published() uint64 {
+	t.channel.mu.Lock()
+	defer t.channel.mu.Unlock()
+	return t.seq
+}
+
+// AcknowledgedBy reports whether what was published until a call of Published is in effect at every process that subscribes by a name of
+// Config.Identify, and there is one. changed is closed when that may be otherwise.
+func (t *Topic) AcknowledgedBy(name string, published uint64) (is bool, changed <-chan struct{}) {
+	t.channel.mu.Lock()
+	defer t.channel.mu.Unlock()
+	for s := range t.channel.subscribers {
+		sub := s.topics[t.name]
+		if s.name != name || sub == nil {
+			continue
+		}
+		if is = sub.acked >= published; !is {
+			break
+		}
+	}
+	return is, t.changed
+}
+
 // behind is the time left until the last process that has not acknowledged a target exceeds the timeout; 0: there is none.
 // Channel.mu is held.
 func (t *Topic) behind(target uint64, began, now time.Time) (left time.Duration) {

@@ -80,6 +80,7 @@ type Federation struct {
 
 	mu       sync.Mutex
 	own      publisher                           // of this cluster
+	newest   uint64                              // Topic.Published of exports with its last change
 	members  map[string]Member                   // by address; those that a hub relays by relayedFrom
 	left     map[string]bool                     // names of former members
 	received map[string]cluster                  // the last state of a member, by address
@@ -130,6 +131,7 @@ func (f *Federation) Publish(uid string, epoch uint64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.publish(f.own.begin(uid, epoch, f.audience.relayed)...)
+	f.newest = f.exports.Published()
 }
 
 // credentials are those with which the member at an address is dialled.
@@ -268,7 +270,31 @@ func (f *Federation) SetExports(list []export.Export, draining bool) error {
 	}
 	f.exports.Retract(c.gone...)
 	f.publish(c.items...)
+	f.newest = f.exports.Published()
 	return err
+}
+
+// Acknowledged reports whether a member has the last change of what this cluster publishes in effect, or, if the hub relays it, the hub has.
+// changed is closed when that may be otherwise; nil: nothing is published yet.
+func (f *Federation) Acknowledged(member string) (is bool, changed <-chan struct{}) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.own.uid == "" {
+		return false, nil
+	}
+	hub := ""
+	for _, m := range f.members {
+		if m.Hub {
+			hub = m.Name
+		}
+	}
+	for at, m := range f.members {
+		if m.Name == member && at != m.Address {
+			member = hub
+			break
+		}
+	}
+	return f.exports.AcknowledgedBy(member, f.newest)
 }
 
 // decide has what members report taken over. mu is held.

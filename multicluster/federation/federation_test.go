@@ -90,6 +90,7 @@ type site struct {
 	presented func() (*tls.Certificate, error)
 	published []byte
 	loaded    map[MemberPool][]Load
+	hold      chan struct{} // frozen
 }
 
 // presents has a site use a certificate and publish a bundle from now on.
@@ -146,7 +147,8 @@ func newSiteAt(t *testing.T, address, name, id string, a *authority, hub bool) *
 			s.loaded[of] = append(s.loaded[of], is)
 		},
 	})
-	s.Federation.exports.Subscribe(func(_ context.Context, u channel.Update) error {
+	s.Federation.exports.Subscribe(func(ctx context.Context, u channel.Update) error {
+		s.waits(ctx)
 		for _, it := range u.Items {
 			s.bytes.Add(int64(len(it.Value)))
 		}

@@ -55,6 +55,9 @@ type MemberStatus struct {
 	Name      string         `json:"name"`
 	State     registry.State `json:"state"`
 	Connected bool           `json:"connected"`
+	// Unacknowledged: this process publishes, and the member, or the hub that relays it, has not acknowledged the last change of this cluster's exports
+	// and draining: the member may send requests as before.
+	Unacknowledged bool `json:"unacknowledged,omitempty"`
 	// Updated is when this process received the member's last update; zero: it has received none.
 	Updated time.Time `json:"updated,omitzero"`
 	// Exports are pools of this cluster that the member may import, and Imports are those that it exports; sorted.
@@ -182,6 +185,7 @@ func (s *Set) Status(ws registry.WatchSet) Status {
 	f := s.federation
 	s.mu.Unlock()
 	hubConnected := f != nil && f.HubConnected()
+	serves := f != nil && s.cfg.Listen != nil && s.leads()
 	if out.Cluster != "" {
 		out.Member, _ = OwnMember(s.cfg.StateDir) // what cannot be read is not shown
 	}
@@ -198,6 +202,12 @@ func (s *Set) Status(ws registry.WatchSet) Status {
 		is := MemberStatus{
 			Name: m.Name, State: m.State, Connected: m.Connected() && (m.Source != hubSource || hubConnected) && rejected[m.Name] != crossing, Updated: s.admin.lastUpdate(m.Name),
 			Exports: s.exportsTo(m.Name, decisions), Imports: s.importsOf(m.Name),
+		}
+		if serves {
+			acknowledged, changed := f.Acknowledged(m.Name)
+			if is.Unacknowledged = !acknowledged; !acknowledged {
+				ws.Add(changed)
+			}
 		}
 		if problem := rejected[m.Name]; problem != "" {
 			is.Findings = append(is.Findings, problem)

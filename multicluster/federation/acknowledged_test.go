@@ -1,0 +1,85 @@
+package federation
+
+import (
+	"context"
+	"testing"
+
+	"github.com/penstock-project/penstock/xds/xdstest/poll"
+)
+
+// frozen has a site take no update over until thawed is called.
+func (s *site) frozen() (thawed func()) {
+	hold := make(chan struct{})
+	s.mu.Lock()
+	s.hold = hold
+	s.mu.Unlock()
+	return func() {
+		s.mu.Lock()
+		s.hold = nil
+		s.mu.Unlock()
+		close(hold)
+	}
+}
+
+// waits returns once the site is not frozen.
+func (s *site) waits(ctx context.Context) {
+	s.mu.Lock()
+	hold := s.hold
+	s.mu.Unlock()
+	if hold != nil {
+		select {
+		case <-hold:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// acknowledges polls until a member has acknowledged the last change of a site, or has not.
+func (s *site) acknowledges(what, member string, want bool) {
+	s.t.Helper()
+	poll.Until(s.t, what, func() bool { is, _ := s.Acknowledged(member); return is == want })
+}
+
+// A drain is over once the members have it in effect. One that is frozen counts as connected until its lease ends, and its Envoys send on.
+func TestFederation_MemberThatIsFrozenHasNotAcknowledged(t *testing.T) {
+	a, b, c := newSite(t, "a", id("a")), newSite(t, "b", id("b")), newSite(t, "c", id("c"))
+	join(a, b, c)
+	a.exports(exported("10.0.0.1"))
+	a.acknowledges("b is up to date", "b", true)
+	thaw := b.frozen()
+	if err := a.SetExports(nil, true); err != nil {
+		t.Fatal(err)
+	}
+	if is, changed := a.Acknowledged("b"); is || changed == nil {
+		t.Error("a frozen member has acknowledged")
+	}
+	a.acknowledges("c is up to date", "c", true)
+	a.publishState() // a renewal is no change, and c stays up to date
+	if is, _ := a.Acknowledged("b"); is {
+		t.Error("a frozen member has acknowledged a renewal")
+	}
+	if is, _ := a.Acknowledged("c"); !is {
+		t.Error("a renewal is a change")
+	}
+	thaw()
+	a.acknowledges("b is up to date again", "b", true)
+	b.stop()
+	a.acknowledges("b is gone", "b", false)
+}
+
+// Of a member behind a hub, the hub's acknowledgement counts.
+func TestFederation_HubThatIsFrozenHasNotAcknowledged(t *testing.T) {
+	h, a, b := newHub(t, "h"), newSite(t, "a", id("a")), newSite(t, "b", id("b"))
+	around(h, a, b)
+	a.exports(exported("10.0.0.1"))
+	a.acknowledges("the hub is up to date", "b", true)
+	thaw := h.frozen()
+	if err := a.SetExports(nil, true); err != nil {
+		t.Fatal(err)
+	}
+	if is, _ := a.Acknowledged("b"); is {
+		t.Error("a frozen hub has acknowledged")
+	}
+	thaw()
+	a.acknowledges("the hub is up to date again", "b", true)
+}
