@@ -223,10 +223,10 @@ func importMember(r store.Reader, imp *model.Import, policy *v1alpha1.PoolPolicy
 		case waiting != "":
 			m.NotReady, m.Share = cmp.Or(m.NotReady, waiting), 0
 		default:
-			problem(".parents", "no parent gateway has a known address", "give parents[].service addresses (IP addresses, or host names that resolve) and ports")
+			problem(".parents", "no parent gateway has a known address", fixesAt(r, imp.Ref, c.Name).gatewayAddresses)
 			m.Reason, m.Problem = unaddressed(m.Problem, denied)
 		}
-		imp.Findings = append(imp.Findings, exposed(r, imp.Ref, m.Cluster, m.Parents, "its gateways", field+".parents", "set appProtocol: https on the service's port")...)
+		imp.Findings = append(imp.Findings, exposed(r, imp.Ref, m.Cluster, m.Parents, "its gateways", field+".parents", fixesAt(r, imp.Ref, c.Name).gatewayTLS)...)
 		return m
 	}
 	if c.EndpointPicker == nil {
@@ -236,7 +236,7 @@ func importMember(r store.Reader, imp *model.Import, policy *v1alpha1.PoolPolicy
 	pickers, outside := dialablePickers(r, allowed, c.EndpointPicker.Service, field+".endpointPicker.service")
 	imp.Findings = append(imp.Findings, notAllowed(imp.Ref, c.Name, outside)...)
 	if len(pickers) == 0 {
-		problem(".endpointPicker.service", "no address of the remote picker is known", "give service addresses (IP addresses, or host names that resolve) and ports")
+		problem(".endpointPicker.service", "no address of the remote picker is known", fixesAt(r, imp.Ref, c.Name).pickerAddresses)
 		m.Reason, m.Problem = unaddressed(m.Problem, outside)
 		return m
 	}
@@ -274,7 +274,7 @@ func importMember(r store.Reader, imp *model.Import, policy *v1alpha1.PoolPolicy
 		m.Problem, m.Reason = denied, notPermitted
 	}
 	if !c.EndpointPicker.Peer {
-		m.Pool.Findings = append(m.Pool.Findings, exposed(r, imp.Ref, at, pickers, "its picker", field+".endpointPicker.service", "leave appProtocol: kubernetes.io/h2c out of the service's port")...)
+		m.Pool.Findings = append(m.Pool.Findings, exposed(r, imp.Ref, at, pickers, "its picker", field+".endpointPicker.service", fixesAt(r, imp.Ref, c.Name).pickerTLS)...)
 	}
 	m.Pool.Findings = append(m.Pool.Findings, exposed(r, imp.Ref, m.Cluster, []model.RemoteAddress{{Cleartext: true}}, "its model servers", field, "")...)
 	nameLast(m.Pool, policy)

@@ -123,6 +123,22 @@ func TestOffer_OfWhichNothingIsAllowedTakesNoRequest(t *testing.T) {
 	}
 }
 
+// No object here has the fields of a member's entry: what a fix names is in the member's cluster.
+func TestOffer_FixesAreForTheMembersCluster(t *testing.T) {
+	cleartext := strings.NewReplacer("number: 9002", "number: 9002, appProtocol: kubernetes.io/h2c").Replace(offers)
+	unresolved := strings.NewReplacer("192.0.2.3", "picker.example.com", "192.0.2.9", "gw.example.com").Replace(offers)
+	for _, c := range []struct{ offers, want string }{
+		{cleartext, "sent to its picker in cleartext; in cluster north, for Penstock's own picker start penstock with --xds-cert, --xds-key and --xds-client-ca, and"},
+		{cleartext, "sent to its gateways in cleartext; write spec.peerListener in the ClusterSet of cluster east, or write a BackendTLSPolicy"},
+		{unresolved, "no address of the remote picker is known; in cluster north, give the picker an address"},
+		{unresolved, "no parent gateway has a known address; in cluster east, give the Gateways addresses"},
+	} {
+		if _, imp := imported(t, strings.TrimPrefix(c.offers, "\n---")); !strings.Contains(texts(imp.Findings), c.want) {
+			t.Errorf("no %q in\n%s", c.want, texts(imp.Findings))
+		}
+	}
+}
+
 // With `imports: All`, this cluster's own entry is its pool.
 func TestOffer_OwnEntryIsTheLocalPool(t *testing.T) {
 	own := `
