@@ -357,6 +357,8 @@ const source = status.Members
 
 // report reports on the ClusterSet and on the pools whose export was asked for.
 func (s *Set) report() {
+	s.reporting.Lock() // what is read last is reported last
+	defer s.reporting.Unlock()
 	f := s.Federation()
 	hubConnected := f != nil && f.HubConnected()
 	s.mu.Lock()
