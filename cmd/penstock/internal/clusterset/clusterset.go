@@ -114,8 +114,8 @@ type Set struct {
 	leading   chan struct{} // has one element when Config.Leading may have changed
 	led       chan struct{} // has one element when this process has begun to publish
 
-	following sync.Mutex // held while a change is followed, or a decision made: of the next ones
 	reporting sync.Mutex // held while a report is made
+	following sync.Mutex // held while a change is followed, or a decision made: of the next ones
 	pools     map[registry.Pool]export.Pool
 	parents   map[registry.Pool][]model.ParentGateway
 	taken     map[string][]string // by the import's key: clusters whose entries are of others
