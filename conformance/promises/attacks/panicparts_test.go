@@ -39,7 +39,7 @@ func faultyPages(t *testing.T, s *site) string {
 		if r.URL.Path == "/metrics" {
 			w.Header().Set(faultHeader, "panic")
 		}
-		_, _ = io.WriteString(w, "vllm:num_requests_running 0\n")
+		_, _ = io.WriteString(w, "vllm:num_requests_waiting 0\nvllm:num_requests_running 0\n")
 	}))
 	t.Cleanup(server.Close)
 	return poolObjects("pages", "/pages", []string{"gw"}, at(server)) + poolObjects("strict", "/strict", []string{"gw"}, at(s.server)) + `apiVersion: penstock.dev/v1alpha1
