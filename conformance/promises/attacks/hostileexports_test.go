@@ -126,6 +126,14 @@ func TestClusterSet_HostileMemberHarmsNoOther(t *testing.T) {
 	}
 	s := startSet(t, "", nil, evil...)
 	traffic, before, peak := s.traffic(), s.rss(s.penstock), s.peak(s.penstock)
+	logged := func(i int) (of []string, has bool) {
+		for _, line := range strings.Split(s.whole("penstock"), "\n") {
+			if strings.Contains(line, "member "+evil[i].name+": ") || strings.Contains(line, evil[i].listener.Addr().String()) {
+				of = append(of, line)
+			}
+		}
+		return of, slices.ContainsFunc(of, func(line string) bool { return strings.Contains(line, attacks[i].logged) })
+	}
 	for i, a := range attacks {
 		began, log, peak := time.Now(), s.logSize("penstock"), s.peak(s.penstock)
 		end := evil[i].begin(a)
@@ -139,6 +147,9 @@ func TestClusterSet_HostileMemberHarmsNoOther(t *testing.T) {
 			if evil[i].rounds.Load() < 5 && time.Since(began) < attackTime {
 				return errors.New("it goes on")
 			}
+			if _, has := logged(i); !has { // a slow machine takes longer to read what it sends
+				return errors.New("it is not logged yet")
+			}
 			return nil
 		})
 		end()
@@ -151,13 +162,7 @@ func TestClusterSet_HostileMemberHarmsNoOther(t *testing.T) {
 		t.Errorf("penstock logged %d bytes", size)
 	}
 	for i, a := range attacks {
-		var of []string
-		for _, line := range strings.Split(s.whole("penstock"), "\n") {
-			if strings.Contains(line, "member "+evil[i].name+": ") || strings.Contains(line, evil[i].listener.Addr().String()) {
-				of = append(of, line)
-			}
-		}
-		if !slices.ContainsFunc(of, func(line string) bool { return strings.Contains(line, a.logged) }) {
+		if of, has := logged(i); !has {
 			t.Errorf("%s: no line has %q:\n%.4000s", a.name, a.logged, strings.Join(of, "\n"))
 		}
 	}
