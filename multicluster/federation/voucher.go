@@ -79,12 +79,9 @@ func (t *trust) accept(m *Member, state cluster) (kept []byte, err error) {
 			defer t.mu.RUnlock()
 			is := t.byName[m.Name]
 			if bytes.Contains(TrustedBundle(is.bundle, is.published), []byte(state.Bundle)) {
-				err = nil
+				return is.published, nil
 			}
-			if err != nil {
-				err = fmt.Errorf("%w; run `penstock clusters show` there, and join it again here with --through-hub", err)
-			}
-			return is.published, err
+			return is.published, fmt.Errorf("%w; run `penstock clusters show` there, and join it again here with --through-hub", err)
 		}
 	}
 	return t.published(m.Name, []byte(state.Bundle)), nil

@@ -163,7 +163,7 @@ func importMember(r store.Reader, imp *model.Import, policy *v1alpha1.PoolPolicy
 		})
 	}
 	problem := func(sub, problem, fix string) {
-		m.Problem, m.Reason = problem, notSupported
+		m.Problem, m.Reason = problem, reasonNotSupported
 		imp.Findings = append(imp.Findings, report.Finding{Severity: report.Error, Owner: imp.Ref, Field: field + sub, Problem: "cluster " + c.Name + ": " + problem, Fix: fix})
 	}
 	if strings.ContainsFunc(c.Name, unicode.IsControl) { // Envoy sends the name in a header
@@ -271,7 +271,7 @@ func importMember(r store.Reader, imp *model.Import, policy *v1alpha1.PoolPolicy
 		denied = relayed(m.Pool, imp, c, pods, pickers, field)
 	}
 	if denied != "" {
-		m.Problem, m.Reason = denied, notPermitted
+		m.Problem, m.Reason = denied, reasonNotAllowed
 	}
 	if !c.EndpointPicker.Peer {
 		m.Pool.Findings = append(m.Pool.Findings, exposed(r, imp.Ref, at, pickers, "its picker", field+".endpointPicker.service", fixesAt(r, imp.Ref, c.Name).pickerTLS)...)
@@ -393,14 +393,14 @@ func relayed(p *model.Pool, imp *model.Import, c inferenceapi.ImportedCluster, a
 
 // Reasons of model.ImportMember.
 const (
-	notSupported = "NotSupported"
-	notPermitted = "NotAllowed"
+	reasonNotSupported = "NotSupported"
+	reasonNotAllowed   = "NotAllowed"
 )
 
 // unaddressed is why a member has no address to be reached at, and the reason: those that it has are outside of what is allowed, or none is known yet.
 func unaddressed(otherwise string, denied []outside) (reason, problem string) {
 	if len(denied) > 0 {
-		return notPermitted, denied[0].problem
+		return reasonNotAllowed, denied[0].problem
 	}
 	return "", otherwise
 }

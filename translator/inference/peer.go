@@ -30,7 +30,7 @@ func throughPeers(r store.Reader, imp *model.Import, m *model.ImportMember, c in
 		if slices.ContainsFunc(c.Parents, func(p inferenceapi.ParentImport) bool { return !p.Peer }) {
 			return false
 		}
-		m.Reason, m.Problem = notSupported, "its gateways take requests of members of its cluster set alone, and the ClusterSet here has no certificates of "+c.Name
+		m.Reason, m.Problem = reasonNotSupported, "its gateways take requests of members of its cluster set alone, and the ClusterSet here has no certificates of "+c.Name
 		imp.Findings = append(imp.Findings, report.Finding{
 			Severity: report.Error, Owner: imp.Ref, Field: field + ".parents", Problem: "cluster " + c.Name + ": " + m.Problem,
 			Fix: "add it to the ClusterSet here (penstock clusters join; with --through-hub where a hub relays it), or have the pool exported for clusters that are no members",

@@ -56,8 +56,8 @@ func TestClusterSet_ClocksDaysApartLoseNoRequest(t *testing.T) {
 	s.ends()
 }
 
-// before is a commit whose Penstock stands for an earlier release, as long as nothing is released: that of a day before members behind hubs used each
-// other's certificates, and exports had incarnations.
+// before is a commit whose Penstock stands for an earlier release, as long as nothing is released: it is from before members behind hubs used each
+// other's certificates.
 const (
 	before      = "0b3ed530"
 	beforeImage = "ghcr.io/penstock-project/penstock:before"
