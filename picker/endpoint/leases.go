@@ -37,6 +37,7 @@ type Leases struct {
 	mu      sync.Mutex
 	adopted map[string]*Lease
 	expired map[uint64]expired
+	forget  []forget // of expired, the oldest first; of those that were resumed, too
 	ledgers sync.Map // by Gateway: *ledger
 }
 
@@ -53,6 +54,12 @@ type ledger struct{ open atomic.Int64 }
 type expired struct {
 	holder Holder
 	at     time.Duration // since processStart
+}
+
+// forget is when a lease expired that is to be forgotten.
+type forget struct {
+	id uint64
+	at time.Duration // since processStart
 }
 
 type shard struct {
@@ -459,14 +466,16 @@ func (l *Leases) expire(now time.Duration) {
 	for _, lease := range l.adopted {
 		add(lease)
 	}
-	for number, was := range l.expired {
-		if now-was.at >= resumable {
-			delete(l.expired, number)
+	for len(l.forget) > 0 && now-l.forget[0].at >= resumable {
+		if f := l.forget[0]; l.expired[f.id].at == f.at { // else it has expired again since
+			delete(l.expired, f.id)
 		}
+		l.forget = l.forget[1:]
 	}
 	for _, lease := range old {
-		if lease.adopted == "" && len(l.expired) < maxExpired {
+		if lease.adopted == "" && len(l.forget) < maxExpired {
 			l.expired[lease.id] = expired{lease.holder, now}
+			l.forget = append(l.forget, forget{lease.id, now})
 		}
 	}
 	l.mu.Unlock()
