@@ -20,8 +20,8 @@ import (
 
 // Query is a request to explain.
 type Query struct {
-	URL     *url.URL
-	Method  string // GET if empty
+	URL     *url.URL // its host is the server name in TLS, and the request's host unless Header has Host
+	Method  string   // GET if empty
 	Header  http.Header
 	Gateway string // "namespace/name"; "" looks at every Gateway
 }
@@ -126,7 +126,13 @@ func (t *Translator) follow(q Query) Explanation {
 		e.Method = ""
 	}
 	port := portOf(q.URL)
-	name := strings.ToLower(q.URL.Hostname())
+	name := strings.ToLower(q.URL.Hostname()) // the server name in TLS
+	host := name
+	if h := q.Header.Get("Host"); h != "" {
+		if host = strings.ToLower((&url.URL{Host: h}).Hostname()); !way.tls {
+			name = host
+		}
+	}
 	for key, gw := range t.tables.gateways.All(r) {
 		if q.Gateway != "" && q.Gateway != key {
 			continue
@@ -143,12 +149,12 @@ func (t *Translator) follow(q Query) Explanation {
 				continue
 			}
 			e.Gateway, e.Chain = key, chain.Name
-			e.Listener = listenerFor(gw, chain.Name, name)
+			e.Listener = listenerFor(gw, chain.Name, host)
 			if !way.requests {
 				e.Answer = "the listener takes requests, not connections: ask for https://" + q.URL.Host
 				return e
 			}
-			t.explainHost(r, &e, q, chain, name)
+			t.explainHost(r, &e, q, chain, host)
 			if e.Host != "" {
 				return e
 			}

@@ -62,6 +62,9 @@ func (s *schema) explain(e *field.Error) mistake {
 // typeWords explains a value of the wrong type.
 func typeWords(node *structural.Structural, e *field.Error) (problem, fix string) {
 	problem, fix = fmt.Sprintf("must be %s, is %s", typeName(node), valueWords(e.BadValue)), "write "+kindOfValue(node)
+	if strings.HasPrefix(e.Field, "metadata.annotations.") || strings.HasPrefix(e.Field, "metadata.labels.") { // no schema has them
+		return "must be a string, is " + valueWords(e.BadValue), "put the value in quotes"
+	}
 	if node == nil {
 		return problem, fix
 	}

@@ -36,6 +36,10 @@ var mistakes = map[string]struct {
 		strings.Replace(chatRoute, "      port: 80", "      port: 80\n    name: 7", 1),
 		[]string{"error: x.yaml:14: HTTPRoute default/chat spec.rules[0].name: must be a string, is a number; put the value in quotes"},
 	},
+	"annotation that looks like a number": {
+		strings.Replace(chatRoute, "  name: chat\n", "  name: chat\n  annotations: {example.com/weight: 3}\n", 1),
+		[]string{"error: x.yaml:5: HTTPRoute default/chat metadata.annotations.example.com/weight: must be a string, is a number; put the value in quotes"},
+	},
 	"missing field": {
 		strings.Replace(chatRoute, "- name: svc\n      port: 80", "- port: 80", 1),
 		[]string{"error: x.yaml:12: HTTPRoute default/chat spec.rules[0].backendRefs[0].name: is missing; write a string"},

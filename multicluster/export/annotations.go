@@ -24,6 +24,9 @@ const (
 // Annotation asks for the export of a pool; its one value is ClusterSet.
 var Annotation = upstream.ExportAnnotationKey
 
+// known are the annotations above.
+var known = []string{Annotation, ModeAnnotation, ToAnnotation, WeightAnnotation}
+
 const maxWeight = 1_000_000
 
 // wish is what the annotations of a pool ask for.
@@ -45,6 +48,9 @@ func parse(annotations map[string]string, members []string) (w wish, asked bool,
 		problems = append(problems, problem{annotation: annotation, text: fmt.Sprintf(format, args...), fix: fix})
 	}
 	value, asked := annotations[Annotation]
+	if a := unknown(annotations); a != "" {
+		problems = append(problems, problem{annotation: a, text: "a pool has no annotation of this name", fix: "write one of " + strings.Join(known, ", "), harmless: true})
+	}
 	if !asked {
 		for _, a := range []string{ModeAnnotation, ToAnnotation, WeightAnnotation} {
 			if _, ok := annotations[a]; ok {
@@ -93,4 +99,14 @@ func parse(annotations map[string]string, members []string) (w wish, asked bool,
 		}
 	}
 	return w, true, problems
+}
+
+// unknown is the first annotation by name that is meant to be one of an export, and is none; "" if there is no such.
+func unknown(annotations map[string]string) (first string) {
+	for a := range annotations {
+		if (strings.HasPrefix(a, "penstock.dev/") || strings.HasPrefix(a, Annotation)) && !slices.Contains(known, a) && (first == "" || a < first) {
+			first = a
+		}
+	}
+	return first
 }

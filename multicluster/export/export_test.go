@@ -164,6 +164,18 @@ func TestExport_EndpointsHaveTheirOwnPortsOnly(t *testing.T) {
 	}
 }
 
+// A mistyped annotation is found, whether or not the pool is exported, and changes nothing else.
+func TestExport_UnknownAnnotationIsAFinding(t *testing.T) {
+	weighted := strings.Replace(seedPool, "  annotations:\n", "  annotations:\n    penstock.dev/export-wieght: \"3\"\n", 1)
+	if d := decide(t, set, weighted, seedPicker, export.Pool{}); d.Export == nil || !strings.Contains(texts(d.Findings), "metadata.annotations[penstock.dev/export-wieght]: a pool has no annotation of this name") {
+		t.Errorf("%+v: %s", d, texts(d.Findings))
+	}
+	mistyped := strings.Replace(seedPool, export.Annotation+":", export.Annotation+"ed:", 1)
+	if d := decide(t, set, mistyped, seedPicker, export.Pool{}); d.Asked || !strings.Contains(texts(d.Findings), export.Annotation+"ed]: a pool has no annotation of this name; write one of ") {
+		t.Errorf("%+v: %s", d, texts(d.Findings))
+	}
+}
+
 // A pool fails abroad as it does at home: with Penstock's own picker as translation has decided, else as its endpointPickerRef demands.
 func TestExport_PoolKeepsItsFailureMode(t *testing.T) {
 	own := strings.Replace(seedPool, "  endpointPickerRef:\n    name: epp\n    port: {number: 9002}\n", "", 1)
@@ -300,6 +312,9 @@ func TestExported_IsTrueOnceEveryIntendedMemberHasTheImport(t *testing.T) {
 		if got := export.Exported(d, set.Members, all); got.Status != report.True || !strings.Contains(got.Message, want) || !strings.Contains(want, ";") && got.Message != want {
 			t.Errorf("%+v: %s, want %s", entry, got.Message, want)
 		}
+	}
+	if got := export.Exported(d, nil, nil); got.Status != report.True || got.Message != "the ClusterSet has no member that may import it" {
+		t.Errorf("without members: %+v", got)
 	}
 	if got := export.Exported(export.Decision{Asked: true, Reason: "NoAddress", Message: "none"}, set.Members, nil); got.Status != report.False || got.Reason != "NoAddress" {
 		t.Errorf("%+v", got)

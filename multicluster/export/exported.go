@@ -65,6 +65,9 @@ func Exported(d Decision, members []string, placements []registry.Placement) rep
 	if len(reasons) == 0 {
 		out.Status, out.Reason = report.True, ExportedReason
 		out.Message = fmt.Sprintf("imported by %d members", imported) + d.Export.only()
+		if imported == 0 {
+			out.Message = "the ClusterSet has no member that may import it"
+		}
 		return out
 	}
 	slices.Sort(reasons)

@@ -149,9 +149,10 @@ type Status struct {
 }
 
 // Status returns the members, sorted.
-func (h *Hub) Status() (out []Status) {
+func (h *Hub) Status() []Status {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	out := []Status{} // in JSON it is a list, too, while there are none
 	for _, m := range h.sorted() {
 		is := Status{Name: m.Name, Read: m.read, Connected: m.connected, Contacted: m.contacted, Exports: map[string]int{}, Imports: map[string]int{}}
 		for p := range m.decisions {

@@ -96,6 +96,16 @@ func (r *Registry) ExportsOf(cluster string) (out []Export) {
 	return out
 }
 
+// PodCIDRs are the ranges of pods that a member publishes: those of its first export, by pool, in EndpointMode that has some.
+func (r *Registry) PodCIDRs(cluster string) []string {
+	for e := range rows.Walk[Export](txn{r.db.Txn(false)}, nil, exportTable, rows.ByID, rows.Key(cluster)) {
+		if e.Entry.RoutingMode == inferenceapi.EndpointMode && len(e.Entry.PodCIDRs) > 0 && !e.withdrawn {
+			return e.Entry.PodCIDRs
+		}
+	}
+	return nil
+}
+
 // ExportsAt returns the exports whose picker or gateways have an address, sorted by cluster and pool.
 func (r *Registry) ExportsAt(address string) (out []Export) {
 	for e := range rows.Walk[Export](txn{r.db.Txn(false)}, nil, exportTable, byAddress, rows.Key(address)) {

@@ -99,12 +99,6 @@ func (s *Set) reportDue() bool {
 	return s.spec != nil && !s.mistaken.fresh(s.spec, s.now())
 }
 
-// ranged is a range of pods, and the field that has it.
-type ranged struct {
-	netip.Prefix
-	field, of string
-}
-
 // mistakes are the findings about a ClusterSet that its schema does not have: the other members are used all the same.
 func mistakes(set *v1alpha1.ClusterSet, now time.Time) (out []report.Finding) {
 	owner := store.ClusterSets.Ref(set)
@@ -112,28 +106,8 @@ func mistakes(set *v1alpha1.ClusterSet, now time.Time) (out []report.Finding) {
 		out = append(out, report.Finding{Severity: severity, Owner: owner, Field: field, Problem: problem, Fix: fix})
 	}
 	addresses := map[string]string{}
-	var all []ranged
-	note := func(cidrs []string, field, of string) {
-		for i, text := range cidrs {
-			prefix, err := netip.ParsePrefix(text)
-			if err != nil {
-				continue // a finding of who reads the object
-			}
-			is := ranged{prefix.Masked(), fmt.Sprintf("%s[%d]", field, i), of}
-			for _, other := range all {
-				if other.of != of && other.Overlaps(is.Prefix) {
-					add(report.Warning, is.field, fmt.Sprintf("%s of %s overlaps %s of %s (%s): a request may reach a pod of the wrong cluster", text, of, other.Prefix, other.of, other.field),
-						"give the clusters different pod ranges, or export with "+export.ModeAnnotation+": ParentMode")
-					break
-				}
-			}
-			all = append(all, is)
-		}
-	}
-	note(set.Spec.PodCIDRs, "spec.podCIDRs", "this cluster")
 	for i, m := range set.Spec.Members {
 		field := fmt.Sprintf("spec.members[%d]", i)
-		note(m.Allow.PodCIDRs, field+".allow.podCIDRs", "member "+m.Name)
 		if m.Draining && m.Peer != nil {
 			add(report.Warning, field+".draining", fmt.Sprintf("member %s: it has no effect on a member that has a peer", m.Name), "run `penstock clusters drain` there, and remove the field")
 		}
@@ -152,6 +126,52 @@ func mistakes(set *v1alpha1.ClusterSet, now time.Time) (out []report.Finding) {
 		}
 		if hub := hubOf(set); m.Peer.Hub && hub.Name != m.Name {
 			add(report.Error, field+".peer.hub", fmt.Sprintf("member %s: %s is the hub, and a set has one: this one is not used", m.Name, hub.Name), "remove one of the two members")
+		}
+	}
+	return out
+}
+
+// ranged is a range of pods: whose, and where that is written.
+type ranged struct {
+	netip.Prefix
+	of, field string
+}
+
+// overlaps are the findings about ranges of pods that two clusters have. A member's are those that the ClusterSet allows it, else those that it
+// publishes.
+func overlaps(set *v1alpha1.ClusterSet, published func(member string) []string) (out []report.Finding) {
+	var all []ranged
+	note := func(cidrs []string, is ranged, numbered bool) {
+		field := is.field
+		for i, text := range cidrs {
+			var err error
+			if is.Prefix, err = netip.ParsePrefix(text); err != nil {
+				continue // a finding of who reads the object
+			}
+			if is.Prefix = is.Masked(); numbered {
+				is.field = fmt.Sprintf("%s[%d]", field, i)
+			}
+			for _, other := range all {
+				if other.of == is.of || !other.Overlaps(is.Prefix) {
+					continue
+				}
+				out = append(out, report.Finding{
+					Severity: report.Warning, Owner: store.ClusterSets.Ref(set), Field: is.field,
+					Problem: fmt.Sprintf("%s of %s overlaps %s of %s (%s): a request may reach a pod of the wrong cluster", text, is.of, other.Prefix, other.of, other.field),
+					Fix:     "give the clusters different pod ranges, or export with " + export.ModeAnnotation + ": ParentMode",
+				})
+				break
+			}
+			all = append(all, is)
+		}
+	}
+	note(set.Spec.PodCIDRs, ranged{of: "this cluster", field: "spec.podCIDRs"}, true)
+	for i, m := range set.Spec.Members {
+		of, field := "member "+m.Name, fmt.Sprintf("spec.members[%d]", i)
+		if len(m.Allow.PodCIDRs) > 0 {
+			note(m.Allow.PodCIDRs, ranged{of: of, field: field + ".allow.podCIDRs"}, true)
+		} else {
+			note(published(m.Name), ranged{of: of, field: field}, false)
 		}
 	}
 	return out

@@ -12,6 +12,7 @@ import (
 
 	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/manifests/inferenceapi"
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 	"github.com/penstock-project/penstock/multicluster/federation"
 	"github.com/penstock-project/penstock/multicluster/registry"
@@ -91,4 +92,31 @@ func TestSet_MemberThatConnectsPastTheHubIsNotConnected(t *testing.T) {
 			t.Error("what is over is reported")
 		}
 	})
+}
+
+// Clusters that were made by one template have the same pod ranges, and write them in none of each other's ClusterSets.
+func TestSet_PodRangesThatMembersPublishMustNotOverlap(t *testing.T) {
+	board := &lastBoard{}
+	s := setBeside(board)
+	s.spec.Spec.PodCIDRs = []string{"10.244.0.0/16"}
+	publish := func(member string, sequence uint64, cidrs ...string) {
+		stamp := registry.Stamp{Epoch: 1, Sequence: sequence}
+		s.apply(registry.Update{Member: member, UID: member, Stamp: stamp, Exports: []registry.Export{
+			{Pool: registry.Pool{Namespace: "default", Name: "chat"}, Stamp: stamp, Entry: inferenceapi.ImportedCluster{RoutingMode: inferenceapi.EndpointMode, PodCIDRs: cidrs}},
+		}})
+	}
+	const ofEast, ofWest = "10.244.128.0/17 of member east overlaps 10.244.0.0/16 of this cluster (spec.podCIDRs[0])", "10.1.0.0/24 of member west overlaps 10.1.0.0/16 of member east (spec.members[1])"
+	publish("east", 1, "10.1.0.0/16", "10.244.128.0/17")
+	publish("west", 1, "10.1.0.0/24")
+	for _, problem := range []string{ofEast, ofWest} {
+		if _, ok := board.finding(problem); !ok {
+			t.Errorf("no finding %q", problem)
+		}
+	}
+	publish("east", 2, "10.2.0.0/16")
+	for _, problem := range []string{ofEast, ofWest} {
+		if _, ok := board.finding(problem); ok {
+			t.Errorf("what is corrected is reported: %q", problem)
+		}
+	}
 }

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -53,6 +54,7 @@ type shown struct {
 	unread  int
 	first   string // Set.unread
 	beyond  int    // Importer.Beyond
+	pods    string // Registry.PodCIDRs
 }
 
 // shown returns what is reported of the members of some updates. Most updates, renewals above all, change none of it.
@@ -60,7 +62,7 @@ func (s *Set) shown(updates []registry.Update) []shown {
 	out := make([]shown, len(updates))
 	for i, u := range updates {
 		is, _ := s.registry.Member(u.Member)
-		out[i] = shown{state: is.State, unread: s.registry.Count(u.Member).Unread, beyond: s.importer.Beyond(u.Member)}
+		out[i] = shown{state: is.State, unread: s.registry.Count(u.Member).Unread, beyond: s.importer.Beyond(u.Member), pods: strings.Join(s.registry.PodCIDRs(u.Member), " ")}
 		if out[i].unread > 0 {
 			out[i].first = s.unread(u.Member, out[i].unread)
 		}
