@@ -96,10 +96,10 @@ func (r *Registry) ExportsOf(cluster string) (out []Export) {
 	return out
 }
 
-// PodCIDRs are the ranges of pods that a member publishes: those of its first export, by pool, in EndpointMode that has some.
+// PodCIDRs are the ranges of pods that a member publishes: those of its first export in EndpointMode, as all of them have the member's.
 func (r *Registry) PodCIDRs(cluster string) []string {
 	for e := range rows.Walk[Export](txn{r.db.Txn(false)}, nil, exportTable, rows.ByID, rows.Key(cluster)) {
-		if e.Entry.RoutingMode == inferenceapi.EndpointMode && len(e.Entry.PodCIDRs) > 0 && !e.withdrawn {
+		if e.Entry.RoutingMode == inferenceapi.EndpointMode && !e.withdrawn {
 			return e.Entry.PodCIDRs
 		}
 	}
