@@ -348,11 +348,23 @@ func (t *Translator) backendView(r *graph.Reader, b model.WeightedBackend, total
 				if ep.Weight > 0 && ep.Priority == 0 {
 					h.Share = percent(uint64(ep.Weight), weights)
 				}
+				if ep.Hop.Member != "" {
+					declines(h.Backends)
+				}
 				v.Hops = append(v.Hops, h)
 			}
 		}
 	}
 	return v
+}
+
+// declines notes what becomes of a request that an exporting cluster of several does not serve: behind its hop it fails closed.
+func declines(views []BackendView) {
+	for i := range views {
+		if views[i].NoPick != "" {
+			views[i].NoPick = "another exporting cluster"
+		}
+	}
 }
 
 // percent is a part of a sum as text.

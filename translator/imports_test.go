@@ -2,6 +2,8 @@ package translator_test
 
 import (
 	"fmt"
+	"net/url"
+	"slices"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -15,8 +17,13 @@ import (
 
 // importOffer is what a member exports as a pool, with one endpoint.
 func importOffer(pool, cluster, endpoint string) store.Op {
+	return offerFailing("FailClose", pool, cluster, endpoint)
+}
+
+// offerFailing is importOffer with a failure mode.
+func offerFailing(mode, pool, cluster, endpoint string) store.Op {
 	o := &store.Offer{Import: pool, Cluster: inferenceapi.ImportedCluster{
-		Name: cluster, RoutingMode: inferenceapi.EndpointMode, TargetPortNumber: 8000, FailureMode: "FailClose", Endpoints: []inferenceapi.ImportedEndpoint{{Address: endpoint}},
+		Name: cluster, RoutingMode: inferenceapi.EndpointMode, TargetPortNumber: 8000, FailureMode: mode, Endpoints: []inferenceapi.ImportedEndpoint{{Address: endpoint}},
 		EndpointPicker: &inferenceapi.EndpointPickerImport{Service: inferenceapi.ServiceImports{{Addresses: []string{"192.0.2.9"}, Ports: []inferenceapi.Port{{Number: 9002}}}}},
 	}}
 	o.Namespace, o.Name = "default", store.OfferName(pool, cluster)
@@ -114,5 +121,34 @@ func TestImport_HealthOfARelayedPickerIsFollowed(t *testing.T) {
 	}
 	if got := pickers(nil); got != "gone import-picker/default/far/east" {
 		t.Errorf("a relayed picker again: %s", got)
+	}
+}
+
+// An exporting cluster that fails open does so once all of the import's clusters have declined, by the last hop.
+func TestImport_ExplainNamesWhatFollowsAClusterWithoutAPick(t *testing.T) {
+	s := store.New()
+	rev, err := s.Apply(store.AddressPolicies.Put(addresses.Unrestricted()), store.Gateways.Put(&gatewayv1.Gateway{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "gw"}, Spec: gatewayv1.GatewaySpec{
+		GatewayClassName: "penstock", Listeners: []gatewayv1.Listener{{Name: "http", Port: 80, Protocol: gatewayv1.HTTPProtocolType}},
+	}}), offerFailing("FailOpen", "chat", "east", "10.1.0.1"), offerFailing("FailOpen", "chat", "west", "10.2.0.1"), store.HTTPRoutes.Put(importRoute("r", "chat")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	tr := translator.New(config())
+	if out := tr.Update(s.View(), rev.Changes); out.Err != nil {
+		t.Fatal(out.Err)
+	}
+	e := tr.Explain(translator.Query{URL: &url.URL{Scheme: "http", Host: "a.example.com"}})
+	if len(e.Backends) != 1 {
+		t.Fatalf("%+v", e)
+	}
+	var got []string
+	for _, h := range e.Backends[0].Hops {
+		for _, b := range h.Backends {
+			got = append(got, b.NoPick)
+		}
+	}
+	want := []string{"another exporting cluster", "another exporting cluster", "any ready endpoint", "any ready endpoint"}
+	if !slices.Equal(got, want) {
+		t.Errorf("without a pick: %q, want %q", got, want)
 	}
 }
