@@ -44,9 +44,9 @@ func (d *setChange) flags(cmd *cobra.Command) {
 	f.StringVar(&d.kubeconfig, "kubeconfig", "", "kubeconfig file of the cluster whose ClusterSet is changed, instead of that of a folder (default: none)")
 	f.StringSliceVar(&d.http, "http", nil, "with --kubeconfig: address of a penstock's --admin (or, on loopback, its --http), which counts the requests in flight; repeat it for each process of the cluster (default: none)")
 	f.DurationVar(&d.timeout, "timeout", 0, "longest time to wait for requests in flight (default: the running penstock's --drain-time)")
-	cmd.MarkFlagsMutuallyExclusive("file", "kubeconfig")
-	cmd.MarkFlagsMutuallyExclusive("file", "http")
-	cmd.MarkFlagsMutuallyExclusive("state", "http")
+	exclusive(cmd, "file", "kubeconfig")
+	exclusive(cmd, "file", "http")
+	exclusive(cmd, "state", "http")
 }
 
 // changeable is a ClusterSet where it is written, in a folder or in a cluster.

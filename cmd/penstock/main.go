@@ -96,3 +96,17 @@ func takes(least, most int) cobra.PositionalArgs {
 		return nil
 	}
 }
+
+// exclusive makes two flags of a command an error if both are given: cobra's own error names neither of them as a user writes it.
+func exclusive(cmd *cobra.Command, a, b string) {
+	before := cmd.PreRunE
+	cmd.PreRunE = func(cmd *cobra.Command, args []string) error {
+		if cmd.Flags().Changed(a) && cmd.Flags().Changed(b) {
+			return fmt.Errorf("--%s and --%s are both given: write one of them", a, b)
+		}
+		if before == nil {
+			return nil
+		}
+		return before(cmd, args)
+	}
+}

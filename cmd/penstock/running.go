@@ -25,8 +25,8 @@ type target struct {
 func (a *target) flags(cmd *cobra.Command) {
 	a.files.flags(cmd, "required without --http and --state")
 	cmd.Flags().StringVar(&a.http, "http", "", "query the penstock whose --admin (or, on loopback, whose --http) has this address, instead of the one that runs for -f (default: none)")
-	cmd.MarkFlagsMutuallyExclusive("file", "http")
-	cmd.MarkFlagsMutuallyExclusive("state", "http")
+	exclusive(cmd, "file", "http")
+	exclusive(cmd, "state", "http")
 }
 
 // running is the address of a running penstock.
