@@ -106,7 +106,7 @@ strategy compares by them.`,
 	why.flags(cmd)
 	f := cmd.Flags()
 	f.StringVarP(&method, "method", "X", http.MethodGet, "HTTP method of the request")
-	f.StringArrayVarP(&headers, "header", "H", nil, "request header, as 'name: value'; may be repeated (default: none)")
+	f.StringArrayVarP(&headers, "header", "H", nil, "request header, as 'name: value'; Host replaces the URL's host, but not the server name of TLS; may be repeated (default: none)")
 	f.StringVar(&model, "model", "", "model name in the request's body, for routes that match X-Gateway-Model-Name (default: none)")
 	f.StringVar(&gateway, "gateway", "", "only this Gateway, as NAMESPACE/NAME (default: any)")
 	f.StringVarP(&output, "output", "o", "text", "output format: text or json")

@@ -99,8 +99,12 @@ func TestLease_OnlyExpiredOneIsResumed(t *testing.T) {
 	if again == nil || again.ID() != expired.ID() || again.Holder() != holder || second.State().InFlight != 1 || leases.Resume(expired.ID(), "ns/gw", at, time.Now()) != nil {
 		t.Error("a lease that expired is not resumed exactly once")
 	}
-	leases.expire(now)
+	leases.expire(now + resumable/2)
 	leases.expire(now + resumable)
+	if len(leases.expired) != 1 {
+		t.Error("a lease that expired again is forgotten a minute after the first time")
+	}
+	leases.expire(now + 2*resumable)
 	if leases.Resume(expired.ID(), "ns/gw", at, time.Now()) != nil || len(leases.expired) > 0 {
 		t.Error("an expired lease is known for too long")
 	}
