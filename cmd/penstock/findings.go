@@ -11,20 +11,28 @@ import (
 	"github.com/penstock-project/penstock/discovery/status/report"
 )
 
-// printFindings prints each error and warning once, when it appears, and one line when all are resolved.
+// printedAtOnce bounds how many findings are printed at once: a member of the cluster set can cause as many as it exports pools.
+const printedAtOnce = 100
+
+// printFindings prints errors and warnings once, when they appear, and one line when all are resolved.
 func printFindings(ctx context.Context, board *status.Board, out io.Writer) error {
 	printed := map[string]bool{}
 	err := board.Stream(ctx, app.Controller, func(doc *status.Document) error {
-		now := map[string]bool{}
+		now, added := map[string]bool{}, 0
 		for _, f := range doc.Findings {
 			if f.Severity == report.Info {
 				continue
 			}
 			text := fmt.Sprintf("%s: %s", f.Severity, f)
-			now[text] = true
-			if !printed[text] {
+			if now[text] = true; printed[text] {
+				continue
+			}
+			if added++; added <= printedAtOnce {
 				fmt.Fprintln(out, text)
 			}
+		}
+		if more := added - printedAtOnce; more > 0 {
+			fmt.Fprintf(out, "and %d errors and warnings more: penstock status shows them\n", more)
 		}
 		if len(printed) > 0 && len(now) == 0 {
 			fmt.Fprintln(out, "all errors and warnings are resolved")

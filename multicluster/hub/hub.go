@@ -374,7 +374,7 @@ func (h *Hub) Taken(name string, p registry.Pool) {
 	defer h.call(&c)
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if m := h.members[name]; m != nil && len(m.registry.Exports(nil, p)) > 0 {
+	if m := h.members[name]; m != nil && m.registry.Exported(p) {
 		h.assemble(&c, m, []registry.Pool{p})
 	}
 }

@@ -114,7 +114,7 @@ func (i *Importer) SetPickerDown(p registry.Pool, cluster, source, why string) [
 	default:
 		of[source] = why
 	}
-	if i.pickerDown(at) == before || len(i.cfg.Registry.Exports(nil, p)) == 0 {
+	if i.pickerDown(at) == before || !i.cfg.Registry.Exported(p) {
 		return nil
 	}
 	return []registry.Pool{p}
@@ -128,7 +128,7 @@ func (i *Importer) SetUnusable(p registry.Pool, clusters map[string]Unusable) []
 	if i.unusable[p] = clusters; len(clusters) == 0 {
 		delete(i.unusable, p)
 	}
-	if len(i.cfg.Registry.Exports(nil, p)) == 0 {
+	if !i.cfg.Registry.Exported(p) {
 		return nil
 	}
 	return []registry.Pool{p}
@@ -280,6 +280,7 @@ func (i *Importer) share(member string, exports, endpoints int) map[registry.Poo
 
 // sources are the exporting clusters of an import, sorted by name. mu is held.
 func (i *Importer) sources(r store.Reader, p registry.Pool) (out []Source) {
+	taken := Taken(r, p)
 	for _, e := range i.cfg.Registry.Exports(nil, p) {
 		s := Source{Entry: e.Entry, Draining: e.Draining, most: len(e.Entry.Endpoints), gone: e.Withdrawn(), incarnation: e.Incarnation}
 		s.Entry.Name = e.Cluster
@@ -289,7 +290,7 @@ func (i *Importer) sources(r store.Reader, p registry.Pool) (out []Source) {
 		if m, ok := i.cfg.Registry.Member(e.Cluster); ok {
 			s.State = m.State
 		}
-		if s.reason, s.message = i.problem(&e); s.reason == "" {
+		if s.reason, s.message = i.problem(e); s.reason == "" {
 			if of, limited := i.over[e.Cluster][p]; limited {
 				s.most = of.endpoints
 				if of.none {
@@ -301,7 +302,7 @@ func (i *Importer) sources(r store.Reader, p registry.Pool) (out []Source) {
 		if s.reason == "" && e.Unread != "" {
 			s.reason, s.message = NotSupportedReason, e.Unread
 		}
-		if s.reason == "" && slices.Contains(Taken(r, p), e.Cluster) && !(i.cfg.Own != nil && slices.Contains(i.cfg.Own(p), e.Cluster)) {
+		if s.reason == "" && slices.Contains(taken, e.Cluster) && !(i.cfg.Own != nil && slices.Contains(i.cfg.Own(p), e.Cluster)) {
 			s.reason = ConflictReason
 			s.message = fmt.Sprintf("status.clusters of InferencePoolImport %s/%s has an entry %s of another controller or user, which stays; remove it there", p.Namespace, p.Name, e.Cluster)
 		}
@@ -330,8 +331,11 @@ func (i *Importer) Beyond(member string) (n int) {
 func (i *Importer) AllBeyond(p registry.Pool) bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
+	if len(i.over) == 0 {
+		return false
+	}
 	list := i.cfg.Registry.Exports(nil, p)
-	return len(list) > 0 && !slices.ContainsFunc(list, func(e registry.Export) bool { return !i.over[e.Cluster][p].none })
+	return len(list) > 0 && !slices.ContainsFunc(list, func(e *registry.Export) bool { return !i.over[e.Cluster][p].none })
 }
 
 // Taken are the clusters of an import whose entries are another controller's, or a user's, sorted.
@@ -371,10 +375,10 @@ func count(is *int32, otherwise int) int {
 	return int(*is)
 }
 
-// offer is an export as this cluster's translation reads it.
+// offer is an export as this cluster's translation reads it. It shares the entry's lists with the registry: neither changes them.
 func (i *Importer) offer(p registry.Pool, s *Source) *store.Offer {
 	allow := i.allow[s.Entry.Name]
-	o := &store.Offer{Import: p.Name, Cluster: *s.Entry.DeepCopy(), Allowed: allow.Addresses, Pods: allow.PodCIDRs, Local: s.local}
+	o := &store.Offer{Import: p.Name, Cluster: s.Entry, Allowed: allow.Addresses, Pods: allow.PodCIDRs, Local: s.local}
 	o.Namespace, o.Name = p.Namespace, store.OfferName(p.Name, s.Entry.Name)
 	c := &o.Cluster
 	c.Conditions, c.Endpoints = nil, c.Endpoints[:min(len(c.Endpoints), s.most)]

@@ -95,7 +95,7 @@ func (s *Source) conditions(generation int64) []metav1.Condition {
 }
 
 // StatusOf is the status of an import of some clusters, less the entries of controllers. It is pure: conditions have no transition times.
-// A cluster that is not allowed has its name, mode and target ports, weight 0, and the reason. generation is that of the object.
+// Its lists are those of the sources. A cluster that is not allowed has its name, mode and target ports, weight 0, and the reason. generation is that of the object.
 func StatusOf(sources []Source, generation int64) (out inferenceapi.InferencePoolImportStatus) {
 	out.ObservedGeneration = generation
 	var ready, unknown int
@@ -107,7 +107,7 @@ func StatusOf(sources []Source, generation int64) (out inferenceapi.InferencePoo
 		if s.Entry.RoutingMode == "" {
 			continue // no version of it could be read
 		}
-		c := *s.Entry.DeepCopy()
+		c := s.Entry
 		c.Local = s.local // whatever the exporter has written
 		if s.NotAllowed != "" {
 			none := int32(0)

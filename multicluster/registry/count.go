@@ -45,7 +45,7 @@ func (t txn) put(e *Export) {
 	}
 	c.add(e, 1)
 	rows.Must(t.Insert(exportTable, e))
-	rows.Must(t.Insert(countTable, &c))
+	t.counts[e.Cluster] = c
 }
 
 // drop removes an export.
@@ -53,14 +53,24 @@ func (t txn) drop(e *Export) {
 	c := t.count(e.Cluster)
 	c.add(e, -1)
 	rows.Must(t.Delete(exportTable, e))
-	if c.rows == 0 {
-		rows.Must(t.Delete(countTable, &c))
-	} else {
-		rows.Must(t.Insert(countTable, &c))
+	t.counts[e.Cluster] = c
+}
+
+// storeCounts writes the counts that the transaction has changed: once each, not once an export.
+func (t txn) storeCounts() {
+	for _, c := range t.counts {
+		if c.rows > 0 {
+			rows.Must(t.Insert(countTable, &c))
+		} else if rows.First[Count](t, countTable, rows.Key(c.Cluster)) != nil {
+			rows.Must(t.Delete(countTable, &c))
+		}
 	}
 }
 
 func (t txn) count(cluster string) Count {
+	if c, ok := t.counts[cluster]; ok {
+		return c
+	}
 	if c := rows.First[Count](t, countTable, rows.Key(cluster)); c != nil {
 		return *c
 	}
@@ -98,7 +108,7 @@ func (t txn) unread(cluster string, p Pool, why string) {
 }
 
 // Count returns how much a member exports.
-func (r *Registry) Count(cluster string) Count { return txn{r.db.Txn(false)}.count(cluster) }
+func (r *Registry) Count(cluster string) Count { return r.read().count(cluster) }
 
 // withoutSecrets is a picker without references to Secrets.
 func withoutSecrets(p *inferenceapi.EndpointPickerImport) *inferenceapi.EndpointPickerImport {

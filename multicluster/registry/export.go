@@ -17,7 +17,7 @@ func (p Pool) Compare(o Pool) int {
 	return cmp.Or(cmp.Compare(p.Namespace, o.Namespace), cmp.Compare(p.Name, o.Name))
 }
 
-// Export is a pool that a member exports.
+// Export is a pool that a member exports. What the registry returns must not be changed.
 type Export struct {
 	Cluster string
 	Pool    Pool
@@ -79,26 +79,29 @@ func (r *Registry) collectDrained(t txn) {
 }
 
 // Exports returns what members export under a pool's name, sorted by cluster. ws, which may be nil, fires when Exports would return
-// something else.
-func (r *Registry) Exports(ws WatchSet, p Pool) (out []Export) {
-	for e := range rows.Walk[Export](txn{r.db.Txn(false)}, ws, exportTable, byPool, poolKey(p)) {
-		out = append(out, *e)
-	}
-	slices.SortFunc(out, func(a, b Export) int { return cmp.Compare(a.Cluster, b.Cluster) })
+// something else. The exports are the registry's own: to copy them was a tenth of the time that a hundred members take to connect.
+func (r *Registry) Exports(ws WatchSet, p Pool) []*Export {
+	out := slices.Collect(rows.Walk[Export](r.read(), ws, exportTable, byPool, poolKey(p)))
+	slices.SortFunc(out, func(a, b *Export) int { return cmp.Compare(a.Cluster, b.Cluster) })
 	return out
 }
 
-// ExportsOf returns what a member exports, sorted by pool.
-func (r *Registry) ExportsOf(cluster string) (out []Export) {
-	for e := range rows.Walk[Export](txn{r.db.Txn(false)}, nil, exportTable, rows.ByID, rows.Key(cluster)) {
-		out = append(out, *e)
+// Exported reports whether a member exports a pool of that name, or did and it drains.
+func (r *Registry) Exported(p Pool) bool {
+	for range rows.Walk[Export](r.read(), nil, exportTable, byPool, poolKey(p)) {
+		return true
 	}
-	return out
+	return false
+}
+
+// ExportsOf returns what a member exports, sorted by pool.
+func (r *Registry) ExportsOf(cluster string) []*Export {
+	return slices.Collect(rows.Walk[Export](r.read(), nil, exportTable, rows.ByID, rows.Key(cluster)))
 }
 
 // PodCIDRs are the ranges of pods that a member publishes: those of its first export in EndpointMode, as all of them have the member's.
 func (r *Registry) PodCIDRs(cluster string) []string {
-	for e := range rows.Walk[Export](txn{r.db.Txn(false)}, nil, exportTable, rows.ByID, rows.Key(cluster)) {
+	for e := range rows.Walk[Export](r.read(), nil, exportTable, rows.ByID, rows.Key(cluster)) {
 		if e.Entry.RoutingMode == inferenceapi.EndpointMode && !e.withdrawn {
 			return e.Entry.PodCIDRs
 		}
@@ -107,10 +110,8 @@ func (r *Registry) PodCIDRs(cluster string) []string {
 }
 
 // ExportsAt returns the exports whose picker or gateways have an address, sorted by cluster and pool.
-func (r *Registry) ExportsAt(address string) (out []Export) {
-	for e := range rows.Walk[Export](txn{r.db.Txn(false)}, nil, exportTable, byAddress, rows.Key(address)) {
-		out = append(out, *e)
-	}
-	slices.SortFunc(out, func(a, b Export) int { return cmp.Or(cmp.Compare(a.Cluster, b.Cluster), a.Pool.Compare(b.Pool)) })
+func (r *Registry) ExportsAt(address string) []*Export {
+	out := slices.Collect(rows.Walk[Export](r.read(), nil, exportTable, byAddress, rows.Key(address)))
+	slices.SortFunc(out, func(a, b *Export) int { return cmp.Or(cmp.Compare(a.Cluster, b.Cluster), a.Pool.Compare(b.Pool)) })
 	return out
 }

@@ -152,7 +152,7 @@ func (r *Registry) expireLeases(t txn) {
 
 // Members returns all members, sorted by name. ws, which may be nil, fires when Members would return something else.
 func (r *Registry) Members(ws WatchSet) (out []Member) {
-	for m := range rows.Walk[Member](txn{r.db.Txn(false)}, ws, memberTable, rows.ByID, nil) {
+	for m := range rows.Walk[Member](r.read(), ws, memberTable, rows.ByID, nil) {
 		out = append(out, *m)
 	}
 	return out
@@ -160,7 +160,7 @@ func (r *Registry) Members(ws WatchSet) (out []Member) {
 
 // Member returns a member; false if there is none of that name.
 func (r *Registry) Member(name string) (Member, bool) {
-	if m := rows.First[Member](txn{r.db.Txn(false)}, memberTable, rows.Key(name)); m != nil {
+	if m := rows.First[Member](r.read(), memberTable, rows.Key(name)); m != nil {
 		return *m, true
 	}
 	return Member{}, false
@@ -168,7 +168,7 @@ func (r *Registry) Member(name string) (Member, bool) {
 
 // InState returns the names of the members in a state, sorted.
 func (r *Registry) InState(s State) (names []string) {
-	for m := range rows.Walk[Member](txn{r.db.Txn(false)}, nil, memberTable, byState, rows.Key(string(s))) {
+	for m := range rows.Walk[Member](r.read(), nil, memberTable, byState, rows.Key(string(s))) {
 		names = append(names, m.Name)
 	}
 	slices.Sort(names)

@@ -66,7 +66,7 @@ func (t txn) unplace(member string, of func(Pool) bool) {
 // Placements returns where an export of this cluster has arrived, sorted by member. ws, which may be nil, fires when Placements would
 // return something else.
 func (r *Registry) Placements(ws WatchSet, p Pool) (out []Placement) {
-	for pl := range rows.Walk[Placement](txn{r.db.Txn(false)}, ws, placementTable, byPool, poolKey(p)) {
+	for pl := range rows.Walk[Placement](r.read(), ws, placementTable, byPool, poolKey(p)) {
 		out = append(out, *pl)
 	}
 	return out
@@ -74,7 +74,7 @@ func (r *Registry) Placements(ws WatchSet, p Pool) (out []Placement) {
 
 // Failed returns the placements that have failed at a member, sorted by pool.
 func (r *Registry) Failed(member string) (out []Placement) {
-	for pl := range rows.Walk[Placement](txn{r.db.Txn(false)}, nil, placementTable, byFailed, rows.Key(member)) {
+	for pl := range rows.Walk[Placement](r.read(), nil, placementTable, byFailed, rows.Key(member)) {
 		out = append(out, *pl)
 	}
 	return out

@@ -77,7 +77,7 @@ func (r *Registry) Restore(records []Record) []Pool {
 
 // Records returns all that is to be kept, sorted.
 func (r *Registry) Records() (out []Record) {
-	t := txn{r.db.Txn(false)}
+	t := r.read()
 	for m := range rows.Walk[Member](t, nil, memberTable, rows.ByID, nil) {
 		if m.UID != "" {
 			out = append(out, m.record())
@@ -114,7 +114,7 @@ func (r *Registry) TakeUnsaved() (changed []Record, gone []RecordID) {
 	ids := r.unsaved
 	r.unsaved = map[RecordID]struct{}{}
 	r.mu.Unlock()
-	t := txn{r.db.Txn(false)}
+	t := r.read()
 	for id := range ids {
 		var rec Record
 		ok := false

@@ -183,7 +183,7 @@ func (r *Registry) export(t txn, e *Export, known Stamp) (problem string) {
 
 // Next returns how long it is until Expire has something to do; false if nothing will expire.
 func (r *Registry) Next() (time.Duration, bool) {
-	t := txn{r.db.Txn(false)}
+	t := r.read()
 	next, ok := time.Duration(0), false
 	consider := func(deadline time.Duration) {
 		if !ok || deadline < next {
@@ -212,13 +212,14 @@ func (r *Registry) Expire() []Pool {
 
 // write runs change in a write transaction, and returns the pools whose exports, or whose exports' members, have changed, sorted.
 func (r *Registry) write(change func(t txn)) []Pool {
-	t := txn{r.db.Txn(true)}
+	t := txn{r.db.Txn(true), map[string]Count{}}
 	defer t.Abort() // after a panic; a committed one stays
 	t.TrackChanges()
 	change(t)
+	t.storeCounts()
 	changes := t.Changes()
 	t.Commit()
-	read := txn{r.db.Txn(false)}
+	read := r.read()
 	pools := map[Pool]bool{}
 	var unsaved []RecordID
 	for _, c := range changes {

@@ -97,7 +97,13 @@ func exportKey(cluster string, p Pool) []byte { return rows.Key(cluster, p.Names
 func deadlineKey(d time.Duration) []byte { return binary.BigEndian.AppendUint64(nil, uint64(d)) }
 
 // txn is a transaction with typed rows.
-type txn struct{ *memdb.Txn }
+type txn struct {
+	*memdb.Txn
+	counts map[string]Count // by cluster: those that a write transaction has changed
+}
+
+// read begins a transaction that reads.
+func (r *Registry) read() txn { return txn{Txn: r.db.Txn(false)} }
 
 // until iterates over the rows of a table whose deadline in an index is not after now, the first deadline first. The table must not be
 // changed meanwhile.

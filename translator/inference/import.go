@@ -226,7 +226,7 @@ func importMember(r store.Reader, imp *model.Import, policy *v1alpha1.PoolPolicy
 			problem(".parents", "no parent gateway has a known address", fixesAt(r, imp.Ref, c.Name).gatewayAddresses)
 			m.Reason, m.Problem = unaddressed(m.Problem, denied)
 		}
-		imp.Findings = append(imp.Findings, exposed(r, imp.Ref, m.Cluster, m.Parents, "its gateways", field+".parents", fixesAt(r, imp.Ref, c.Name).gatewayTLS)...)
+		imp.Exposed = append(imp.Exposed, exposed(r, imp.Ref, m.Cluster, m.Parents, "its gateways", field+".parents", fixesAt(r, imp.Ref, c.Name).gatewayTLS)...)
 		return m
 	}
 	if c.EndpointPicker == nil {
@@ -274,9 +274,9 @@ func importMember(r store.Reader, imp *model.Import, policy *v1alpha1.PoolPolicy
 		m.Problem, m.Reason = denied, reasonNotAllowed
 	}
 	if !c.EndpointPicker.Peer {
-		m.Pool.Findings = append(m.Pool.Findings, exposed(r, imp.Ref, at, pickers, "its picker", field+".endpointPicker.service", fixesAt(r, imp.Ref, c.Name).pickerTLS)...)
+		imp.Exposed = append(imp.Exposed, exposed(r, imp.Ref, at, pickers, "its picker", field+".endpointPicker.service", fixesAt(r, imp.Ref, c.Name).pickerTLS)...)
 	}
-	m.Pool.Findings = append(m.Pool.Findings, exposed(r, imp.Ref, m.Cluster, []model.RemoteAddress{{Cleartext: true}}, "its model servers", field, "")...)
+	imp.Exposed = append(imp.Exposed, exposed(r, imp.Ref, m.Cluster, []model.RemoteAddress{{Cleartext: true}}, "its model servers", field, "")...)
 	nameLast(m.Pool, policy)
 	return m
 }

@@ -384,7 +384,7 @@ status:
 	if len(want) > 0 {
 		t.Errorf("missing: %v", want)
 	}
-	text := texts(imp.Findings)
+	text := texts(imp.Exposed)
 	for _, want := range []string{
 		"status.clusters[0].parents: cluster west: requests, with their prompts, are sent to its gateways in cleartext; set appProtocol: https on the service's port, or write a BackendTLSPolicy for InferencePoolImport default/llm with sectionName west",
 		"status.clusters[0].parents: cluster west: requests are sent to its gateways over TLS, and the certificate is not verified",
@@ -395,6 +395,11 @@ status:
 		if !strings.Contains(text, want) {
 			t.Errorf("no finding %q in\n%s", want, text)
 		}
+	}
+	used := inference.ImportReport(imp, nil, []report.Ref{{Kind: "Gateway", Name: "gw"}}, false)
+	spilledTo, unused := inference.ImportReport(imp, nil, nil, true), inference.ImportReport(imp, nil, nil, false)
+	if !strings.Contains(texts(used.Findings), text) || !strings.Contains(texts(spilledTo.Findings), text) || strings.Contains(texts(unused.Findings), "in cleartext") {
+		t.Errorf("reported where requests are sent:\n%s\nwhere a pool spills:\n%s\nwhere none is:\n%s", texts(used.Findings), texts(spilledTo.Findings), texts(unused.Findings))
 	}
 }
 
@@ -418,7 +423,7 @@ func TestBackendTLSPolicy_ReachesThePickerOfAnImport(t *testing.T) {
 		if p := gatewayapi.BackendPolicy(v, pods); (p != nil) != both {
 			t.Errorf("%s: the policy of the pods is %+v", section, p)
 		}
-		if text := texts(imp.Findings); strings.Contains(text, "not verified") || strings.Contains(text, "its model servers in cleartext") == both {
+		if text := texts(imp.Exposed); strings.Contains(text, "not verified") || strings.Contains(text, "its model servers in cleartext") == both {
 			t.Errorf("%s: findings %s", section, text)
 		}
 		if rep, _ := gatewayapi.PolicyReport(v, "default/secured", direct{}); len(rep.Findings) > 0 {

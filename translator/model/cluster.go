@@ -212,8 +212,11 @@ type Import struct {
 	// SpillImports is Pool.SpillImports of Spill.
 	SpillImports []string
 	Findings     []report.Finding
-	Accepted     report.Condition
-	Ready        report.Condition
+	// Exposed are findings about requests that leave without TLS, or towards servers that are not verified. They are reported once a route sends
+	// requests there.
+	Exposed  []report.Finding
+	Accepted report.Condition
+	Ready    report.Condition
 }
 
 // Choice is how our picker chooses among the exporting clusters of an import.

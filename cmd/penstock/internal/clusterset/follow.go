@@ -140,7 +140,7 @@ func (s *Set) retaken(r store.Reader, key string) []registry.Pool {
 	if len(taken) == 0 {
 		delete(s.taken, key)
 	}
-	if len(s.registry.Exports(nil, p)) == 0 {
+	if !s.registry.Exported(p) {
 		return nil
 	}
 	return []registry.Pool{p}

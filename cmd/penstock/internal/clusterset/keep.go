@@ -19,7 +19,7 @@ const (
 	// settleTimeout bounds how long a process that starts waits for endpoints. It is time for some attempts to connect: of a member's processes one
 	// serves, and the others deny.
 	settleTimeout = 3 * time.Second
-	// saveInterval is the time between two writes: what changes meanwhile is written at once.
+	// saveInterval is how long a change waits to be written, with those that come after it: a hundred members that connect at once are saved once.
 	saveInterval = time.Second
 )
 
@@ -115,30 +115,30 @@ func (s *Set) keep(ctx context.Context) error {
 		<-ctx.Done()
 		return ctx.Err()
 	}
-	led := false
+	led, wait := false, saveInterval
 	var outcome, local statefile.Outcome
 	for {
 		select {
 		case <-ctx.Done():
-			_ = s.save(context.WithoutCancel(ctx), stopTimeout, led, &outcome, &local)
+			_ = s.save(context.WithoutCancel(ctx), stopTimeout, led || s.leads(), &outcome, &local)
 			return ctx.Err()
 		case <-s.registry.Unsaved():
 		case <-s.led:
 			led = false
 		}
-		wait := saveInterval
+		select {
+		case <-ctx.Done():
+			continue
+		case <-time.After(wait):
+		}
 		if !s.leads() {
 			led = false // the leader saves it
 		} else if !led {
 			s.markKept(ctx)
 			led = true
 		}
-		if s.save(ctx, saveTimeout, led, &outcome, &local) != nil {
+		if wait = saveInterval; s.save(ctx, saveTimeout, led, &outcome, &local) != nil {
 			wait = retry
-		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(wait):
 		}
 	}
 }
