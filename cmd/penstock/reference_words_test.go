@@ -155,6 +155,7 @@ var conditionRows = []conditionRow{
 	{"PoolPolicy", "ResolvedRefs", "False", "InvalidConfigRef", "`spec.picker.configRef` names no document, or an invalid one; the message names what is wrong in it. The picker keeps the last valid document, and after a restart the strategy `load`"},
 	{"PoolPolicy", "ResolvedRefs", "False", "InvalidScorerRef", "An `external-scorer` names no Service with the port; the message names it. The scorer does not count, and all else is in force"},
 	{"PoolPolicy", "ResolvedRefs", "False", "InvalidProcessorRef", "`spec.picker.processor` names no Service with the port; the message names it. Requests go on without it"},
+	{"PoolPolicy", "ResolvedRefs", "False", "NoClusterWithin", "`spec.selection.within` allows none of the clusters that export the pool, and requests for it are answered 503; the message names the clusters"},
 	{"PoolPolicy", "ResolvedRefs", "False", "InvalidSpillTarget", "Requests cannot spill to some of the targets; the message names them"},
 
 	{"ModelServers", "ResolvedRefs", "True", "ResolvedRefs", "No host name that a pool uses fails to resolve"},

@@ -24,8 +24,9 @@ type PoolPolicy struct {
 // PoolPolicyStatus is the status of a PoolPolicy.
 type PoolPolicyStatus struct {
 	// Conditions: Accepted, False with reason TargetNotFound, Conflicted, InvalidPlugins or InvalidSubset; ResolvedRefs, False with reason
-	// InvalidSpillTarget if requests cannot spill to a target, InvalidProcessorRef if picker.processor names no Service with the port, InvalidConfigRef if configRef names no valid document, or
-	// InvalidScorerRef if an external-scorer names no Service with the port.
+	// InvalidSpillTarget if requests cannot spill to a target, InvalidProcessorRef if picker.processor names no Service with the port, InvalidConfigRef
+	// if configRef names no valid document, InvalidScorerRef if an external-scorer names no Service with the port, or NoClusterWithin if
+	// selection.within allows no cluster that exports the pool.
 	//
 	// +optional
 	// +listType=map

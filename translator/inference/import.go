@@ -223,8 +223,7 @@ func importMember(r store.Reader, imp *model.Import, policy *v1alpha1.PoolPolicy
 		case waiting != "":
 			m.NotReady, m.Share = cmp.Or(m.NotReady, waiting), 0
 		default:
-			problem(".parents", "no parent gateway has a known address", fixesAt(r, imp.Ref, c.Name).gatewayAddresses)
-			m.Reason, m.Problem = unaddressed(m.Problem, denied)
+			unaddressed(imp, &m, denied, field+".parents", "no parent gateway has a known address", fixesAt(r, imp.Ref, c.Name).gatewayAddresses)
 		}
 		imp.Exposed = append(imp.Exposed, exposed(r, imp.Ref, m.Cluster, m.Parents, "its gateways", field+".parents", fixesAt(r, imp.Ref, c.Name).gatewayTLS)...)
 		return m
@@ -236,8 +235,7 @@ func importMember(r store.Reader, imp *model.Import, policy *v1alpha1.PoolPolicy
 	pickers, outside := dialablePickers(r, allowed, c.EndpointPicker.Service, field+".endpointPicker.service")
 	imp.Findings = append(imp.Findings, notAllowed(imp.Ref, c.Name, outside)...)
 	if len(pickers) == 0 {
-		problem(".endpointPicker.service", "no address of the remote picker is known", fixesAt(r, imp.Ref, c.Name).pickerAddresses)
-		m.Reason, m.Problem = unaddressed(m.Problem, outside)
+		unaddressed(imp, &m, outside, field+".endpointPicker.service", "no address of the remote picker is known", fixesAt(r, imp.Ref, c.Name).pickerAddresses)
 		return m
 	}
 	at := model.ImportPickerCluster(imp.Ref.Namespace, imp.Ref.Name, c.Name)
@@ -397,12 +395,14 @@ const (
 	reasonNotAllowed   = "NotAllowed"
 )
 
-// unaddressed is why a member has no address to be reached at, and the reason: those that it has are outside of what is allowed, or none is known yet.
-func unaddressed(otherwise string, denied []outside) (reason, problem string) {
+// unaddressed notes that a member has no address to be reached at: none is allowed of those denied, which have findings, or none is known yet.
+func unaddressed(imp *model.Import, m *model.ImportMember, denied []outside, field, unknown, fix string) {
 	if len(denied) > 0 {
-		return reasonNotAllowed, denied[0].problem
+		m.Reason, m.Problem = reasonNotAllowed, denied[0].problem
+		return
 	}
-	return "", otherwise
+	m.Reason, m.Problem = "", unknown
+	imp.Findings = append(imp.Findings, report.Finding{Severity: report.Error, Owner: imp.Ref, Field: field, Problem: "cluster " + m.Name + ": " + unknown, Fix: fix})
 }
 
 // outside is a field with an address that may not become an endpoint.

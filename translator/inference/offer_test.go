@@ -120,6 +120,9 @@ func TestOffer_OfWhichNothingIsAllowedTakesNoRequest(t *testing.T) {
 		if i < 0 || imp.Findings[i].Fix != "add the range to allow.podCIDRs (model servers) or allow.addresses (pickers, gateways) of the member in the ClusterSet here" {
 			t.Errorf("%s: %+v", what, imp.Findings)
 		}
+		if strings.Contains(texts(imp.Findings), "is known") || strings.Contains(texts(imp.Findings), "a known address") {
+			t.Errorf("%s: beside what is denied, that there is none: %s", what, texts(imp.Findings))
+		}
 	}
 }
 

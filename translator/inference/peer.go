@@ -49,11 +49,8 @@ func throughPeers(r store.Reader, imp *model.Import, m *model.ImportMember, c in
 	}
 	imp.Findings = append(imp.Findings, notAllowed(imp.Ref, c.Name, denied)...)
 	if m.Parents = distinct(m.Parents); len(m.Parents) == 0 {
-		m.Reason, m.Problem = unaddressed("no peer listener of its gateways has a known address", denied)
-		imp.Findings = append(imp.Findings, report.Finding{
-			Severity: report.Error, Owner: imp.Ref, Field: field + ".parents", Problem: "cluster " + c.Name + ": " + m.Problem,
-			Fix: "have spec.peerListener.address of its ClusterSet name an address that is reached from here, and allow it (--allowed-cidrs, allow.addresses of the member)",
-		})
+		unaddressed(imp, m, denied, field+".parents", "no peer listener of its gateways has a known address",
+			"have spec.peerListener.address of its ClusterSet name an address that is reached from here, and allow it (--allowed-cidrs, allow.addresses of the member)")
 	}
 	return true
 }

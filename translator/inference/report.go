@@ -117,6 +117,8 @@ func PolicyReport(r store.Reader, tables Tables, key string) (report.Report, boo
 			refs = resolved("InvalidScorerRef", rep.Findings)
 		case slices.ContainsFunc(rep.Findings, invalidProcessor):
 			refs = resolved("InvalidProcessorRef", rep.Findings)
+		case slices.ContainsFunc(rep.Findings, func(f report.Finding) bool { return f.Field == fieldWithin && f.Severity == report.Error }):
+			refs = resolved("NoClusterWithin", rep.Findings)
 		}
 		rep.Conditions = append(rep.Conditions, refs)
 	}

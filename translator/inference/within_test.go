@@ -46,6 +46,9 @@ func TestWithin_LeavingNoClusterIsReportedOnThePolicy(t *testing.T) {
 	if text := texts(imp.Findings); !strings.Contains(text, want) || strings.Contains(text, "no effect") {
 		t.Errorf("findings: %s", text)
 	}
+	if rep, _ := inference.PolicyReport(v, direct{}, "default/p"); len(rep.Conditions) != 2 || rep.Conditions[1].Reason != "NoClusterWithin" || !strings.Contains(rep.Conditions[1].Message, "which east, west-2 export") {
+		t.Errorf("conditions of the policy: %+v", rep.Conditions)
+	}
 }
 
 func TestWithin_PolicyOfOneClusterHasNoEffectAndIsReported(t *testing.T) {
