@@ -62,6 +62,9 @@ type Spec struct {
 	Members  []*Member
 	// PeerListener is the port at which its Gateways listen for members; 0: they do not.
 	PeerListener int
+	// Hub is Hub.Show of the hub that the members of Behind are reached through; "": there is none.
+	Hub    string
+	Behind []*Member
 }
 
 // Members installs Penstock in clusters of a lab, one for each name, and makes each a member of the others' sets. Model servers of the other
@@ -190,6 +193,11 @@ func (m *Member) Penstock(ctx context.Context, pod, input string, args ...string
 	return out.String(), nil
 }
 
+// entry indents what `penstock clusters show` prints as an entry of spec.members.
+func entry(shown string) string {
+	return "  " + strings.ReplaceAll(strings.TrimSpace(shown), "\n", "\n  ") + "\n"
+}
+
 // Join replaces the member's ClusterSet.
 func (m *Member) Join(ctx context.Context, spec Spec) error {
 	text := "apiVersion: penstock.dev/v1alpha1\nkind: ClusterSet\nmetadata: {name: gpus}\nspec:\n  cluster: " + m.Name + "\n"
@@ -202,11 +210,17 @@ func (m *Member) Join(ctx context.Context, spec Spec) error {
 	if spec.PeerListener > 0 {
 		text += fmt.Sprintf("  peerListener: {port: %d}\n", spec.PeerListener)
 	}
-	if len(spec.Members) > 0 {
+	if len(spec.Members) > 0 || spec.Hub != "" {
 		text += "  members:\n"
 	}
 	for _, o := range spec.Members {
-		text += "  " + strings.ReplaceAll(strings.TrimSpace(o.peer), "\n", "\n  ") + "\n"
+		text += entry(o.peer)
+	}
+	if spec.Hub != "" {
+		text += entry(spec.Hub)
+	}
+	for _, o := range spec.Behind {
+		text += "  - name: " + o.Name + "\n"
 	}
 	return Apply(ctx, m.Config, "", []byte(text))
 }

@@ -17,31 +17,7 @@ import (
 // again and again, also between its writes and while an exporter withdraws its pools.
 func TestHub_KilledHubLosesNoRequest(t *testing.T) {
 	s := newQuietSite(t)
-	all := []*cluster{s.east, s.north, s.west}
-	t.Cleanup(func() {
-		for i, c := range all {
-			if err := c.Join(context.Background(), spec(c.Member, false, c.Others(members)...)); err != nil {
-				t.Errorf("cluster %d: %v", i, err)
-			}
-		}
-	})
-	h, err := installed.NewHub(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		h.Kill()
-		if t.Failed() {
-			t.Logf("the hub logged: %s", h.Log())
-		}
-	})
-	for _, c := range all {
-		c.join(false)
-		if err := h.Admit(t.Context(), c.Name, c.Config); err != nil {
-			t.Fatal(err)
-		}
-	}
-	s.without()
+	h := s.hub(s.east, s.north, s.west)
 	if err := h.Lead("10.128.0.0/9", "east", "north", "west"); err != nil {
 		t.Fatal(err)
 	}
@@ -86,8 +62,94 @@ func TestHub_KilledHubLosesNoRequest(t *testing.T) {
 		})
 	}
 	s.ends()
+	s.unled(h)
+}
 
-	// The set is as it was: the hub takes its entries away, and the clusters are members of each other.
+// A cluster whose Penstock knows the others by their names serves with their pools: a hub that has their kubeconfigs exports for them. Then the hub is
+// killed, also while one of them withdraws its pools.
+func TestHub_ClusterBehindItServesWithPoolsOfItsMembers(t *testing.T) {
+	s := newQuietSite(t)
+	h := s.hub(s.east, s.north)
+	h.Relay(s.west.Outside, relayPort, s.west.Member)
+	if err := h.Lead("10.128.0.0/9", "east", "north"); err != nil {
+		t.Fatal(err)
+	}
+	start := func() (shown string) {
+		t.Helper()
+		if err := h.Start("10s"); err != nil {
+			t.Fatal(err)
+		}
+		s.west.Until("the hub serves members", func(ctx context.Context) (err error) {
+			shown, err = h.Show(ctx)
+			return err
+		})
+		return shown
+	}
+	behind := spec(s.west.Member, false)
+	behind.Hub, behind.Behind = start(), []*installed.Member{s.east.Member, s.north.Member}
+	if err := s.west.Join(t.Context(), behind); err != nil {
+		t.Fatal(err)
+	}
+	s.ready("east", "north")
+	s.begins(pools...)
+
+	h.Kill()
+	s.load.Goes(100)
+	s.load.serves("east", "north")
+	start()
+	s.ready("east", "north")
+
+	h.Kill()
+	s.north.annotate("export", "null")
+	s.load.Goes(50)
+	s.load.serves("east", "north") // nothing is withdrawn by a hub that is away
+	start()
+	s.states("north", "False", "Draining")
+	s.load.idles("north")
+	s.north.annotate("export", `"ClusterSet"`)
+	s.ends()
+	s.unled(h)
+}
+
+// relayPort is where the hub serves Penstocks.
+const relayPort = 18444
+
+// hub is one that clusters are admitted to, which leave each other's sets. The clusters are members of each other again at the end.
+func (s *site) hub(admitted ...*cluster) *installed.Hub {
+	s.Helper()
+	all := []*cluster{s.east, s.north, s.west}
+	s.Cleanup(func() {
+		for i, c := range all {
+			if err := c.Join(context.Background(), spec(c.Member, false, c.Others(members)...)); err != nil {
+				s.Errorf("cluster %d: %v", i, err)
+			}
+		}
+	})
+	h, err := installed.NewHub(s.TempDir())
+	if err != nil {
+		s.Fatal(err)
+	}
+	s.Cleanup(func() {
+		h.Kill()
+		if s.Failed() {
+			s.Logf("the hub logged: %s", h.Log())
+		}
+	})
+	for _, c := range all {
+		c.join(false)
+	}
+	for _, c := range admitted {
+		if err := h.Admit(s.Context(), c.Name, c.Config); err != nil {
+			s.Fatal(err)
+		}
+	}
+	s.without()
+	return h
+}
+
+// unled has a hub's imports removed before it is killed for good.
+func (s *site) unled(h *installed.Hub) {
+	s.Helper()
 	for _, c := range []*cluster{s.east, s.north} {
 		c.annotate("export-mode", "null")
 		c.annotate("export", "null")
