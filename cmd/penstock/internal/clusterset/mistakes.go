@@ -1,6 +1,7 @@
 package clusterset
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -135,11 +136,12 @@ func mistakes(set *v1alpha1.ClusterSet, now time.Time) (out []report.Finding) {
 type ranged struct {
 	netip.Prefix
 	of, field string
+	place     int // among all
 }
 
-// overlaps are the findings about ranges of pods that two clusters have. A member's are those that the ClusterSet allows it, else those that it
-// publishes.
-func overlaps(set *v1alpha1.ClusterSet, published func(member string) []string) (out []report.Finding) {
+// overlaps are the findings about ranges of pods that two clusters have: about the narrower one, or the later one of two that are equal. A member's are
+// those that the ClusterSet allows it, else those that it publishes.
+func overlaps(set *v1alpha1.ClusterSet, published func(member string) []string) []report.Finding {
 	var all []ranged
 	note := func(cidrs []string, is ranged, numbered bool) {
 		field := is.field
@@ -148,19 +150,8 @@ func overlaps(set *v1alpha1.ClusterSet, published func(member string) []string) 
 			if is.Prefix, err = netip.ParsePrefix(text); err != nil {
 				continue // a finding of who reads the object
 			}
-			if is.Prefix = is.Masked(); numbered {
+			if is.Prefix, is.place = is.Masked(), len(all); numbered {
 				is.field = fmt.Sprintf("%s[%d]", field, i)
-			}
-			for _, other := range all {
-				if other.of == is.of || !other.Overlaps(is.Prefix) {
-					continue
-				}
-				out = append(out, report.Finding{
-					Severity: report.Warning, Owner: store.ClusterSets.Ref(set), Field: is.field,
-					Problem: fmt.Sprintf("%s of %s overlaps %s of %s (%s): a request may reach a pod of the wrong cluster", text, is.of, other.Prefix, other.of, other.field),
-					Fix:     "give the clusters different pod ranges, or export with " + export.ModeAnnotation + ": ParentMode",
-				})
-				break
 			}
 			all = append(all, is)
 		}
@@ -172,6 +163,33 @@ func overlaps(set *v1alpha1.ClusterSet, published func(member string) []string) 
 			note(m.Allow.PodCIDRs, ranged{of: of, field: field + ".allow.podCIDRs"}, true)
 		} else {
 			note(published(m.Name), ranged{of: of, field: field}, false)
+		}
+	}
+	// Ranges are nested or apart, so in this order each comes after those that it is within. A hundred members may publish 64 each.
+	slices.SortStableFunc(all, func(a, b ranged) int { return cmp.Or(a.Addr().Compare(b.Addr()), a.Bits()-b.Bits()) })
+	found := make([]*report.Finding, len(all))
+	var around []ranged // what the last one is within: the widest of a cluster, and the widest within that of another one
+	for _, is := range all {
+		for len(around) > 0 && !around[len(around)-1].Overlaps(is.Prefix) {
+			around = around[:len(around)-1]
+		}
+		other := slices.IndexFunc(around, func(o ranged) bool { return o.of != is.of })
+		if other >= 0 {
+			o := around[other]
+			found[is.place] = &report.Finding{
+				Severity: report.Warning, Owner: store.ClusterSets.Ref(set), Field: is.field,
+				Problem: fmt.Sprintf("%s of %s overlaps %s of %s (%s): a request may reach a pod of the wrong cluster", is.Prefix, is.of, o.Prefix, o.of, o.field),
+				Fix:     "give the clusters different pod ranges, or export with " + export.ModeAnnotation + ": ParentMode",
+			}
+		}
+		if len(around) == 0 || len(around) == 1 && other == 0 {
+			around = append(around, is)
+		}
+	}
+	var out []report.Finding
+	for _, f := range found {
+		if f != nil {
+			out = append(out, *f)
 		}
 	}
 	return out

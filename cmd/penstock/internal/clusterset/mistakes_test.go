@@ -3,7 +3,9 @@ package clusterset
 import (
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -118,5 +120,48 @@ func TestSet_PodRangesThatMembersPublishMustNotOverlap(t *testing.T) {
 		if _, ok := board.finding(problem); ok {
 			t.Errorf("what is corrected is reported: %q", problem)
 		}
+	}
+}
+
+func TestOverlaps_TheNarrowerOfTwoClustersIsNamed(t *testing.T) {
+	published := map[string][]string{
+		"east":  {"10.0.0.0/8", "10.1.0.0/16", "fd00::/48"},
+		"west":  {"10.1.2.0/24", "10.1.2.0/24", "192.168.0.0/24"},
+		"north": {"10.1.2.128/25", "10.1.0.0/16", "192.168.1.0/24", "nonsense", "fd00::/64"},
+	}
+	var set v1alpha1.ClusterSet
+	for _, name := range []string{"east", "west", "north"} {
+		set.Spec.Members = append(set.Spec.Members, v1alpha1.ClusterSetMember{Name: name})
+	}
+	var got []string
+	for _, f := range overlaps(&set, func(member string) []string { return published[member] }) {
+		got = append(got, f.Field+" "+f.Problem[:strings.Index(f.Problem, " (")])
+	}
+	want := []string{
+		"spec.members[1] 10.1.2.0/24 of member west overlaps 10.0.0.0/8 of member east",
+		"spec.members[1] 10.1.2.0/24 of member west overlaps 10.0.0.0/8 of member east",
+		"spec.members[2] 10.1.2.128/25 of member north overlaps 10.0.0.0/8 of member east",
+		"spec.members[2] 10.1.0.0/16 of member north overlaps 10.0.0.0/8 of member east",
+		"spec.members[2] fd00::/64 of member north overlaps fd00::/48 of member east",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+// What a hundred members may publish is compared while the set's lock is held.
+func TestOverlaps_ManyRangesAreSortedAndNotComparedWithEachOther(t *testing.T) {
+	var set v1alpha1.ClusterSet
+	published := map[string][]string{}
+	for m := range 100 {
+		name := fmt.Sprintf("m%d", m)
+		set.Spec.Members = append(set.Spec.Members, v1alpha1.ClusterSetMember{Name: name})
+		for n := range 64 {
+			published[name] = append(published[name], fmt.Sprintf("10.%d.%d.0/24", m, n))
+		}
+	}
+	published["m99"] = append(published["m99"][:63], "10.0.0.0/8")
+	if n := len(overlaps(&set, func(member string) []string { return published[member] })); n != 99*64 {
+		t.Errorf("%d findings", n)
 	}
 }
