@@ -395,21 +395,21 @@ func (h *Hub) assemble(c *changes, m *member, pools []registry.Pool) {
 	if len(pools) == 0 {
 		return
 	}
-	pools, list, err := m.importer.Assemble(pools)
+	a, err := m.importer.Assemble(pools)
 	if err != nil {
 		return // unreachable: a store in memory whose Offers have this one writer takes them
 	}
-	for _, p := range pools {
+	for _, p := range a.Pools {
 		delete(m.placed, p)
 	}
-	for _, pl := range list {
+	for _, pl := range a.Placed {
 		if m.placed[pl.Pool] == nil {
 			m.placed[pl.Pool] = map[string]registry.Placement{}
 		}
 		m.placed[pl.Pool][pl.Member] = pl
 		c.add(&c.exports, pl.Member, pl.Pool)
 	}
-	c.add(&c.imports, m.Name, pools...)
+	c.add(&c.imports, m.Name, a.Pools...)
 	c.stand(h, m)
 }
 

@@ -173,16 +173,26 @@ func sorted(pools []registry.Pool) []registry.Pool {
 	return slices.Compact(pools)
 }
 
-// Assemble brings the Offers of some pools up to date with the registry. It returns these pools, with others that have less or more room
-// since, and where their exports of other clusters stand here, for their exporters: Placement.Member is the exporting one. Of an export that is
-// withdrawn nothing is reported.
-func (i *Importer) Assemble(pools []registry.Pool) (assembled []registry.Pool, placed []registry.Placement, err error) {
+// Assembled is what a call of Assemble was about.
+type Assembled struct {
+	// Pools are those of the call, with others that have less or more room since.
+	Pools []registry.Pool
+	// Placed is where their exports of other clusters stand here, for their exporters: Placement.Member is the exporting one. Of an export that is
+	// withdrawn there is nothing.
+	Placed []registry.Placement
+	// Revision of the store has their Offers.
+	Revision uint64
+}
+
+// Assemble brings the Offers of some pools up to date with the registry.
+func (i *Importer) Assemble(pools []registry.Pool) (out Assembled, err error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	pools = i.limit(slices.Clone(pools))
+	out.Pools = i.limit(slices.Clone(pools))
 	var ops []store.Op
 	view := i.cfg.Store.View()
-	for _, p := range pools {
+	out.Revision = view.Revision()
+	for _, p := range out.Pools {
 		wanted := map[string]bool{}
 		for _, s := range i.sources(view, p) {
 			if !s.local && !s.gone {
@@ -190,7 +200,7 @@ func (i *Importer) Assemble(pools []registry.Pool) (assembled []registry.Pool, p
 				if not := i.unusable[p][is.Member]; s.imported() && is.Reason == "" {
 					is.Reason, is.Message = not.Reason, not.Message
 				}
-				placed = append(placed, is)
+				out.Placed = append(out.Placed, is)
 			}
 			if !s.imported() {
 				continue
@@ -206,11 +216,13 @@ func (i *Importer) Assemble(pools []registry.Pool) (assembled []registry.Pool, p
 		}
 	}
 	if len(ops) > 0 {
-		if _, err := i.cfg.Store.Apply(ops...); err != nil {
-			return pools, placed, fmt.Errorf("exports of members: %w", err)
+		revision, err := i.cfg.Store.Apply(ops...)
+		if err != nil {
+			return out, fmt.Errorf("exports of members: %w", err)
 		}
+		out.Revision = revision.N
 	}
-	return pools, placed, nil
+	return out, nil
 }
 
 // Status is the status of an import, as far as it is the cluster set's: every exporting cluster that has an entry, with conditions. generation

@@ -58,12 +58,12 @@ func (w *world) export(member string, n int, pools ...string) (placed string) {
 
 func (w *world) assemble(changed []registry.Pool) (placed string) {
 	w.t.Helper()
-	_, list, err := w.Assemble(changed)
+	a, err := w.Assemble(changed)
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	var parts []string
-	for _, p := range list {
+	for _, p := range a.Placed {
 		parts = append(parts, fmt.Sprintf("%s/%s of %s: %s", p.Pool.Namespace, p.Pool.Name, p.Member, p.Reason))
 	}
 	return strings.Join(parts, "; ")
@@ -332,7 +332,7 @@ func BenchmarkImports_OneOfManyExportsChanges(b *testing.B) {
 					u.Exports = append(u.Exports, registry.Export{Pool: registry.Pool{Namespace: "ns", Name: fmt.Sprintf("p-%d-%d", m, p)}, Stamp: u.Stamp, Entry: entry(0)})
 				}
 				changed, _ := r.Apply(u)
-				if _, _, err := i.Assemble(changed); err != nil {
+				if _, err := i.Assemble(changed); err != nil {
 					b.Fatal(err)
 				}
 			}
@@ -342,7 +342,7 @@ func BenchmarkImports_OneOfManyExportsChanges(b *testing.B) {
 				u := registry.Update{Member: "m0", UID: "u", Stamp: registry.Stamp{Epoch: 1, Sequence: n}}
 				u.Exports = []registry.Export{{Pool: registry.Pool{Namespace: "ns", Name: "p-0-0"}, Stamp: u.Stamp, Entry: entry(int(n))}}
 				changed, _ := r.Apply(u)
-				if _, _, err := i.Assemble(changed); err != nil {
+				if _, err := i.Assemble(changed); err != nil {
 					b.Fatal(err)
 				}
 				r.TakeUnsaved()

@@ -116,6 +116,9 @@ func (s *Set) follow(ctx context.Context, c *delivery.Change) {
 		judged = append(judged, s.importer.SetUnusable(poolOf(u.Import), clusters)...)
 	}
 	s.assemble(judged)
+	s.due.running.Lock()
+	s.place(s.due.translate(c.View.Revision()))
+	s.due.running.Unlock()
 	s.decide(c.View, dirty, again)
 	s.mu.Lock()
 	decided := s.federation != nil && s.spec != nil

@@ -115,8 +115,47 @@ func (s *Set) placed(in registry.Reports) {
 // it included: where a hundred members export the same hundred pools, and connect at once, each of their snapshots changes all imports.
 type due struct {
 	running sync.Mutex
-	mu      sync.Mutex
-	pools   map[registry.Pool]struct{}
+	// revision is the newest one of the store that has been translated, and waiting is where exports of pools stand whose Offers are newer: translation
+	// may be unable to use them. Guarded by running.
+	revision uint64
+	waiting  map[registry.Pool]imports.Assembled
+
+	mu    sync.Mutex
+	pools map[registry.Pool]struct{}
+}
+
+// translated returns what of some pools has been translated. The rest waits for translate. running is held.
+func (d *due) translated(a imports.Assembled) imports.Assembled {
+	for _, p := range a.Pools {
+		delete(d.waiting, p)
+	}
+	if a.Revision <= d.revision {
+		return a
+	}
+	if d.waiting == nil {
+		d.waiting = map[registry.Pool]imports.Assembled{}
+	}
+	for _, p := range a.Pools {
+		d.waiting[p] = imports.Assembled{Pools: []registry.Pool{p}, Revision: a.Revision}
+	}
+	for _, is := range a.Placed {
+		of := d.waiting[is.Pool]
+		of.Placed = append(of.Placed, is)
+		d.waiting[is.Pool] = of
+	}
+	return imports.Assembled{}
+}
+
+// translate notes that a revision has been translated, and returns what has waited for it. running is held.
+func (d *due) translate(revision uint64) (seen imports.Assembled) {
+	d.revision = revision
+	for p, a := range d.waiting {
+		if a.Revision <= revision {
+			seen.Pools, seen.Placed = append(seen.Pools, p), append(seen.Placed, a.Placed...)
+			delete(d.waiting, p)
+		}
+	}
+	return seen
 }
 
 func (d *due) add(pools []registry.Pool) {
@@ -149,20 +188,29 @@ func (s *Set) assemble(pools []registry.Pool) {
 	if pools = s.due.take(); len(pools) == 0 {
 		return // the call before has assembled them
 	}
-	pools, list, err := s.importer.Assemble(pools)
-	s.admin.assembled(pools, list)
+	a, err := s.importer.Assemble(pools)
+	s.admin.assembled(a.Pools, a.Placed)
 	if err == nil {
-		err = s.federation.SetPlaced(pools, list)
-	}
-	if err != nil {
+		s.place(s.due.translated(a))
+	} else {
 		s.cfg.Log.Error("exports of members cannot be imported", "error", err)
 	}
 	if s.cfg.Imported != nil {
-		s.cfg.Imported(pools)
+		s.cfg.Imported(a.Pools)
 		return
 	}
-	for _, p := range pools {
+	for _, p := range a.Pools {
 		s.show(p)
+	}
+}
+
+// place has exporters know where their exports stand here. due.running is held.
+func (s *Set) place(a imports.Assembled) {
+	if len(a.Pools) == 0 {
+		return
+	}
+	if err := s.federation.SetPlaced(a.Pools, a.Placed); err != nil {
+		s.cfg.Log.Error("members do not learn where their exports stand here", "error", err)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"log/slog"
+	"slices"
 	"testing"
 
 	"github.com/penstock-project/penstock/discovery/status/report"
@@ -12,6 +13,7 @@ import (
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 	"github.com/penstock-project/penstock/multicluster/export"
 	"github.com/penstock-project/penstock/multicluster/federation"
+	"github.com/penstock-project/penstock/multicluster/imports"
 	"github.com/penstock-project/penstock/multicluster/registry"
 )
 
@@ -109,4 +111,38 @@ func TestExported_ExportHasAnotherIncarnationAfterItWasWithdrawn(t *testing.T) {
 	if same := give(wider, "east"); same.Incarnation != wider.Incarnation {
 		t.Errorf("all members before: %d, now one: %d", wider.Incarnation, same.Incarnation)
 	}
+}
+
+// Exported is True once translation can use an export, and not for the moment before it has judged.
+func TestDue_ExportersLearnWhatIsTranslated(t *testing.T) {
+	chat, code := registry.Pool{Namespace: "default", Name: "chat"}, registry.Pool{Namespace: "default", Name: "code"}
+	at := func(revision uint64, reason string, pools ...registry.Pool) imports.Assembled {
+		a := imports.Assembled{Pools: pools, Revision: revision}
+		for _, p := range pools {
+			a.Placed = append(a.Placed, registry.Placement{Member: "east", Pool: p, Reason: reason})
+		}
+		return a
+	}
+	var d due
+	is := func(what string, got, want imports.Assembled) {
+		t.Helper()
+		if slices.SortFunc(got.Pools, registry.Pool.Compare); !slices.Equal(got.Pools, want.Pools) || len(got.Placed) != len(want.Placed) {
+			t.Fatalf("%s: %+v, want %+v", what, got, want)
+		}
+		for _, w := range want.Placed {
+			if !slices.Contains(got.Placed, w) {
+				t.Errorf("%s: %+v, want %+v", what, got.Placed, want.Placed)
+			}
+		}
+	}
+	none := imports.Assembled{}
+	is("not translated yet", d.translated(at(5, "", chat, code)), none)
+	is("an older revision is", d.translate(4), none)
+	is("judged, while a newer revision is in the store", d.translated(at(6, "NotSupported", chat)), none)
+	is("the other pool", d.translate(5), at(5, "", code))
+	is("that pool", d.translate(6), at(6, "NotSupported", chat))
+	is("nothing twice", d.translate(7), none)
+	is("nothing new in the store", d.translated(at(7, "", chat)), at(7, "", chat))
+	is("withdrawn", d.translated(imports.Assembled{Pools: []registry.Pool{chat}, Revision: 8}), none)
+	is("withdrawn, and translated", d.translate(8), imports.Assembled{Pools: []registry.Pool{chat}})
 }
