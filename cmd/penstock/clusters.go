@@ -25,7 +25,7 @@ penstock up or serve with --members-listen: run "show" here and "join" there wit
 }
 
 // errNoSet is the error of a cluster without a ClusterSet, or without a certificate yet.
-var errNoSet = errors.New("this cluster takes part in no cluster set: write a ClusterSet, and start penstock up, serve or hub with --members-listen")
+var errNoSet = errors.New("this cluster takes part in no cluster set, or runs with another --state: give the -f and --state that it runs with; or write a ClusterSet, and start penstock up, serve or hub with --members-listen")
 
 func newClustersShow() *cobra.Command {
 	var t target
@@ -156,7 +156,7 @@ func printClusters(out io.Writer, is *clusterset.Status, now time.Time) error {
 	}
 	for _, m := range is.Members {
 		if t := m.Traffic; t != nil {
-			fmt.Fprintf(out, "to %s: %d requests served, %d failed, %d declined there; %d bytes of responses, first byte after %s on average\n", m.Name, t.Served, t.Failed, t.Declined, t.Bytes,
+			fmt.Fprintf(out, "to %s: %d requests served, %d failed, %d declined there; %d bytes of responses, first byte after %s on average (requests of policies LeastLoad and Latency)\n", m.Name, t.Served, t.Failed, t.Declined, t.Bytes,
 				time.Duration(t.FirstByte).Round(time.Millisecond/10))
 		}
 		for _, f := range m.Findings {

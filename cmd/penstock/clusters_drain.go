@@ -364,7 +364,11 @@ func (d *setChange) wait(ctx context.Context, out io.Writer) error {
 		return err
 	}
 	timeout := cmp.Or(d.timeout, time.Duration(is.DrainTime))
-	fmt.Fprintf(out, "Cluster %s drains: %d requests of other clusters are in flight\n", is.Cluster, is.InFlight)
+	counted := ""
+	if len(is.Uncounted) > 0 {
+		counted = " at its own picker"
+	}
+	fmt.Fprintf(out, "Cluster %s drains: %d requests of other clusters are in flight%s\n", is.Cluster, is.InFlight, counted)
 	away := awayFrom(&is)
 	if away != nil {
 		for _, name := range away.members {
@@ -372,7 +376,7 @@ func (d *setChange) wait(ctx context.Context, out io.Writer) error {
 		}
 	}
 	if len(is.Uncounted) > 0 {
-		fmt.Fprintf(out, "Requests of other clusters for %s are not counted here, because they arrive at a Gateway or ask an external picker: the drain takes all of %s\n",
+		fmt.Fprintf(out, "Requests of other clusters for %s are not counted here, because they arrive at a Gateway or ask an external picker: the drain takes all of %s (--timeout)\n",
 			strings.Join(is.Uncounted[:min(len(is.Uncounted), listed)], ", "), timeout)
 	}
 	began := time.Now()

@@ -95,9 +95,9 @@ func TestClusterSet_ExportOfWhichNothingIsAllowedIsNotExported(t *testing.T) {
 			return nil
 		})
 	}
-	condition("imported", "imported by 1 members;")
+	condition("imported", "imported by 1 member;")
 	here.write("set.yaml", strings.Replace(clusterSetYAML("here", east.show()), "allow: {}", "allow: {podCIDRs: [10.99.0.0/16]}", 1))
 	condition("not allowed", "imported by 0 members, and not by others: NotAllowed: here (none of its model servers is allowed: address 127.0.0.1 is outside the ranges that the ClusterSet allows member east)")
 	here.write("set.yaml", clusterSetYAML("here", east.show()))
-	condition("allowed again", "imported by 1 members;")
+	condition("allowed again", "imported by 1 member;")
 }

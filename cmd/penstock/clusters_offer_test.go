@@ -195,8 +195,8 @@ func TestOffer_PortMeansThePoolAlone(t *testing.T) {
 			return nil
 		})
 	}
-	conditions("chat", `"imported by 1 members"`)
-	conditions("code", `imported by 1 members; only members can use it, because its picker serves several pools and they name it: for others, start penstock with --offer default/code=PORT`)
+	conditions("chat", `"imported by 1 member"`)
+	conditions("code", `imported by 1 member; only members can use it, because its picker serves several pools and they name it: for others, start penstock with --offer default/code=PORT`)
 	if got, err := asked(t, dial("127.0.0.1", own)); status.Code(err) != codes.PermissionDenied {
 		t.Errorf("offered, and not exported: %q %v", got, err)
 	}
@@ -276,7 +276,7 @@ func TestOffer_ParentOfOthersIsTheGatewaysOrdinaryAddress(t *testing.T) {
 	if got, err := asked(t, conn); status.Code(err) != codes.PermissionDenied {
 		t.Errorf("offered, and not exported: %q %v", got, err)
 	}
-	for _, want := range []string{`"imported by 1 members"`, "imported by 1 members; only members can use it, by the peer listener of its Gateways: for others, start penstock with --offer default/code"} {
+	for _, want := range []string{`"imported by 1 member"`, "imported by 1 member; only members can use it, by the peer listener of its Gateways: for others, start penstock with --offer default/code"} {
 		eventually(t, want, func() error {
 			if text := east.penstock("status", "-o", "json"); !strings.Contains(text, want) {
 				return fmt.Errorf("%s", text)

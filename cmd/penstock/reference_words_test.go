@@ -119,7 +119,7 @@ var conditionRows = []conditionRow{
 	{"InferencePool", "ResolvedRefs", "False", "InvalidExtensionRef", "`endpointPickerRef` names no Service with the port, or one of type ExternalName whose addresses are not allowed"},
 
 	{"InferencePool", "Exported", "True", "Exported", "Every intended member of the ClusterSet imports the pool. The parent is the InferencePoolImport of the pool's name"},
-	{"InferencePool", "Exported", "False", "NotSupported", "An annotation about the export is invalid, other clusters cannot reach the pool's picker, or members cannot take what is exported; the message states which"},
+	{"InferencePool", "Exported", "False", "NotSupported", "An annotation about the export is invalid (a pool that was exported stays so until Penstock starts again, unless `export-to` names no member), other clusters cannot reach the pool's picker, or members cannot take what is exported; the message states which"},
 	{"InferencePool", "Exported", "False", "NoAddress", "The picker's Service, or in ParentMode the Gateway, has no address yet"},
 	{"InferencePool", "Exported", "False", "NotAllowed", "Some members do not import the pool, because their ClusterSet does not allow it, or none of its addresses is within what is allowed there; the message names them, and what the first of them reports"},
 	{"InferencePool", "Exported", "False", "NamespaceNotFound", "The pool's namespace does not exist in some members; the message names them"},
@@ -155,7 +155,7 @@ var conditionRows = []conditionRow{
 	{"PoolPolicy", "ResolvedRefs", "False", "InvalidConfigRef", "`spec.picker.configRef` names no document, or an invalid one; the message names what is wrong in it. The picker keeps the last valid document, and after a restart the strategy `load`"},
 	{"PoolPolicy", "ResolvedRefs", "False", "InvalidScorerRef", "An `external-scorer` names no Service with the port; the message names it. The scorer does not count, and all else is in force"},
 	{"PoolPolicy", "ResolvedRefs", "False", "InvalidProcessorRef", "`spec.picker.processor` names no Service with the port; the message names it. Requests go on without it"},
-	{"PoolPolicy", "ResolvedRefs", "False", "NoClusterWithin", "`spec.selection.within` allows none of the clusters that export the pool, and requests for it are answered 503; the message names the clusters"},
+	{"PoolPolicy", "ResolvedRefs", "False", "NoClusterWithin", "`spec.selection.within` allows none of the clusters that export the pool, and requests for it are answered 500; the message names the clusters"},
 	{"PoolPolicy", "ResolvedRefs", "False", "InvalidSpillTarget", "Requests cannot spill to some of the targets; the message names them"},
 
 	{"ModelServers", "ResolvedRefs", "True", "ResolvedRefs", "No host name that a pool uses fails to resolve"},

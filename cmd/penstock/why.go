@@ -108,7 +108,7 @@ func (o *whyOptions) run(cmd *cobra.Command, s *target, output string) error {
 		fmt.Fprintf(cmd.ErrOrStderr(), "%d other processes of penstock do not answer: their picks are missing\n", found.Silent)
 	}
 	if o.request != "" && len(found.Picks) == 0 {
-		return fmt.Errorf("no process has a pick for request %s: the last 8,192 picks of each process are known, and an ID is the header x-request-id of a response. A request that is answered before a pick, such as 400 or 413 by its body, has none: see the access log", o.request)
+		return fmt.Errorf("no process has a pick for request %s: the last 8,192 picks of each process are known, and an ID is the header x-request-id of a response. A request that is answered before a pick, such as 400 or 413 by its body, has none: see the access log. One that went to another cluster may have its pick there: ask there, too (a gateway without a peer listener gives it an ID of its own)", o.request)
 	}
 	switch {
 	case len(found.Picks) > 0:

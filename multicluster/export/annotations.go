@@ -29,8 +29,8 @@ var known = []string{Annotation, ModeAnnotation, ToAnnotation, WeightAnnotation}
 
 const maxWeight = 1_000_000
 
-// wish is what the annotations of a pool ask for.
-type wish struct {
+// Wish is what the valid annotations of a pool ask for.
+type Wish struct {
 	mode   inferenceapi.RoutingMode
 	to     []string // nil: all members
 	weight *int32
@@ -43,7 +43,7 @@ type problem struct {
 }
 
 // parse reads the annotations of a pool. asked is false if they ask for no export. A pool with a problem is not exported.
-func parse(annotations map[string]string, members []string) (w wish, asked bool, problems []problem) {
+func parse(annotations map[string]string, members []string) (w Wish, asked bool, problems []problem) {
 	add := func(annotation, fix, format string, args ...any) {
 		problems = append(problems, problem{annotation: annotation, text: fmt.Sprintf(format, args...), fix: fix})
 	}

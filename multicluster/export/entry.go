@@ -26,6 +26,8 @@ type Pool struct {
 	FailOpen bool
 	// Gateways are those that route to the pool, for ParentMode.
 	Gateways []Gateway
+	// Before is Decision.Wish of the last decision; nil: there is none.
+	Before *Wish
 	// Own is how the cluster's own Penstock exports the pool, for Config.Hub; nil: it does not.
 	Own *inferenceapi.ImportedCluster
 }
@@ -51,7 +53,7 @@ const (
 type missing struct{ reason, message string }
 
 // entry returns how others reach a pool.
-func entry(r store.Reader, c Config, pool *inferencev1.InferencePool, w wish, has Pool) (e inferenceapi.ImportedCluster, no *missing) {
+func entry(r store.Reader, c Config, pool *inferencev1.InferencePool, w Wish, has Pool) (e inferenceapi.ImportedCluster, no *missing) {
 	e = inferenceapi.ImportedCluster{Name: c.Cluster, Region: c.Region, Zone: c.Zone, RoutingMode: w.mode, Weight: w.weight}
 	for _, p := range pool.Spec.TargetPorts {
 		e.TargetPorts = append(e.TargetPorts, inferenceapi.Port{Number: int32(p.Number)})

@@ -54,9 +54,13 @@ type Decision struct {
 	Pool registry.Pool
 	// Asked: the annotations ask for it. Else there are findings at most.
 	Asked bool
-	// Valid: the annotations are. To are the members that they are for; nil: all.
+	// Valid: the annotations are, or those of Wish count. To are the members that they are for; nil: all.
 	Valid bool
 	To    []string
+	// Wish is what they ask for, or did when they were valid last; nil: they never were.
+	Wish *Wish
+	// Kept: they are invalid, and Export is by Wish. Reason and Message are what is wrong with them.
+	Kept bool
 	// Waiting: it is not exported because members reach the peer listener of no Gateway yet. What was exported before stays meanwhile.
 	Waiting bool
 	Export  *Export // nil: it is not exported
@@ -87,13 +91,18 @@ func Decide(r store.Reader, c Config, key string, has Pool) (d Decision, ok bool
 	}
 	if problems = slices.DeleteFunc(problems, func(p problem) bool { return p.harmless }); len(problems) > 0 {
 		d.Reason, d.Message = NotSupportedReason, fmt.Sprintf("annotation %s: %s; %s", problems[0].annotation, problems[0].text, problems[0].fix)
-		return d, true
+		// An export-to without any member withdraws the pool from those that had it.
+		if has.Before == nil || slices.ContainsFunc(problems, func(p problem) bool { return p.annotation == ToAnnotation }) {
+			return d, true
+		}
+		w, d.Kept = *has.Before, true
+		d.Message += "; until then it is exported as before, unless Penstock starts again"
 	}
-	d.Valid, d.To = true, w.to
+	d.Valid, d.To, d.Wish = true, w.to, &w
 	e, no := entry(r, c, pool, w, has)
 	d.Waiting = no != nil && no.message == noPeer
 	if no != nil {
-		d.Reason, d.Message = no.reason, no.message
+		d.Reason, d.Message, d.Kept = no.reason, no.message, false
 		d.Findings = append(d.Findings, report.Finding{Severity: report.Error, Owner: owner, Field: fmt.Sprintf("metadata.annotations[%s]", Annotation), Problem: "the pool is not exported: " + no.message})
 		return d, true
 	}

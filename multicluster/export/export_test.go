@@ -256,6 +256,19 @@ func TestExport_WrongAnnotationsNameWhatToWrite(t *testing.T) {
 		if d.Export != nil || !d.Asked || d.Reason != "NotSupported" || !strings.Contains(texts(d.Findings), want) {
 			t.Errorf("%s: %+v", line, d)
 		}
+		before := decide(t, set, annotate("    penstock.dev/export-weight: \"7\"\n"), seedPicker, export.Pool{})
+		kept := decide(t, set, annotate(line), seedPicker, export.Pool{Before: before.Wish})
+		is := export.Exported(kept, set.Members, nil)
+		if strings.Contains(line, "export-to") {
+			if kept.Export != nil {
+				t.Errorf("%s: a pool that is for no member any more is exported as before: %+v", line, kept.Export)
+			}
+		} else if kept.Export == nil || !cmp.Equal(kept.Export.Entry, before.Export.Entry) || is.Reason != "NotSupported" || !strings.Contains(is.Message, want) || !strings.Contains(is.Message, "exported as before") {
+			t.Errorf("%s: what was valid is not kept: %+v, %+v", line, kept, is)
+		}
+		if again := decide(t, set, annotate(line), seedPicker, export.Pool{Before: kept.Wish}); (again.Export == nil) != (kept.Export == nil) {
+			t.Errorf("%s: decided again: %+v", line, again)
+		}
 	}
 	one := decide(t, set, annotate("    penstock.dev/export-to: cluster-b, mars\n"), seedPicker, export.Pool{})
 	if one.Export == nil || !cmp.Equal(one.Export.To, []string{"cluster-b"}) || len(one.Findings) == 0 || one.Findings[0].Severity != report.Warning || !strings.Contains(texts(one.Findings), `"mars" is no member of the ClusterSet`) {
@@ -289,11 +302,11 @@ func TestExported_IsTrueOnceEveryIntendedMemberHasTheImport(t *testing.T) {
 		text       string
 	}{
 		{nil, nil, report.False, "MemberUnreachable: imported by 0 members, and not by others: MemberUnreachable: cluster-b, cluster-c"},
-		{nil, []registry.Placement{at("cluster-b", ""), at("cluster-c", "NamespaceNotFound")}, report.False, "NamespaceNotFound: imported by 1 members, and not by others: NamespaceNotFound: cluster-c"},
+		{nil, []registry.Placement{at("cluster-b", ""), at("cluster-c", "NamespaceNotFound")}, report.False, "NamespaceNotFound: imported by 1 member, and not by others: NamespaceNotFound: cluster-c"},
 		{nil, []registry.Placement{because("cluster-b", ""), because("cluster-c", "10.0.0.1 is\noutside")}, report.False, "NotAllowed: imported by 0 members, and not by others: NotAllowed: cluster-b, cluster-c (cluster-c: 10.0.0.1 is outside)"},
-		{nil, []registry.Placement{at("cluster-b", ""), because("cluster-c", "10.0.0.1 is outside")}, report.False, "NotAllowed: imported by 1 members, and not by others: NotAllowed: cluster-c (10.0.0.1 is outside)"},
+		{nil, []registry.Placement{at("cluster-b", ""), because("cluster-c", "10.0.0.1 is outside")}, report.False, "NotAllowed: imported by 1 member, and not by others: NotAllowed: cluster-c (10.0.0.1 is outside)"},
 		{nil, []registry.Placement{at("cluster-b", ""), at("cluster-c", "")}, report.True, "Exported: imported by 2 members"},
-		{[]string{"cluster-b"}, []registry.Placement{at("cluster-b", "")}, report.True, "Exported: imported by 1 members"},
+		{[]string{"cluster-b"}, []registry.Placement{at("cluster-b", "")}, report.True, "Exported: imported by 1 member"},
 	} {
 		d.Export.To = c.to
 		got := export.Exported(d, set.Members, c.placements)

@@ -38,7 +38,7 @@ func (e *Export) Continues(before *Export) bool {
 // has for each reason what the first of them reports.
 func Exported(d Decision, members []string, placements []registry.Placement) report.Condition {
 	out := report.Condition{Type: conditionExported, Status: report.False, Reason: d.Reason, Message: d.Message}
-	if d.Export == nil {
+	if d.Export == nil || d.Kept {
 		return out
 	}
 	failed := map[string][]string{} // members by reason
@@ -64,7 +64,7 @@ func Exported(d Decision, members []string, placements []registry.Placement) rep
 	}
 	if len(reasons) == 0 {
 		out.Status, out.Reason = report.True, ExportedReason
-		out.Message = fmt.Sprintf("imported by %d members", imported) + d.Export.only()
+		out.Message = "imported by " + counted(imported) + d.Export.only()
 		if imported == 0 {
 			out.Message = "the ClusterSet has no member that may import it"
 		}
@@ -89,8 +89,15 @@ func Exported(d Decision, members []string, placements []registry.Placement) rep
 		}
 		parts = append(parts, fmt.Sprintf("%s: %s", reason, text))
 	}
-	out.Message = fmt.Sprintf("imported by %d members, and not by others: %s", imported, strings.Join(parts, "; "))
+	out.Message = fmt.Sprintf("imported by %s, and not by others: %s", counted(imported), strings.Join(parts, "; "))
 	return out
+}
+
+func counted(members int) string {
+	if members == 1 {
+		return "1 member"
+	}
+	return fmt.Sprintf("%d members", members)
 }
 
 // plain is a message of another cluster without control characters.

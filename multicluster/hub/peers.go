@@ -125,7 +125,7 @@ func (h *Hub) publish(c *changes, m *member) {
 		switch {
 		case d.Export == nil:
 		case len(m.Allow.Namespaces) > 0 && !slices.Contains(m.Allow.Namespaces, p.Namespace):
-			denied[p] = fmt.Sprintf("the hub's ClusterSet does not let it export to namespace %s", p.Namespace)
+			denied[p] = fmt.Sprintf("allow.namespaces of the member in the hub's ClusterSet does not have %s; add it there", p.Namespace)
 		default:
 			pools = append(pools, p)
 		}

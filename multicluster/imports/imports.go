@@ -373,7 +373,7 @@ func (i *Importer) problem(e *registry.Export) (reason, message string) {
 		}
 		return NotAllowedReason, fmt.Sprintf("%s is no member here", e.Cluster)
 	case len(allow.Namespaces) > 0 && !slices.Contains(allow.Namespaces, e.Pool.Namespace):
-		return NotAllowedReason, fmt.Sprintf("the ClusterSet does not let it export to namespace %s", e.Pool.Namespace)
+		return NotAllowedReason, fmt.Sprintf("allow.namespaces of member %s in the ClusterSet of the importing cluster does not have %s; add it there", e.Cluster, e.Pool.Namespace)
 	case !i.cfg.Namespace(e.Pool.Namespace):
 		return NamespaceNotFoundReason, fmt.Sprintf("namespace %s does not exist", e.Pool.Namespace)
 	}

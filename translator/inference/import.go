@@ -240,6 +240,10 @@ func importMember(r store.Reader, imp *model.Import, policy *v1alpha1.PoolPolicy
 	}
 	at := model.ImportPickerCluster(imp.Ref.Namespace, imp.Ref.Name, c.Name)
 	if c.EndpointPicker.Peer && !trusted(r, c.Name) {
+		if m.NotReady != "" { // such as one that has left the set, while its export drains
+			m.Problem, m.Reason = "the ClusterSet here has no certificates of "+c.Name, reasonNotSupported
+			return m
+		}
 		problem(".endpointPicker", "its picker serves members of its cluster set alone, and the ClusterSet here has no certificates of "+c.Name,
 			"add it to the ClusterSet here (penstock clusters join; with --through-hub where a hub relays it), or have the pool exported for clusters that are no members")
 		return m

@@ -31,6 +31,9 @@ func throughPeers(r store.Reader, imp *model.Import, m *model.ImportMember, c in
 			return false
 		}
 		m.Reason, m.Problem = reasonNotSupported, "its gateways take requests of members of its cluster set alone, and the ClusterSet here has no certificates of "+c.Name
+		if m.NotReady != "" {
+			return true // such as one that has left the set, while its export drains
+		}
 		imp.Findings = append(imp.Findings, report.Finding{
 			Severity: report.Error, Owner: imp.Ref, Field: field + ".parents", Problem: "cluster " + c.Name + ": " + m.Problem,
 			Fix: "add it to the ClusterSet here (penstock clusters join; with --through-hub where a hub relays it), or have the pool exported for clusters that are no members",

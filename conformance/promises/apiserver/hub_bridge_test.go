@@ -130,7 +130,7 @@ spec: {servers: [{address: 127.0.0.1, ports: [8000]}]}
 	}
 	north.has("east", `192\.0\.2\.1`)
 	north.has("east", `"endpoints":\[\{"address":"10\.1\.0\.7"\},\{"address":"10\.1\.0\.8"\}\]`)
-	east.hasExported(t, "team", "chat", "Exported=True/Exported: imported by 1 members")
+	east.hasExported(t, "team", "chat", "Exported=True/Exported: imported by 1 member")
 	east.hasImport(t, "team", "back", "import: north[127.0.0.1] True/Ready")
 	exported := regexp.MustCompile(`team/back +InferencePoolImport back .*True`)
 	north.prints(exported, "status")
@@ -146,7 +146,7 @@ spec: {servers: [{address: 127.0.0.1, ports: [8000]}]}
 	h.start("--members-listen", address)
 	east.exported(t, "team", "marker", "192.0.2.4")
 	north.has("east", `192\.0\.2\.4`)
-	east.hasExported(t, "team", "marker", "Exported=True/Exported: imported by 1 members")
+	east.hasExported(t, "team", "marker", "Exported=True/Exported: imported by 1 member")
 	east.hasImport(t, "team", "back", "import: north[127.0.0.1] True/Ready")
 	for _, name := range []string{"chat", "back"} {
 		if got := about(east.writes(t), n, name); len(got) > 0 {

@@ -53,7 +53,7 @@ func TestHub_ImportsAllThroughParentsIntoNewNamespacesUntilAMemberDrains(t *test
 	if u, err := west.client.Resource(namespaceKind).Get(t.Context(), "team", metav1.GetOptions{}); err != nil || u.GetLabels()["penstock.dev/imported-by"] == "" {
 		t.Errorf("the namespace that the hub has made: %v %v", u, err)
 	}
-	east.hasExported(t, "team", "chat", "Exported=True/Exported: imported by 1 members")
+	east.hasExported(t, "team", "chat", "Exported=True/Exported: imported by 1 member")
 
 	east.annotate(t, "chat", `{"inference.networking.x-k8s.io/export-mode": "ParentMode"}`)
 	east.hasExported(t, "team", "chat", "Exported=False/NoAddress: no Gateway routes to it")
@@ -135,7 +135,7 @@ func TestHub_CRDOfAnotherProjectHasTheClustersInConditions(t *testing.T) {
 	h.start()
 	east.exported(t, "team", "chat", "192.0.2.1")
 	west.carries(t, objects, "chat", "east[192.0.2.1]True")
-	east.hasExported(t, "team", "chat", "Exported=True/Exported: imported by 1 members; by Penstock alone in west, where the CRD")
+	east.hasExported(t, "team", "chat", "Exported=True/Exported: imported by 1 member; by Penstock alone in west, where the CRD")
 	u, err := west.client.Resource(importKind).Namespace("team").Get(t.Context(), "chat", metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -184,7 +184,7 @@ func TestHub_CRDOfAnotherProjectHasTheClustersInConditions(t *testing.T) {
 	}
 	west.hasImport(t, "team", "chat", "import: east[192.0.2.9] True/Ready")
 	west.carries(t, objects, "chat", "east[192.0.2.9]True")
-	east.hasExported(t, "team", "chat", "Exported=True/Exported: imported by 1 members")
+	east.hasExported(t, "team", "chat", "Exported=True/Exported: imported by 1 member")
 	u, err = west.client.Resource(importKind).Namespace("team").Get(t.Context(), "chat", metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)

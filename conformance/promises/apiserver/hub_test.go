@@ -295,7 +295,7 @@ func TestHub_AnnotatedPoolIsImportedByClustersWithoutPenstock(t *testing.T) {
 	h.start()
 	east.exported(t, "team", "chat", "192.0.2.1")
 	west.hasImport(t, "team", "chat", "import: east[192.0.2.1] True/Ready")
-	east.hasExported(t, "team", "chat", "Exported=False/NamespaceNotFound: imported by 1 members, and not by others: NamespaceNotFound: north")
+	east.hasExported(t, "team", "chat", "Exported=False/NamespaceNotFound: imported by 1 member, and not by others: NamespaceNotFound: north")
 	north.namespace(t, "team")
 	north.hasImport(t, "team", "chat", "import: east[192.0.2.1] True/Ready")
 	east.hasExported(t, "team", "chat", "Exported=True/Exported: imported by 2 members")
@@ -377,7 +377,7 @@ func TestHub_AnnotatedPoolIsImportedByClustersWithoutPenstock(t *testing.T) {
 	east.balance(t, "team", "marker-epp", "192.0.2.5")
 	west.hasImport(t, "team", "marker", "import: east[192.0.2.5] True/Ready")
 	west.hasImport(t, "team", "chat", "import: east[192.0.2.10] True/Ready, north[192.0.2.3] Unknown/Unreachable")
-	east.hasExported(t, "team", "chat", "Exported=False/MemberUnreachable: imported by 1 members, and not by others: MemberUnreachable: north")
+	east.hasExported(t, "team", "chat", "Exported=False/MemberUnreachable: imported by 1 member, and not by others: MemberUnreachable: north")
 
 	// A withdrawn export drains, and leaves. What a person has made stays.
 	for _, pool := range []string{"mine", "marker"} {
@@ -393,7 +393,7 @@ func TestHub_AnnotatedPoolIsImportedByClustersWithoutPenstock(t *testing.T) {
 	// A member that is removed takes its entries along.
 	write(t, filepath.Join(h.dir, "set", "set.yaml"), []byte(setOf("east", "west")))
 	west.hasImport(t, "team", "chat", "import: east[192.0.2.10] True/Ready")
-	east.hasExported(t, "team", "chat", "Exported=True/Exported: imported by 1 members")
+	east.hasExported(t, "team", "chat", "Exported=True/Exported: imported by 1 member")
 }
 
 // Mistakes in the description of members are named, and harm no other member.
@@ -439,5 +439,5 @@ func TestHub_MistakesOfMembersHarmNoOther(t *testing.T) {
 			return nil
 		})
 	}
-	of["east"].hasExported(t, "team", "chat", "Exported=False/MemberUnreachable: imported by 1 members, and not by others: MemberUnreachable: absent, context, dead, profile, stranger, twin")
+	of["east"].hasExported(t, "team", "chat", "Exported=False/MemberUnreachable: imported by 1 member, and not by others: MemberUnreachable: absent, context, dead, profile, stranger, twin")
 }

@@ -256,6 +256,7 @@ func (s *Set) decide(r store.Reader, dirty map[string]bool, again bool) {
 		id := registry.Pool{Namespace: namespace, Name: name}
 		has := s.pools[id]
 		has.Gateways = s.gateways(r, s.parents[id], spec.Spec.PeerListener)
+		has.Before = s.decisions[key].Wish
 		if d, ok := export.Decide(r, cfg, key, has); ok {
 			if before := s.decisions[key].Export; d.Waiting && before != nil {
 				d.Export, d.Findings = before, nil
