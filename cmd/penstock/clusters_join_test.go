@@ -172,6 +172,7 @@ func TestClusterSet_JoinNamesWhatIsWrong(t *testing.T) {
 	const at = "192.0.2.1:9443"
 	for what, c := range map[string]struct{ text, want string }{
 		"no YAML":                 {"[", "east.yaml is no list of members"},
+		"a text":                  {"nonsense", "east.yaml is no list of members; write what `penstock clusters show` prints at the other cluster"},
 		"nothing":                 {"", "east.yaml has no member: write what `penstock clusters show` prints"},
 		"an unknown field":        {"- name: east\n  pear: {}\n", `unknown field "pear"`},
 		"a name with a capital":   {memberYAML(t, "East", at, good), `member "East": [0].name: "East" is no DNS label; correct spec.cluster`},

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/penstock-project/penstock/discovery/status/report"
+	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/translator/inference"
 	"github.com/penstock-project/penstock/translator/model"
 )
@@ -123,6 +124,30 @@ func TestOffer_OfWhichNothingIsAllowedTakesNoRequest(t *testing.T) {
 		if strings.Contains(texts(imp.Findings), "is known") || strings.Contains(texts(imp.Findings), "a known address") {
 			t.Errorf("%s: beside what is denied, that there is none: %s", what, texts(imp.Findings))
 		}
+	}
+}
+
+// A member that has left the set is not trusted any more while its exports drain: it is not to be added again.
+func TestOffer_ClusterThatTakesNoNewRequestsNeedsNoCertificates(t *testing.T) {
+	peers := strings.NewReplacer("service: [{addresses: [192.0.2.9]", "peer: true, service: [{addresses: [192.0.2.9]", "endpointPicker: {", "endpointPicker: {peer: true, ").Replace(offers)
+	drains := strings.ReplaceAll(peers, "routingMode:", `conditions: [{type: Ready, status: "False", reason: Draining}], routingMode:`)
+	for offers, want := range map[string]bool{peers: true, drains: false} {
+		_, imp := imported(t, strings.TrimPrefix(offers, "\n---"))
+		if got := strings.Count(texts(imp.Findings), "has no certificates of"); (got == 2) != want || !want && got > 0 {
+			t.Errorf("%d findings about certificates, wanted: %t: %s", got, want, texts(imp.Findings))
+		}
+		for _, m := range imp.Members {
+			if m.Problem == "" {
+				t.Errorf("%s can be used", m.Name)
+			}
+		}
+	}
+}
+
+func TestImport_MissingOneIsMadeByAnExport(t *testing.T) {
+	res := inference.Backends{Tables: direct{}}.Resolve(store.New().View(), report.Ref{Group: "inference.networking.x-k8s.io", Kind: "InferencePoolImport", Namespace: "default", Name: "llm"}, 0)
+	if want := "there is no InferencePoolImport default/llm; have a cluster of the set export a pool of this name"; !strings.HasPrefix(res.Message, want) {
+		t.Errorf("message %q, want %q", res.Message, want)
 	}
 }
 
