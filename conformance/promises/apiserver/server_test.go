@@ -196,7 +196,7 @@ func (s *server) of(u *unstructured.Unstructured, resource string) dynamic.Resou
 // conditions returns the conditions in an object's status, at any depth, as "Type=Status/Reason@generation".
 func (s *server) conditions(ctx context.Context, gvr schema.GroupVersionResource, name string) (map[string]bool, error) {
 	r := dynamic.ResourceInterface(s.client.Resource(gvr))
-	if gvr.Resource != "gatewayclasses" {
+	if gvr.Resource != "gatewayclasses" && gvr.Resource != "clustersets" {
 		r = s.client.Resource(gvr).Namespace("default")
 	}
 	u, err := r.Get(ctx, name, metav1.GetOptions{})
