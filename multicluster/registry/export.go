@@ -79,7 +79,7 @@ func (r *Registry) collectDrained(t txn) {
 }
 
 // Exports returns what members export under a pool's name, sorted by cluster. ws, which may be nil, fires when Exports would return
-// something else. The exports are the registry's own: to copy them was a tenth of the time that a hundred members take to connect.
+// something else. The exports are the registry's own, and no copies: an import reads them several times for each update.
 func (r *Registry) Exports(ws WatchSet, p Pool) []*Export {
 	out := slices.Collect(rows.Walk[Export](r.read(), ws, exportTable, byPool, poolKey(p)))
 	slices.SortFunc(out, func(a, b *Export) int { return cmp.Compare(a.Cluster, b.Cluster) })

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 
+	upstream "sigs.k8s.io/gateway-api-inference-extension/apix/v1alpha1"
+
 	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/translator/gatewayapi"
@@ -123,15 +125,12 @@ func useSpillNames(r store.Reader, p *model.Pool) {
 	}
 }
 
-// export is the annotation that makes imports of a pool.
-const export = "inference.networking.x-k8s.io/export: ClusterSet"
-
 // missing is the resolution of a pool that does not exist. Its message names a similar one of the namespace, if any. A route that
 // names a pool which does not exist so reads them all: it is the price of a mistake, and gone with it.
 func missing[T store.Object](ref report.Ref, all []T) gatewayapi.Resolution {
 	message, fix := fmt.Sprintf("there is no %s", ref), "create it, or name another one"
 	if ref.Kind == store.InferencePoolImports.Kind() {
-		fix = "have a cluster of the set export a pool of this name (" + export + "), create the import, or name another one"
+		fix = "have a cluster of the set export a pool of this name (" + upstream.ExportAnnotationKey + ": " + upstream.ExportAnnotationVal + "), create the import, or name another one"
 	}
 	for _, o := range all {
 		name := o.GetName()

@@ -117,7 +117,7 @@ func (s *Set) follow(ctx context.Context, c *delivery.Change) {
 	}
 	s.assemble(judged)
 	s.due.running.Lock()
-	s.place(s.due.translate(c.View.Revision()))
+	s.place(s.due.translated(c.View.Revision()))
 	s.due.running.Unlock()
 	s.decide(c.View, dirty, again)
 	s.mu.Lock()

@@ -3,6 +3,7 @@ package clusterset
 import (
 	"bytes"
 	"crypto/x509"
+	"encoding/json"
 	"encoding/pem"
 	"errors"
 	"fmt"
@@ -31,9 +32,11 @@ func ReadMembers(from string, text []byte, now time.Time) ([]v1alpha1.ClusterSet
 		return nil, fmt.Errorf("%s has more than %d bytes: %s", from, maxJoin, fix)
 	}
 	var list []v1alpha1.ClusterSetMember
-	if err := yaml.UnmarshalStrict(text, &list); err != nil && strings.Contains(err.Error(), "Go value of type []") {
-		return nil, fmt.Errorf("%s is no list of members; %s", from, fix)
-	} else if err != nil {
+	if err := yaml.UnmarshalStrict(text, &list); err != nil {
+		var no *json.UnmarshalTypeError
+		if errors.As(err, &no) && no.Field == "" { // it names a type of ours
+			return nil, fmt.Errorf("%s is no list of members; %s", from, fix)
+		}
 		return nil, fmt.Errorf("%s is no list of members: %.300s; %s", from, err.Error(), fix)
 	}
 	if len(list) == 0 {

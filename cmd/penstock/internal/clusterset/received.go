@@ -124,8 +124,8 @@ type due struct {
 	pools map[registry.Pool]struct{}
 }
 
-// translated returns what of some pools has been translated. The rest waits for translate. running is held.
-func (d *due) translated(a imports.Assembled) imports.Assembled {
+// ready returns a if its revision has been translated. Else it waits for translated, and ready returns nothing. running is held.
+func (d *due) ready(a imports.Assembled) imports.Assembled {
 	for _, p := range a.Pools {
 		delete(d.waiting, p)
 	}
@@ -136,7 +136,7 @@ func (d *due) translated(a imports.Assembled) imports.Assembled {
 		d.waiting = map[registry.Pool]imports.Assembled{}
 	}
 	for _, p := range a.Pools {
-		d.waiting[p] = imports.Assembled{Pools: []registry.Pool{p}, Revision: a.Revision}
+		d.waiting[p] = imports.Assembled{Revision: a.Revision}
 	}
 	for _, is := range a.Placed {
 		of := d.waiting[is.Pool]
@@ -146,8 +146,8 @@ func (d *due) translated(a imports.Assembled) imports.Assembled {
 	return imports.Assembled{}
 }
 
-// translate notes that a revision has been translated, and returns what has waited for it. running is held.
-func (d *due) translate(revision uint64) (seen imports.Assembled) {
+// translated notes that a revision has been translated, and returns what has waited for it. running is held.
+func (d *due) translated(revision uint64) (seen imports.Assembled) {
 	d.revision = revision
 	for p, a := range d.waiting {
 		if a.Revision <= revision {
@@ -191,7 +191,7 @@ func (s *Set) assemble(pools []registry.Pool) {
 	a, err := s.importer.Assemble(pools)
 	s.admin.assembled(a.Pools, a.Placed)
 	if err == nil {
-		s.place(s.due.translated(a))
+		s.place(s.due.ready(a))
 	} else {
 		s.cfg.Log.Error("exports of members cannot be imported", "error", err)
 	}

@@ -136,13 +136,13 @@ func TestDue_ExportersLearnWhatIsTranslated(t *testing.T) {
 		}
 	}
 	none := imports.Assembled{}
-	is("not translated yet", d.translated(at(5, "", chat, code)), none)
-	is("an older revision is", d.translate(4), none)
-	is("judged, while a newer revision is in the store", d.translated(at(6, "NotSupported", chat)), none)
-	is("the other pool", d.translate(5), at(5, "", code))
-	is("that pool", d.translate(6), at(6, "NotSupported", chat))
-	is("nothing twice", d.translate(7), none)
-	is("nothing new in the store", d.translated(at(7, "", chat)), at(7, "", chat))
-	is("withdrawn", d.translated(imports.Assembled{Pools: []registry.Pool{chat}, Revision: 8}), none)
-	is("withdrawn, and translated", d.translate(8), imports.Assembled{Pools: []registry.Pool{chat}})
+	is("not translated yet", d.ready(at(5, "", chat, code)), none)
+	is("an older revision is", d.translated(4), none)
+	is("judged, while a newer revision is in the store", d.ready(at(6, "NotSupported", chat)), none)
+	is("the other pool", d.translated(5), at(5, "", code))
+	is("that pool", d.translated(6), at(6, "NotSupported", chat))
+	is("nothing twice", d.translated(7), none)
+	is("nothing new in the store", d.ready(at(7, "", chat)), at(7, "", chat))
+	is("withdrawn", d.ready(imports.Assembled{Pools: []registry.Pool{chat}, Revision: 8}), none)
+	is("withdrawn, and translated", d.translated(8), imports.Assembled{Pools: []registry.Pool{chat}})
 }
