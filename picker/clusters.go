@@ -134,7 +134,7 @@ func (p *Picker) chooseCluster(pool *pool, r *extproc.Request, d *decision) extp
 		charge.End()
 		return a
 	}
-	d.charge = &charged{Charge: charge, hop: ranked[0].Hop, pool: pool}
+	d.charge = &charged{Charge: charge, hop: ranked[0].Hop}
 	if session != 0 {
 		d.charge.moved = func(served string) { p.moveStay(pool, session, served) }
 	}
@@ -148,7 +148,6 @@ func (p *Picker) chooseCluster(pool *pool, r *extproc.Request, d *decision) extp
 type charged struct {
 	Charge
 	hop   string
-	pool  *pool
 	once  sync.Once
 	moved func(served string) // runs once another hop has served; nil: the request has no session
 }

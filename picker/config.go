@@ -32,8 +32,8 @@ type Config struct {
 	// Forward receives access log entries whose lease belongs to another picker: a gateway that asks several pickers may
 	// send an entry to any of them. It must not block. Nil drops them.
 	Forward func(accesslog.Entry)
-	// Answers receives what gateways of other clusters answer to some requests (accesslog.ParentsLog). It must not block. Nil drops it.
-	Answers func(accesslog.Answer)
+	// Attempts receives what became of requests, those to exporting clusters of imports included. It must not block. Nil drops it.
+	Attempts func(accesslog.Attempt)
 	// Publish receives what each pick shows about a server's caches, for the pickers of other processes; see Learn. It must not block,
 	// and not keep the Chain. Nil drops it.
 	Publish func(Sent)

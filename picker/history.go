@@ -9,7 +9,20 @@ import (
 	"github.com/penstock-project/penstock/picker/schedule"
 )
 
-// Record is one pick, for /debug/picks and penstock explain.
+// ResultSent is the result of a Record that is no pick: with Sent.
+const ResultSent = "sent"
+
+// SentTo is a request that was sent to an exporting cluster of an import without a pick of this process's: by an order or by weights, by a pick
+// among the clusters, or as a spill.
+type SentTo struct {
+	// Declined means that no server there has begun the request: it went on to another cluster or spill target, if one was left.
+	Declined bool `json:"declined,omitempty"`
+	// There is the ID that the other cluster's gateway has given the request; "" if it has kept it, or is not known.
+	There   string `json:"there,omitempty"`
+	Spilled bool   `json:"spilled,omitempty"` // by a pool
+}
+
+// Record is one pick, for /debug/picks and penstock explain; or with Sent, a request that was sent to another cluster.
 type Record struct {
 	Time     time.Time `json:"time"`
 	Pool     string    `json:"pool"`
@@ -50,6 +63,7 @@ type Record struct {
 	// pick names.
 	Candidates int      `json:"candidates,omitempty"`
 	Compared   []Choice `json:"compared,omitempty"`
+	Sent       *SentTo  `json:"sent,omitempty"`
 	// Outcome is what became of the request, as far as the access log has reported it; nil for a pick without a lease.
 	Outcome *Outcome `json:"outcome,omitempty"`
 	// Verdicts on the endpoints at the moment of the choice: the request is not in flight yet, and its prompt is not cached. Only a sample

@@ -165,9 +165,6 @@ func (poolCollector) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{modelRequestsDesc, modelFirstByteDesc, modelTokensDesc, modelOutputDesc, queueDesc, saturationDesc} {
 		ch <- d
 	}
-	for _, d := range []*prometheus.Desc{clusterRequestsDesc, clusterBytesDesc, clusterFirstByteDesc} {
-		ch <- d
-	}
 	ch <- breakerDesc
 	ch <- waitingDesc
 	ch <- waitingBytesDesc
@@ -186,7 +183,6 @@ func (c poolCollector) Collect(ch chan<- prometheus.Metric) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, v, labels...)
 	}
 	for name, pool := range c.picker.pools.Load().byName {
-		pool.collectTraffic(ch)
 		var inFlight int64
 		var fresh, stale, idle, draining, unread, problems int
 		var use saturated

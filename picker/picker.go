@@ -50,7 +50,7 @@ type Picker struct {
 	peers          Peers
 	settle         time.Duration // Config.Settle
 	gateway        func(context.Context) string
-	answers        func(accesslog.Answer)
+	attempts       func(accesslog.Attempt)
 	access         Access
 	behind         func(time.Time) time.Duration
 	keyed          bool // calls of the Gateways here have keys
@@ -110,7 +110,6 @@ type pool struct {
 	rules       *modelRules                        // of Pool.Models; nil without
 	sessions    *schedule.Sessions[netip.AddrPort] // nil if the strategy does not read sessions
 	stays       *schedule.Sessions[string]         // the clusters of sessions; nil unless Clusters.Sessions
-	traffic     *traffic                           // of Clusters; nil without
 	queue       *flow.Queue                        // nil without flow control
 	slots       *endpoint.Slots                    // nil if the requests in flight are not limited
 	remote      *extproc.Remote                    // of a relayed pool
@@ -146,7 +145,7 @@ func New(c Config) (*Picker, error) {
 		peers:          c.Peers,
 		settle:         cmp.Or(c.Settle, 100*time.Millisecond),
 		gateway:        c.Gateway,
-		answers:        c.Answers,
+		attempts:       c.Attempts,
 		access:         c.Access,
 		behind:         c.Behind,
 		keyed:          c.Keyed,
@@ -271,9 +270,6 @@ func (p *Picker) build(c Pool, old *pool) (*pool, error) {
 		if next.sessions = new(schedule.Sessions[netip.AddrPort]); old != nil && old.sessions != nil {
 			next.sessions = old.sessions
 		}
-	}
-	if c.Clusters != nil {
-		next.traffic = newTraffic(c.Clusters, old)
 	}
 	if c.Clusters != nil && c.Clusters.Sessions {
 		if next.stays = new(schedule.Sessions[string]); old != nil && old.stays != nil {

@@ -72,7 +72,7 @@ func ServerOptions(workers uint32, admit tap.ServerInHandle) []grpc.ServerOption
 // Register adds the picker's services to a server: external processing, the access log, health.
 func (p *Picker) Register(r grpc.ServiceRegistrar) {
 	extproc.New(extproc.Config{Picker: p, Bodies: p.bodies, ImportBodies: p.importBodies, Calls: p.calls, Gateway: p.gateway, Member: p.member, Uploads: p, Names: p.protocol.Names}).Register(r)
-	accesslog.New(accesslog.Config{Sink: p, Gateway: p.gateway, Answers: p.answers}).Register(r)
+	accesslog.New(accesslog.Config{Sink: p, Gateway: p.gateway, Attempts: p.attempts}).Register(r)
 	p.RegisterHealth(r)
 }
 

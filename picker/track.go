@@ -163,9 +163,6 @@ func (p *Picker) follow(lease *endpoint.Lease, e accesslog.Entry) {
 	of := lease.Tag()
 	p.usage.ended(lease.Holder().Pool, of, e)
 	p.recorded(of, e, now)
-	if c, ok := of.Charge.(*charged); ok {
-		c.pool.ended(c.hop, e)
-	}
 	if passed {
 		picked.Record(false, 0, now)
 	}

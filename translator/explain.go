@@ -67,8 +67,11 @@ type BackendView struct {
 
 // HopView is what a hop sends to.
 type HopView struct {
-	Endpoint string        `json:"endpoint"`
-	Share    string        `json:"share,omitempty"` // of the requests that are sent to hops by weight, first attempts; "" for other hops
+	Endpoint string `json:"endpoint"`
+	Share    string `json:"share,omitempty"` // of the requests that are sent to hops by weight, first attempts; "" for other hops
+	// Later: an import's requests are sent here once the clusters before have declined them. Last: so they are once all have, to any of them.
+	Later    bool          `json:"later,omitempty"`
+	Last     bool          `json:"last,omitempty"`
 	Backends []BackendView `json:"backends"`
 }
 
@@ -350,6 +353,10 @@ func (t *Translator) backendView(r *graph.Reader, b model.WeightedBackend, total
 				}
 				if ep.Hop.Member != "" {
 					declines(h.Backends)
+				}
+				if b.Cluster.Kind == model.MembersKind {
+					h.Last = ep.Hop.Import && ep.Hop.Member == "" && ep.Hop.Key() == b.Cluster.Key()
+					h.Later = ep.Priority > 0 && !h.Last
 				}
 				v.Hops = append(v.Hops, h)
 			}

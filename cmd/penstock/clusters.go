@@ -69,8 +69,8 @@ func newClustersList() *cobra.Command {
 		Use:   "list",
 		Short: "Print the members of the cluster set, what they export and import, and what is wrong",
 		Long: `Print the members of the cluster set: their state, whether they are connected, when the last update arrived, and how many pools each
-imports from this cluster and exports to it. Below that stand the requests that this process sent there by policies LeastLoad and Latency
-since it started, and the pools that are not imported, with the reason.
+imports from this cluster and exports to it. Below that stand the requests that this process's Envoys sent there since it
+started, and the pools that are not imported, with the reason.
 
 The state of a member is Ready; Draining (it takes no new request); Stale (it is connected, and silent); or Unreachable. Stale and Unreachable
 members keep what they export: requests go on as long as its model servers answer.`,
@@ -156,7 +156,7 @@ func printClusters(out io.Writer, is *clusterset.Status, now time.Time) error {
 	}
 	for _, m := range is.Members {
 		if t := m.Traffic; t != nil {
-			fmt.Fprintf(out, "to %s: %d requests served, %d failed, %d declined there; %d bytes of responses, first byte after %s on average (requests of policies LeastLoad and Latency)\n", m.Name, t.Served, t.Failed, t.Declined, t.Bytes,
+			fmt.Fprintf(out, "to %s: %d requests served, %d failed, %d declined there, %d of these spilled; %d bytes of responses, first byte after %s on average\n", m.Name, t.Served, t.Failed, t.Declined, t.Spilled, t.Bytes,
 				time.Duration(t.FirstByte).Round(time.Millisecond/10))
 		}
 		for _, f := range m.Findings {

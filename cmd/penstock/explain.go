@@ -234,9 +234,11 @@ func (p *printer) backend(indent, what string, b translator.BackendView, e app.E
 	if b.Subset != "" {
 		p.line(indent+"subset", "endpoints with the labels %s", b.Subset)
 	}
-	if len(b.Endpoints) > 0 {
-		p.line(indent+"endpoints", "%s", strings.Join(b.Endpoints, " "))
-	} else if b.Cluster != "" {
+	switch {
+	case len(b.Endpoints) > 0 && len(b.Endpoints) == len(b.Hops): // they follow
+	case len(b.Endpoints) > 0:
+		p.line(indent+"endpoints", "%s", placesText(b.Endpoints, " "))
+	case b.Cluster != "":
 		p.line(indent+"endpoints", "none")
 	}
 	if b.NoPick != "" {
@@ -244,13 +246,18 @@ func (p *printer) backend(indent, what string, b translator.BackendView, e app.E
 	}
 	p.pick(indent, e.Picks[b.Pool])
 	for _, h := range b.Hops {
+		to := placesText([]string{h.Endpoint}, "")
 		switch {
+		case h.Last:
+			p.line(indent+"hop", "%s as a whole, once each of its clusters has declined", to)
+		case h.Later:
+			p.line(indent+"hop", "%s, once those before it have declined", to)
 		case h.Share == "":
-			p.line(indent+"hop", "%s", h.Endpoint)
+			p.line(indent+"hop", "%s", to)
 		case b.Picker != "":
-			p.line(indent+"hop", "%s, the first for %s of the requests without a pick", h.Endpoint, h.Share)
+			p.line(indent+"hop", "%s, the first for %s of the requests without a pick", to, h.Share)
 		default:
-			p.line(indent+"hop", "%s, the first for %s of these requests", h.Endpoint, h.Share)
+			p.line(indent+"hop", "%s, the first for %s of these requests", to, h.Share)
 		}
 		for _, behind := range h.Backends {
 			p.backend(indent+"  ", what, behind, e)
@@ -304,11 +311,11 @@ func (p *printer) pick(indent string, raw json.RawMessage) {
 			p.line("", indent+"%s", clusterText(c))
 		}
 	case len(e.Relay) > 0:
-		p.line(indent+"now", "the remote picker decides: %s", strings.Join(e.Relay, " "))
+		p.line(indent+"now", "the remote picker decides: %s (--why shows what it has named for a request)", strings.Join(e.Relay, " "))
 	case e.Status != 0:
 		p.line(indent+"now", "%d (%s)", e.Status, e.Reason)
 	default:
-		p.line(indent+"now", "%s (strategy %s)", e.Endpoints, strategyText(e))
+		p.line(indent+"now", "%s (strategy %s)", listText(e.Endpoints), strategyText(e))
 	}
 	for _, x := range e.Exceeded {
 		p.line(indent+"limit", "%s", excessText(x))

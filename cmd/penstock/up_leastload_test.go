@@ -80,7 +80,7 @@ func TestLeastLoad_PromptsGoWhereTheyAreCached(t *testing.T) {
 		}
 		c.mu.Unlock()
 	}
-	if out := s.penstock("explain", "--last", "4"); !strings.Contains(out, "LeastLoad") || !strings.Contains(out, "envoy://hops/hop.default.import.far@") || !strings.Contains(out, "by own requests") {
+	if out := s.penstock("explain", "--last", "4"); !strings.Contains(out, "LeastLoad") || !regexp.MustCompile(`choice       cluster \w+ of import default/far, cluster`).MatchString(out) || !strings.Contains(out, "by own requests") {
 		t.Errorf("explain shows no choice of a cluster:\n%s", out)
 	}
 
@@ -169,12 +169,12 @@ func TestLeastLoad_ReportsOfClustersDecide(t *testing.T) {
 	}
 	eventually(t, "clusters list shows the requests of both members", func() error {
 		text := here.penstock("clusters", "list")
-		for _, line := range []string{`to east: [1-9]\d* requests served, 0 failed, \d+ declined there; [1-9]\d* bytes of responses, first byte after [1-9]`, `to west: [1-9]`} {
+		for _, line := range []string{`to east: [1-9]\d* requests served, 0 failed, \d+ declined there, 0 of these spilled; [1-9]\d* bytes of responses, first byte after [1-9]`, `to west: [1-9]`} {
 			if !regexp.MustCompile(line).MatchString(text) {
 				return fmt.Errorf("no line %s:\n%s", line, text)
 			}
 		}
-		if here.series(`penstock_selection_ended_requests_total{cluster="west",import="default/chat",outcome="served"} `) == 0 {
+		if here.series(`penstock_import_ended_requests_total{cluster="west",import="default/chat",outcome="served"} `) == 0 {
 			return errors.New("there is no series of west")
 		}
 		return nil
@@ -198,6 +198,12 @@ func TestLeastLoad_ReportsOfClustersDecide(t *testing.T) {
 	})
 	end()
 	streams.Wait()
+	eventually(t, "the cluster reports that it is idle again", func() error {
+		if wait := here.reportedWait("east"); wait > 0.1 {
+			return fmt.Errorf("a wait of %f s", wait)
+		}
+		return nil
+	})
 
 	for i := range 6 {
 		at := []string{"east-1", "west-1"}[i/2%2]
@@ -226,6 +232,16 @@ func (s *site) arrived() int {
 // knownBlocks are those of prompts for the import chat that are known to have been sent to the cluster with a server.
 func (s *site) knownBlocks(server string) int {
 	return s.series(fmt.Sprintf(`penstock_selection_prompt_blocks{cluster=%q,import="default/chat"} `, strings.TrimSuffix(server, "-1")))
+}
+
+// reportedWait is how long a request for the import chat waits in a cluster, in seconds, by its last report.
+func (s *site) reportedWait(cluster string) (seconds float64) {
+	for line := range strings.Lines(s.metrics()) {
+		if value, ok := strings.CutPrefix(line, fmt.Sprintf(`penstock_selection_reported_wait_seconds{cluster=%q,import="default/chat"} `, cluster)); ok {
+			seconds, _ = strconv.ParseFloat(strings.TrimSpace(value), 64)
+		}
+	}
+	return seconds
 }
 
 // series is the value of one, which is a whole number; 0 without it.

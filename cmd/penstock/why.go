@@ -17,6 +17,7 @@ import (
 	"github.com/penstock-project/penstock/manifests/endpointpicker"
 	"github.com/penstock-project/penstock/picker"
 	"github.com/penstock-project/penstock/picker/schedule"
+	"github.com/penstock-project/penstock/translator/model"
 )
 
 // whyOptions select picks that were made, in place of a request that would be.
@@ -108,7 +109,7 @@ func (o *whyOptions) run(cmd *cobra.Command, s *target, output string) error {
 		fmt.Fprintf(cmd.ErrOrStderr(), "%d other processes of penstock do not answer: their picks are missing\n", found.Silent)
 	}
 	if o.request != "" && len(found.Picks) == 0 {
-		return fmt.Errorf("no process has a pick for request %s: the last 8,192 picks of each process are known, and an ID is the header x-request-id of a response. A request that is answered before a pick, such as 400 or 413 by its body, has none: see the access log. One that went to another cluster may have its pick there: ask there, too (a gateway without a peer listener gives it an ID of its own)", o.request)
+		return fmt.Errorf("no process has a pick for request %s: the last 8,192 picks of each process are known, and an ID is the header x-request-id of a response. A request that is answered before a pick, such as 400 or 413 by its body, has none: see the access log. One that goes to another cluster is known once it has ended there", o.request)
 	}
 	switch {
 	case len(found.Picks) > 0:
@@ -136,8 +137,12 @@ func poolsText(found app.FoundPicks) string {
 func printPicks(w io.Writer, picks []*picker.Record) error {
 	p := &printer{w: w}
 	for _, r := range picks {
+		if r.Sent != nil {
+			p.sent(r)
+			continue
+		}
 		p.line("pick", "%s", strings.Join(slices.DeleteFunc([]string{
-			r.Time.Format("2006-01-02 15:04:05.000"), labelled("request", r.Request), labelled("pool", r.Pool), labelled("model", r.Model), labelled("gateway", r.Gateway), labelled("picker", r.Picker),
+			r.Time.Format("2006-01-02 15:04:05.000"), labelled("request", r.Request), whereText(r.Pool), labelled("model", r.Model), labelled("gateway", r.Gateway), labelled("picker", r.Picker),
 		}, func(s string) bool { return s == "" }), ", "))
 		how := fmt.Sprintf("strategy %s%s, %s", r.Strategy, choiceText(r.Choice), counted(r.Candidates, "candidate"))
 		if r.Strategy == "round-robin" && r.Result == "picked" {
@@ -159,10 +164,14 @@ func printPicks(w io.Writer, picks []*picker.Record) error {
 			how += ", no details: not in the sample"
 		}
 		switch {
+		case r.Result == "relayed":
+			p.line("  choice", "its own picker names %s", r.Endpoints)
+		case r.Result == "cluster":
+			p.line("  choice", "%s (%s)", listText(r.Endpoints), how)
 		case r.Status != 0:
 			p.line("  choice", "none: %d %s (%s)", r.Status, r.Result, how)
 		default:
-			p.line("  choice", "%s: %s (%s)", r.Result, r.Endpoints, how)
+			p.line("  choice", "%s: %s (%s)", r.Result, listText(r.Endpoints), how)
 		}
 		if r.Session != "" {
 			p.line("  session", "%s", r.Session)
@@ -203,6 +212,72 @@ func printPicks(w io.Writer, picks []*picker.Record) error {
 		}
 	}
 	return p.err
+}
+
+// sent prints a request that was sent to another cluster.
+func (p *printer) sent(r *picker.Record) {
+	how := []string{r.Time.Format("2006-01-02 15:04:05.000"), labelled("request", r.Request), "to " + whereText(r.Pool), labelled("gateway", r.Gateway)}
+	if r.Sent.Spilled {
+		how = append(how, "spilled by a pool")
+	}
+	p.line("sent", "%s", strings.Join(slices.DeleteFunc(how, func(s string) bool { return s == "" }), ", "))
+	if r.Sent.Declined {
+		p.line("  declined", "no server there has begun the request: it went on to another cluster or spill target, if one was left")
+	}
+	if r.Outcome != nil {
+		p.line("  outcome", "%s", outcomeText(*r.Outcome))
+	}
+	if r.Sent.There != "" {
+		p.line("  there", "it is request %s: ask that cluster with penstock explain --why %s", r.Sent.There, r.Sent.There)
+	}
+}
+
+// listText is placesText for the endpoints of a pick.
+func listText(endpoints string) string {
+	const hops = "envoy://" + model.HopListener + "/"
+	if !strings.Contains(endpoints, hops) {
+		return endpoints
+	}
+	return placesText(strings.Split(endpoints, ","), ", ")
+}
+
+// placesText lists endpoints, and names the hops among them by what is behind them.
+func placesText(endpoints []string, separator string) string {
+	list := slices.Clone(endpoints)
+	for i, text := range list {
+		name, ok := strings.CutPrefix(text, "envoy://"+model.HopListener+"/")
+		if id, known := model.ParseHopID(name); ok && known {
+			if list[i] = hopText(id); separator == " " {
+				list[i] = "(" + list[i] + ")"
+			}
+		}
+	}
+	return strings.Join(list, separator)
+}
+
+// hopText names what is behind a hop.
+func hopText(id model.HopID) string {
+	switch {
+	case !id.Import:
+		return "pool " + id.Key()
+	case id.Member == "":
+		return "import " + id.Key()
+	}
+	return fmt.Sprintf("cluster %s of import %s", id.Member, id.Key())
+}
+
+// whereText names a pool, an import or one of its clusters (model.PoolID).
+func whereText(text string) string {
+	id, ok := model.ParsePoolID(text)
+	switch {
+	case !ok || id.IsZero():
+		return labelled("pool", text)
+	case id.Import:
+		return "import " + id.Key()
+	case id.Member != "":
+		return fmt.Sprintf("cluster %s of import %s", id.Member, id.Key())
+	}
+	return "pool " + id.Key()
 }
 
 // choiceTexts describe how strategy plugins chooses by scores: not always the highest.
@@ -300,7 +375,7 @@ func outcomeText(o picker.Outcome) string {
 		text += fmt.Sprintf(", status %d", o.Status)
 	}
 	if o.Served != "" {
-		text += ", served by " + o.Served
+		text += ", served by " + listText(o.Served)
 	}
 	if o.Begun > 0 {
 		text += fmt.Sprintf(", first byte after %.3f s", o.Begun.Seconds())

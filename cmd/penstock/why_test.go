@@ -102,7 +102,10 @@ func TestExplain_PicksThatAreMissingAreNamed(t *testing.T) {
 // An interrupted command advised to start the process that it had called.
 func TestExplain_InterruptedIsNoMissingProcess(t *testing.T) {
 	ctx, interrupt := context.WithCancelCause(t.Context())
-	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { interrupt(errors.New("terminated")) }))
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		interrupt(errors.New("terminated"))
+		<-r.Context().Done() // an answer might arrive first
+	}))
 	defer server.Close()
 	err := runningAt(server.URL).get(ctx, "/", nil)
 	if err == nil || !strings.HasPrefix(err.Error(), "interrupted before the process at 127.0.0.1:") || !strings.HasSuffix(err.Error(), "answered: terminated") {
@@ -113,7 +116,10 @@ func TestExplain_InterruptedIsNoMissingProcess(t *testing.T) {
 // A status of old was printed for a process that runs and had not answered yet.
 func TestStatus_InterruptedIsNoMissingProcess(t *testing.T) {
 	ctx, interrupt := context.WithCancelCause(t.Context())
-	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { interrupt(errors.New("terminated")) }))
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		interrupt(errors.New("terminated"))
+		<-r.Context().Done() // an answer might arrive first
+	}))
 	defer server.Close()
 	cmd := newStatus()
 	cmd.SetContext(ctx)

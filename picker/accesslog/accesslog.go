@@ -47,8 +47,8 @@ type Config struct {
 	Sink Sink // required
 	// Gateway returns the Gateway whose key a call has; "" if calls need none.
 	Gateway func(context.Context) string
-	// Answers receives what gateways of other clusters answer, from many streams concurrently; nil drops it.
-	Answers func(Answer)
+	// Attempts receives what became of requests, those to exporting clusters of imports included, from many streams concurrently; nil drops it.
+	Attempts func(Attempt)
 }
 
 // Server is envoy.service.accesslog.v3.AccessLogService.
@@ -79,28 +79,18 @@ func (s *Server) StreamAccessLogs(stream accesslogv3.AccessLogService_StreamAcce
 		if id := batch.GetIdentifier(); id != nil { // of a stream's first message
 			name = id.GetLogName()
 		}
-		if name == ParentsLog {
-			s.answers(gateway, batch.GetHttpLogs().GetLogEntry())
-			continue
-		}
 		for _, logged := range batch.GetHttpLogs().GetLogEntry() {
-			if e, ok := entry(logged); ok {
+			if e, ok := entry(logged); ok && name != MembersLog {
 				e.Gateway = gateway
 				s.cfg.Sink.Log(e)
 			}
-		}
-	}
-}
-
-// answers passes on what gateways of other clusters have answered.
-func (s *Server) answers(gateway string, logged []*datav3.HTTPAccessLogEntry) {
-	if s.cfg.Answers == nil {
-		return
-	}
-	for _, l := range logged {
-		if a, ok := answer(l); ok {
-			a.Gateway = gateway
-			s.cfg.Answers(a)
+			if s.cfg.Attempts == nil || !mayBeAttempt(logged) && name != MembersLog {
+				continue
+			}
+			if a, ok := attempt(logged); ok {
+				a.Gateway = gateway
+				s.cfg.Attempts(a)
+			}
 		}
 	}
 }
@@ -132,8 +122,7 @@ func entry(logged *datav3.HTTPAccessLogEntry) (Entry, bool) {
 	}
 	e.LastByte = common.GetTimeToLastUpstreamRxByte().AsDuration()
 	e.Bytes = int64(logged.GetResponse().GetResponseBodyBytes())
-	flags := common.GetResponseFlags()
-	e.Canceled = flags.GetDownstreamConnectionTermination() || flags.GetDownstreamRemoteReset()
+	e.Canceled = canceled(common)
 	e.OutputTokens = outputTokens(common.GetMetadata())
 	e.Body = logged.GetResponse().GetResponseBodyBytes() > 0
 	return e, true

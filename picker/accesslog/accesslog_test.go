@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/structpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 )
 
@@ -94,36 +95,80 @@ func TestAccessLog_ReportsThatPickedRequestsGoOnAndEnd(t *testing.T) {
 	}
 }
 
-func TestAccessLog_TakesAnswersOfParentsFromTheirOwnLogAlone(t *testing.T) {
-	entries := func(details, cluster, host string) *accesslogv3.StreamAccessLogsMessage_HttpLogs {
-		e := logged("me.1", "", 404, datav3.AccessLogType_DownstreamEnd)
-		e.CommonProperties.UpstreamCluster, e.Response.ResponseCodeDetails, e.Request = cluster, details, &datav3.HTTPRequestProperties{Authority: host}
+// Requests to exporting clusters are attempts, with a lease or without one; leases count in the logs of Gateways alone.
+func TestAccessLog_ReportsRequestsToExportingClusters(t *testing.T) {
+	began := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	entry := func(lease string, change func(*datav3.HTTPAccessLogEntry)) *datav3.HTTPAccessLogEntry {
+		e := logged(lease, "", 404, datav3.AccessLogType_DownstreamEnd)
+		e.CommonProperties.UpstreamCluster, e.CommonProperties.RouteName, e.CommonProperties.StartTime = "import/ns/chat/west", "route", timestamppb.New(began)
 		e.CommonProperties.UpstreamRemoteAddress = &corev3.Address{Address: &corev3.Address_SocketAddress{SocketAddress: &corev3.SocketAddress{
 			Address: "192.0.2.1", PortSpecifier: &corev3.SocketAddress_PortValue{PortValue: 80},
 		}}}
-		return &accesslogv3.StreamAccessLogsMessage_HttpLogs{HttpLogs: &accesslogv3.StreamAccessLogsMessage_HTTPAccessLogEntries{LogEntry: []*datav3.HTTPAccessLogEntry{e}}}
+		e.Request = &datav3.HTTPRequestProperties{Authority: "chat.example", RequestId: "here"}
+		e.Response.ResponseCodeDetails, e.Response.ResponseBodyBytes = "via_upstream", 7
+		e.Response.ResponseHeaders = map[string]string{"x-request-id": "here"}
+		if change != nil {
+			change(e)
+		}
+		return e
 	}
-	named := func(log string) *accesslogv3.StreamAccessLogsMessage {
-		return &accesslogv3.StreamAccessLogsMessage{Identifier: &accesslogv3.StreamAccessLogsMessage_Identifier{LogName: log}, LogEntries: entries("via_upstream", "parent/ns/chat/west", "chat.example")}
+	want := Attempt{
+		Gateway: "ns/gw", Cluster: "import/ns/chat/west", Route: "route", Request: "here", Began: began, Status: 404, FirstByte: 30 * time.Millisecond, Took: 40 * time.Millisecond, Bytes: 7,
+		At: netip.MustParseAddrPort("192.0.2.1:80"), Host: "chat.example", Reached: true,
 	}
-	var leases []Entry
-	var answers []Answer
-	server := New(Config{Sink: keep{&leases}, Gateway: func(context.Context) string { return "ns/gw" }, Answers: func(a Answer) { answers = append(answers, a) }})
-	_ = server.StreamAccessLogs(&stream{messages: []*accesslogv3.StreamAccessLogsMessage{named("ns/gw"), {LogEntries: entries("via_upstream", "parent/ns/chat/west", "chat.example")}}})
-	if len(leases) != 2 || len(answers) != 0 {
-		t.Fatalf("of a Gateway's log: %v, %v", leases, answers)
-	}
-	_ = server.StreamAccessLogs(&stream{messages: []*accesslogv3.StreamAccessLogsMessage{
-		named(ParentsLog),
-		{LogEntries: entries("via_upstream", "parent/ns/chat/west", "chat.example")}, // later messages have no name
-		{LogEntries: entries("route_not_found", "parent/ns/chat/west", "chat.example")},
-		{LogEntries: entries("via_upstream", "", "chat.example")},
-		{LogEntries: entries("via_upstream", strings.Repeat("x", maxText+1), "chat.example")},
-		{LogEntries: entries("via_upstream", "parent/ns/chat/west", strings.Repeat("x", maxText+1))},
-	}})
-	want := Answer{Gateway: "ns/gw", Cluster: "parent/ns/chat/west", At: netip.MustParseAddrPort("192.0.2.1:80"), Host: "chat.example", Status: 404}
-	if len(leases) != 2 || len(answers) != 2 || answers[0] != want || answers[1] != want {
-		t.Errorf("of the log of parents: %v, %v", leases[2:], answers)
+	long := strings.Repeat("x", maxText+1)
+	for name, tt := range map[string]struct {
+		lease  string
+		change func(*datav3.HTTPAccessLogEntry)
+		want   func(*Attempt) // nil: there is none
+		none   bool           // in the log of a Gateway
+	}{
+		"one":                {want: func(*Attempt) {}},
+		"of a pick":          {lease: "me.1", want: func(a *Attempt) { a.Leased = true }},
+		"another backend's":  {change: func(e *datav3.HTTPAccessLogEntry) { e.CommonProperties.UpstreamCluster = "pool/ns/chat" }, want: func(a *Attempt) { a.Cluster = "pool/ns/chat" }, none: true},
+		"another ID there":   {change: func(e *datav3.HTTPAccessLogEntry) { e.Response.ResponseHeaders["x-request-id"] = "there" }, want: func(a *Attempt) { a.There = "there" }},
+		"declined":           {change: func(e *datav3.HTTPAccessLogEntry) { e.Response.ResponseHeaders["penstock-peer-refused"] = "1" }, want: func(a *Attempt) { a.Declined = true }},
+		"this gateway's own": {change: func(e *datav3.HTTPAccessLogEntry) { e.Response.ResponseCodeDetails = "route_not_found" }, want: func(a *Attempt) { a.Reached = false }},
+		"of a member": {change: func(e *datav3.HTTPAccessLogEntry) {
+			e.CommonProperties.Metadata.FilterMetadata["penstock"].Fields["member"] = structpb.NewStringValue("ns/chat@west")
+		}, want: func(a *Attempt) { a.Member = "ns/chat@west" }},
+		"behind a hop": {change: func(e *datav3.HTTPAccessLogEntry) {
+			e.CommonProperties.UpstreamCluster, e.CommonProperties.RouteName = "", "hop.ns.import.chat@west"
+		}, want: func(a *Attempt) { a.Cluster, a.Route = "", "hop.ns.import.chat@west" }},
+		"one that goes on": {change: func(e *datav3.HTTPAccessLogEntry) {
+			e.CommonProperties.AccessLogType = datav3.AccessLogType_DownstreamPeriodic
+		}},
+		"with a long cluster": {change: func(e *datav3.HTTPAccessLogEntry) { e.CommonProperties.UpstreamCluster = long }},
+		"with a long host":    {change: func(e *datav3.HTTPAccessLogEntry) { e.Request.Authority = long }},
+		"with a long ID":      {change: func(e *datav3.HTTPAccessLogEntry) { e.Request.RequestId = long }},
+		"with a long route":   {change: func(e *datav3.HTTPAccessLogEntry) { e.CommonProperties.RouteName = "hop." + long }},
+		"of no cluster": {change: func(e *datav3.HTTPAccessLogEntry) {
+			e.CommonProperties.UpstreamCluster, e.CommonProperties.RouteName = "", ""
+		}},
+	} {
+		for _, log := range []string{MembersLog, "ns/gw"} {
+			var leases []Entry
+			var attempts []Attempt
+			server := New(Config{Sink: keep{&leases}, Gateway: func(context.Context) string { return "ns/gw" }, Attempts: func(a Attempt) { attempts = append(attempts, a) }})
+			_ = server.StreamAccessLogs(&stream{messages: []*accesslogv3.StreamAccessLogsMessage{
+				{Identifier: &accesslogv3.StreamAccessLogsMessage_Identifier{LogName: log}},
+				{LogEntries: &accesslogv3.StreamAccessLogsMessage_HttpLogs{HttpLogs: &accesslogv3.StreamAccessLogsMessage_HTTPAccessLogEntries{ // later messages have no name
+					LogEntry: []*datav3.HTTPAccessLogEntry{entry(tt.lease, tt.change)},
+				}}},
+			}})
+			var all []Attempt
+			if tt.want != nil && !(tt.none && log != MembersLog) {
+				w := want
+				tt.want(&w)
+				all = []Attempt{w}
+			}
+			if d := cmp.Diff(all, attempts, cmp.Comparer(func(a, b netip.AddrPort) bool { return a == b })); d != "" {
+				t.Errorf("%s, in the log %s (-want +got):\n%s", name, log, d)
+			}
+			if wanted := tt.lease != "" && log != MembersLog; (len(leases) > 0) != wanted {
+				t.Errorf("%s, in the log %s: the lease counts: %v, want %v", name, log, len(leases) > 0, wanted)
+			}
+		}
 	}
 }
 

@@ -2,10 +2,11 @@
 //
 // Envoy logs a request periodically, which renews the pick's lease, and at its end, which releases it. An entry carries the
 // lease in dynamic metadata (namespace "penstock"), the endpoint that serves (namespace "envoy.lb"), the response's status and
-// its times. Entries without a lease belong to requests that were not picked for and are skipped. The service is not on a
-// request's path; a lost entry costs no more than a lease that expires, or one that is resumed by the next entry.
+// its times. The service is not on a request's path; a lost entry costs no more than a lease that expires, or one that is
+// resumed by the next entry.
 //
-// A log of its own, ParentsLog, has answers of gateways of other clusters.
+// Each request that has ended is an Attempt, too, of which those to exporting clusters of imports count. The ones without a lease have a log of
+// their own, MembersLog: its entries never displace those of leases.
 //
 // Package picker implements Sink. Tests: go test ./picker/accesslog.
 package accesslog

@@ -8,15 +8,16 @@ import (
 	datav3 "github.com/envoyproxy/go-control-plane/envoy/data/accesslog/v3"
 	filelogv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/access_loggers/file/v3"
 	grpclogv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/access_loggers/grpc/v3"
+	setv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/set_metadata/v3"
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
-	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
 	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// accessLogs are the feedback to the picker, about each request that it picked for, and a file for people.
+// accessLogs are the feedback to the picker, about each request that it picked for, what became of other requests to exporting clusters of imports, and a file for
+// people.
 func (b *builder) accessLogs(cfg Config, owner string) []*accesslogv3.AccessLog {
 	logs := []*accesslogv3.AccessLog{{
 		Name:   "feedback",
@@ -28,8 +29,9 @@ func (b *builder) accessLogs(cfg Config, owner string) []*accesslogv3.AccessLog 
 				TransportApiVersion: corev3.ApiVersion_V3,
 				BufferFlushInterval: seconds(feedbackInterval),
 			},
+			AdditionalResponseHeadersToLog: loggedOfMembers,
 		})},
-	}, b.answersOfParents()}
+	}, b.toMembers(owner == model.HopListener)}
 	if cfg.AccessLog == "" {
 		return logs
 	}
@@ -52,48 +54,41 @@ func ended() *accesslogv3.AccessLogFilter {
 	}}
 }
 
-// parentsLog is the name of the log of what gateways of other clusters answer, and otherAnswers how many there are for one in the log, but for
-// those with 404, which are all in it (picker/accesslog).
 const (
-	parentsLog      = "parents"
-	otherAnswers    = 16
-	answersInterval = time.Second
+	// membersLog is the name of the log of requests to exporting clusters of imports (picker/accesslog).
+	membersLog      = "members"
+	membersInterval = time.Second
 )
 
-// answersOfParents are what shows that a gateway of another cluster has no route for the Host that it is asked for. An entry costs 9 us, so
-// there are few: of requests that this gateway has counted in Via. It is a stream of its own, whose entries never displace those of leases.
-func (b *builder) answersOfParents() *accesslogv3.AccessLog {
-	all := func(list ...*accesslogv3.AccessLogFilter) *accesslogv3.AccessLogFilter {
-		return &accesslogv3.AccessLogFilter{FilterSpecifier: &accesslogv3.AccessLogFilter_AndFilter{AndFilter: &accesslogv3.AndFilter{Filters: list}}}
+// toMembers are the requests to exporting clusters of imports without a lease: how each was answered, by which cluster. Those that are behind no
+// hop are marked in their metadata (memberMetadata); hops lead to little else, and Envoy has no filter by cluster. An entry costs 9 us. It is a stream
+// of its own, whose entries never displace those of leases.
+func (b *builder) toMembers(hops bool) *accesslogv3.AccessLog {
+	filters := []*accesslogv3.AccessLogFilter{hasMetadata(leaseKey, &matcherv3.ValueMatcher{MatchPattern: &matcherv3.ValueMatcher_StringMatch{StringMatch: exact("")}}, true), ended()}
+	if !hops {
+		filters = append(filters, hasMetadata(memberKey, presence(), false))
 	}
-	either := func(list ...*accesslogv3.AccessLogFilter) *accesslogv3.AccessLogFilter {
-		return &accesslogv3.AccessLogFilter{FilterSpecifier: &accesslogv3.AccessLogFilter_OrFilter{OrFilter: &accesslogv3.OrFilter{Filters: list}}}
-	}
-	counted := &accesslogv3.AccessLogFilter{FilterSpecifier: &accesslogv3.AccessLogFilter_HeaderFilter{HeaderFilter: &accesslogv3.HeaderFilter{
-		Header: header(headerVia, &matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_Contains{Contains: "penstock"}}),
-	}}}
-	missing := &accesslogv3.AccessLogFilter{FilterSpecifier: &accesslogv3.AccessLogFilter_StatusCodeFilter{
-		StatusCodeFilter: &accesslogv3.StatusCodeFilter{Comparison: &accesslogv3.ComparisonFilter{
-			Op: accesslogv3.ComparisonFilter_EQ, Value: &corev3.RuntimeUInt32{DefaultValue: 404, RuntimeKey: "penstock.parents_missing"},
-		}},
-	}}
-	others := &accesslogv3.AccessLogFilter{FilterSpecifier: &accesslogv3.AccessLogFilter_RuntimeFilter{RuntimeFilter: &accesslogv3.RuntimeFilter{
-		RuntimeKey:               "penstock.parents_other",
-		PercentSampled:           &typev3.FractionalPercent{Numerator: 10_000 / otherAnswers, Denominator: typev3.FractionalPercent_TEN_THOUSAND},
-		UseIndependentRandomness: true, // clients choose request ids
-	}}}
 	return &accesslogv3.AccessLog{
-		Name:   parentsLog,
-		Filter: all(counted, ended(), either(missing, others)),
+		Name:   membersLog,
+		Filter: &accesslogv3.AccessLogFilter{FilterSpecifier: &accesslogv3.AccessLogFilter_AndFilter{AndFilter: &accesslogv3.AndFilter{Filters: filters}}},
 		ConfigType: &accesslogv3.AccessLog_TypedConfig{TypedConfig: b.any(&grpclogv3.HttpGrpcAccessLogConfig{
 			CommonConfig: &grpclogv3.CommonGrpcAccessLogConfig{
-				LogName:             parentsLog,
+				LogName:             membersLog,
 				GrpcService:         b.grpc(model.OurPicker),
 				TransportApiVersion: corev3.ApiVersion_V3,
-				BufferFlushInterval: seconds(answersInterval),
+				BufferFlushInterval: seconds(membersInterval),
 			},
+			AdditionalResponseHeadersToLog: loggedOfMembers,
 		})},
 	}
+}
+
+// loggedOfMembers are headers of answers: whether an exporting cluster has declined the request, and the ID that its gateway has given it.
+var loggedOfMembers = []string{peerMark, "x-request-id"}
+
+// memberMetadata has the access log of an edge report a request to an exporting cluster. An entry has the Envoy cluster only where a host was found.
+func memberMetadata(of model.PoolID) *setv3.Metadata {
+	return &setv3.Metadata{MetadataNamespace: "penstock", Value: field(memberKey, structpb.NewStringValue(of.String()))}
 }
 
 // renewals has each request in flight logged periodically: that renews its lease.
@@ -101,16 +96,29 @@ func renewals() *hcmv3.HttpConnectionManager_HcmAccessLogOptions {
 	return &hcmv3.HttpConnectionManager_HcmAccessLogOptions{AccessLogFlushInterval: seconds(renewalInterval)}
 }
 
+// The keys of the dynamic metadata "penstock".
+const (
+	leaseKey  = "lease"  // of our picker
+	memberKey = "member" // model.PoolID of an exporting cluster (memberMetadata)
+)
+
 // hasLease passes requests with a lease of our picker.
-func hasLease() *accesslogv3.AccessLogFilter {
+func hasLease() *accesslogv3.AccessLogFilter { return hasMetadata(leaseKey, presence(), false) }
+
+func presence() *matcherv3.ValueMatcher {
+	return &matcherv3.ValueMatcher{MatchPattern: &matcherv3.ValueMatcher_PresentMatch{PresentMatch: true}}
+}
+
+// hasMetadata passes requests whose dynamic metadata has a value, or with absent, those that have none under its key, too.
+func hasMetadata(key string, value *matcherv3.ValueMatcher, absent bool) *accesslogv3.AccessLogFilter {
 	return &accesslogv3.AccessLogFilter{FilterSpecifier: &accesslogv3.AccessLogFilter_MetadataFilter{
 		MetadataFilter: &accesslogv3.MetadataFilter{
 			Matcher: &matcherv3.MetadataMatcher{
 				Filter: "penstock",
-				Path:   []*matcherv3.MetadataMatcher_PathSegment{{Segment: &matcherv3.MetadataMatcher_PathSegment_Key{Key: "lease"}}},
-				Value:  &matcherv3.ValueMatcher{MatchPattern: &matcherv3.ValueMatcher_PresentMatch{PresentMatch: true}},
+				Path:   []*matcherv3.MetadataMatcher_PathSegment{{Segment: &matcherv3.MetadataMatcher_PathSegment_Key{Key: key}}},
+				Value:  value,
 			},
-			MatchIfKeyNotFound: boolean(false),
+			MatchIfKeyNotFound: boolean(absent),
 		},
 	}}
 }

@@ -32,7 +32,7 @@ const (
 	filterRateLimit   = "local-rate-limit" //
 	filterSession     = "stateful-session" //
 	filterHeaders     = "header-mutation"  //
-	filterSubset      = "subset"           // composite: envoy.filters.http.set_metadata
+	filterMetadata    = "metadata"         // composite: envoy.filters.http.set_metadata
 	filterPicker      = "picker"           // its 503 or 429 is the client's answer
 	filterSpillPicker = "picker-spill"     // its 503 or 429 counts as "no pick"
 	filterTokenUsage  = "token-usage"      // composite: envoy.filters.http.ai_protocol_manager
@@ -64,7 +64,7 @@ func (b *builder) httpFilters(requestTimeout time.Duration, uploads int64, heade
 		{filterRateLimit, &ratelimitv3.LocalRateLimit{StatPrefix: "local_rate_limit"}},
 		{filterSession, &sessionv3.StatefulSession{}},
 		{filterHeaders, headers},
-		{filterSubset, &compositev3.Composite{}},
+		{filterMetadata, &compositev3.Composite{}},
 		{filterPicker, b.picker(false, requestTimeout)},
 		{filterSpillPicker, b.picker(true, requestTimeout)},
 		{filterTokenUsage, &compositev3.Composite{}},

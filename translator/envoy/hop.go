@@ -25,7 +25,7 @@ const hopRequests = 100
 const hopHeader = peerHeaders + "hop"
 
 // hopFilters are those of edges that the routes of hops use. Each of the others costs a request some microseconds.
-var hopFilters = []string{filterScripts, filterHeaders, filterSubset, filterPicker, filterTokenUsage, filterRouter}
+var hopFilters = []string{filterScripts, filterHeaders, filterMetadata, filterPicker, filterTokenUsage, filterRouter}
 
 // HopListener is the internal listener of all hops of a Gateway. It takes HTTP/1.1, and HTTP/2 from a cluster whose pods speak that
 // (Pool.PicksAgain). The bootstrap must have the internal listener extension. A hop that comes or goes changes nothing in it.

@@ -92,9 +92,6 @@ func (b *builder) pickerOverride(p *model.PickerCall, retry *model.Retry, pools 
 			MetadataOptions:  callMetadata(p, !cluster.External()),
 		}},
 	})}
-	if p.Subset != nil && p.Cluster.External() && !calls.models {
-		config[filterSubset] = b.fill(filterSubset, subsetHint(p))
-	}
 	if p.TokenUsage {
 		// Envoy logs a warning for each use of this filter, because its API is work in progress: it is in no list of a listener.
 		config[filterTokenUsage] = b.fill(filterTokenUsage, &aiv3.AiProtocolManager{ResponseHandling: &aiv3.ResponseHandling{

@@ -13,16 +13,16 @@ const subsetKey = "x-gateway-destination-endpoint-subset"
 
 // subsetHint sets the metadata that has an external picker choose among some endpoints. An empty list allows none (endpoint picker
 // protocol).
-func subsetHint(p *model.PickerCall) *setv3.Config {
+func subsetHint(p *model.PickerCall) *setv3.Metadata {
 	list := &structpb.ListValue{Values: make([]*structpb.Value, 0, len(p.Subset.Addresses))}
 	for _, a := range p.Subset.Addresses {
 		list.Values = append(list.Values, structpb.NewStringValue(a))
 	}
-	return &setv3.Config{Metadata: []*setv3.Metadata{{
+	return &setv3.Metadata{
 		MetadataNamespace: namesOf(p).Subset,
 		AllowOverwrite:    true,
 		Value:             field(subsetKey, structpb.NewListValue(list)),
-	}}}
+	}
 }
 
 // subsetMatch is what a request of a subset asks of an endpoint that no picker has named: to be a place to spill. A cluster without such

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	setv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/set_metadata/v3"
 
 	"github.com/penstock-project/penstock/translator/model"
 )
@@ -47,8 +48,22 @@ func (b *builder) weightedClusters(f *model.Forward, calls pickerCalls) []*route
 			s.Name = b.cluster(w.Cluster)
 			s.MetadataMatch = subsetMatch(w.Picker)
 			s.TypedPerFilterConfig = b.pickerOverride(w.Picker, f.Retry, pools, calls)
+			if list := b.metadata(w); len(list) > 0 && !calls.models {
+				put(&s.TypedPerFilterConfig, filterMetadata, b.fill(filterMetadata, &setv3.Config{Metadata: list}))
+			}
 		}
 		shares = append(shares, s)
 	}
 	return shares
+}
+
+// metadata is what requests to a backend carry in their dynamic metadata: for an external picker, and for the access log.
+func (b *builder) metadata(w *model.WeightedBackend) (list []*setv3.Metadata) {
+	if p := w.Picker; p != nil && p.Subset != nil && p.Cluster.External() {
+		list = append(list, subsetHint(p))
+	}
+	if to := w.Cluster.Pool(); !b.hops && to.Member != "" {
+		list = append(list, memberMetadata(to))
+	}
+	return list
 }

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
 
+	"github.com/penstock-project/penstock/cmd/penstock/internal/attempts"
 	"github.com/penstock-project/penstock/cmd/penstock/internal/clusterload"
 	"github.com/penstock-project/penstock/cmd/penstock/internal/clusterset"
 	"github.com/penstock-project/penstock/cmd/penstock/internal/delivery"
@@ -76,6 +77,8 @@ type App struct {
 	failback     *failback.Keeper
 	learner      *learned.Keeper
 	prober       *probe.Prober
+	// attempts counts and keeps what became of requests to exporting clusters.
+	attempts *attempts.Counter
 	// parentHosts finds gateways of other clusters that have no route for the Host that they get.
 	parentHosts *parenthost.Counter
 	// remotePickers are those of imports.
@@ -156,12 +159,16 @@ func newApp(cfg Config, c core, w wiring) (a *App, err error) {
 	a.pages = peers.NewPages(a.channel, func() peers.PageReader { return a.picker.Loads() })
 	a.sessions = peers.NewSessions(a.channel, func() peers.SessionKeeper { return a.picker })
 	a.hosts.OnChange(peers.NewHosts(a.channel, func() peers.HostLearner { return a.hosts }).Changed)
-	a.asked = peers.NewAsked(a.channel, func(q picker.Picks) []*picker.Record { return a.picker.Picks(q) })
+	a.asked = peers.NewAsked(a.channel, a.records)
 	a.access = delivery.NewAccess(delivery.AccessConfig{Cache: a.cache, Drain: cfg.DrainTime, Lagging: w.lagging})
+	allowed := func(gateway, pool string) bool { ok, _ := a.access.Allowed(gateway, pool); return ok }
 	a.parentHosts = parenthost.New(parenthost.Config{
-		Objects: func() store.Reader { return a.store.View() }, Reports: peers.NewAnswers(a.board, a.channel),
-		Allowed: func(gateway, pool string) bool { ok, _ := a.access.Allowed(gateway, pool); return ok },
+		Objects: func() store.Reader { return a.store.View() }, Reports: peers.NewAnswers(a.board, a.channel), Allowed: allowed,
 	})
+	a.attempts = attempts.New(attempts.Config{Allowed: allowed, Exists: a.hasExportingCluster})
+	if err := register(a.registry, a.attempts); err != nil {
+		return nil, err
+	}
 	var waiter delivery.EndpointWaiter = envoys
 	var protocol picker.Protocol
 	var floor int64
@@ -170,7 +177,7 @@ func newApp(cfg Config, c core, w wiring) (a *App, err error) {
 	}
 	a.picker, err = picker.New(picker.Config{
 		Protocol: protocol,
-		Log:      a.log, Registerer: a.registry, Tracer: cfg.Tracer, Learner: a.learner, OnRelayFailure: a.relays.Trouble, Forward: a.entries.Add, Answers: a.parentHosts.Count, Peers: a.loads, Publish: a.shared.Add, Observe: a.clusterLoads.Sent, Chooser: a.clusterLoads, Read: a.pages.Add, Session: a.sessions.Add,
+		Log:      a.log, Registerer: a.registry, Tracer: cfg.Tracer, Learner: a.learner, OnRelayFailure: a.relays.Trouble, Forward: a.entries.Add, Attempts: func(is accesslog.Attempt) { a.parentHosts.Count(is); a.attempts.Count(is) }, Peers: a.loads, Publish: a.shared.Add, Observe: a.clusterLoads.Sent, Chooser: a.clusterLoads, Read: a.pages.Add, Session: a.sessions.Add,
 		Gateway: identity.Gateway, Access: a.access, Behind: a.stops.Behind, Keyed: a.security.keyed, Member: identity.Member, Exported: func(pool, member string) bool {
 			return a.set == nil && member == "" || a.set != nil && a.set.Exported(pool, member)
 		}, HeldBodies: cfg.HeldBodies, HeapFloor: floor, Recording: cfg.Recording, KVEvents: cfg.KVEvents,

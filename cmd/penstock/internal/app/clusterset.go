@@ -3,9 +3,14 @@ package app
 import (
 	"context"
 	"net"
+	"slices"
 	"time"
 
 	"github.com/penstock-project/penstock/cmd/penstock/internal/clusterset"
+	"github.com/penstock-project/penstock/manifests/inferenceapi"
+	"github.com/penstock-project/penstock/picker"
+	"github.com/penstock-project/penstock/translator/gatewayapi"
+	"github.com/penstock-project/penstock/translator/model"
 )
 
 // clusterSet makes this process's part in a cluster set, which does nothing until there is a ClusterSet.
@@ -27,11 +32,24 @@ func (a *App) clusterSet() *clusterset.Set {
 	return a.set
 }
 
-// memberTraffic is what the picker counts of the requests that it sent to clusters.
+// hasExportingCluster reports whether an import has an exporting cluster.
+func (a *App) hasExportingCluster(id model.PoolID) bool {
+	obj, ok := gatewayapi.Imported(a.store.View(), id.Key())
+	return ok && slices.ContainsFunc(obj.Status.Clusters, func(c inferenceapi.ImportedCluster) bool { return c.Name == id.Member })
+}
+
+// records are the picks of this process, and the requests to exporting clusters without one, the newest first.
+func (a *App) records(q picker.Picks) []*picker.Record {
+	all := append(a.picker.Picks(q), a.attempts.Records(q)...)
+	slices.SortStableFunc(all, func(a, b *picker.Record) int { return b.Time.Compare(a.Time) })
+	return all
+}
+
+// memberTraffic is what became of the requests that this process's Envoys sent to clusters.
 func (a *App) memberTraffic() map[string]clusterset.Traffic {
 	out := map[string]clusterset.Traffic{}
-	for cluster, t := range a.picker.Traffic() {
-		is := clusterset.Traffic{Served: t.Served, Failed: t.Failed, Declined: t.Declined, Bytes: t.Bytes}
+	for cluster, t := range a.attempts.Traffic() {
+		is := clusterset.Traffic{Served: t.Served, Failed: t.Failed, Declined: t.Declined, Spilled: t.Spilled, Bytes: t.Bytes}
 		if t.Served > 0 {
 			is.FirstByte = clusterset.Duration(t.FirstByte / time.Duration(t.Served))
 		}

@@ -64,16 +64,18 @@ type MemberStatus struct {
 	Exports  []PoolStatus `json:"exports"`
 	Imports  []PoolStatus `json:"imports"`
 	Findings []string     `json:"findings,omitempty"`
-	// Traffic is that of the imports whose clusters this process names for each request; nil: there was none.
+	// Traffic is what became of the requests that Envoys have reported to this process; nil: there was none.
 	Traffic *Traffic `json:"traffic,omitempty"`
 }
 
-// Traffic is what became of the requests that this process sent to a member.
+// Traffic is what became of the requests to a member since this process started.
 type Traffic struct {
-	// Served requests have a status below 500, Failed another one or no response. Declined ones went on to another cluster or spill target.
+	// Served requests have a status below 500, Failed another one or no response. Declined ones have been begun by no server there: they go on
+	// to another cluster or spill target, if one is left. Spilled are those of all these that pools here have spilled.
 	Served   uint64 `json:"served"`
 	Failed   uint64 `json:"failed"`
 	Declined uint64 `json:"declined"`
+	Spilled  uint64 `json:"spilled"`
 	// Bytes of the bodies of responses, and the mean time to the first byte, of those that were served.
 	Bytes     uint64   `json:"bytes"`
 	FirstByte Duration `json:"firstByte"`

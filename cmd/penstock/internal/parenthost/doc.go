@@ -1,7 +1,7 @@
 // Package parenthost finds gateways of other clusters that have no route for the Host that they are asked for.
 //
 // A gateway of an import in ParentMode without parents[].hostname gets the Host of each client. If its routes have hosts of their own, it answers
-// 404. Envoys report each such answer, and one in accesslog.OtherAnswers of the others; a Counter counts both for each exporting cluster. Repeated
+// 404. Envoys report each answer (accesslog.Attempt); a Counter counts for each exporting cluster those with 404, and the others. Repeated
 // 404s that are not outnumbered become one finding of the import, with the field to write. It goes once the gateway has answered otherwise for a
 // while, the hostname is set, or the cluster has left; and when no 404 has arrived for long, as no request may.
 //

@@ -52,7 +52,7 @@ type Counter struct {
 // parent has the answers of the gateways of an exporting cluster, in the current half of the window and the one before.
 type parent struct {
 	turn           time.Time // when the current half began
-	missing, other [2]int    // with 404, and other ones that were reported
+	missing, other [2]int    // with 404, and other ones
 	last           time.Time // the last 404
 	otherwise      bool      // another answer came after it
 	host           string    // of the first 404
@@ -65,10 +65,10 @@ func New(c Config) *Counter {
 	return &Counter{cfg: c, wake: make(chan struct{}, 1), parents: map[model.ClusterID]*parent{}}
 }
 
-// Count takes over an answer (picker.Config.Answers).
-func (c *Counter) Count(a accesslog.Answer) {
+// Count takes over what became of a request (picker.Config.Attempts).
+func (c *Counter) Count(a accesslog.Attempt) {
 	id, ok := model.ParseClusterID(a.Cluster)
-	if !ok || id.Kind != model.ParentKind || a.Gateway != "" && !c.cfg.Allowed(a.Gateway, id.Pool().String()) {
+	if !ok || !a.Reached || id.Kind != model.ParentKind || a.Gateway != "" && !c.cfg.Allowed(a.Gateway, id.Pool().String()) {
 		return
 	}
 	id = id.As(model.Plain)
@@ -110,7 +110,7 @@ func (p *parent) proceed(now time.Time) {
 
 // found reports whether the answers are a finding.
 func (p *parent) found(now time.Time) bool {
-	missing, others := p.missing[0]+p.missing[1], (p.other[0]+p.other[1])*accesslog.OtherAnswers
+	missing, others := p.missing[0]+p.missing[1], p.other[0]+p.other[1]
 	if p.reported == (inference.ClientHost{}) {
 		return missing >= repeated && missing >= others
 	}

@@ -69,7 +69,7 @@ func (w *world) write(west, east string) {
 // count counts n answers of a cluster's gateway.
 func (w *world) count(cluster string, n, status int) {
 	for range n {
-		w.Count(accesslog.Answer{Gateway: "default/gw", Cluster: cluster, At: netip.MustParseAddrPort("192.0.2.2:80"), Host: "chat.example", Status: status})
+		w.Count(accesslog.Attempt{Gateway: "default/gw", Cluster: cluster, Reached: true, At: netip.MustParseAddrPort("192.0.2.2:80"), Host: "chat.example", Status: status})
 	}
 }
 
@@ -121,7 +121,7 @@ func TestParentMode_FindingOf404sGoes(t *testing.T) {
 		"answered otherwise for a while": func(w *world) {
 			w.count(west, 1, 200)
 			w.after(calm/2, west)
-			w.count(west, accesslog.OtherAnswers, 404) // not yet
+			w.count(west, 10, 404) // not yet
 			w.count(west, 1, 503)
 			w.after(calm/2, west)
 			w.after(calm / 2)
@@ -129,7 +129,7 @@ func TestParentMode_FindingOf404sGoes(t *testing.T) {
 		"outnumbered by other answers": func(w *world) {
 			w.count(west, 1, 200)
 			w.after(2*time.Second, west)
-			w.count(west, 2, 200) // of which one in 16 is reported
+			w.count(west, 21, 200)
 			w.after(2 * time.Second)
 		},
 		"hostname set": func(w *world) {
@@ -146,7 +146,7 @@ func TestParentMode_FindingOf404sGoes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t)
-				w.count(west, 2*accesslog.OtherAnswers/3, 404)
+				w.count(west, 10, 404)
 				w.after(2*time.Second, west)
 				step(w)
 				w.count(west, 1, 404) // what counted before counts no more
@@ -162,7 +162,7 @@ func TestParentMode_404sAmongOtherAnswersAreNoFinding(t *testing.T) {
 		w := newWorld(t)
 		for range 20 { // 404s of a quarter of the requests
 			w.count(west, 8, 404)
-			w.count(west, 2, 200)
+			w.count(west, 24, 200)
 			w.after(7 * time.Second)
 		}
 		w.count(east, repeated-1, 404) // a few in a long time are none either
@@ -175,12 +175,12 @@ func TestParentMode_404sAmongOtherAnswersAreNoFinding(t *testing.T) {
 func TestParentMode_ReportsOf404sAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		for _, a := range []accesslog.Answer{
+		for _, a := range []accesslog.Attempt{
 			{Cluster: west, Gateway: "default/other"}, // whose proxies have no such cluster
 			{Cluster: "parent/other/chat/west", Gateway: "default/gw"},
 			{Cluster: "peer/default/chat/west"}, {Cluster: "pool/default/chat"}, {Cluster: "parent/"}, {},
 		} {
-			a.Status = 404
+			a.Status, a.Reached = 404, true
 			for range 2 * repeated {
 				w.Count(a)
 			}
@@ -205,7 +205,7 @@ func TestParentMode_ReportsOf404sAreBounded(t *testing.T) {
 		}
 		for i := range 100 { // a flood, each request for another host
 			for range 100 {
-				w.Count(accesslog.Answer{Gateway: "default/gw", Cluster: west, Host: strings.Repeat(fmt.Sprint(i), 200), Status: 404})
+				w.Count(accesslog.Attempt{Gateway: "default/gw", Cluster: west, Reached: true, Host: strings.Repeat(fmt.Sprint(i), 200), Status: 404})
 			}
 			time.Sleep(100 * time.Millisecond)
 		}

@@ -1,0 +1,238 @@
+package attempts
+
+import (
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/penstock-project/penstock/picker"
+	"github.com/penstock-project/penstock/picker/accesslog"
+	"github.com/penstock-project/penstock/translator/model"
+)
+
+const (
+	maxMembers = 10_000
+	// maxKept is how many requests are known: at 100 a second those of the last 80 s. They take 3 MiB at most.
+	maxKept = 8192
+	// maxID bounds the ID of a request that is kept, in bytes.
+	maxID       = 64
+	forgetAfter = 10 * time.Minute
+)
+
+// Traffic is what became of the requests that were sent to an exporting cluster.
+type Traffic struct {
+	Served   uint64 // answered with a status below 500
+	Failed   uint64 // with another status, or not at all
+	Declined uint64 // no server there has begun it: it goes on to another cluster or spill target, if one is left
+	Spilled  uint64 // of all these, those that a pool has spilled
+	// Bytes of the answers' bodies, and the total time to the first byte, of Served.
+	Bytes     uint64
+	FirstByte time.Duration
+}
+
+func (t *Traffic) count(a *accesslog.Attempt, spilled bool) {
+	switch {
+	case a.Declined:
+		t.Declined++
+	case a.Canceled && a.Status == 0:
+		return
+	case a.Status > 0 && a.Status < 500:
+		t.Served++
+		t.Bytes += uint64(max(a.Bytes, 0))
+		t.FirstByte += max(a.FirstByte, 0)
+	default:
+		t.Failed++
+	}
+	if spilled {
+		t.Spilled++
+	}
+}
+
+func (t *Traffic) add(o *Traffic) {
+	t.Served += o.Served
+	t.Failed += o.Failed
+	t.Declined += o.Declined
+	t.Spilled += o.Spilled
+	t.Bytes += o.Bytes
+	t.FirstByte += o.FirstByte
+}
+
+// Config of a Counter.
+type Config struct {
+	// Allowed reports whether the proxies of a Gateway have the clusters of a pool (model.PoolID).
+	Allowed func(gateway, pool string) bool
+	// Exists reports whether an import has an exporting cluster.
+	Exists func(model.PoolID) bool
+	Now    func() time.Time // nil: time.Now
+}
+
+// Counter counts and keeps. It is a prometheus.Collector.
+type Counter struct {
+	cfg Config
+
+	mu      sync.Mutex
+	members map[model.PoolID]*member
+	kept    []kept
+	next    int // where the next one is kept, once there are maxKept
+}
+
+type member struct {
+	Traffic
+	last time.Time
+}
+
+// kept is a request that is known by its ID.
+type kept struct {
+	accesslog.Attempt
+	to      model.PoolID
+	spilled bool
+}
+
+// New makes a Counter.
+func New(c Config) *Counter {
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	return &Counter{cfg: c, members: map[model.PoolID]*member{}}
+}
+
+// Count takes over what became of a request (picker.Config.Attempts).
+func (c *Counter) Count(a accesslog.Attempt) {
+	to, spilled := exportingCluster(&a)
+	if to.Member == "" || !c.allowed(a.Gateway, to) {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	m := c.members[to]
+	if m == nil {
+		if len(c.members) >= maxMembers {
+			return
+		}
+		m = &member{}
+		c.members[to] = m
+	}
+	m.last = c.cfg.Now()
+	m.count(&a, spilled)
+	if a.Leased {
+		return
+	}
+	a.Request, a.There, a.Cluster, a.Route, a.Host = short(a.Request), short(a.There), "", "", ""
+	is := kept{Attempt: a, to: to, spilled: spilled}
+	if len(c.kept) < maxKept {
+		c.kept = append(c.kept, is)
+		return
+	}
+	c.kept[c.next] = is
+	c.next = (c.next + 1) % maxKept
+}
+
+// exportingCluster is where a request was sent, and whether a pool has spilled it; zero for what is in no other
+// cluster, and for an import as a whole. An import whose clusters have all failed leads to itself by such a hop, too, if it fails open.
+func exportingCluster(a *accesslog.Attempt) (to model.PoolID, spilled bool) {
+	if to, ok := model.ParsePoolID(a.Member); ok {
+		return to, false
+	}
+	hop, ok := model.ParseHopID(a.Route)
+	if ok && hop.Import && hop.Member != "" {
+		return model.PoolID{Namespace: hop.Namespace, Name: hop.Name, Member: hop.Member}, false
+	}
+	cluster, _ := model.ParseClusterID(a.Cluster)
+	return cluster.Pool(), ok && hop.Import
+}
+
+// allowed reports whether a Gateway sends requests to an exporting cluster. This cluster itself has no clusters of its own as one: those of
+// the import stand for it.
+func (c *Counter) allowed(gateway string, id model.PoolID) bool {
+	whole := model.PoolID{Namespace: id.Namespace, Name: id.Name, Import: true}
+	return gateway == "" || c.cfg.Allowed(gateway, id.String()) || c.cfg.Allowed(gateway, whole.String())
+}
+
+func short(id string) string { return strings.Clone(id[:min(len(id), maxID)]) }
+
+// each calls f for the exporting clusters, and drops those that are gone. mu is held.
+func (c *Counter) each(f func(model.PoolID, *member)) {
+	now := c.cfg.Now()
+	for id, m := range c.members {
+		if now.Sub(m.last) > forgetAfter && !c.cfg.Exists(id) {
+			delete(c.members, id)
+			continue
+		}
+		f(id, m)
+	}
+}
+
+// Traffic returns the sums over all imports, by exporting cluster.
+func (c *Counter) Traffic() map[string]Traffic {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	out := map[string]Traffic{}
+	c.each(func(id model.PoolID, m *member) {
+		sum := out[id.Member]
+		sum.add(&m.Traffic)
+		out[id.Member] = sum
+	})
+	return out
+}
+
+// Records returns the requests with an ID (picker.Picks.Request) that are kept, the newest first; none if q asks for no request.
+func (c *Counter) Records(q picker.Picks) (out []*picker.Record) {
+	if q.Request == "" {
+		return nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for i := range c.kept {
+		a := &c.kept[(c.next+len(c.kept)-1-i)%len(c.kept)]
+		if a.Request != q.Request[:min(len(q.Request), maxID)] || q.Pool != "" && a.to.String() != q.Pool {
+			continue
+		}
+		r := &picker.Record{
+			Time: a.Began, Pool: a.to.String(), Request: a.Request, Gateway: a.Gateway, Result: picker.ResultSent,
+			Sent:    &picker.SentTo{Declined: a.Declined, There: a.There, Spilled: a.spilled},
+			Outcome: &picker.Outcome{Ended: true, Status: a.Status, Begun: a.FirstByte, Took: a.Took, Canceled: a.Canceled},
+		}
+		if a.Reached && a.At.IsValid() {
+			r.Outcome.Served = a.At.String()
+		}
+		out = append(out, r)
+	}
+	return out
+}
+
+var (
+	requestsDesc = prometheus.NewDesc("penstock_import_ended_requests_total",
+		"Requests that ended at an exporting cluster of an import, by outcome: served, failed (status 500 and above, or no response), or declined (no server there has begun it: it goes on to another cluster or spill target, if one is left).", []string{"import", "cluster", "outcome"}, nil)
+	spilledDesc = prometheus.NewDesc("penstock_import_spilled_requests_total",
+		"Requests that ended at an exporting cluster of an import, of any outcome, which a pool here has spilled.", []string{"import", "cluster"}, nil)
+	bytesDesc = prometheus.NewDesc("penstock_import_response_bytes_total",
+		"Bytes of the bodies of the responses that the exporting cluster of an import has served.", []string{"import", "cluster"}, nil)
+	firstByteDesc = prometheus.NewDesc("penstock_import_first_byte_seconds_total",
+		"Total time to the first byte of all requests that the exporting cluster of an import has served.", []string{"import", "cluster"}, nil)
+)
+
+// Describe implements prometheus.Collector.
+func (c *Counter) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{requestsDesc, spilledDesc, bytesDesc, firstByteDesc} {
+		ch <- d
+	}
+}
+
+// Collect implements prometheus.Collector. There is no series before the first request.
+func (c *Counter) Collect(ch chan<- prometheus.Metric) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.each(func(id model.PoolID, m *member) {
+		count := func(d *prometheus.Desc, v float64, labels ...string) {
+			ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, v, append([]string{id.Key(), id.Member}, labels...)...)
+		}
+		count(requestsDesc, float64(m.Served), "served")
+		count(requestsDesc, float64(m.Failed), "failed")
+		count(requestsDesc, float64(m.Declined), "declined")
+		count(spilledDesc, float64(m.Spilled))
+		count(bytesDesc, float64(m.Bytes))
+		count(firstByteDesc, m.FirstByte.Seconds())
+	})
+}
