@@ -107,7 +107,7 @@ func (t *target) join(cmd *cobra.Command, members []v1alpha1.ClusterSetMember, h
 	if how.throughHub {
 		with = ", with --through-hub too"
 	}
-	fmt.Fprintf(cmd.ErrOrStderr(), "There, join this cluster with what follows%s:\n", with)
+	fmt.Fprintf(cmd.ErrOrStderr(), "There, join this cluster with what follows%s, unless that is done:\n", with)
 	_, err = fmt.Fprint(cmd.OutOrStdout(), text)
 	return err
 }
