@@ -66,6 +66,12 @@ func (t *tables) assignment(r *graph.Reader, id model.ClusterID) (*model.Assignm
 		if gatewayapi.BackendPolicy(r, id).Trusts() {
 			a.Endpoints = remoteEndpoints(inference.Dialable(r, obj, &obj.Status.Clusters[i]), false)
 		}
+		if d, ok := store.Dialects.Get(r, id.As(model.Plain).String()); ok && d.Lost && obj.Status.Clusters[i].FailureMode == "FailOpen" {
+			// Until Envoy's health check has noticed, a picker that reads bodies as a stream could not be passed by.
+			for i := range a.Endpoints {
+				a.Endpoints[i].Unhealthy = true
+			}
+		}
 		return a, true
 	}
 	return nil, false

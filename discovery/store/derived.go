@@ -103,6 +103,7 @@ type Dialect struct {
 
 	Acknowledges bool // it only acknowledges bodies; the endpoint picker protocol requires it to send them back
 	Health       bool // its health service reports whether it is the replica to call
+	Lost         bool // it has ended a moment ago: connections to it were lost, and nothing listens at its addresses
 }
 
 // DeepCopyObject implements runtime.Object.

@@ -228,10 +228,11 @@ func unreachable(ctx context.Context, conn *grpc.ClientConn) error {
 	return errors.New("not reachable")
 }
 
-// What Reason returns if only one of the two sides uses TLS.
+// What Reason returns if only one of the two sides uses TLS, and if nothing listens at the address.
 const (
-	ReasonCleartext = "it answers in cleartext to a TLS handshake"
-	ReasonHandshake = "the TLS handshake fails"
+	ReasonCleartext  = "it answers in cleartext to a TLS handshake"
+	ReasonHandshake  = "the TLS handshake fails"
+	ReasonClosedPort = "connection refused"
 )
 
 // ephemeral matches the parts of gRPC's errors that differ between attempts, and those that carry no information.
@@ -243,7 +244,7 @@ func Reason(err error) string {
 	for _, known := range []struct{ part, reason string }{
 		{"does not look like a TLS handshake", ReasonCleartext},
 		{"handshake failed: EOF", ReasonHandshake + ": it closes the connection"},
-		{"connection refused", "connection refused"},
+		{"connection refused", ReasonClosedPort},
 	} {
 		if strings.Contains(text, known.part) {
 			return known.reason

@@ -22,8 +22,12 @@ import (
 // ServiceName is a picker's service name in health checks.
 const ServiceName = "envoy.service.ext_proc.v3.ExternalProcessor"
 
-// reconnect is the pause before connecting again. It is short: Envoy sends a restarted picker requests at once.
-var reconnect = backoff.Config{BaseDelay: time.Second, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 5 * time.Second}
+// reconnect is the pause before connecting again. It is short: Envoy sends a restarted picker requests at once, and a process that is killed may
+// accept one more connection after it has closed the others.
+var reconnect = backoff.Config{BaseDelay: 10 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 5 * time.Second}
+
+// askAgain is the longest pause before asking why a connection fails.
+const askAgain = time.Second
 
 // connect keeps a connection to one address until ctx ends. It probes each new connection until the picker answers.
 func (p *Prober) connect(ctx context.Context, at address, picker Picker, results chan<- result) {
@@ -50,9 +54,13 @@ func (p *Prober) connect(ctx context.Context, at address, picker Picker, results
 		p.followHealth(ctx, at, results)
 	}()
 	defer func() { <-healthy }() // ready returns once ctx has ended
+
+	var lost time.Time // when the last connection was
+	closed := false    // whether the port was, since then
 	down := func() {
 		if why := p.unreachable(ctx, conn); why != "" {
-			send(Answer{Down: why})
+			closed = closed || why == extproc.ReasonClosedPort
+			send(Answer{Down: why, Lost: closed && time.Since(lost) < p.cfg.LostFor})
 		}
 	}
 	for ready(ctx, conn, down) {
@@ -66,6 +74,7 @@ func (p *Prober) connect(ctx context.Context, at address, picker Picker, results
 			send(Answer{Dialect: d, Health: health})
 			conn.WaitForStateChange(ctx, connectivity.Ready)
 		}
+		lost, closed = time.Now(), false
 	}
 }
 
@@ -91,8 +100,9 @@ func (p *Prober) unreachable(ctx context.Context, conn *grpc.ClientConn) string 
 // ready returns when conn is connected; false when ctx has ended. It calls down while attempts fail. gRPC's state then stays
 // TransientFailure whatever later attempts meet, so that only asking again finds their reason.
 func ready(ctx context.Context, conn *grpc.ClientConn, down func()) bool {
+	pause := reconnect.BaseDelay
 	for {
-		state := conn.GetState()
+		state, limit := conn.GetState(), askAgain
 		switch state {
 		case connectivity.Ready:
 			return ctx.Err() == nil
@@ -100,8 +110,9 @@ func ready(ctx context.Context, conn *grpc.ClientConn, down func()) bool {
 			conn.Connect()
 		case connectivity.TransientFailure:
 			down()
+			limit, pause = pause, min(2*pause, askAgain)
 		}
-		wait, cancel := context.WithTimeout(ctx, reconnect.BaseDelay)
+		wait, cancel := context.WithTimeout(ctx, limit)
 		conn.WaitForStateChange(wait, state)
 		cancel()
 		if ctx.Err() != nil {

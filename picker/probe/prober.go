@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/penstock-project/penstock/picker/dial"
+	"github.com/penstock-project/penstock/picker/extproc"
 )
 
 // Dialect is how a picker answers bodies.
@@ -36,6 +37,9 @@ type Answer struct {
 	Health bool
 	// Down is why no address serves: it cannot be connected to, or its health port states so (SetHealth). "" if one may serve.
 	Down string
+	// Lost means that the picker has ended a moment ago (Config.LostFor): a connection to it was lost, all addresses refused connections since, and
+	// none has accepted one.
+	Lost bool
 	// Mute is why the health port of some address does not report, if it is asked over TLS; "" if all do.
 	Mute string
 }
@@ -58,6 +62,9 @@ type Config struct {
 	Retry time.Duration
 	// Timeout of one probe; 2 s by default, which is also how long Envoy waits.
 	Timeout time.Duration
+	// LostFor is how long a picker counts as lost; 5 s by default. Envoy's own health check notices within 2 s (translator/envoy), and then
+	// decides alone: it finds sooner that the picker is back, and may reach what this process does not.
+	LostFor time.Duration
 	// HealthInterval is how often the health ports of pickers are asked; 5 s by default.
 	HealthInterval time.Duration
 	Log            *slog.Logger // slog.Default if nil
@@ -86,6 +93,9 @@ func New(cfg Config) (*Prober, error) {
 	}
 	if cfg.Timeout <= 0 {
 		cfg.Timeout = 2 * time.Second
+	}
+	if cfg.LostFor <= 0 {
+		cfg.LostFor = 5 * time.Second
 	}
 	if cfg.HealthInterval <= 0 {
 		cfg.HealthInterval = 5 * time.Second
@@ -181,6 +191,7 @@ type target struct {
 	stop     map[dial.Address]context.CancelFunc // of each address's connection
 	answers  map[dial.Address]Answer             // the last ones, without Down
 	down     map[dial.Address]string             // why those that cannot be connected to cannot
+	lost     map[dial.Address]bool               // whether those of down are lost
 	health   map[dial.Address]state              // what their health ports report
 	reported Answer                              // to OnAnswer
 }
@@ -208,9 +219,10 @@ func (p *Prober) Run(ctx context.Context) error {
 				case r.health != nil:
 					t.health[r.addr] = *r.health
 				case r.Down != "":
-					t.down[r.addr] = r.Down
+					t.down[r.addr], t.lost[r.addr] = r.Down, r.Lost
 				default:
 					delete(t.down, r.addr)
+					delete(t.lost, r.addr)
 					t.answers[r.addr] = r.Answer
 				}
 				if err := p.report(r.name, t); err != nil {
@@ -241,6 +253,7 @@ func (p *Prober) update(ctx context.Context, group *errgroup.Group, targets map[
 				delete(t.stop, addr)
 				delete(t.answers, addr)
 				delete(t.down, addr)
+				delete(t.lost, addr)
 				delete(t.health, addr)
 			}
 		}
@@ -256,7 +269,7 @@ func (p *Prober) update(ctx context.Context, group *errgroup.Group, targets map[
 	for name, at := range wanted {
 		t := targets[name]
 		if t == nil {
-			t = &target{at: at, stop: map[dial.Address]context.CancelFunc{}, answers: map[dial.Address]Answer{}, down: map[dial.Address]string{}, health: map[dial.Address]state{}}
+			t = &target{at: at, stop: map[dial.Address]context.CancelFunc{}, answers: map[dial.Address]Answer{}, down: map[dial.Address]string{}, lost: map[dial.Address]bool{}, health: map[dial.Address]state{}}
 			targets[name] = t
 		}
 		for _, addr := range at.Addresses {
@@ -280,8 +293,8 @@ func (p *Prober) update(ctx context.Context, group *errgroup.Group, targets map[
 
 // report merges the answers of a picker's addresses and calls OnAnswer if the result changed. If dialects differ, as during a
 // rollout, the result is Acknowledges: in that mode the picks of a picker that sends bodies back still apply, only its changes
-// to bodies are lost. Health needs all addresses. While no address has answered, the last result remains. Down needs all addresses, too, and
-// changes nothing else.
+// to bodies are lost. Health needs all addresses. While no address has answered, the last result remains. Down and Lost need all addresses,
+// too, and change nothing else.
 func (p *Prober) report(name string, t *target) error {
 	merged := t.reported
 	if len(t.answers) > 0 {
@@ -294,12 +307,12 @@ func (p *Prober) report(name string, t *target) error {
 			merged.Dialect = t.reported.Dialect
 		}
 	}
-	merged.Down, merged.Mute = t.failing(), t.mute()
+	merged.Down, merged.Lost, merged.Mute = t.failing(), t.gone(), t.mute()
 	if merged == t.reported {
 		return nil
 	}
 	t.reported = merged
-	p.cfg.Log.Debug("external picker answered its probe", "picker", name, "acknowledges", merged.Dialect == Acknowledges, "health", merged.Health, "down", merged.Down, "mute", merged.Mute)
+	p.cfg.Log.Debug("external picker answered its probe", "picker", name, "acknowledges", merged.Dialect == Acknowledges, "health", merged.Health, "down", merged.Down, "lost", merged.Lost, "mute", merged.Mute)
 	return p.cfg.OnAnswer(name, merged)
 }
 
@@ -315,6 +328,17 @@ func (t *target) failing() (why string) {
 		}
 	}
 	return why
+}
+
+// gone reports whether some address is lost, and all others are lost or refuse connections.
+func (t *target) gone() (some bool) {
+	for addr := range t.stop {
+		if !t.lost[addr] && t.down[addr] != extproc.ReasonClosedPort {
+			return false
+		}
+		some = some || t.lost[addr]
+	}
+	return some
 }
 
 // mute is why the health port of some address does not report; "" if all do.

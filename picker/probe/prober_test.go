@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http/httptest"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -170,10 +171,28 @@ func (n *notes) answer(name string) (last Answer) {
 
 func (n *notes) last(name string) Dialect { return n.answer(name).Dialect }
 
+// all are the answers that were reported, in order.
+func (n *notes) all(name string) []Answer {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return slices.Clone(n.reported[name])
+}
+
+// count is how many of them fulfill a condition.
+func (n *notes) count(name string, is func(Answer) bool) int {
+	return len(slices.DeleteFunc(n.all(name), func(a Answer) bool { return !is(a) }))
+}
+
 func run(t *testing.T) (*Prober, *notes) {
 	t.Helper()
+	return runFor(t, 0)
+}
+
+// runFor is run with a Config.LostFor.
+func runFor(t *testing.T, lost time.Duration) (*Prober, *notes) {
+	t.Helper()
 	n := &notes{reported: map[string][]Answer{}}
-	p, err := New(Config{OnAnswer: n.report, Retry: 20 * time.Millisecond, Timeout: time.Second, HealthInterval: 20 * time.Millisecond})
+	p, err := New(Config{OnAnswer: n.report, Retry: 20 * time.Millisecond, Timeout: time.Second, HealthInterval: 20 * time.Millisecond, LostFor: lost})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -297,7 +316,7 @@ func TestExternalPicker_DownWhileNoAddressConnects(t *testing.T) {
 	one.server.Stop()
 	two.server.Stop()
 	poll.Until(t, "it is down", func() bool {
-		return n.answer("epp") == (Answer{Dialect: Acknowledges, Down: "connection refused"})
+		return slices.Contains(n.all("epp"), Answer{Dialect: Acknowledges, Down: "connection refused", Lost: true})
 	})
 	start(t, two.addr.String(), acknowledges)
 	poll.Until(t, "one of two is back", func() bool { return n.answer("epp") == (Answer{Dialect: Acknowledges}) })

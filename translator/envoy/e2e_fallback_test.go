@@ -2,6 +2,7 @@ package envoy
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -117,16 +118,17 @@ func checkOutcome(t *testing.T, got answer, want outcome, picked *pod, body []by
 
 // external are the rows for a picker that is not ours, in FULL_DUPLEX_STREAMED. In that mode Envoy cannot ignore an
 // immediate response, so a pool that spills stands behind a hop of its own, whose 429 or 503 moves the request on. A slow
-// picker is never given up on by itself: only the user's own timeout ends the request, or moves it on.
+// picker is never given up on by itself: only the user's own timeout ends the request, or moves it on. One that is lost has
+// an endpoint that is Unhealthy: Envoy does not call it, although it would answer.
 var external = []struct {
 	failOpen, spills bool
 	fallback         model.Fallback
 	want             map[string]outcome
 }{
-	{true, false, model.FallbackPods, map[string]outcome{"answers": "picked", "full": "429", "empty": "503", "dead": "pod", "slow": "504"}},
-	{false, false, model.FallbackNone, map[string]outcome{"answers": "picked", "full": "429", "empty": "503", "dead": "503", "slow": "504"}},
-	{true, true, model.FallbackPods, map[string]outcome{"answers": "picked", "full": "spill", "empty": "spill", "dead": "pod", "slow": "504"}},
-	{false, true, model.FallbackNone, map[string]outcome{"answers": "picked", "full": "spill", "empty": "spill", "dead": "spill", "slow": "504"}},
+	{true, false, model.FallbackPods, map[string]outcome{"answers": "picked", "full": "429", "empty": "503", "dead": "pod", "lost": "pod", "slow": "504"}},
+	{false, false, model.FallbackNone, map[string]outcome{"answers": "picked", "full": "429", "empty": "503", "dead": "503", "lost": "503", "slow": "504"}},
+	{true, true, model.FallbackPods, map[string]outcome{"answers": "picked", "full": "spill", "empty": "spill", "dead": "pod", "lost": "pod", "slow": "504"}},
+	{false, true, model.FallbackNone, map[string]outcome{"answers": "picked", "full": "spill", "empty": "spill", "dead": "spill", "lost": "spill", "slow": "504"}},
 }
 
 // It is the same for those that only acknowledge bodies.
@@ -146,10 +148,12 @@ func externalFailures(t *testing.T, body model.BodyMode) {
 		"answers": {endpoints: a2.address.String(), duplex: duplex, plain: plain},
 		"full":    {status: 429, duplex: duplex, plain: plain},
 		"empty":   {status: 503, duplex: duplex, plain: plain},
+		"lost":    {endpoints: a2.address.String(), duplex: duplex, plain: plain},
 		"slow":    {silent: true},
 	} {
-		p := startPicker(t, map[string]script{"": s})
-		r.cluster(model.Cluster{Name: named("picker-" + does), Protocol: model.GRPC, HealthService: extProcService}, endpoints(p.address)...)
+		at := endpoints(startPicker(t, map[string]script{"": s}).address)
+		at[0].Unhealthy = does == "lost"
+		r.cluster(model.Cluster{Name: named("picker-" + does), Protocol: model.GRPC, HealthService: extProcService}, at...)
 	}
 	r.cluster(model.Cluster{Name: named("picker-dead"), Protocol: model.GRPC, HealthService: extProcService}, endpoints(closedPort(t))...)
 	hopB := r.poolB(b1)
@@ -158,7 +162,7 @@ func externalFailures(t *testing.T, body model.BodyMode) {
 	for i, row := range external {
 		cluster := fmt.Sprintf("pool-a-%d", i)
 		r.cluster(model.Cluster{Name: named(cluster), Protocol: model.HTTP1, Fallback: row.fallback}, endpoints(a1.address, a2.address)...)
-		for _, does := range pickers {
+		for _, does := range append(slices.Clip(pickers), "lost") {
 			host := fmt.Sprintf("%d-%s", i, does)
 			backend := model.WeightedBackend{
 				Cluster: named(cluster), Weight: 1,

@@ -53,7 +53,7 @@ func appendEndpoint(b []byte, e model.Endpoint) ([]byte, error) {
 	var room [128]byte
 	body := room[:0]
 	switch {
-	case !e.Hop.IsZero(), e.Cleartext && e.Address.IsValid():
+	case !e.Hop.IsZero(), (e.Cleartext || e.Unhealthy) && e.Address.IsValid():
 		msg := lbEndpoint(e)
 		if err := checkMessage(msg); err != nil {
 			return nil, err
@@ -159,7 +159,12 @@ func lbEndpoint(e model.Endpoint) *endpointv3.LbEndpoint {
 		metadata["envoy.transport_socket_match"] = field(hopKey, structpb.NewBoolValue(true))
 	}
 	metadata["envoy.lb"] = field(roleKey, structpb.NewStringValue(role))
+	health := corev3.HealthStatus_UNKNOWN
+	if e.Unhealthy {
+		health = corev3.HealthStatus_UNHEALTHY
+	}
 	return &endpointv3.LbEndpoint{
+		HealthStatus:        health,
 		HostIdentifier:      &endpointv3.LbEndpoint_Endpoint{Endpoint: &endpointv3.Endpoint{Address: addr}},
 		Metadata:            &corev3.Metadata{FilterMetadata: metadata},
 		LoadBalancingWeight: number(e.Weight),

@@ -99,6 +99,8 @@ type Endpoint struct {
 	// Priority is the place of a hop in a cluster with FallbackHops or FallbackMembers; 0 is tried first, and no number is left out.
 	Priority uint32
 	Weight   uint32 // 0: one
+	// Unhealthy is set for an address that Envoy is not to use, whatever its own health check finds.
+	Unhealthy bool
 }
 
 // Pool is what is decided about an InferencePool, or about one exporting cluster of an import in EndpointMode: they are

@@ -311,7 +311,7 @@ func (a *App) wantNames(names, gone []string) {
 // storeDialect stores how a picker answers, where translation reads it.
 func (a *App) storeDialect(name string, is probe.Answer) error {
 	op := store.Dialects.Delete(name)
-	if d := (&store.Dialect{Acknowledges: is.Dialect == probe.Acknowledges, Health: is.Health}); d.Acknowledges || d.Health {
+	if d := (&store.Dialect{Acknowledges: is.Dialect == probe.Acknowledges, Health: is.Health, Lost: is.Lost}); d.Acknowledges || d.Health || d.Lost {
 		d.Name = name
 		op = store.Dialects.Put(d)
 	}
