@@ -32,8 +32,14 @@ func asksForModels(h *extproc.Message) bool {
 	return method == http.MethodGet || method == http.MethodHead
 }
 
+// listsAlone reports whether a call is one by the name of an import as a whole (model.PoolID) for the list of models. The clusters of such an import
+// are pools of their own, and only policies LeastLoad and Latency pick among them.
+func listsAlone(r *extproc.Request) bool {
+	return r.Bodyless && len(r.Pools) > 0 && strings.HasSuffix(r.Pool, "@") && asksForModels(r.Headers)
+}
+
 // listModels answers a request for the list of models with those of all pools of its route. It returns false if no server reports any: the
-// request is then picked for as any other.
+// request is then picked for as any other. pool may be nil: then it is none of these.
 //
 // A gateway ignores our own responses for a pool that can spill (translator/envoy), except on the routes that it has for these requests, which
 // name pools.
@@ -50,7 +56,7 @@ func (p *Picker) listModels(ctx context.Context, pool *pool, r *extproc.Request,
 			asked = append(asked, of)
 		}
 	}
-	if !pool.Gateways {
+	if pool != nil && !pool.Gateways && pool.Clusters == nil {
 		add(pool.servers(r.Subset))
 	}
 	for _, entry := range r.Pools[:min(len(r.Pools), maxRoutePools)] {
@@ -67,7 +73,9 @@ func (p *Picker) listModels(ctx context.Context, pool *pool, r *extproc.Request,
 	if len(list) == 0 {
 		return extproc.Answer{}, false
 	}
-	pool.counters.count(resultModels, time.Since(started))
+	if pool != nil {
+		pool.counters.count(resultModels, time.Since(started))
+	}
 	return extproc.Answer{Status: http.StatusOK, Body: models.Encode(list)}, true
 }
 

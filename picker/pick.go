@@ -107,6 +107,12 @@ func (p *Picker) begin(ctx context.Context) time.Time {
 func (p *Picker) Pick(ctx context.Context, r *extproc.Request) extproc.Answer {
 	started := p.begin(ctx)
 	pool := p.pool(r.Pool)
+	if pool == nil && listsAlone(r) {
+		if a, ok := p.listModels(ctx, nil, r, started); ok {
+			return a
+		}
+		return extproc.Answer{Pass: true}
+	}
 	if pool == nil {
 		p.metrics.unknown.Inc()
 		if r.Pool != "" {
