@@ -78,7 +78,7 @@ var (
 func newMetrics(r prometheus.Registerer, p *Picker) (*metrics, error) {
 	m := &metrics{
 		picks: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "penstock_picker_picks_total",
-			Help: "Picks by pool and result: picked, spilled, relayed, or the reason of an immediate response."}, []string{"pool", "result"}),
+			Help: "Picks by pool and result: picked, spilled, relayed, relay_open, or the reason of an immediate response."}, []string{"pool", "result"}),
 		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "penstock_picker_pick_seconds",
 			Help:    "Time from the last byte that a pick needs to its response.",
 			Buckets: []float64{5e-6, 1e-5, 2e-5, 5e-5, 1e-4, 2e-4, 5e-4, 1e-3, 5e-3, 2e-2, 0.1, 0.5, 2, 10}}, []string{"pool"}),

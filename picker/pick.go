@@ -37,6 +37,7 @@ const (
 	resultPicked  = "picked"
 	resultSpilled = "spilled" // no pod can take the request; the pick names the spill targets alone
 	resultRelayed = "relayed"
+	resultOpen    = "relay_open"      // the remote picker named no endpoint, and the pool fails open: the pick names some that are known
 	resultPassed  = "relay_immediate" // a remote picker's 429 or 503, passed through
 )
 

@@ -3,6 +3,7 @@ package picker
 import (
 	"context"
 	"errors"
+	mathrand "math/rand/v2"
 	"net/netip"
 	"reflect"
 	"slices"
@@ -33,11 +34,14 @@ func (pool *pool) connect(old *pool) error {
 }
 
 // relay asks the remote picker, checks the addresses that it names, has Envoy learn them, and answers with them. If any of
-// this fails, a request with spill targets is spilled.
+// this fails, a pool that fails open has any endpoint serve, and a request with spill targets is spilled.
 func (p *Picker) relay(ctx context.Context, pool *pool, r *extproc.Request) (extproc.Answer, decision) {
 	started := time.Now()
 	spill := pool.spill(r.Spill)
 	fail := func(reason, message string) (extproc.Answer, decision) {
+		if known := pool.anyEndpoints(); r.Open && len(known) > 0 {
+			return listed(append(known, spill...), retries(r)), decision{result: resultOpen, candidates: len(known)}
+		}
 		if len(spill) > 0 {
 			return listed(slices.Clip(spill), retries(r)), decision{result: resultSpilled}
 		}
@@ -60,7 +64,7 @@ func (p *Picker) relay(ctx context.Context, pool *pool, r *extproc.Request) (ext
 	if remote.Immediate != nil {
 		p.reportRelay(pool, RelayFailure{}, started)
 		if len(spill) > 0 {
-			return fail("", "")
+			return listed(slices.Clip(spill), retries(r)), decision{result: resultSpilled}
 		}
 		return extproc.Answer{Status: remote.Status, Passthrough: remote.Immediate}, decision{result: resultPassed}
 	}
@@ -98,6 +102,19 @@ func (p *Picker) relay(ctx context.Context, pool *pool, r *extproc.Request) (ext
 	a := listed(append(texts, spill...), retries(r))
 	a.Track, a.ServedNamespace, a.Changes = remote.Track, pool.Relay.Names.Namespace, remote.Changes
 	return a, decision{result: resultRelayed, candidates: len(addrs), outOfRange: outOfRange, lease: p.keepCall(pool, r, &a)}
+}
+
+// maxOpen is how many endpoints a request is sent to without a pick, one after the other: some of them may be gone, which their own picker knows.
+const maxOpen = 8
+
+// anyEndpoints draws some of those that are known of a pool whose picks are relayed.
+func (pool *pool) anyEndpoints() (texts []string) {
+	for _, i := range mathrand.Perm(len(pool.Servers)) {
+		if len(texts) < maxOpen {
+			texts = append(texts, pool.Servers[i].Addr.String())
+		}
+	}
+	return texts
 }
 
 // keepCall keeps the call of the remote picker open until the access log reports that the request has ended: so long, the request counts

@@ -166,6 +166,8 @@ func printPicks(w io.Writer, picks []*picker.Record) error {
 		switch {
 		case r.Result == "relayed":
 			p.line("  choice", "its own picker names %s", r.Endpoints)
+		case r.Result == "relay_open":
+			p.line("  choice", "its own picker names none, and it fails open: %s", listText(r.Endpoints))
 		case r.Result == "cluster":
 			p.line("  choice", "%s (%s)", listText(r.Endpoints), how)
 		case r.Status != 0:

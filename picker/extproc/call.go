@@ -23,6 +23,8 @@ const (
 	// MetadataKeyLast is "true" for a request that was spilled already. It can't be spilled again: its call has no
 	// MetadataKeySpill.
 	MetadataKeyLast = "x-penstock-last"
+	// MetadataKeyOpen is "true" where the picker names any endpoint that it knows, if the one that it relays to names none.
+	MetadataKeyOpen = "x-penstock-open"
 	// MetadataKeySubset selects, by a label selector, the endpoints of the pool among which the picker chooses.
 	MetadataKeySubset = "x-penstock-subset"
 	// MetadataKeyImport is "true" in calls from another cluster, which imports the pool.
@@ -39,6 +41,7 @@ type call struct {
 	retries           int
 	spill, pools      []string
 	last, imported    bool
+	open              bool
 	upload            int64 // the value of MetadataKeyUpload; 0 without one
 }
 
@@ -57,6 +60,7 @@ func readCall(md metadata.MD) (c call) {
 	if pools := first(MetadataKeyPools); pools != "" {
 		c.pools = strings.Split(pools, ",")
 	}
+	c.open = first(MetadataKeyOpen) == "true"
 	c.last, c.imported = first(MetadataKeyLast) == "true", first(MetadataKeyImport) == "true"
 	if limit, err := strconv.ParseInt(first(MetadataKeyUpload), 10, 64); err == nil && limit > 0 {
 		c.upload = limit

@@ -23,6 +23,7 @@ type Request struct {
 	Gateway     string   // whose key the call has, "namespace/name"; "" if calls need none
 	Member      string   // the other cluster whose gateway it is, as the connection proves; "" if that proves none
 	Pool        string   // as the gateway named it; "" if it named none
+	Open        bool     // MetadataKeyOpen
 	Imported    bool     // the gateway is another cluster's, where the pool is imported
 	One         bool     // the gateway may read one address alone: Envoy's ORIGINAL_DST clusters read no list
 	Retries     int      // of the route's own retry policy

@@ -26,6 +26,7 @@ const (
 	metaSubset  = "x-penstock-subset"  // Subset.Selector
 	metaPools   = "x-penstock-pools"   // model.PoolID of each pool of the rule, comma-separated, where there are several (addPool)
 	metaRetries = "x-penstock-retries" // how often the user wants a request to be tried again, at least
+	metaOpen    = "x-penstock-open"    // "true" where our picker, which relays to another one, names any endpoint if that one names none
 	metaImport  = "x-penstock-import"  // "true" in calls to a picker of another cluster, beside metaPool
 )
 
@@ -64,6 +65,9 @@ func (b *builder) pickerOverride(p *model.PickerCall, retry *model.Retry, pools 
 		}
 		if p.Last {
 			meta(metaLast, "true")
+		}
+		if p.Open && !p.Closed && p.Subset == nil {
+			meta(metaOpen, "true")
 		}
 	}
 	if cluster.External() && p.RemotePool != "" {

@@ -377,7 +377,7 @@ func declaredEndpoints(r store.Reader, p *model.Pool, imp *model.Import, c infer
 // relayed: the pods are not known here. Our picker asks the remote one, checks what it names, and has it added to the
 // cluster before it answers. It returns why it can name none; "" if it can.
 func relayed(p *model.Pool, imp *model.Import, c inferenceapi.ImportedCluster, allowed ranges, pickers []model.RemoteAddress, field string) (denied string) {
-	p.Picker = model.PickerCall{Cluster: model.OurPicker, Names: p.Picker.Names, Pool: p.Name, RemotePool: p.Picker.RemotePool, Body: model.BodyBuffered, Served: true}
+	p.Picker = model.PickerCall{Cluster: model.OurPicker, Names: p.Picker.Names, Pool: p.Name, RemotePool: p.Picker.RemotePool, Body: model.BodyBuffered, Served: true, Open: p.FailOpen}
 	p.Relay = &model.Relay{Pickers: pickers, Import: imp.Ref.Key(), Member: c.Name, Field: field, Within: allowed.lists()}
 	if len(p.Relay.Within) == 0 {
 		p.Findings = append(p.Findings, report.Finding{

@@ -143,7 +143,7 @@ func externalName(r store.Reader, svc *corev1.Service) (problem, fix string) {
 // askExternal makes Envoy ask an external picker by the endpoint picker protocol, or in the mode that it supports
 // (picker/probe). field names the picker; mode is the field of its failure mode.
 func askExternal(r store.Reader, p *model.Pool, cluster model.ClusterID, what, field, mode string) {
-	p.Picker = model.PickerCall{Cluster: cluster, Names: p.Picker.Names, Pool: p.Name, RemotePool: p.Picker.RemotePool, Body: model.BodyDuplex, Served: true}
+	p.Picker = model.PickerCall{Cluster: cluster, Names: p.Picker.Names, Pool: p.Name, RemotePool: p.Picker.RemotePool, Body: model.BodyDuplex, Served: true, Open: p.FailOpen}
 	d, known := store.Dialects.Get(r, cluster.String())
 	if known && d.Health {
 		p.Picker.Cluster = cluster.As(model.HealthVariant)

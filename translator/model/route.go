@@ -202,6 +202,9 @@ type PickerCall struct {
 	// Spill is what our picker may name beside the pool's pods, in order, as HopID.Address; it is sent in the gRPC
 	// metadata x-penstock-spill (comma-separated).
 	Spill []string
+	// Open: our picker, which relays to another one, names any endpoint that it knows if that one names none (x-penstock-open). Not with Closed or
+	// Subset.
+	Open bool
 	// Closed: a request without a pick fails, whatever the pool's failure mode is. Another cluster serves it.
 	Closed bool
 	// Last marks a hop's own call (x-penstock-last), which has nothing to spill to: that is how spilling ends. Any other call
