@@ -22,7 +22,7 @@ const (
 // may pick from the exported pools. A call for a pool that this picker does not have is left to Pick.
 func (p *Picker) Permit(ctx context.Context, r *extproc.Request) error {
 	r.Imported = r.Member != "" || r.Pool != "" && r.Gateway == "" && (r.Imported || p.keyed)
-	if r.Imported && p.exported != nil && !p.exported(r.Pool, r.Member) {
+	if r.Imported && p.exported != nil && !p.exported(r.Pool, r.Member) && !p.waitExported(ctx, r) {
 		p.metrics.denied.WithLabelValues("").Inc()
 		return status.Error(codes.PermissionDenied, "no pool with the name of this call is exported to other clusters")
 	}
@@ -41,6 +41,35 @@ func (p *Picker) Permit(ctx context.Context, r *extproc.Request) error {
 		return status.Error(codes.PermissionDenied, "no route of Gateway "+r.Gateway+" uses pool "+pool.Name)
 	}
 	return nil
+}
+
+// youngFor is how long after its start a process may not have decided yet on its exports. Members call it at once.
+const youngFor = 5 * time.Second
+
+// exportedPoll is how often a call that waits for an export asks for it.
+const exportedPoll = 20 * time.Millisecond
+
+// waitExported waits, in a process that has just started, until a pool is exported, or for permitTimeout.
+func (p *Picker) waitExported(ctx context.Context, r *extproc.Request) bool {
+	if time.Since(p.began) > youngFor {
+		return false
+	}
+	defer p.waiting.Add(-1)
+	if p.waiting.Add(1) > maxPermitWaits {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, permitTimeout)
+	defer cancel()
+	for {
+		select {
+		case <-ctx.Done():
+			return false
+		case <-time.After(exportedPoll):
+		}
+		if p.exported(r.Pool, r.Member) {
+			return true
+		}
+	}
 }
 
 // allowed reports whether a Gateway may pick from a pool now.

@@ -3,6 +3,7 @@ package picker
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -141,5 +142,20 @@ func TestPickerKey_CallWithoutOneOpensExportedPoolsAlone(t *testing.T) {
 		if _, code := pick(c.gateway, c.pool); code != c.want {
 			t.Errorf("gateway %q, pool %q: %s, want %s", c.gateway, c.pool, code, c.want)
 		}
+	}
+}
+
+// A process that starts decides on its exports after its first translation. Members, which call it at once, were denied until then, and their
+// requests answered 503.
+func TestPickerKey_ProcessThatStartsHasMembersWait(t *testing.T) {
+	var asked atomic.Int32
+	p, _, pick := keyedPicker(t, Config{Keyed: true, Exported: func(string, string) bool { return asked.Add(1) > 3 }})
+	if _, code := pick("", "ns/own"); code != codes.OK || asked.Load() != 4 {
+		t.Errorf("%s after the export was asked for %d times", code, asked.Load())
+	}
+	asked.Store(0)
+	p.began = p.began.Add(-youngFor)
+	if _, code := pick("", "ns/own"); code != codes.PermissionDenied || asked.Load() != 1 {
+		t.Errorf("in a process that runs for long: %s after the export was asked for %d times", code, asked.Load())
 	}
 }

@@ -55,6 +55,7 @@ type Picker struct {
 	behind         func(time.Time) time.Duration
 	keyed          bool // calls of the Gateways here have keys
 	exported       func(pool, member string) bool
+	began          time.Time
 	member         func(context.Context) string
 	chooser        Chooser
 	waiting        atomic.Int64 // calls that wait for access
@@ -149,6 +150,7 @@ func New(c Config) (*Picker, error) {
 		access:         c.Access,
 		behind:         c.Behind,
 		keyed:          c.Keyed,
+		began:          time.Now(),
 		exported:       c.Exported,
 		member:         c.Member,
 		chooser:        c.Chooser,
