@@ -47,7 +47,8 @@ tls or tcp is a connection that a TLSRoute or TCPRoute forwards.
 With --last or --why it shows picks that were made, by any of the processes that serve the same Envoys: what was compared, what
 was chosen and how the request ended. Each process keeps its last 8,192 picks. The newest of a pool, 64 at most and one in 20 ms, have
 each part of each endpoint's cost, at the moment of the choice; the others name the eight best, with their costs or scores if the
-strategy compares by them.`,
+strategy compares by them. With --why it also shows each cluster of an import that the request was sent to without such a pick, once
+it has ended there, and what became of it.`,
 		Example: `  penstock explain -f ./config http://localhost:8080/v1/chat/completions -X POST
   penstock explain -f ./config http://localhost:8080/v1/chat/completions -X POST --model llama-3
   penstock explain -f ./config http://llm.example.com/v1/models -H 'x-team: a' -o json

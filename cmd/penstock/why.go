@@ -30,7 +30,7 @@ type whyOptions struct {
 func (o *whyOptions) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.IntVar(&o.last, "last", 0, "show the last picks of all processes, this many at most, in place of a URL's explanation (default: none)")
-	f.StringVar(&o.request, "why", "", "show the picks for the request with this ID, which responses have in the header x-request-id, in place of a URL's explanation (default: none)")
+	f.StringVar(&o.request, "why", "", "show the picks for the request with this ID, and the clusters of imports that were asked, which responses have in the header x-request-id, in place of a URL's explanation (default: none)")
 	f.StringVar(&o.pool, "pool", "", "with --last, only picks from this pool, as NAMESPACE/NAME (default: all)")
 }
 
