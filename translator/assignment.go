@@ -45,6 +45,9 @@ func (t *tables) assignment(r *graph.Reader, id model.ClusterID) (*model.Assignm
 		return a, true
 	case model.MembersKind:
 		imp, ok := t.imports.Get(r, id.Key())
+		if ok && id.Variant == model.LastVariant {
+			imp, ok = inference.SpilledTo(r, id.Key())
+		}
 		if !ok || imp.Cluster.IsZero() {
 			return nil, false
 		}

@@ -337,7 +337,7 @@ func (t *Translator) backendView(r *graph.Reader, b model.WeightedBackend, total
 				weights += uint64(ep.Weight)
 			}
 		}
-		for _, ep := range a.Endpoints {
+		for _, ep := range slices.SortedStableFunc(slices.Values(a.Endpoints), func(a, b model.Endpoint) int { return cmp.Compare(a.Priority, b.Priority) }) {
 			if ep.Hop.IsZero() {
 				v.Endpoints = append(v.Endpoints, ep.Address.String())
 				continue
@@ -351,11 +351,11 @@ func (t *Translator) backendView(r *graph.Reader, b model.WeightedBackend, total
 				if ep.Weight > 0 && ep.Priority == 0 {
 					h.Share = percent(uint64(ep.Weight), weights)
 				}
-				if ep.Hop.Member != "" {
+				if ep.Hop.Member != "" && ep.Hop.Member != model.AnyMember {
 					declines(h.Backends)
 				}
 				if b.Cluster.Kind == model.MembersKind {
-					h.Last = ep.Hop.Import && ep.Hop.Member == "" && ep.Hop.Key() == b.Cluster.Key()
+					h.Last = ep.Hop.Member == model.AnyMember
 					h.Later = ep.Priority > 0 && !h.Last
 				}
 				v.Hops = append(v.Hops, h)

@@ -143,7 +143,7 @@ func unusable(imp *model.Import) (out map[string]UnusableCluster) {
 // awaitSpill has a row wait for the pods of the pools that a pool or an import spills to: its hops lead there.
 func (t *tables) awaitSpill(r *graph.Reader, list []model.Spill) {
 	for _, s := range list {
-		for _, b := range s.Backends {
+		for _, b := range s.Ends() {
 			if b.Cluster.Kind == model.PoolKind {
 				t.selections.Get(r, b.Cluster.Key())
 			}

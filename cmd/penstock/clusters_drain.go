@@ -85,7 +85,8 @@ the running penstock (--drain-time) is over. The command sets spec.draining of t
 restarts too. Requests of this cluster's own clients are served as before.
 
 Success means that each member has acknowledged the drain, that no request of theirs was in flight for 3 s, or the drain time is over. Of a member
-behind a hub, the hub's acknowledgement counts.
+behind a hub, the hub's acknowledgement counts. Requests for a pool that is exported in ParentMode, or has a picker of its own, are not counted here: the
+drain then takes all of the drain time.
 
 If the command is interrupted, the cluster drains on. So it does if a member is not connected, or does not acknowledge the drain within 10 s: that
 member sends requests until it receives the drain, so the command ends with an error that names it.

@@ -109,7 +109,7 @@ func (o *whyOptions) run(cmd *cobra.Command, s *target, output string) error {
 		fmt.Fprintf(cmd.ErrOrStderr(), "%d other processes of penstock do not answer: their picks are missing\n", found.Silent)
 	}
 	if o.request != "" && len(found.Picks) == 0 {
-		return fmt.Errorf("no process has a pick for request %s: the last 8,192 picks of each process are known, and an ID is the header x-request-id of a response. A request that is answered before a pick, such as 400 or 413 by its body, has none: see the access log. One that goes to another cluster is known once it has ended there", o.request)
+		return fmt.Errorf("no process has a pick for request %s: the last 8,192 picks of each process are known, and an ID is the header x-request-id of a response. A request that is answered before a pick, such as 400 or 413 by its body, has none: see the access log. One that goes to another cluster is known a moment after it has ended there: ask again", o.request)
 	}
 	switch {
 	case len(found.Picks) > 0:
@@ -117,6 +117,9 @@ func (o *whyOptions) run(cmd *cobra.Command, s *target, output string) error {
 		fmt.Fprintf(cmd.ErrOrStderr(), "no picks of pool %s are known yet\n", o.pool)
 	default:
 		fmt.Fprintln(cmd.ErrOrStderr(), "no picks are known yet")
+	}
+	if o.request != "" {
+		slices.Reverse(found.Picks) // in the order of the request's way
 	}
 	return printPicks(cmd.OutOrStdout(), found.Picks)
 }
@@ -133,7 +136,7 @@ func poolsText(found app.FoundPicks) string {
 	return text
 }
 
-// printPicks prints picks, the newest first.
+// printPicks prints picks.
 func printPicks(w io.Writer, picks []*picker.Record) error {
 	p := &printer{w: w}
 	for _, r := range picks {
@@ -250,7 +253,7 @@ func placesText(endpoints []string, separator string) string {
 		name, ok := strings.CutPrefix(text, "envoy://"+model.HopListener+"/")
 		if id, known := model.ParseHopID(name); ok && known {
 			if list[i] = hopText(id); separator == " " {
-				list[i] = "(" + list[i] + ")"
+				list[i] = "(spills to " + list[i] + ")"
 			}
 		}
 	}
@@ -262,7 +265,7 @@ func hopText(id model.HopID) string {
 	switch {
 	case !id.Import:
 		return "pool " + id.Key()
-	case id.Member == "":
+	case id.Member == "" || id.Member == model.AnyMember:
 		return "import " + id.Key()
 	}
 	return fmt.Sprintf("cluster %s of import %s", id.Member, id.Key())

@@ -28,6 +28,7 @@ const maxText = 1024
 type Attempt struct {
 	Gateway string // whose key the call of the access log has, "namespace/name"; "" if calls need none
 	Member  string // model.PoolID of the exporting cluster; "" behind a hop
+	Served  string // the endpoint that has served (Entry.Served), a hop included
 	Cluster string // the Envoy cluster (model.ClusterID); "" if no host was found there
 	Route   string // the name of the route; behind a hop, that of the hop (model.HopID)
 	Request string // the request's ID
@@ -61,6 +62,7 @@ func attempt(logged *datav3.HTTPAccessLogEntry) (Attempt, bool) {
 	common, request, response := logged.GetCommonProperties(), logged.GetRequest(), logged.GetResponse()
 	a := Attempt{
 		Member:    text(common.GetMetadata(), "penstock", "member"),
+		Served:    text(common.GetMetadata(), "envoy.lb", "x-gateway-destination-endpoint-served"),
 		Cluster:   common.GetUpstreamCluster(),
 		Route:     common.GetRouteName(),
 		Request:   request.GetRequestId(),
@@ -83,7 +85,7 @@ func attempt(logged *datav3.HTTPAccessLogEntry) (Attempt, bool) {
 	if k := common.GetAccessLogType(); k != datav3.AccessLogType_NotSet && k != datav3.AccessLogType_DownstreamEnd {
 		return Attempt{}, false
 	}
-	return a, (a.Cluster != "" || a.Route != "") && len(a.Member) <= maxText && len(a.Route) <= maxText && len(a.Request) <= maxText && len(a.There) <= maxText && len(a.Cluster) <= maxText && len(a.Host) <= maxText
+	return a, (a.Cluster != "" || a.Route != "") && len(a.Member) <= maxText && len(a.Served) <= maxText && len(a.Route) <= maxText && len(a.Request) <= maxText && len(a.There) <= maxText && len(a.Cluster) <= maxText && len(a.Host) <= maxText
 }
 
 // canceled reports whether the client has ended the request or its connection.

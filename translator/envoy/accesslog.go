@@ -57,7 +57,7 @@ func ended() *accesslogv3.AccessLogFilter {
 const (
 	// membersLog is the name of the log of requests to exporting clusters of imports (picker/accesslog).
 	membersLog      = "members"
-	membersInterval = time.Second
+	membersInterval = 250 * time.Millisecond
 )
 
 // toMembers are the requests to exporting clusters of imports without a lease: how each was answered, by which cluster. Those that are behind no

@@ -17,6 +17,9 @@ import (
 // the pool can spill. A share without a picker stays: a Service's models are not known. So does a rule that is nothing but one cluster's
 // gateways: they answer. An import with several exporting clusters is asked for by its own name, once: a call for each of three takes 10 KiB more of Envoy's memory.
 func (b *builder) modelsRoute(r *model.Route, main *routev3.Route) *routev3.Route {
+	if b.hops {
+		return nil // the edge's route has answered
+	}
 	f := r.Action.Forward
 	calls, pools, backends := modelsCalls, ruleBackends(f), slices.Clone(f.Backends)
 	several := false

@@ -26,13 +26,14 @@ func (b *builder) weightedClusters(f *model.Forward, calls pickerCalls) []*route
 			ResponseHeadersToAdd:    additions(w.ResponseHeaders),
 			ResponseHeadersToRemove: w.ResponseHeaders.Remove,
 		}
-		if (b.hops || b.peers) && w.Peer == "" {
+		further := len(w.Members) > 0 // hops
+		if (b.hops || b.peers) && w.Peer == "" && !further {
 			s.RequestHeadersToRemove = append(slices.Clip(s.RequestHeadersToRemove), peerSender)
 		}
-		if b.hops {
+		if b.hops && !further {
 			s.ResponseHeadersToRemove = append(slices.Clip(s.ResponseHeadersToRemove), peerLost) // a hop alone writes it
 		}
-		if b.hops && w.Peer == "" {
+		if b.hops && w.Peer == "" && !further {
 			s.ResponseHeadersToRemove = append(s.ResponseHeadersToRemove, peerMark) // only a hop marks answers, and a member's gateway
 		}
 		if w.MaxGateways > 0 {

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/translator/gatewayapi"
 	"github.com/penstock-project/penstock/translator/model"
 )
 
@@ -11,75 +12,115 @@ import (
 // pool, or none of its clusters takes traffic.
 func Hop(r store.Reader, id model.HopID) (*model.Hop, bool) {
 	hop := &model.Hop{Name: id}
-	if !id.Import {
-		obj, ok := store.InferencePools.Get(r, id.Key())
+	if id.Import {
+		return importHop(r, hop)
+	}
+	obj, ok := store.InferencePools.Get(r, id.Key())
+	if !ok {
+		return nil, false
+	}
+	p, _ := basePool(r, obj)
+	hop.Owners = p.Owners
+	if id.Member != "" {
+		policy, ok := store.PoolPolicies.Get(r, model.SubsetPolicy(id.Member))
 		if !ok {
 			return nil, false
 		}
-		p, _ := basePool(r, obj)
-		hop.Owners = p.Owners
-		if id.Member != "" {
-			policy, ok := store.PoolPolicies.Get(r, model.SubsetPolicy(id.Member))
-			if !ok {
+		text, _ := subsetSelector(policy)
+		withSubset(r, p, text)
+		hop.Owners = append(slices.Clip(hop.Owners), store.PoolPolicies.Ref(policy))
+	}
+	hop.Backends = []model.WeightedBackend{lastBackend(p, 1)}
+	return hop, true
+}
+
+// importHop decides what a hop to an import sends to: to the hops of its exporting clusters if there are several, so that another one serves what one
+// declines; one of them if the hop names it; or with model.AnyMember, all by weight.
+func importHop(r store.Reader, hop *model.Hop) (*model.Hop, bool) {
+	id := hop.Name
+	one := id.Member != "" && id.Member != model.AnyMember // of several, or the only one
+	var imp *model.Import
+	var ok bool
+	switch {
+	case one:
+		if imp, _, _, ok = baseImport(r, id.Key()); !ok {
+			return nil, false
+		}
+	default:
+		key, cluster, found := gatewayapi.ImportNamed(r, id.Namespace, id.Name)
+		if !found {
+			return nil, false
+		}
+		if id.Member == "" && cluster == "" {
+			if several, found := SpilledTo(r, key); found {
+				return throughMembers(r, hop, several), true
+			}
+		}
+		if imp, _, _, ok = baseImport(r, key); !ok {
+			return nil, false
+		}
+		if cluster != "" {
+			if imp, ok = pinnedTo(imp, cluster); !ok {
 				return nil, false
 			}
-			text, _ := subsetSelector(policy)
-			withSubset(r, p, text)
-			hop.Owners = append(slices.Clip(hop.Owners), store.PoolPolicies.Ref(policy))
 		}
-		hop.Backends = []model.WeightedBackend{lastBackend(p, 1)}
-	} else {
-		imp, several, ok := importBehind(r, id)
-		if !ok {
+	}
+	several := takers(imp) != nil
+	if one {
+		if imp, ok = pinnedTo(imp, id.Member); !ok {
 			return nil, false
 		}
-		hop.Owners = append(hop.Owners, imp.Ref)
-		for _, m := range imp.Members {
-			if m.Local && id.Member != "" {
-				if obj, ok := store.InferencePools.Get(r, imp.Ref.Key()); ok {
-					p, _ := basePool(r, obj)
-					hop.Backends = append(hop.Backends, lastBackend(p, 1))
-				}
-				continue
+	}
+	hop.Owners = append(hop.Owners, imp.Ref)
+	for _, m := range imp.Members {
+		if m.Local && one {
+			if obj, ok := store.InferencePools.Get(r, imp.Ref.Key()); ok {
+				p, _ := basePool(r, obj)
+				hop.Backends = append(hop.Backends, lastBackend(p, 1))
 			}
-			if !m.Takes() || m.Local { // a spill leads to other clusters: the pool of the same name may be the one that spills
-				continue
+			continue
+		}
+		if !m.Takes() || m.Local { // a spill leads to other clusters: the pool of the same name may be the one that spills
+			continue
+		}
+		if m.Pool != nil {
+			b := lastBackend(m.Pool, m.Share)
+			if several && one && b.Picker != nil {
+				b.Picker.Closed = true
 			}
-			if m.Pool != nil {
-				b := lastBackend(m.Pool, m.Share)
-				if several && id.Member != "" && b.Picker != nil {
-					b.Picker.Closed = true
-				}
-				hop.Backends = append(hop.Backends, b)
-			} else {
-				cluster := m.Cluster
-				if several {
-					cluster = cluster.As(model.LastVariant)
-				}
-				hop.Backends = append(hop.Backends, model.WeightedBackend{Cluster: cluster, Backend: store.TargetKey(imp.Ref.Kind, imp.Ref.Namespace, imp.Ref.Name), Weight: m.Share, MaxGateways: m.MaxGateways, Peer: m.Peer, RewriteHost: m.Hostname})
+			hop.Backends = append(hop.Backends, b)
+		} else {
+			cluster := m.Cluster
+			if several {
+				cluster = cluster.As(model.LastVariant)
 			}
+			hop.Backends = append(hop.Backends, model.WeightedBackend{Cluster: cluster, Backend: store.TargetKey(imp.Ref.Kind, imp.Ref.Namespace, imp.Ref.Name), Weight: m.Share, MaxGateways: m.MaxGateways, Peer: m.Peer, RewriteHost: m.Hostname})
 		}
 	}
 	return hop, len(hop.Backends) > 0
 }
 
-// importBehind finds the import of a hop: by the name that a user may have written (importNamed), or one exporting cluster of it. several
-// reports whether the hop is one of those to an import with several exporting clusters (together).
-func importBehind(r store.Reader, id model.HopID) (imp *model.Import, several, ok bool) {
-	base := func(key string) (*model.Import, bool) {
-		imp, _, _, ok := baseImport(r, key)
-		return imp, ok
+// throughMembers sends to the hops of an import's exporting clusters.
+func throughMembers(r store.Reader, hop *model.Hop, imp *model.Import) *model.Hop {
+	to := model.WeightedBackend{
+		Cluster: imp.Cluster, Backend: store.TargetKey(imp.Ref.Kind, imp.Ref.Namespace, imp.Ref.Name), Weight: 1,
+		Order: imp.Order, RetryOn: imp.RetryOn, Spills: uint32(len(imp.Spill)),
 	}
-	if id.Member == "" {
-		imp, ok = importNamed(r, id.Namespace, id.Name, base)
-		return imp, ok && takers(imp) != nil, ok
+	if imp.Choice != nil {
+		to.Picker = &imp.Choice.Picker
 	}
-	if imp, ok = base(id.Key()); !ok {
-		return nil, false, false
+	for i := range imp.Members {
+		m := &imp.Members[i]
+		behind, ok := Hop(r, imp.Hop(m))
+		if !ok || !m.Takes() {
+			continue
+		}
+		to.Members = append(to.Members, behind.Backends...)
+		hop.Behind = append(hop.Behind, model.Spill{Hop: behind.Name, Owner: imp.Ref, Backends: behind.Backends})
 	}
-	several = takers(imp) != nil
-	imp, ok = pinnedTo(imp, id.Member)
-	return imp, several, ok
+	hop.Behind = append(hop.Behind, imp.Spill...)
+	hop.Owners, hop.Backends = append(hop.Owners, imp.Ref), []model.WeightedBackend{to}
+	return hop
 }
 
 // lastBackend sends to a pool as a hop does: asked at its own picker, spilling no further.

@@ -27,7 +27,7 @@ func Import(r store.Reader, key string) (*model.Import, bool) {
 	if !ok {
 		return nil, false
 	}
-	imp.Ordered = whole != nil && whole.Spec.Selection != nil && whole.Spec.Selection.Policy == v1alpha1.SelectPriority
+	imp.Ordered = priority(whole)
 	together(r, imp, whole)
 	governs := map[*v1alpha1.PoolPolicy][]model.ImportMember{}
 	for i := range imp.Members {

@@ -207,8 +207,13 @@ spec: {targetRef: {kind: InferencePoolImport, name: llm-east}, spill: [{name: bi
 	if _, ok := inference.Hop(v, hopID(t, "hop.default.import.llm@nowhere")); ok {
 		t.Error("a hop to a cluster that the import does not have")
 	}
-	if hop, ok := inference.Hop(v, hopID(t, "hop.default.import.llm")); !ok || len(hop.Backends) != 2 {
-		t.Errorf("a hop to a whole import has all of its clusters: %+v", hop)
+	if hop, ok := inference.Hop(v, hopID(t, "hop.default.import.llm")); !ok || len(hop.Backends) != 1 || hop.Backends[0].Cluster.String() != "last/members/default/llm" || len(hop.Backends[0].Members) != 2 || len(hop.Behind) != 2 || hop.Behind[0].Hop.String() != "hop.default.import.llm@east" {
+		t.Errorf("a hop to a whole import leads to the hops of its clusters: %+v", hop)
+	}
+	any := model.HopTo("InferencePoolImport", "default", "llm")
+	any.Member = model.AnyMember
+	if hop, ok := inference.Hop(v, any); !ok || len(hop.Backends) != 2 || len(hop.Behind) != 0 {
+		t.Errorf("a hop to any cluster of an import has all of them: %+v", hop)
 	}
 	if _, ok := inference.Hop(v, hopID(t, "hop.default.pool.nowhere")); ok {
 		t.Error("a hop to nothing")

@@ -146,7 +146,7 @@ func addSpill(r store.Reader, p *model.Pool, policy *v1alpha1.PoolPolicy) {
 	owner := store.PoolPolicies.Ref(policy)
 	for i, ref := range policy.Spec.Spill {
 		spill, problem, fix := spillTarget(r, p, policy, ref)
-		if problem == "" && slices.ContainsFunc(spill.Backends, func(b model.WeightedBackend) bool { return b.Cluster == p.Last }) {
+		if problem == "" && slices.ContainsFunc(spill.Ends(), func(b model.WeightedBackend) bool { return b.Cluster == p.Last }) {
 			if p.Name.Member != "" && policy.Spec.TargetRef.Name == p.Ref.Name && ref.Name != p.Ref.Name {
 				continue // a policy for a whole import, one of whose clusters is a place to spill for the others
 			}
@@ -182,5 +182,5 @@ func spillTarget(r store.Reader, p *model.Pool, policy *v1alpha1.PoolPolicy, ref
 	if !ok {
 		return spill, fmt.Sprintf("there is no usable %s %s/%s", kind, namespace, ref.Name), "create it, or remove the spill target"
 	}
-	return model.Spill{Hop: hop, Target: store.TargetKey(kind, namespace, ref.Name), Owner: h.Owners[0], Backends: h.Backends}, "", ""
+	return model.Spill{Hop: hop, Target: store.TargetKey(kind, namespace, ref.Name), Owner: h.Owners[0], Backends: h.Backends, Behind: h.Behind}, "", ""
 }

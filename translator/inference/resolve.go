@@ -170,6 +170,7 @@ func addPool(res *gatewayapi.Resolution, p *model.Pool, share uint32) {
 func addSpills(res *gatewayapi.Resolution, list []model.Spill) {
 	for _, s := range list {
 		res.Hops = append(res.Hops, s.Hop)
+		addSpills(res, s.Behind)
 		for _, hb := range s.Backends {
 			res.Clusters = append(res.Clusters, hb.Cluster)
 			if hb.Picker != nil {

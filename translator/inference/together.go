@@ -39,18 +39,12 @@ func together(r store.Reader, imp *model.Import, policy *v1alpha1.PoolPolicy) {
 	if takers == nil {
 		return
 	}
-	imp.Cluster = model.MembersCluster(imp.Ref.Namespace, imp.Ref.Name)
-	prioritize(r, imp, policy)
-	choose(imp, policy)
-	if policy != nil {
-		has := func(c v1alpha1.RetryCause) bool { return slices.Contains(policy.Spec.RetryOn, c) }
-		imp.RetryOn = model.RetryOn{Full: has(v1alpha1.RetryTooManyRequests), Unavailable: has(v1alpha1.RetryServiceUnavailable), LostGateway: has(v1alpha1.RetryLostGateway)}
-	}
+	ordered(r, imp, policy)
 	whole := &model.Pool{Name: model.PoolID{Namespace: imp.Ref.Namespace, Name: imp.Ref.Name}, Ref: imp.Ref, Cluster: imp.Cluster, Last: imp.Cluster, Protocol: model.HTTP1}
 	addSpill(r, whole, policy)
 	imp.Findings, imp.SpillImports = append(imp.Findings, whole.Findings...), whole.SpillImports
 	for _, s := range whole.Spill {
-		if !slices.ContainsFunc(s.Backends, func(b model.WeightedBackend) bool {
+		if !slices.ContainsFunc(s.Ends(), func(b model.WeightedBackend) bool {
 			return slices.Contains(takers, b.Cluster.As(model.LastVariant)) || slices.Contains(takers, b.Cluster)
 		}) { // the others' requests are sent there anyway
 			imp.Spill = append(imp.Spill, s)
@@ -62,13 +56,56 @@ func together(r store.Reader, imp *model.Import, policy *v1alpha1.PoolPolicy) {
 			Problem: fmt.Sprintf("%s has several clusters: the places where it spills are tried in any order", imp.Ref),
 		})
 	}
+	imp.Spill = append(imp.Spill, failingOpen(r, imp)...)
+}
+
+// ordered makes one cluster of hops of an import with several exporting clusters, in the order that its policy gives them.
+func ordered(r store.Reader, imp *model.Import, policy *v1alpha1.PoolPolicy) {
+	imp.Cluster = model.MembersCluster(imp.Ref.Namespace, imp.Ref.Name)
+	prioritize(r, imp, policy)
+	choose(imp, policy)
+	if policy != nil {
+		has := func(c v1alpha1.RetryCause) bool { return slices.Contains(policy.Spec.RetryOn, c) }
+		imp.RetryOn = model.RetryOn{Full: has(v1alpha1.RetryTooManyRequests), Unavailable: has(v1alpha1.RetryServiceUnavailable), LostGateway: has(v1alpha1.RetryLostGateway)}
+	}
+}
+
+// failingOpen is the hop to the whole import for requests that all its exporting clusters have failed, if some of them fail open.
+func failingOpen(r store.Reader, imp *model.Import) []model.Spill {
 	if !slices.ContainsFunc(imp.Members, func(m model.ImportMember) bool { return m.Takes() && m.Pool != nil && m.Pool.FailOpen }) {
-		return
+		return nil
 	}
 	open := model.HopTo(imp.Ref.Kind, imp.Ref.Namespace, imp.Ref.Name)
-	if h, ok := Hop(r, open); ok {
-		imp.Spill = append(imp.Spill, model.Spill{Hop: open, Target: store.TargetKey(imp.Ref.Kind, imp.Ref.Namespace, imp.Ref.Name), Owner: imp.Ref, Backends: h.Backends})
+	open.Member = model.AnyMember
+	h, ok := Hop(r, open)
+	if !ok {
+		return nil
 	}
+	return []model.Spill{{Hop: open, Target: store.TargetKey(imp.Ref.Kind, imp.Ref.Namespace, imp.Ref.Name), Owner: imp.Ref, Backends: h.Backends}}
+}
+
+// SpilledTo is an import with several exporting clusters as pools and other imports spill to it: in other clusters than this one, because the pool of
+// the same name may be the one that spills, and without the places where it spills itself, so that no request goes round. False if there are not
+// several.
+func SpilledTo(r store.Reader, key string) (*model.Import, bool) {
+	imp, policy, _, ok := baseImport(r, key)
+	if !ok {
+		return nil, false
+	}
+	imp.Members = slices.DeleteFunc(imp.Members, func(m model.ImportMember) bool { return m.Local })
+	if takers(imp) == nil {
+		return nil, false
+	}
+	imp.Ordered = priority(policy)
+	ordered(r, imp, policy)
+	imp.Cluster = imp.Cluster.As(model.LastVariant)
+	imp.Spill = failingOpen(r, imp)
+	return imp, true
+}
+
+// priority reports whether a policy gives the clusters an order.
+func priority(policy *v1alpha1.PoolPolicy) bool {
+	return policy != nil && policy.Spec.Selection != nil && policy.Spec.Selection.Policy == v1alpha1.SelectPriority
 }
 
 // choose has our picker name a hop for each request, if a policy asks for it.

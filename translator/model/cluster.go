@@ -274,6 +274,20 @@ type Spill struct {
 	Target   string // store.TargetKey of the pool or import, for people
 	Owner    report.Ref
 	Backends []WeightedBackend // what the hop sends to
+	// Behind are the hops of an import with several exporting clusters, which Backends then lead to.
+	Behind []Spill
+}
+
+// Ends are the backends that requests of the hop end at, those behind further hops included.
+func (s *Spill) Ends() []WeightedBackend {
+	if len(s.Behind) == 0 {
+		return s.Backends
+	}
+	var out []WeightedBackend
+	for i := range s.Behind {
+		out = append(out, s.Behind[i].Backends...)
+	}
+	return out
 }
 
 // Relay is how our picker asks a remote one whose pods are not known here.
@@ -361,6 +375,7 @@ type KVEvents struct {
 type Hop struct {
 	Name     HopID
 	Backends []WeightedBackend
+	Behind   []Spill // as Spill.Behind
 	Owners   []report.Ref
 }
 

@@ -34,6 +34,9 @@ func HopTo(kind, namespace, name string) HopID {
 	return HopID{Import: kind == "InferencePoolImport", Namespace: namespace, Name: name}
 }
 
+// AnyMember is the Member of a hop to all exporting clusters of an import at once, by weight. No cluster has this name.
+const AnyMember = "*"
+
 // IsZero reports whether id is no hop.
 func (id HopID) IsZero() bool { return id == HopID{} }
 

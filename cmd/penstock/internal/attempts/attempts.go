@@ -101,6 +101,10 @@ func New(c Config) *Counter {
 // Count takes over what became of a request (picker.Config.Attempts).
 func (c *Counter) Count(a accesslog.Attempt) {
 	to, spilled := exportingCluster(&a)
+	through, also := spilledThrough(&a)
+	if also {
+		to = through
+	}
 	if to.Member == "" || !c.allowed(a.Gateway, to) {
 		return
 	}
@@ -114,12 +118,15 @@ func (c *Counter) Count(a accesslog.Attempt) {
 		m = &member{}
 		c.members[to] = m
 	}
-	m.last = c.cfg.Now()
+	if m.last = c.cfg.Now(); also {
+		m.Spilled++
+		return
+	}
 	m.count(&a, spilled)
 	if a.Leased {
 		return
 	}
-	a.Request, a.There, a.Cluster, a.Route, a.Host = short(a.Request), short(a.There), "", "", ""
+	a.Request, a.There, a.Cluster, a.Route, a.Host, a.Served = short(a.Request), short(a.There), "", "", "", ""
 	is := kept{Attempt: a, to: to, spilled: spilled}
 	if len(c.kept) < maxKept {
 		c.kept = append(c.kept, is)
@@ -130,17 +137,28 @@ func (c *Counter) Count(a accesslog.Attempt) {
 }
 
 // exportingCluster is where a request was sent, and whether a pool has spilled it; zero for what is in no other
-// cluster, and for an import as a whole. An import whose clusters have all failed leads to itself by such a hop, too, if it fails open.
+// cluster, and for an import with several.
 func exportingCluster(a *accesslog.Attempt) (to model.PoolID, spilled bool) {
 	if to, ok := model.ParsePoolID(a.Member); ok {
 		return to, false
 	}
 	hop, ok := model.ParseHopID(a.Route)
-	if ok && hop.Import && hop.Member != "" {
+	if ok && hop.Import && hop.Member != "" && hop.Member != model.AnyMember {
 		return model.PoolID{Namespace: hop.Namespace, Name: hop.Name, Member: hop.Member}, false
 	}
 	cluster, _ := model.ParseClusterID(a.Cluster)
-	return cluster.Pool(), ok && hop.Import
+	return cluster.Pool(), ok && hop.Import && hop.Member == ""
+}
+
+// spilledThrough is the exporting cluster that has served a request which a pool has spilled to an import with several: its own hop, behind that of the
+// import, has what became of the request there.
+func spilledThrough(a *accesslog.Attempt) (to model.PoolID, ok bool) {
+	if hop, known := model.ParseHopID(a.Route); !known || !hop.Import || hop.Member != "" {
+		return to, false
+	}
+	name, _ := strings.CutPrefix(a.Served, "envoy://"+model.HopListener+"/")
+	hop, ok := model.ParseHopID(name)
+	return model.PoolID{Namespace: hop.Namespace, Name: hop.Name, Member: hop.Member}, ok && hop.Import && hop.Member != "" && hop.Member != model.AnyMember
 }
 
 // allowed reports whether a Gateway sends requests to an exporting cluster. This cluster itself has no clusters of its own as one: those of
