@@ -156,7 +156,11 @@ func printClusters(out io.Writer, is *clusterset.Status, now time.Time) error {
 	}
 	for _, m := range is.Members {
 		if t := m.Traffic; t != nil {
-			fmt.Fprintf(out, "to %s: %d requests served, %d failed, %d declined there, %d of all spilled by pools here; %d bytes of responses, first byte after %s on average\n", m.Name, t.Served, t.Failed, t.Declined, t.Spilled, t.Bytes,
+			spilled := ""
+			if t.Spilled > 0 {
+				spilled = fmt.Sprintf(", %d of all spilled by pools here", t.Spilled)
+			}
+			fmt.Fprintf(out, "to %s: %d requests served, %d failed, %d declined there%s; %d bytes of responses, first byte after %s on average\n", m.Name, t.Served, t.Failed, t.Declined, spilled, t.Bytes,
 				time.Duration(t.FirstByte).Round(time.Millisecond/10))
 		}
 		for _, f := range m.Findings {

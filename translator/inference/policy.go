@@ -174,11 +174,15 @@ func spillTarget(r store.Reader, p *model.Pool, policy *v1alpha1.PoolPolicy, ref
 	if !gatewayapi.Granted(r, store.PoolPolicies.Ref(policy), to) {
 		return spill, fmt.Sprintf("no ReferenceGrant in namespace %s allows PoolPolicies of %s to name %s %s", namespace, policy.Namespace, kind, ref.Name), "add a ReferenceGrant there"
 	}
-	if key, _, ok := gatewayapi.ImportNamed(r, namespace, ref.Name); ok && kind == store.InferencePoolImports.Kind() {
+	key, _, exists := gatewayapi.ImportNamed(r, namespace, ref.Name)
+	if exists = exists && kind == store.InferencePoolImports.Kind(); exists {
 		p.SpillImports = append(p.SpillImports, key)
 	}
 	hop := model.HopTo(kind, namespace, ref.Name)
 	h, ok := Hop(r, hop)
+	if !ok && exists {
+		return spill, fmt.Sprintf("%s %s/%s has no cluster that takes requests", kind, namespace, ref.Name), "see its conditions and findings, or remove the spill target"
+	}
 	if !ok {
 		return spill, fmt.Sprintf("there is no usable %s %s/%s", kind, namespace, ref.Name), "create it, or remove the spill target"
 	}

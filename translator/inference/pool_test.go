@@ -235,14 +235,21 @@ spec: {selector: {matchLabels: {app: far}}, targetPorts: [{number: 8000}]}
 ---
 kind: PoolPolicy
 metadata: {name: chat}
-spec: {targetRef: {name: chat}, spill: [{name: chat}, {name: nowhere}, {name: far, namespace: other}, {name: big}]}
+spec: {targetRef: {name: chat}, spill: [{name: chat}, {name: nowhere}, {name: far, namespace: other}, {name: big}, {kind: InferencePoolImport, name: drained}]}
+---
+kind: InferencePoolImport
+metadata: {name: drained}
+status:
+  clusters:
+  - {name: a, routingMode: ParentMode, weight: 0, parents: [{service: [{addresses: [192.0.2.9], ports: [{number: 80}]}]}]}
 `
 	p := pool(t, world(t, chatPool+"\n---\n"+bigPool+far), "default/chat")
 	if len(p.Spill) != 1 || p.Spill[0].Target != "InferencePool default/big" {
 		t.Errorf("spill %+v", p.Spill)
 	}
 	text := texts(p.Findings)
-	for _, want := range []string{"spec.spill[0]: a pool cannot spill to itself", "spec.spill[1]: there is no usable InferencePool default/nowhere", "spec.spill[2]: no ReferenceGrant"} {
+	for _, want := range []string{"spec.spill[0]: a pool cannot spill to itself", "spec.spill[1]: there is no usable InferencePool default/nowhere", "spec.spill[2]: no ReferenceGrant",
+		"spec.spill[4]: InferencePoolImport default/drained has no cluster that takes requests; see its conditions"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("missing %q in:\n%s", want, text)
 		}
