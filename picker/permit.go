@@ -54,22 +54,7 @@ func (p *Picker) waitExported(ctx context.Context, r *extproc.Request) bool {
 	if time.Since(p.began) > youngFor {
 		return false
 	}
-	defer p.waiting.Add(-1)
-	if p.waiting.Add(1) > maxPermitWaits {
-		return false
-	}
-	ctx, cancel := context.WithTimeout(ctx, permitTimeout)
-	defer cancel()
-	for {
-		select {
-		case <-ctx.Done():
-			return false
-		case <-time.After(exportedPoll):
-		}
-		if p.exported(r.Pool, r.Member) {
-			return true
-		}
-	}
+	return waitFor(ctx, p, func() (bool, <-chan time.Time) { return p.exported(r.Pool, r.Member), time.After(exportedPoll) })
 }
 
 // allowed reports whether a Gateway may pick from a pool now.
@@ -83,6 +68,12 @@ func (p *Picker) allowed(gateway, pool string) bool {
 
 // waitAllowed waits until a Gateway may pick from a pool, or for permitTimeout.
 func (p *Picker) waitAllowed(ctx context.Context, gateway, pool string) bool {
+	return waitFor(ctx, p, func() (bool, <-chan struct{}) { return p.access.Allowed(gateway, pool) })
+}
+
+// waitFor waits until has returns true, or for permitTimeout. It is called anew when the channel that it returned closes or has a value. False at
+// once if maxPermitWaits calls wait already.
+func waitFor[T any](ctx context.Context, p *Picker, has func() (ok bool, changed <-chan T)) bool {
 	defer p.waiting.Add(-1)
 	if p.waiting.Add(1) > maxPermitWaits {
 		return false
@@ -90,7 +81,7 @@ func (p *Picker) waitAllowed(ctx context.Context, gateway, pool string) bool {
 	ctx, cancel := context.WithTimeout(ctx, permitTimeout)
 	defer cancel()
 	for {
-		ok, changed := p.access.Allowed(gateway, pool)
+		ok, changed := has()
 		if ok {
 			return true
 		}

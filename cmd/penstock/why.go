@@ -30,7 +30,7 @@ type whyOptions struct {
 func (o *whyOptions) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.IntVar(&o.last, "last", 0, "show the last picks of all processes, this many at most, in place of a URL's explanation (default: none)")
-	f.StringVar(&o.request, "why", "", "show the picks for the request with this ID, and the clusters of imports that were asked, which responses have in the header x-request-id, in place of a URL's explanation (default: none)")
+	f.StringVar(&o.request, "why", "", "show the picks for the request with this ID, which responses have in the header x-request-id, and the clusters of imports that it was sent to, in place of a URL's explanation (default: none)")
 	f.StringVar(&o.pool, "pool", "", "with --last, only picks from this pool, as NAMESPACE/NAME (default: all)")
 }
 
@@ -262,21 +262,28 @@ func placesText(endpoints []string, separator string) string {
 
 // hopText names what is behind a hop.
 func hopText(id model.HopID) string {
+	to := model.PoolID{Namespace: id.Namespace, Name: id.Name}
 	switch {
-	case !id.Import:
-		return "pool " + id.Key()
-	case id.Member == "" || id.Member == model.AnyMember:
-		return "import " + id.Key()
+	case id.Import && (id.Member == "" || id.Member == model.AnyMember):
+		to.Import = true
+	case id.Import:
+		to.Member = id.Member
 	}
-	return fmt.Sprintf("cluster %s of import %s", id.Member, id.Key())
+	return poolText(to)
 }
 
-// whereText names a pool, an import or one of its clusters (model.PoolID).
+// whereText is poolText for the text of an ID.
 func whereText(text string) string {
 	id, ok := model.ParsePoolID(text)
-	switch {
-	case !ok || id.IsZero():
+	if !ok || id.IsZero() {
 		return labelled("pool", text)
+	}
+	return poolText(id)
+}
+
+// poolText names a pool, an import or one of its clusters.
+func poolText(id model.PoolID) string {
+	switch {
 	case id.Import:
 		return "import " + id.Key()
 	case id.Member != "":
