@@ -61,6 +61,10 @@ type ClusterCost struct {
 // model servers.
 const SenderHeader = "penstock-peer-sender"
 
+// OthersHeader marks a request that another cluster takes if the pool here is full. Gateways remove it from what clients send, and before model
+// servers.
+const OthersHeader = "penstock-peer-others"
+
 const resultCluster = "cluster" // the pick names clusters of an import, each by its hop
 
 // The strategies of pools with Clusters.
@@ -113,7 +117,7 @@ func (p *Picker) chooseCluster(pool *pool, r *extproc.Request, d *decision) extp
 	for i := range ranked {
 		if d.compared < maxChoices {
 			of := &ranked[i]
-			d.choices[d.compared] = choice{text: of.Cluster, value: of.Cost, by: schedule.ByCost, cached: int32(of.Cached), wait: float32(of.Wait), roundTrip: float32(of.RoundTrip), basis: of.Basis, barred: of.Barred, session: of.Session}
+			d.choices[d.compared] = choice{text: of.Cluster, value: of.Cost, by: schedule.ByCost, cached: int32(of.Cached), wait: float32(of.Wait), prompt: float32(of.Prompt), roundTrip: float32(of.RoundTrip), margin: float32(of.Margin), basis: of.Basis, barred: of.Barred, session: of.Session}
 			d.compared++
 		}
 		texts = append(texts, ranked[i].Hop)

@@ -17,6 +17,8 @@ const ResultSent = "sent"
 type SentTo struct {
 	// Declined means that no server there has begun the request: it went on to another cluster or spill target, if one was left.
 	Declined bool `json:"declined,omitempty"`
+	// Details is why this gateway's Envoy has answered in its place, in Envoy's words (%RESPONSE_CODE_DETAILS%); "" if the other cluster has answered.
+	Details string `json:"details,omitempty"`
 	// There is the ID that the other cluster's gateway has given the request; "" if it has kept it, or is not known.
 	There   string `json:"there,omitempty"`
 	Spilled bool   `json:"spilled,omitempty"` // by a pool

@@ -228,7 +228,7 @@ type decision struct {
 const reportDelay = 250 * time.Millisecond
 
 // choose picks among the pool's own endpoints, and opens a lease for the first. If the pool is full and the request can't be
-// spilled, it waits for a report that may be on its way.
+// spilled, and no other cluster takes it, it waits for a report that may be on its way.
 func (p *Picker) choose(ctx context.Context, pool *pool, r *extproc.Request, d *decision, started time.Time) extproc.Answer {
 	pool.snapshot.MarkUsed()
 	d.sampled = pool.history.due(started, len(pool.snapshot.Endpoints))
@@ -266,8 +266,8 @@ func (p *Picker) choose(ctx context.Context, pool *pool, r *extproc.Request, d *
 	case len(c.ranked) > 0 || len(spill) > 0 || c.scratch.Eligible == 0, c.scratch.Shed:
 	case pool.unlimited != nil && r.Reported() && !r.Last:
 		c.open(ctx, pool.unlimited)
-	case pool.slots != nil:
-		pool.slots.Wait(ctx, reportDelay, func() bool { return c.open(ctx, pool.strategy) })
+	case pool.slots != nil && len(r.Headers.Header(OthersHeader)) == 0:
+		pool.slots.Wait(ctx, p.reportDelay, func() bool { return c.open(ctx, pool.strategy) })
 	}
 	d.lease, d.verdicts = c.lease, c.verdicts
 	if len(c.ranked) > 0 {

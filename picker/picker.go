@@ -49,6 +49,7 @@ type Picker struct {
 	publishSession func(Session)
 	peers          Peers
 	settle         time.Duration // Config.Settle
+	reportDelay    time.Duration // reportDelay; tests have another one
 	gateway        func(context.Context) string
 	attempts       func(accesslog.Attempt)
 	access         Access
@@ -145,6 +146,7 @@ func New(c Config) (*Picker, error) {
 		heapFloor:      c.HeapFloor,
 		peers:          c.Peers,
 		settle:         cmp.Or(c.Settle, 100*time.Millisecond),
+		reportDelay:    reportDelay,
 		gateway:        c.Gateway,
 		attempts:       c.Attempts,
 		access:         c.Access,

@@ -75,8 +75,8 @@ type choice struct {
 	// The request's session is there, as ClusterCost has it.
 	session bool
 	// Of a cluster, as ClusterCost has them.
-	wait, roundTrip float32
-	basis, barred   string
+	wait, prompt, roundTrip, margin float32
+	basis, barred                   string
 }
 
 // Choice is an endpoint, or a cluster, that a pick compared, by what decided at that moment.
@@ -90,9 +90,11 @@ type Choice struct {
 	Trial  bool     `json:"trial,omitempty"` // suspect, or Speed: the request shows whether it works
 	Speed  bool     `json:"speed,omitempty"` // what was learned of its speed was old, and the request shows it again
 	Drawn  bool     `json:"drawn,omitempty"` // one of the two that power-of-two-picker drew, of which it chose one
-	// Of a cluster: the wait there and the round trip in seconds, by what the wait is known, and why the cluster comes last.
+	// Of a cluster: the parts of its cost, by what the wait is known, and why the cluster comes last (ClusterCost).
 	Wait      float64 `json:"wait,omitempty"`
+	Prompt    float64 `json:"prompt,omitempty"`
 	RoundTrip float64 `json:"roundTrip,omitempty"`
+	Margin    float64 `json:"margin,omitempty"`
 	Basis     string  `json:"basis,omitempty"`
 	Barred    string  `json:"barred,omitempty"`
 	Session   bool    `json:"session,omitempty"` // the request's session was there
@@ -254,7 +256,7 @@ func (n *note) record(by string) *Record {
 
 // shown is the choice for a reader.
 func (c choice) shown() Choice {
-	out := Choice{Address: c.text, Cached: int(c.cached), Trial: c.trial, Speed: c.speed, Drawn: c.drawn, Wait: float64(c.wait), RoundTrip: float64(c.roundTrip), Basis: c.basis, Barred: c.barred, Session: c.session}
+	out := Choice{Address: c.text, Cached: int(c.cached), Trial: c.trial, Speed: c.speed, Drawn: c.drawn, Wait: float64(c.wait), Prompt: float64(c.prompt), RoundTrip: float64(c.roundTrip), Margin: float64(c.margin), Basis: c.basis, Barred: c.barred, Session: c.session}
 	switch c.by {
 	case schedule.ByCost:
 		out.Cost = &c.value

@@ -70,7 +70,7 @@ func newClustersList() *cobra.Command {
 		Short: "Print the members of the cluster set, what they export and import, and what is wrong",
 		Long: `Print the members of the cluster set: their state, whether they are connected, when the last update arrived, and how many pools each
 imports from this cluster and exports to it. Below that stand the requests that this process's Envoys sent there since it
-started, and the pools that are not imported, with the reason.
+started (and to this cluster itself, as one of an import's), and the pools that are not imported, with the reason.
 
 The state of a member is Ready; Draining (it takes no new request); Stale (it is connected, and silent); or Unreachable. Stale and Unreachable
 members keep what they export: requests go on as long as its model servers answer.`,
@@ -154,15 +154,9 @@ func printClusters(out io.Writer, is *clusterset.Status, now time.Time) error {
 	if err := w.Flush(); err != nil {
 		return err
 	}
+	printTraffic(out, is.Cluster+" itself", is.Traffic)
 	for _, m := range is.Members {
-		if t := m.Traffic; t != nil {
-			spilled := ""
-			if t.Spilled > 0 {
-				spilled = fmt.Sprintf(", %d of all spilled by pools here", t.Spilled)
-			}
-			fmt.Fprintf(out, "to %s: %d requests served, %d failed, %d declined there%s; %d bytes of responses, first byte after %s on average\n", m.Name, t.Served, t.Failed, t.Declined, spilled, t.Bytes,
-				time.Duration(t.FirstByte).Round(time.Millisecond/10))
-		}
+		printTraffic(out, m.Name, m.Traffic)
 		for _, f := range m.Findings {
 			fmt.Fprintf(out, "member %s: %s\n", m.Name, f)
 		}
@@ -170,6 +164,18 @@ func printClusters(out io.Writer, is *clusterset.Status, now time.Time) error {
 		printPools(out, "from "+m.Name, m.Imports)
 	}
 	return nil
+}
+
+func printTraffic(out io.Writer, to string, t *clusterset.Traffic) {
+	if t == nil {
+		return
+	}
+	spilled := ""
+	if t.Spilled > 0 {
+		spilled = fmt.Sprintf(", %d of all spilled by pools here", t.Spilled)
+	}
+	fmt.Fprintf(out, "to %s: %d requests served, %d failed, %d declined there%s; %d bytes of responses, first byte after %s on average\n", to, t.Served, t.Failed, t.Declined, spilled, t.Bytes,
+		time.Duration(t.FirstByte).Round(time.Millisecond/10))
 }
 
 func imported(list []clusterset.PoolStatus) string {

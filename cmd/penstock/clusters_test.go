@@ -150,6 +150,9 @@ spec:
 	if text := here.penstock("status"); !strings.Contains(text, "member east: it is Unreachable") {
 		t.Errorf("status:\n%s", text)
 	}
+	if text := here.penstock("explain", local(port)+"/v1/chat/completions"); !strings.Contains(text, "east is Unreachable, and keeps what it exports") {
+		t.Errorf("explain:\n%s", text)
+	}
 
 	// What of the records is damaged is named, and ends nothing else.
 	here.stop()
@@ -219,6 +222,13 @@ func TestClusterSet_ImportsAllSharesWithTheLocalPool(t *testing.T) {
 		}
 		if !by["here-1"] || !by["east-1"] {
 			return fmt.Errorf("%d %s, served by %v; status:\n%s", got.status, got.body, by, here.penstock("status"))
+		}
+		return nil
+	})
+	eventually(t, "the share of this cluster itself is listed", func() error {
+		ask(t, local(port), `{"model":"public","messages":[{"role":"user","content":"hello"}]}`)
+		if text := here.penstock("clusters", "list"); !regexp.MustCompile(`(?m)^to here itself: [1-9]\d* requests served, 0 failed`).MatchString(text) {
+			return fmt.Errorf("%s", text)
 		}
 		return nil
 	})

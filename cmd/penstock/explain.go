@@ -23,6 +23,7 @@ import (
 	"github.com/penstock-project/penstock/picker/request"
 	"github.com/penstock-project/penstock/picker/schedule"
 	"github.com/penstock-project/penstock/translator"
+	"github.com/penstock-project/penstock/translator/model"
 )
 
 func newExplain() *cobra.Command {
@@ -223,6 +224,9 @@ func (p *printer) backend(indent, what string, b translator.BackendView, e app.E
 	}
 	p.line(indent+"backend", "%s of %s to %s", b.Share, what, to)
 	indent += "  "
+	if id, ok := model.ParseClusterID(b.Cluster); ok && e.Silent[id.Member] != "" {
+		p.line(indent+"member", "%s is %s, and keeps what it exports: requests go there as long as they are served (penstock clusters list)", id.Member, e.Silent[id.Member])
+	}
 	for _, f := range b.Filters {
 		p.line(indent+"filter", "%s", f)
 	}
@@ -341,7 +345,14 @@ func clusterText(c picker.ClusterCost) string {
 	if c.Basis == string(selection.Answered) || c.Basis == string(selection.Tried) {
 		wait = "first byte"
 	}
-	text := fmt.Sprintf("%s: cost %.3f s (%s %.3f s by %s, round trip %.3f s)", c.Cluster, c.Cost, wait, c.Wait, c.Basis, c.RoundTrip)
+	text := fmt.Sprintf("%s: cost %.3f s (%s %.3f s by %s, round trip %.3f s", c.Cluster, c.Cost, wait, c.Wait, c.Basis, c.RoundTrip)
+	if c.Prompt > 0 {
+		text += fmt.Sprintf(", prompt %.3f s", c.Prompt)
+	}
+	if c.Margin > 0 {
+		text += fmt.Sprintf(", margin of this cluster %.3f s", c.Margin)
+	}
+	text += ")"
 	if c.Cached > 0 {
 		text += "; " + counted(c.Cached, "token") + " cached"
 	}

@@ -63,9 +63,9 @@ func TestExplain_WhyShowsEachClusterThatWasAsked(t *testing.T) {
 	}
 	why("/far", "east", `pick .*, cluster east of import default/far, .*`, `  choice       its own picker names 127\.0\.0\.1:\d+`, ended)
 	east.set(func(c *exportingCluster) { c.declines = typev3.StatusCode_TooManyRequests })
-	why("/far", "west", `sent .* to cluster east of import default/far`, `  declined .*`, `  outcome      ended after \d+\.\d{3} s, status 429`, `sent .* to cluster west of import default/far`, ended)
+	why("/far", "west", `sent .* to cluster east of import default/far`, `  declined .*`, `  details      .+`, `  outcome      ended after \d+\.\d{3} s, status 429`, `sent .* to cluster west of import default/far`, ended)
 	for range 6 {
-		why("/both", "west", `sent .* to cluster east of import default/far`, `  declined .*`, `  outcome      ended after \d+\.\d{3} s, status 429`, `sent .* to cluster west of import default/far`, ended)
+		why("/both", "west", `sent .* to cluster east of import default/far`, `  declined .*`, `  details      .+`, `  outcome      ended after \d+\.\d{3} s, status 429`, `sent .* to cluster west of import default/far`, ended)
 	}
 	why("/one", "alone", `sent .* to cluster alone of import default/one`, ended)
 	why("/empty", "alone", `pick .*`, `  choice       spilled: import default/one .*`, `sent .* to cluster alone of import default/one, spilled by a pool`, ended)

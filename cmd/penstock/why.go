@@ -229,12 +229,37 @@ func (p *printer) sent(r *picker.Record) {
 	if r.Sent.Declined {
 		p.line("  declined", "no server there has begun the request: it went on to another cluster or spill target, if one was left")
 	}
+	switch {
+	case r.Sent.Details != "":
+		p.line("  details", "%s", detailsText(r.Sent.Details))
+	case r.Sent.Declined:
+		p.line("  details", "its gateway has answered so")
+	}
 	if r.Outcome != nil {
 		p.line("  outcome", "%s", outcomeText(*r.Outcome))
 	}
 	if r.Sent.There != "" {
 		p.line("  there", "it is request %s: ask that cluster with penstock explain --why %s", r.Sent.There, r.Sent.There)
 	}
+}
+
+// detailsText explains why this gateway's Envoy has answered in place of another cluster.
+func detailsText(details string) string {
+	if reason, ok := strings.CutPrefix(details, "penstock_"); ok {
+		return reason + ": its picker has answered so"
+	}
+	for _, known := range []struct{ begins, means string }{
+		{"ext_proc_error", "its picker cannot be asked"},
+		{"no_healthy_upstream", "none of its endpoints is healthy"},
+		{"upstream_reset_before_response_started{connection", "no connection to it"},
+		{"upstream_reset", "the connection to it has ended"},
+		{"cluster_not_found", "this gateway's Envoy does not have it yet"},
+	} {
+		if strings.HasPrefix(details, known.begins) {
+			return details + ": " + known.means
+		}
+	}
+	return details
 }
 
 // listText is placesText for the endpoints of a pick.
@@ -344,7 +369,7 @@ var trialTexts = map[string]string{"speed": "its speed was learned long ago: the
 // comparedText describes an endpoint or a cluster of a pick without verdicts. The first endpoint gets the request.
 func comparedText(c picker.Choice, first bool) string {
 	if c.Basis != "" && c.Cost != nil {
-		return clusterText(picker.ClusterCost{Cluster: c.Address, Cost: *c.Cost, Wait: c.Wait, RoundTrip: c.RoundTrip, Basis: c.Basis, Barred: c.Barred, Session: c.Session, Cached: c.Cached})
+		return clusterText(picker.ClusterCost{Cluster: c.Address, Cost: *c.Cost, Wait: c.Wait, Prompt: c.Prompt, RoundTrip: c.RoundTrip, Margin: c.Margin, Basis: c.Basis, Barred: c.Barred, Session: c.Session, Cached: c.Cached})
 	}
 	var parts []string
 	switch {

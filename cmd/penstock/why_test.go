@@ -199,3 +199,35 @@ func TestExplain_WaitingAdaptersTakeNoSlot(t *testing.T) {
 		}
 	}
 }
+
+// The parts of a cluster's cost add up to it.
+func TestExplain_PicksOfClustersShowTheWholeCost(t *testing.T) {
+	cost := 1.5
+	got := shownPicks(t, &picker.Record{Result: "cluster", Compared: []picker.Choice{
+		{Address: "west", Cost: &cost, Wait: 1, Prompt: 0.375, RoundTrip: 0.025, Margin: 0.1, Basis: "report"}, {Address: "here", Cost: &cost, Wait: 1.5, Basis: "own requests"},
+	}})
+	for _, want := range []string{
+		"west: cost 1.500 s (wait 1.000 s by report, round trip 0.025 s, prompt 0.375 s, margin of this cluster 0.100 s)\n", "here: cost 1.500 s (wait 1.500 s by own requests, round trip 0.000 s)\n",
+	} {
+		if !strings.Contains(got, want) {
+			t.Errorf("no %q in\n%s", want, got)
+		}
+	}
+}
+
+func TestExplain_WhyHasTheReasonOfADecline(t *testing.T) {
+	for details, want := range map[string]string{
+		"penstock_pool_full": "pool_full: its picker has answered so",
+		"ext_proc_error_gRPC_error_14{no_healthy_upstream{no_healthy_upstream}}": "ext_proc_error_gRPC_error_14{no_healthy_upstream{no_healthy_upstream}}: its picker cannot be asked",
+		"no_healthy_upstream": "no_healthy_upstream: none of its endpoints is healthy",
+		"upstream_reset_before_response_started{connection_timeout}": "upstream_reset_before_response_started{connection_timeout}: no connection to it",
+		"upstream_reset_before_response_started{remote_reset}":       "upstream_reset_before_response_started{remote_reset}: the connection to it has ended",
+		"of an Envoy to come": "of an Envoy to come",
+		"":                    "its gateway has answered so",
+	} {
+		got := shownPicks(t, &picker.Record{Sent: &picker.SentTo{Declined: true, Details: details}})
+		if !strings.Contains(got, "  details      "+want+"\n") {
+			t.Errorf("%q: no %q in\n%s", details, want, got)
+		}
+	}
+}

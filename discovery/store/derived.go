@@ -152,6 +152,8 @@ type Membership struct {
 	// PeerPort is the port of the peer listener; 0: there is none.
 	PeerPort uint16
 	Members  []Member // sorted by name
+	// Names are those of all other clusters of the set, also of those without certificates here, sorted; nil if a hub may bring more.
+	Names []string
 }
 
 // Member is another cluster of the set.
@@ -167,7 +169,7 @@ const OwnMembership = "own"
 func (m *Membership) DeepCopyObject() runtime.Object {
 	c := *m
 	m.ObjectMeta.DeepCopyInto(&c.ObjectMeta)
-	c.Chain, c.Key, c.Members = slices.Clone(m.Chain), slices.Clone(m.Key), slices.Clone(m.Members)
+	c.Chain, c.Key, c.Members, c.Names = slices.Clone(m.Chain), slices.Clone(m.Key), slices.Clone(m.Members), slices.Clone(m.Names)
 	for i := range c.Members {
 		c.Members[i].Bundle = slices.Clone(c.Members[i].Bundle)
 	}

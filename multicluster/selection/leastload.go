@@ -235,7 +235,9 @@ func (c *Choice) before(o *Choice) bool {
 // choice returns the cost of a member.
 func (l *LeastLoad) choice(m *member, now time.Time, p Prompt) Choice {
 	if l.cfg.Latency {
-		return l.latency(m, now)
+		c := l.latency(m, now)
+		c.Uncached = max(p.Tokens, 0)
+		return c
 	}
 	rate, servers := l.figures(m)
 	c := Choice{Member: m.Name, Barred: m.bar(now), Basis: Own, RoundTrip: m.RoundTrip.Seconds(), member: m}

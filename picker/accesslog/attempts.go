@@ -23,6 +23,9 @@ const (
 // maxText bounds the texts of an Attempt, in bytes: an entry with a longer one is none of ours.
 const maxText = 1024
 
+// maxDetails bounds Attempt.Details, in bytes.
+const maxDetails = 160
+
 // Attempt is a request to an exporting cluster of an import, or to what else is behind a hop, once it has ended there. A request that one
 // cluster declines is sent to another, which makes another Attempt.
 type Attempt struct {
@@ -37,6 +40,8 @@ type Attempt struct {
 	Status  int // of the answer; 0 if there was none
 	// Declined means that no server there has begun the request.
 	Declined bool
+	// Details is why Envoy has answered (%RESPONSE_CODE_DETAILS%); "" if the answer is of the server or gateway there.
+	Details string
 	// Canceled means that the client ended the request or its connection.
 	Canceled bool
 	// FirstByte is the time from the request's start to the answer's first byte, Took that to its end, and Bytes the size of the answer's body.
@@ -78,6 +83,9 @@ func attempt(logged *datav3.HTTPAccessLogEntry) (Attempt, bool) {
 		At:        at(common.GetUpstreamRemoteAddress().GetSocketAddress()),
 		Host:      request.GetAuthority(),
 		Reached:   response.GetResponseCodeDetails() == "via_upstream",
+	}
+	if d := response.GetResponseCodeDetails(); !a.Reached {
+		a.Details = d[:min(len(d), maxDetails)]
 	}
 	if a.There == a.Request {
 		a.There = ""

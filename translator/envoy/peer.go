@@ -39,6 +39,9 @@ const (
 	// peerSender names the process whose picker has chosen the cluster that a request goes to. That cluster's picker counts the requests
 	// of each (picker.SenderHeader), and no pod sees it.
 	peerSender = "penstock-peer-sender"
+	// peerOthers means that another cluster takes the request if this one is full, so its picker does not wait for a server that may become free
+	// (picker.OthersHeader). No pod sees it.
+	peerOthers = "penstock-peer-others"
 )
 
 // Filters of peer listeners alone, beside those of httpFilters.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	setv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/set_metadata/v3"
 
@@ -28,7 +29,12 @@ func (b *builder) weightedClusters(f *model.Forward, calls pickerCalls) []*route
 		}
 		further := len(w.Members) > 0 // hops
 		if (b.hops || b.peers) && w.Peer == "" && !further {
-			s.RequestHeadersToRemove = append(slices.Clip(s.RequestHeadersToRemove), peerSender)
+			s.RequestHeadersToRemove = append(slices.Clip(s.RequestHeadersToRemove), peerSender, peerOthers)
+		}
+		if further && w.Picker == nil { // a pick bars a cluster that declines, which a moment's wait may spare it
+			s.RequestHeadersToAdd = append(slices.Clip(s.RequestHeadersToAdd), &corev3.HeaderValueOption{
+				Header: &corev3.HeaderValue{Key: peerOthers, Value: "1"}, AppendAction: corev3.HeaderValueOption_OVERWRITE_IF_EXISTS_OR_ADD,
+			})
 		}
 		if b.hops && !further {
 			s.ResponseHeadersToRemove = append(slices.Clip(s.ResponseHeadersToRemove), peerLost) // a hop alone writes it

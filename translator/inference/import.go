@@ -89,7 +89,7 @@ func baseImport(r store.Reader, key string) (imp *model.Import, whole *v1alpha1.
 	whole, ignored := policyFor(r, "InferencePoolImport", obj.Namespace, obj.Name)
 	imp = &model.Import{Ref: store.InferencePoolImports.Ref(obj), Findings: append(ignored, beyond(whole, obj, outside)...)}
 	whole, found := withDocument(r, whole)
-	imp.Findings = append(imp.Findings, found...)
+	imp.Findings = append(append(imp.Findings, found...), misnamed(r, whole, obj, outside)...)
 	clusters := slices.SortedStableFunc(slices.Values(obj.Status.Clusters), func(a, b inferenceapi.ImportedCluster) int { return strings.Compare(a.Name, b.Name) })
 	usable := 0
 	places := make(map[string]int, len(clusters))
@@ -127,6 +127,43 @@ func beyond(policy *v1alpha1.PoolPolicy, obj *inferenceapi.InferencePoolImport, 
 		Problem: fmt.Sprintf("it leaves no cluster of InferencePoolImport %s/%s, which %s export: it takes no requests", obj.Namespace, obj.Name, strings.Join(outside, ", ")),
 		Fix:     "allow one of these clusters, or its region, or export the pool from one that is allowed",
 	}}
+}
+
+// listedNames bounds how many clusters a finding lists.
+const listedNames = 8
+
+// misnamed are the findings about the clusters that a policy names and that do not export the pool: no cluster may have such a name.
+func misnamed(r store.Reader, policy *v1alpha1.PoolPolicy, obj *inferenceapi.InferencePoolImport, outside []string) (out []report.Finding) {
+	if policy == nil || policy.Spec.Selection == nil {
+		return nil
+	}
+	var known []string
+	if m, ok := store.Memberships.Get(r, store.OwnMembership); ok && len(m.Names) > 0 {
+		known = append([]string{m.Cluster}, m.Names...)
+	}
+	check := func(field string, names []string, absent bool) {
+		for i, name := range names {
+			exports := slices.Contains(outside, name) || slices.ContainsFunc(obj.Status.Clusters, func(c inferenceapi.ImportedCluster) bool { return c.Name == name })
+			f := report.Finding{Owner: store.PoolPolicies.Ref(policy), Field: fmt.Sprintf("%s[%d]", field, i)}
+			switch {
+			case exports:
+				continue
+			case known != nil && !slices.Contains(known, name):
+				f.Severity, f.Problem = report.Warning, fmt.Sprintf("no cluster of the ClusterSet has the name %q", name)
+				f.Fix = "write the name of one that it has (" + strings.Join(known[:min(len(known), listedNames)], ", ") + "), or add the cluster to it"
+			case absent:
+				f.Severity, f.Problem = report.Info, fmt.Sprintf("cluster %q does not export InferencePoolImport %s/%s now", name, obj.Namespace, obj.Name)
+			default:
+				continue
+			}
+			out = append(out, f)
+		}
+	}
+	check("spec.selection.order", policy.Spec.Selection.Order, true)
+	if w := policy.Spec.Selection.Within; w != nil {
+		check(fieldWithin+".clusters", w.Clusters, false)
+	}
+	return out
 }
 
 // fieldWithin bounds the clusters of an import.

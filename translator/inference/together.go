@@ -184,14 +184,6 @@ func prioritize(r store.Reader, imp *model.Import, policy *v1alpha1.PoolPolicy) 
 		imp.Findings = append(imp.Findings, report.Finding{Severity: report.Warning, Owner: imp.Ref, Field: "status.clusters", Problem: warning})
 	}
 	setOrder(imp, shares)
-	for i, name := range spec.Order {
-		if !slices.ContainsFunc(imp.Members, func(m model.ImportMember) bool { return m.Name == name }) {
-			imp.Findings = append(imp.Findings, report.Finding{
-				Severity: report.Info, Owner: store.PoolPolicies.Ref(policy), Field: fmt.Sprintf("spec.selection.order[%d]", i),
-				Problem: fmt.Sprintf("cluster %q does not export %s now", name, imp.Ref),
-			})
-		}
-	}
 }
 
 // recovering reports whether a member that takes requests did not do so a moment ago, so that it must not be first yet.

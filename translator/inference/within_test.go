@@ -1,6 +1,7 @@
 package inference_test
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -68,5 +69,39 @@ func TestWithin_OlderOfTwoPoliciesCounts(t *testing.T) {
 	}
 	if rep, _ := inference.PolicyReport(v, direct{}, "default/b"); rep.Conditions[0].Reason != "Conflicted" {
 		t.Errorf("%+v", rep.Conditions)
+	}
+}
+
+// A name that no cluster has is a mistake. One whose cluster does not export the pool now is none, and where nothing is known of the clusters it may be
+// one of them.
+func TestSelection_NameThatNoClusterHasIsWarnedOf(t *testing.T) {
+	const order = `
+---
+kind: PoolPolicy
+metadata: {name: p}
+spec: {targetRef: {kind: InferencePoolImport, name: llm}, selection: {policy: Priority, order: [east, north, wset-2], within: {clusters: [east, west-2, nroth]}}}
+`
+	const set = `
+---
+kind: Membership
+metadata: {name: own}
+cluster: here
+names: [east, north, west-2]
+`
+	const absent = `info spec.selection.order[1]: cluster "north" does not export InferencePoolImport default/llm now`
+	for documents, want := range map[string][]string{
+		order:       {absent, `info spec.selection.order[2]: cluster "wset-2" does not export InferencePoolImport default/llm now`},
+		order + set: {absent, `warning spec.selection.order[2]: no cluster of the ClusterSet has the name "wset-2"`, `warning spec.selection.within.clusters[2]: no cluster of the ClusterSet has the name "nroth"`},
+	} {
+		_, imp := imported(t, llmImport+westHost+documents)
+		var got []string
+		for _, f := range imp.Findings {
+			if f.Owner.Kind == "PoolPolicy" {
+				got = append(got, fmt.Sprintf("%s %s: %s", f.Severity, f.Field, f.Problem))
+			}
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("got %q\nwant %q", got, want)
+		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/penstock-project/penstock/discovery/status"
 	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/multicluster/registry"
 	"github.com/penstock-project/penstock/picker"
 	"github.com/penstock-project/penstock/translator"
 	"github.com/penstock-project/penstock/translator/graph"
@@ -23,6 +24,8 @@ type Explained struct {
 	Picks map[string]json.RawMessage `json:"picks,omitempty"`
 	// Conditions are the reports of the route and the Gateway.
 	Conditions []status.Object `json:"objects,omitempty"`
+	// Silent are the members of the cluster set that do not report now, with their states.
+	Silent map[string]registry.State `json:"silent,omitempty"`
 }
 
 // Explain follows a request through translation and reports.
@@ -51,6 +54,9 @@ func (c *core) rows(key string) (rows []graph.Explanation) {
 func (a *App) Explain(q translator.Query) Explained {
 	out := a.core.Explain(q)
 	out.Picks = map[string]json.RawMessage{}
+	if a.set != nil {
+		out.Silent = a.set.Silent()
+	}
 	a.picks(out.Picks, out.Backends, q.Header)
 	return out
 }

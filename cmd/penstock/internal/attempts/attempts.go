@@ -14,7 +14,7 @@ import (
 
 const (
 	maxMembers = 10_000
-	// maxKept is how many requests are known: at 100 a second those of the last 80 s. They take 3 MiB at most.
+	// maxKept is how many requests are known: at 100 a second those of the last 80 s. They take 4 MiB at most.
 	maxKept = 8192
 	// maxID bounds the ID of a request that is kept, in bytes.
 	maxID       = 64
@@ -126,7 +126,8 @@ func (c *Counter) Count(a accesslog.Attempt) {
 	if a.Leased {
 		return
 	}
-	a.Request, a.There, a.Cluster, a.Route, a.Host, a.Served = short(a.Request), short(a.There), "", "", "", ""
+	a.Request, a.There, a.Details = short(a.Request), short(a.There), strings.Clone(a.Details)
+	a.Cluster, a.Route, a.Host, a.Served = "", "", "", ""
 	is := kept{Attempt: a, to: to, spilled: spilled}
 	if len(c.kept) < maxKept {
 		c.kept = append(c.kept, is)
@@ -209,7 +210,7 @@ func (c *Counter) Records(q picker.Picks) (out []*picker.Record) {
 		}
 		r := &picker.Record{
 			Time: a.Began, Pool: a.to.String(), Request: a.Request, Gateway: a.Gateway, Result: picker.ResultSent,
-			Sent:    &picker.SentTo{Declined: a.Declined, There: a.There, Spilled: a.spilled},
+			Sent:    &picker.SentTo{Declined: a.Declined, Details: a.Details, There: a.There, Spilled: a.spilled},
 			Outcome: &picker.Outcome{Ended: true, Status: a.Status, Begun: a.FirstByte, Took: a.Took, Canceled: a.Canceled},
 		}
 		if a.Reached && a.At.IsValid() {

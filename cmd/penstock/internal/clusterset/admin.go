@@ -32,9 +32,11 @@ type Status struct {
 	InFlight int64 `json:"inFlight"`
 	// Uncounted are the exported pools whose requests of other clusters are not among them, "namespace/name": they arrive at Gateways, or
 	// ask another picker.
-	Uncounted []string       `json:"uncounted,omitempty"`
-	DrainTime Duration       `json:"drainTime"` // --drain-time
-	Members   []MemberStatus `json:"members"`
+	Uncounted []string `json:"uncounted,omitempty"`
+	DrainTime Duration `json:"drainTime"` // --drain-time
+	// Traffic is what became of the requests that imports with several clusters sent to this one itself; nil: there was none.
+	Traffic *Traffic       `json:"traffic,omitempty"`
+	Members []MemberStatus `json:"members"`
 }
 
 // Duration is a time.Duration that JSON has as text, such as 10m0s.
@@ -199,6 +201,9 @@ func (s *Set) Status(ws registry.WatchSet) Status {
 	var traffic map[string]Traffic
 	if s.cfg.Traffic != nil {
 		traffic = s.cfg.Traffic()
+	}
+	if t, ok := traffic[out.Cluster]; ok {
+		out.Traffic = &t
 	}
 	for _, m := range members {
 		is := MemberStatus{

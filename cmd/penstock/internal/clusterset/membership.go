@@ -108,7 +108,7 @@ func (s *Set) publishMembership() error {
 	op := store.Memberships.Delete(store.OwnMembership)
 	var is *store.Membership
 	if spec != nil && len(pair.Cert) > 0 {
-		is = &store.Membership{ObjectMeta: metav1.ObjectMeta{Name: store.OwnMembership}, Cluster: name, Region: spec.Spec.Region, Zone: spec.Spec.Zone, Chain: pair.Cert, Key: pair.Key, Members: s.trustedMembers(spec)}
+		is = &store.Membership{ObjectMeta: metav1.ObjectMeta{Name: store.OwnMembership}, Cluster: name, Region: spec.Spec.Region, Zone: spec.Spec.Zone, Chain: pair.Cert, Key: pair.Key, Members: s.trustedMembers(spec), Names: otherNames(spec, name)}
 		if l := spec.Spec.PeerListener; l != nil {
 			is.PeerPort = uint16(l.Port)
 		}
@@ -122,7 +122,21 @@ func (s *Set) publishMembership() error {
 }
 
 func sameMembership(a, b *store.Membership) bool {
-	return a.Cluster == b.Cluster && a.Region == b.Region && a.Zone == b.Zone && a.PeerPort == b.PeerPort && bytes.Equal(a.Chain, b.Chain) && bytes.Equal(a.Key, b.Key) && reflect.DeepEqual(a.Members, b.Members)
+	return a.Cluster == b.Cluster && a.Region == b.Region && a.Zone == b.Zone && a.PeerPort == b.PeerPort && bytes.Equal(a.Chain, b.Chain) && bytes.Equal(a.Key, b.Key) && reflect.DeepEqual(a.Members, b.Members) && slices.Equal(a.Names, b.Names)
+}
+
+// otherNames are the names of the other clusters of a set; nil if a hub may bring more.
+func otherNames(set *v1alpha1.ClusterSet, own string) (out []string) {
+	for _, m := range set.Spec.Members {
+		switch {
+		case isHub(&m):
+			return nil
+		case m.Name != own:
+			out = append(out, m.Name)
+		}
+	}
+	slices.Sort(out)
+	return out
 }
 
 // trustedMembers are the members with a valid certificate in their bundles, sorted.

@@ -1,9 +1,22 @@
 package clusterset
 
-import "github.com/penstock-project/penstock/multicluster/registry"
+import (
+	"github.com/penstock-project/penstock/multicluster/registry"
+)
 
 // PickerDown notes why the picker of an exporting cluster of an import cannot be reached, for the conditions of the import; "": it can be.
 // source names who has noticed.
 func (s *Set) PickerDown(p registry.Pool, cluster, source, why string) {
 	s.assemble(s.importer.SetPickerDown(p, cluster, source, why))
+}
+
+// Silent returns the members that are Stale or Unreachable, with their states.
+func (s *Set) Silent() map[string]registry.State {
+	out := map[string]registry.State{}
+	for _, state := range []registry.State{registry.Stale, registry.Unreachable} {
+		for _, name := range s.registry.InState(state) {
+			out[name] = state
+		}
+	}
+	return out
 }
