@@ -29,6 +29,8 @@ var (
 	// edgeHeaders are what no client may send, hopHeaders what a request must not bring along from one pool to another.
 	edgeHeaders = slices.Concat([]*mutationv3.HeaderMutation{removeHeader(endpointHeader), removeHeader(modelHeader), removePrefix("x-penstock-"), removePrefix(peerHeaders), noteChunked()}, routingHeaders())
 	hopHeaders  = append(routingHeaders(), removeHeader(endpointHeader))
+	// mirrorHeaders are what a copy must not have of its original: pickers and gateways add it for the pool and for members, and a mirror is neither.
+	mirrorHeaders = append(slices.Clip(hopHeaders), removePrefix(peerHeaders))
 )
 
 // routingHeaders removes those by which a server would send a request to any address that its client names, or read another client's prompt.

@@ -114,6 +114,7 @@ func (b *builder) mirrors(list []model.Mirror) []*routev3.RouteAction_RequestMir
 			Cluster: b.cluster(m.Cluster),
 			// A copy is to look like its original, Host header included.
 			DisableShadowHostSuffixAppend: true,
+			RequestHeadersMutations:       mirrorHeaders,
 		}
 		if m.Numerator < m.Denominator {
 			p.RuntimeFraction = fraction(uint32(uint64(m.Numerator) * million / uint64(m.Denominator)))

@@ -1,8 +1,6 @@
 package clusterset
 
-import (
-	"github.com/penstock-project/penstock/multicluster/registry"
-)
+import "github.com/penstock-project/penstock/multicluster/registry"
 
 // PickerDown notes why the picker of an exporting cluster of an import cannot be reached, for the conditions of the import; "": it can be.
 // source names who has noticed.
