@@ -54,6 +54,7 @@ func TestClusterSet_AnnotatedPoolServesRequestsOfTheOtherCluster(t *testing.T) {
 	east := up(t, eastFiles, "--members-listen", "127.0.0.1:0")
 	here.write("set.yaml", clusterSetYAML("here", east.show()))
 	east.write("set.yaml", clusterSetYAML("east", here.show()))
+	here.errs.expect(t, "cluster=east") // its connection
 	if got := ask(t, local(port), `{"model":"public","messages":[{"role":"user","content":"hello"}]}`); got.status != http.StatusInternalServerError {
 		t.Errorf("before the export: %d %s", got.status, got.body)
 	}

@@ -24,6 +24,8 @@ type Config struct {
 	Credentials credentials.TransportCredentials
 	// CredentialsOf returns those that are used to dial one peer, in place of Credentials; nil: Credentials are used for all.
 	CredentialsOf func(address string) credentials.TransportCredentials
+	// NameOf returns the name of the cluster of a peer, for the log; nil or "": it has none.
+	NameOf func(address string) string
 	// Dial connects to an address of a peer; nil: over TCP.
 	Dial func(ctx context.Context, peer, address string) (net.Conn, error)
 	// Identify returns the name of a subscriber, by the context of its call, or an error that ends it. Topic.Visible gets it. nil: subscribers

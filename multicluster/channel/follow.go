@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"net"
 	"slices"
@@ -133,6 +134,17 @@ func (c *Channel) dial(p *peer) (*grpc.ClientConn, error) {
 	return conn, nil
 }
 
+// log names a peer.
+func (c *Channel) log(p *peer) *slog.Logger {
+	l := c.cfg.Log.With("peer", p.address)
+	if c.cfg.NameOf != nil {
+		if name := c.cfg.NameOf(p.address); name != "" {
+			return l.With("cluster", name)
+		}
+	}
+	return l
+}
+
 // follow subscribes to one peer, again whenever the connection is lost, until its context ends.
 func (c *Channel) follow(ctx context.Context, p *peer) {
 	defer p.stop()
@@ -147,14 +159,14 @@ func (c *Channel) follow(ctx context.Context, p *peer) {
 		if conn == nil {
 			var err error
 			if conn, err = c.dial(p); err != nil {
-				c.cfg.Log.Error("invalid address of a peer", "peer", p.address, "error", err)
+				c.log(p).Error("invalid address of a peer", "error", err)
 				c.lost(ctx, p, false)
 				return
 			}
 		}
 		err := c.read(ctx, p, conn, func() {
 			if c.mayLog(p) {
-				c.cfg.Log.Info("connected to a peer", "peer", p.address)
+				c.log(p).Info("connected to a peer")
 				logged = codes.OK
 			}
 		})
@@ -168,7 +180,7 @@ func (c *Channel) follow(ctx context.Context, p *peer) {
 			continue
 		}
 		if code := status.Code(err); logged == codes.OK || logged != code && c.mayLog(p) {
-			c.cfg.Log.Warn("no connection to a peer; trying again", "peer", p.address, "error", clip(err.Error()))
+			c.log(p).Warn("no connection to a peer; trying again", "error", clip(err.Error()))
 			logged = code
 		}
 		if expired(err) {
@@ -196,7 +208,7 @@ func (c *Channel) lost(ctx context.Context, p *peer, self bool) {
 	c.mu.Unlock()
 	for _, name := range synced {
 		if err := topics[name].deliver(ctx, Update{Peer: p.address, Disconnected: true}); err != nil && ctx.Err() == nil {
-			c.cfg.Log.Error("the disconnection of a peer could not be processed", "peer", p.address, "topic", name, "error", err)
+			c.log(p).Error("the disconnection of a peer could not be processed", "topic", name, "error", err)
 		}
 	}
 }
@@ -300,7 +312,7 @@ func (c *Channel) receive(ctx context.Context, p *peer, t *Topic, r *response, r
 	delivered := c.guard(p.address, func() error { return t.deliver(ctx, u) })
 	err := errors.Join(problems.Err(), delivered)
 	if err != nil && ctx.Err() == nil && !errors.Is(err, ErrSendAgain) && c.mayLog(p) {
-		c.cfg.Log.Error("an update of a peer had no effect", "peer", p.address, "topic", t.name, "error", clip(err.Error()))
+		c.log(p).Error("an update of a peer had no effect", "topic", t.name, "error", clip(err.Error()))
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -105,7 +105,7 @@ func New(c Config) *Federation {
 		c.Now = time.Now
 	}
 	f := &Federation{cfg: c, trust: newTrust(c.Certificate, c.Now, c.Crossed), members: map[string]Member{}, left: map[string]bool{}, received: map[string]cluster{}, missed: map[string]bool{}, parts: map[string]*assemblies{}, placedAt: map[registry.Pool]map[string]placed{}, askedFor: map[string]map[registry.Pool]bool{}, decided: make(chan struct{})}
-	f.channel = channel.New(channel.Config{CredentialsOf: f.credentials, Identify: f.trust.identify, Dial: f.dialled.dial, Now: c.Now, Log: c.Log, OnPanic: c.OnPanic})
+	f.channel = channel.New(channel.Config{CredentialsOf: f.credentials, Identify: f.trust.identify, NameOf: f.nameAt, Dial: f.dialled.dial, Now: c.Now, Log: c.Log, OnPanic: c.OnPanic})
 	f.exports, f.imports = f.channel.Topic(exportsTopic), f.channel.Topic(importsTopic)
 	f.wanted, f.loads = f.channel.Topic(wantedTopic), f.channel.Topic(loadsTopic)
 	f.exports.Resume()
@@ -124,6 +124,13 @@ func New(c Config) *Federation {
 		t.Visible(func(member, key string) bool { return f.trust.has(member) && f.audience.addressed(member, key) })
 	}
 	return f
+}
+
+// nameAt is the name of the member at an address.
+func (f *Federation) nameAt(address string) string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.members[address].Name
 }
 
 // Publish has this process publish for a cluster from now on. epoch is higher than in each earlier process that did.
