@@ -189,8 +189,15 @@ func (n *notes) ended(number uint64, e accesslog.Entry, now time.Time) {
 // Picks selects records.
 type Picks struct {
 	Last    int    `json:"last,omitempty"`    // how many at most, the newest first; 0: all
-	Pool    string `json:"pool,omitempty"`    // only of this one
+	Pool    string `json:"pool,omitempty"`    // only of this one, as Of has it
 	Request string `json:"request,omitempty"` // only for the request with this ID (x-request-id), of which there are several if it was spilled
+}
+
+// Of reports whether picks of a pool are selected. "namespace/name" selects those of the imports of that name, too: the choices among their clusters, and
+// picks for one of them ("namespace/name@", "namespace/name@cluster").
+func (q Picks) Of(pool string) bool {
+	rest, ok := strings.CutPrefix(pool, q.Pool)
+	return ok && (q.Pool == "" || rest == "" || rest[0] == '@' || strings.HasSuffix(q.Pool, "@"))
 }
 
 // maxPicks is how many records one call of Picks returns at most.
@@ -215,7 +222,7 @@ func (n *notes) find(q Picks, limit int) (found []note) {
 	defer n.mu.Unlock()
 	for back := uint64(0); back < uint64(len(n.ring)) && back < n.next && len(found) < limit; back++ {
 		of := &n.ring[(n.next-back)%uint64(len(n.ring))]
-		if of.number == 0 || q.Pool != "" && of.pool != q.Pool || q.Request != "" && string(of.id[:of.idLength]) != q.Request[:min(len(q.Request), maxNoted)] {
+		if of.number == 0 || !q.Of(of.pool) || q.Request != "" && string(of.id[:of.idLength]) != q.Request[:min(len(q.Request), maxNoted)] {
 			continue
 		}
 		found = append(found, *of)

@@ -26,7 +26,7 @@ func TestRetryOn_OwnAnswersOfServersMoveOn(t *testing.T) {
 		"gateway.yaml": gatewayYAML("gw", port),
 		"far.yaml":     routeYAML("far", "/far", "{group: inference.networking.x-k8s.io, kind: InferencePoolImport, name: far}"),
 		"import.yaml": "apiVersion: inference.networking.x-k8s.io/v1alpha1\nkind: InferencePoolImport\nmetadata: {name: far}\nstatus:\n  clusters:\n" +
-			east.entry("EndpointMode", 1) + north.entry("ParentMode", 1),
+			strings.Replace(east.entry("EndpointMode", 1), "    podCIDRs:", "    failureMode: FailOpen\n    podCIDRs:", 1) + north.entry("ParentMode", 1),
 	})
 	answers(t, local(port)+"/far", http.StatusOK)
 	// statuses are those of ten requests while a cluster's server answers with one.
@@ -63,7 +63,7 @@ func TestRetryOn_OwnAnswersOfServersMoveOn(t *testing.T) {
 			})
 		}
 	}
-	// All are asked once, and the last answer is the client's.
+	// All are asked once, also one that fails open, and the last answer is the client's.
 	east.set(func(c *exportingCluster) { c.status = 429 })
 	north.set(func(c *exportingCluster) { c.status = 429 })
 	got, err := chat(t.Context(), local(port)+"/far")

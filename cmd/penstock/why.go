@@ -31,7 +31,7 @@ func (o *whyOptions) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.IntVar(&o.last, "last", 0, "show the last picks of all processes, this many at most, in place of a URL's explanation (default: none)")
 	f.StringVar(&o.request, "why", "", "show the picks for the request with this ID, which responses have in the header x-request-id, and the clusters of imports that it was sent to, in place of a URL's explanation (default: none)")
-	f.StringVar(&o.pool, "pool", "", "with --last, only picks from this pool, as NAMESPACE/NAME (default: all)")
+	f.StringVar(&o.pool, "pool", "", "with --last, only picks from this pool and from imports of its name, as NAMESPACE/NAME; NAMESPACE/NAME@ is an import alone, and NAMESPACE/NAME@CLUSTER one cluster of it (default: all)")
 }
 
 // asked reports whether picks are asked for.

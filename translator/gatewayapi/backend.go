@@ -170,7 +170,7 @@ func portCluster(ref report.Ref, kind model.ClusterKind, port int32) model.Clust
 func service(r store.Reader, ref report.Ref, port int32, kind string) Resolution {
 	svc, ok := services.Find(r, ref)
 	if !ok {
-		return unresolved(gatewayv1.RouteReasonBackendNotFound, "%s does not exist; create it, or name one that exists", ref)
+		return unresolved(gatewayv1.RouteReasonBackendNotFound, "%s does not exist, or is invalid; create or correct it, or name one that exists", ref)
 	}
 	p := services.Port(svc.Service, port)
 	if p == nil {

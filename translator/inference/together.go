@@ -56,7 +56,7 @@ func together(r store.Reader, imp *model.Import, policy *v1alpha1.PoolPolicy) {
 			Problem: fmt.Sprintf("%s has several clusters: the places where it spills are tried in any order", imp.Ref),
 		})
 	}
-	imp.Spill = append(imp.Spill, failingOpen(r, imp)...)
+	imp.Spill = append(imp.Spill, failingOpen(r, imp, policy)...)
 }
 
 // ordered makes one cluster of hops of an import with several exporting clusters, in the order that its policy gives them.
@@ -70,9 +70,17 @@ func ordered(r store.Reader, imp *model.Import, policy *v1alpha1.PoolPolicy) {
 	}
 }
 
-// failingOpen is the hop to the whole import for requests that all its exporting clusters have failed, if some of them fail open.
-func failingOpen(r store.Reader, imp *model.Import) []model.Spill {
+// failingOpen is the hop to the whole import for requests that all its exporting clusters have failed, if some of them fail open. With a policy that
+// has servers' own answers followed by another cluster there is none: a server that has answered would be asked again.
+func failingOpen(r store.Reader, imp *model.Import, policy *v1alpha1.PoolPolicy) []model.Spill {
 	if !slices.ContainsFunc(imp.Members, func(m model.ImportMember) bool { return m.Takes() && m.Pool != nil && m.Pool.FailOpen }) {
+		return nil
+	}
+	if imp.RetryOn.Full || imp.RetryOn.Unavailable {
+		imp.Findings = append(imp.Findings, report.Finding{
+			Severity: report.Info, Owner: store.PoolPolicies.Ref(policy), Field: "spec.retryOn",
+			Problem: fmt.Sprintf("with it, failureMode FailOpen has no effect on %s while several clusters take requests: no cluster is asked again once its servers have answered", imp.Ref),
+		})
 		return nil
 	}
 	open := model.HopTo(imp.Ref.Kind, imp.Ref.Namespace, imp.Ref.Name)
@@ -99,7 +107,7 @@ func SpilledTo(r store.Reader, key string) (*model.Import, bool) {
 	imp.Ordered = priority(policy)
 	ordered(r, imp, policy)
 	imp.Cluster = imp.Cluster.As(model.LastVariant)
-	imp.Spill = failingOpen(r, imp)
+	imp.Spill = failingOpen(r, imp, policy)
 	return imp, true
 }
 

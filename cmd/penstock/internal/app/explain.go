@@ -108,7 +108,7 @@ const maxNamed = 20
 
 // find sets what there is in place of a pool without picks that this process does not have.
 func (f *FoundPicks) find(pool string, pools []string) {
-	if pool == "" || len(f.Picks) > 0 || slices.Contains(pools, pool) {
+	if pool == "" || len(f.Picks) > 0 || slices.ContainsFunc(pools, picker.Picks{Pool: pool}.Of) {
 		return
 	}
 	f.Unknown, f.Pools = true, pools[:min(len(pools), maxNamed)]

@@ -23,6 +23,9 @@ func TestExplain_PicksOfAnUnknownPoolListThePoolsThereAre(t *testing.T) {
 	}{
 		"none asked for":          {pools: many},
 		"known, without a pick":   {pool: "ns/7", pools: many},
+		"an import alone":         {pool: "ns/far", pools: []string{"ns/far@"}},
+		"a cluster of an import":  {pool: "ns/far@east", pools: []string{"ns/far@east"}},
+		"another beginning":       {pool: "ns/fa", pools: []string{"ns/far@"}, unknown: true, listed: 1},
 		"unknown":                 {pool: "7", pools: many[:3], unknown: true, listed: 3},
 		"unknown, of many":        {pool: "7", pools: many, unknown: true, listed: 20, more: 30},
 		"unknown, without pools":  {pool: "7", unknown: true},

@@ -205,7 +205,7 @@ func (c *Counter) Records(q picker.Picks) (out []*picker.Record) {
 	defer c.mu.Unlock()
 	for i := range c.kept {
 		a := &c.kept[(c.next+len(c.kept)-1-i)%len(c.kept)]
-		if a.Request != q.Request[:min(len(q.Request), maxID)] || q.Pool != "" && a.to.String() != q.Pool {
+		if a.Request != q.Request[:min(len(q.Request), maxID)] || !q.Of(a.to.String()) {
 			continue
 		}
 		r := &picker.Record{
