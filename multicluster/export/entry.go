@@ -248,6 +248,9 @@ func parents(atPeers bool, gateways []Gateway) (out []inferenceapi.ParentImport,
 // noPeer is the message where Gateways may have a peer listener in a moment.
 const noPeer = "no Gateway that routes to it has the peer listener of the ClusterSet: it needs members, and a port that no listener of the Gateway has and that its Service on Kubernetes has"
 
+// noMember is the message in its place while no cluster would reach it.
+const noMember = "its Gateways have the peer listener of the ClusterSet once that has a member: see penstock clusters join"
+
 // peers lists the peer listeners of Gateways.
 func peers(gateways []Gateway) (out []inferenceapi.ParentImport, no *missing) {
 	for _, g := range gateways {

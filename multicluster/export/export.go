@@ -103,7 +103,11 @@ func Decide(r store.Reader, c Config, key string, has Pool) (d Decision, ok bool
 	d.Waiting = no != nil && no.message == noPeer
 	if no != nil {
 		d.Reason, d.Message, d.Kept = no.reason, no.message, false
-		d.Findings = append(d.Findings, report.Finding{Severity: report.Error, Owner: owner, Field: fmt.Sprintf("metadata.annotations[%s]", Annotation), Problem: "the pool is not exported: " + no.message})
+		severity := report.Error
+		if d.Waiting && len(c.Members) == 0 {
+			severity, d.Message = report.Info, noMember
+		}
+		d.Findings = append(d.Findings, report.Finding{Severity: severity, Owner: owner, Field: fmt.Sprintf("metadata.annotations[%s]", Annotation), Problem: "the pool is not exported: " + d.Message})
 		return d, true
 	}
 	d.Export = &Export{Pool: d.Pool, Entry: e, To: w.to}

@@ -142,6 +142,21 @@ func TestExport_PickerForMembersIsNoOneElses(t *testing.T) {
 	}
 }
 
+// Before a cluster has joined there is no peer listener, and nothing is wrong.
+func TestExport_PeerListenerBeforeTheFirstMember(t *testing.T) {
+	pool := strings.Replace(seedPool, `"EndpointMode"`, `"ParentMode"`, 1)
+	c := set
+	c.PeerListener = true
+	has := export.Pool{Gateways: []export.Gateway{{Namespace: "example", Name: "edge"}}}
+	if d := decide(t, c, pool, "", has); d.Export != nil || len(d.Findings) != 1 || d.Findings[0].Severity != report.Error {
+		t.Errorf("with members: %+v", d)
+	}
+	c.Members = nil
+	if d := decide(t, c, pool, "", has); d.Export != nil || !d.Waiting || len(d.Findings) != 1 || d.Findings[0].Severity != report.Info || !strings.Contains(d.Findings[0].Problem, "see penstock clusters join") {
+		t.Errorf("without: %+v", d)
+	}
+}
+
 func TestExport_EndpointsHaveTheirOwnPortsOnly(t *testing.T) {
 	pool := strings.Replace(seedPool, "  endpointPickerRef:\n    name: epp\n    port: {number: 9002}\n", "", 1)
 	if d := decide(t, set, pool, "", export.Pool{}); d.Export != nil || d.Reason != "NotSupported" || !strings.Contains(d.Message, "--picker-open") {
