@@ -44,17 +44,22 @@ func Cluster(c *model.Cluster) (*resource.Resource, error) {
 	if picker && !(c.Own && c.TLS != nil) { // a handshake takes a busy machine longer
 		cl.ConnectTimeout = seconds(pickerConnectTimeout)
 	}
+	if c.HealthService != "" || c.Ejects {
+		// By default Envoy holds a change of health back while the last change of the cluster is younger than a second: a picker that takes
+		// another's place would get no call for so long.
+		cl.CommonLbConfig = &clusterv3.Cluster_CommonLbConfig{UpdateMergeWindow: seconds(0)}
+		if !c.Own {
+			// A picker that is down must fail at once: with FULL_DUPLEX_STREAMED only that lets a request pass without it. If all of those
+			// that are left out for failing are, the hop declines at once. Of our own, by default, all are asked where most seem to be
+			// down: that may be a busy machine's pause.
+			cl.CommonLbConfig.HealthyPanicThreshold = &typev3.Percent{Value: 0}
+		}
+	}
 	if c.HealthService != "" {
 		cl.HealthChecks = []*corev3.HealthCheck{healthCheck(c)}
-		if !c.Own {
-			// A picker that is down must fail at once: with FULL_DUPLEX_STREAMED only that lets a request pass without it. Of
-			// our own, by default, all are asked where most seem to be down: that may be a busy machine's pause.
-			cl.CommonLbConfig = &clusterv3.Cluster_CommonLbConfig{HealthyPanicThreshold: &typev3.Percent{Value: 0}}
-		}
 	}
 	if c.Ejects {
 		cl.OutlierDetection = ejected()
-		cl.CommonLbConfig = &clusterv3.Cluster_CommonLbConfig{HealthyPanicThreshold: &typev3.Percent{Value: 0}} // if all are out, the hop declines at once
 	}
 	b.secure(cl, c)
 	if b.err != nil {
