@@ -49,7 +49,7 @@ type Picker struct {
 	publishSession func(Session)
 	peers          Peers
 	settle         time.Duration // Config.Settle
-	reportDelay    time.Duration // reportDelay; tests have another one
+	reportDelay    time.Duration // the constant; longer in tests
 	gateway        func(context.Context) string
 	attempts       func(accesslog.Attempt)
 	access         Access

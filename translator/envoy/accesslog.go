@@ -61,9 +61,9 @@ const (
 )
 
 // toMembers are the requests to exporting clusters of imports without a lease: how each was answered, by which cluster. Those that are behind no
-// hop are marked in their metadata (memberMetadata); hops lead to little else, and Envoy has no filter by cluster. An entry costs Envoy about a sixth of the CPU of a
-// small request, most of it to fill the entry: larger buffers change nothing. It is a stream
-// of its own, whose entries never displace those of leases.
+// hop are marked in their metadata (memberMetadata); hops lead to little else, and Envoy has no filter by cluster. It is a
+// stream of its own, whose entries never displace those of leases. An entry costs Envoy a part of a small request's CPU that larger buffers do not
+// change.
 func (b *builder) toMembers(hops bool) *accesslogv3.AccessLog {
 	filters := []*accesslogv3.AccessLogFilter{hasMetadata(leaseKey, &matcherv3.ValueMatcher{MatchPattern: &matcherv3.ValueMatcher_StringMatch{StringMatch: exact("")}}, true), ended()}
 	if !hops {
