@@ -123,12 +123,12 @@ func TestAccessLog_ReportsRequestsToExportingClusters(t *testing.T) {
 		want   func(*Attempt) // nil: there is none
 		none   bool           // in the log of a Gateway
 	}{
-		"one":                {want: func(*Attempt) {}},
-		"of a pick":          {lease: "me.1", want: func(a *Attempt) { a.Leased = true }},
-		"another backend's":  {change: func(e *datav3.HTTPAccessLogEntry) { e.CommonProperties.UpstreamCluster = "pool/ns/chat" }, want: func(a *Attempt) { a.Cluster = "pool/ns/chat" }, none: true},
-		"another ID there":   {change: func(e *datav3.HTTPAccessLogEntry) { e.Response.ResponseHeaders["x-request-id"] = "there" }, want: func(a *Attempt) { a.There = "there" }},
-		"declined":           {change: func(e *datav3.HTTPAccessLogEntry) { e.Response.ResponseHeaders["penstock-peer-refused"] = "1" }, want: func(a *Attempt) { a.Declined = true }},
-		"this gateway's own": {change: func(e *datav3.HTTPAccessLogEntry) { e.Response.ResponseCodeDetails = "route_not_found" }, want: func(a *Attempt) { a.Reached, a.Details = false, "route_not_found" }},
+		"one":                                   {want: func(*Attempt) {}},
+		"of a pick":                             {lease: "me.1", want: func(a *Attempt) { a.Leased = true }},
+		"another backend's":                     {change: func(e *datav3.HTTPAccessLogEntry) { e.CommonProperties.UpstreamCluster = "pool/ns/chat" }, want: func(a *Attempt) { a.Cluster = "pool/ns/chat" }, none: true},
+		"another ID there":                      {change: func(e *datav3.HTTPAccessLogEntry) { e.Response.ResponseHeaders["x-request-id"] = "there" }, want: func(a *Attempt) { a.There = "there" }},
+		"declined":                              {change: func(e *datav3.HTTPAccessLogEntry) { e.Response.ResponseHeaders["penstock-peer-refused"] = "1" }, want: func(a *Attempt) { a.Declined = true }},
+		"this gateway's own":                    {change: func(e *datav3.HTTPAccessLogEntry) { e.Response.ResponseCodeDetails = "route_not_found" }, want: func(a *Attempt) { a.Reached, a.Details = false, "route_not_found" }},
 		"this gateway's own, with long details": {change: func(e *datav3.HTTPAccessLogEntry) { e.Response.ResponseCodeDetails = strings.Repeat("x", 10_000) }, want: func(a *Attempt) { a.Reached, a.Details = false, strings.Repeat("x", maxDetails) }},
 		"of a member": {change: func(e *datav3.HTTPAccessLogEntry) {
 			e.CommonProperties.Metadata.FilterMetadata["penstock"].Fields["member"] = structpb.NewStringValue("ns/chat@west")
