@@ -3,7 +3,6 @@ package translator
 import (
 	"cmp"
 	"net/netip"
-	"slices"
 
 	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/discovery/store"
@@ -61,7 +60,7 @@ func (t *tables) assignment(r *graph.Reader, id model.ClusterID) (*model.Assignm
 		a.Owners, a.Endpoints = []report.Ref{imp.Ref}, remoteEndpoints(m.Parents, true)
 		return a, true
 	case model.ImportPickerKind:
-		obj, i, ok := importedCluster(r, id)
+		obj, i, ok := inference.ImportedCluster(r, id)
 		if !ok || obj.Status.Clusters[i].EndpointPicker == nil {
 			return nil, false
 		}
@@ -194,17 +193,10 @@ func endpoints(addrs []netip.AddrPort) []model.Endpoint {
 // remoteEndpoints are addresses of another cluster. Where a cluster has TLS for some alone, the others are marked; secured means that a
 // policy has all of them spoken to over TLS.
 func remoteEndpoints(addrs []model.RemoteAddress, secured bool) []model.Endpoint {
-	_, mixed := remoteTLS(addrs)
+	_, mixed := inference.RemoteTLS(addrs)
 	out := make([]model.Endpoint, len(addrs))
 	for i, a := range addrs {
 		out[i] = model.Endpoint{Address: a.Addr, Cleartext: mixed && a.Cleartext && !secured}
 	}
 	return out
-}
-
-// remoteTLS reports whether some addresses are spoken to over TLS, and whether others are not.
-func remoteTLS(addrs []model.RemoteAddress) (some, mixed bool) {
-	cleartext := slices.ContainsFunc(addrs, func(a model.RemoteAddress) bool { return a.Cleartext })
-	some = slices.ContainsFunc(addrs, func(a model.RemoteAddress) bool { return !a.Cleartext })
-	return some, some && cleartext
 }

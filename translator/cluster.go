@@ -1,21 +1,14 @@
 package translator
 
 import (
-	"slices"
-
 	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/discovery/store"
-	"github.com/penstock-project/penstock/manifests/inferenceapi"
 	"github.com/penstock-project/penstock/translator/gatewayapi"
 	"github.com/penstock-project/penstock/translator/graph"
 	"github.com/penstock-project/penstock/translator/inference"
 	"github.com/penstock-project/penstock/translator/model"
 	"github.com/penstock-project/penstock/translator/services"
 )
-
-// pickerHealth is the gRPC health service of pickers: followers of a leader-elected picker answer NOT_SERVING
-// (FIELD_NOTES 1).
-const pickerHealth = "envoy.service.ext_proc.v3.ExternalProcessor"
 
 // cluster decides one cluster. False if its object is gone.
 func (t *tables) cluster(r *graph.Reader, id model.ClusterID) (*model.Cluster, bool) {
@@ -43,7 +36,7 @@ func (t *tables) cluster(r *graph.Reader, id model.ClusterID) (*model.Cluster, b
 		if id.Kind == model.ParentKind && policy == nil {
 			_, m, _ := t.importMember(r, id)
 			var some bool
-			if some, c.Cleartext = remoteTLS(m.Parents); some { // a gateway chooses its certificate by the host that is asked for
+			if some, c.Cleartext = inference.RemoteTLS(m.Parents); some { // a gateway chooses its certificate by the host that is asked for
 				c.TLS = &model.UpstreamTLS{Insecure: true, AutoSNI: true}
 			}
 		}
@@ -51,7 +44,7 @@ func (t *tables) cluster(r *graph.Reader, id model.ClusterID) (*model.Cluster, b
 			policy.Secure(c)
 		}
 		return c, true
-	case model.ServiceKind, model.GRPCKind, model.TCPKind, model.PassthroughKind, model.PickerKind:
+	case model.ServiceKind, model.GRPCKind, model.TCPKind, model.PassthroughKind:
 		svc, ok := services.Of(r, id)
 		if !ok {
 			return nil, false
@@ -71,28 +64,11 @@ func (t *tables) cluster(r *graph.Reader, id model.ClusterID) (*model.Cluster, b
 		c := peerCluster(imp, m)
 		c.Name, c.Ejects = id, id.Variant == model.LastVariant
 		return c, true
-	case model.ImportPickerKind:
-		obj, i, ok := importedCluster(r, id)
-		if !ok || obj.Status.Clusters[i].EndpointPicker == nil {
-			return nil, false
-		}
-		out := &model.Cluster{Name: id, Protocol: model.GRPC, HealthService: pickerHealth, ServesHealth: servesHealth(id), Owners: []report.Ref{store.InferencePoolImports.Ref(obj)}}
-		if obj.Status.Clusters[i].EndpointPicker.Peer {
-			out.TLS = peerTLS(id.Member, model.PeerAuthority(obj.Namespace, obj.Name, id.Member))
-			return out, true
-		}
-		var some bool
-		if some, out.Cleartext = remoteTLS(inference.Dialable(r, obj, &obj.Status.Clusters[i])); some {
-			out.TLS = &model.UpstreamTLS{Insecure: true}
-			gatewayapi.BackendPolicy(r, id).Secure(out)
-		}
-		return out, true
+	case model.PickerKind, model.ImportPickerKind:
+		return inference.PickerCluster(r, id)
 	}
 	return nil, false
 }
-
-// servesHealth reports whether the picker behind a cluster serves the health service itself.
-func servesHealth(id model.ClusterID) bool { return id.Variant == model.HealthVariant }
 
 // poolCluster is the table of DESIGN, "What Envoy gets": where a request without a usable pick goes.
 func poolCluster(p *model.Pool, id model.ClusterID) *model.Cluster {
@@ -117,17 +93,12 @@ func poolCluster(p *model.Pool, id model.ClusterID) *model.Cluster {
 
 // serviceCluster is one port of a Service or ServiceImport. Without such a port it has no endpoints either.
 func serviceCluster(svc *services.Backend, id model.ClusterID, policy *gatewayapi.BackendTLS) *model.Cluster {
-	c := &model.Cluster{Name: id, Protocol: model.HTTP1, ServesHealth: servesHealth(id), Owners: []report.Ref{svc.Ref}}
+	c := &model.Cluster{Name: id, Protocol: model.HTTP1, Owners: []report.Ref{svc.Ref}}
 	port := services.Port(svc.Service, id.Port)
 	if port == nil {
 		return c
 	}
 	switch id.Kind {
-	case model.PickerKind:
-		c.Protocol, c.HealthService = model.GRPC, pickerHealth
-		if !inference.Cleartext(port.AppProtocol) {
-			c.TLS = &model.UpstreamTLS{Insecure: true}
-		}
 	case model.GRPCKind:
 		c.Protocol = model.H2C
 	case model.TCPKind, model.PassthroughKind:
@@ -169,14 +140,4 @@ func (t *tables) importMember(r *graph.Reader, id model.ClusterID) (*model.Impor
 		}
 	}
 	return nil, nil, false
-}
-
-// importedCluster finds the exporting cluster of an import, as its exporter declares it: its place in status.clusters.
-func importedCluster(r store.Reader, id model.ClusterID) (imp *inferenceapi.InferencePoolImport, i int, ok bool) {
-	obj, ok := gatewayapi.Imported(r, id.Key())
-	if !ok {
-		return nil, 0, false
-	}
-	i = slices.IndexFunc(obj.Status.Clusters, func(c inferenceapi.ImportedCluster) bool { return c.Name == id.Member })
-	return obj, i, i >= 0
 }

@@ -127,7 +127,7 @@ func (t *tables) bundle(r *graph.Reader, tls *model.UpstreamTLS) []byte {
 // besidePicks adds the other ports of the picker of an exporting cluster. False if nothing is to be asked there: our picker asks it for picks, and
 // it has no other port.
 func (t *tables) besidePicks(r *graph.Reader, id model.ClusterID, p *model.ExternalPicker) bool {
-	imp, i, ok := importedCluster(r, id)
+	imp, i, ok := inference.ImportedCluster(r, id)
 	if !ok || imp.Status.Clusters[i].EndpointPicker == nil {
 		return false
 	}

@@ -303,7 +303,7 @@ func (t *Translator) backendView(r *graph.Reader, b model.WeightedBackend, total
 		return v
 	}
 	if b.Picker != nil {
-		v.Picker, v.Body = b.Picker.Cluster.String(), string(b.Picker.Body)
+		v.Picker, v.Body = b.Picker.Cluster.InAnyConfig().String(), string(b.Picker.Body)
 		if !b.Picker.Cluster.External() {
 			v.Pool = b.Picker.Pool.String()
 		}

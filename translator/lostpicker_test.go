@@ -45,7 +45,7 @@ func TestImport_LostPickerIsUnhealthyWhereItsClusterFailsOpen(t *testing.T) {
 			health := func() corev3.HealthStatus {
 				t.Helper()
 				load := &endpointv3.ClusterLoadAssignment{}
-				if err := proto.Unmarshal(resourceOf(t, tr, resource.Endpoints, id.As(variant).String()).Body(), load); err != nil {
+				if err := proto.Unmarshal(pickerOf(t, tr, resource.Endpoints, id.As(variant)).Body(), load); err != nil {
 					t.Fatal(err)
 				}
 				return load.Endpoints[0].LbEndpoints[0].HealthStatus

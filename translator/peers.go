@@ -192,13 +192,8 @@ func memberTrust(r store.Reader, name, member string) (*model.Secret, bool) {
 func peerCluster(imp *model.Import, m *model.ImportMember) *model.Cluster {
 	return &model.Cluster{
 		Name: m.Cluster, Protocol: model.H2C, Peer: true, Owners: []report.Ref{imp.Ref},
-		TLS: peerTLS(m.Name, m.Peer),
+		TLS: inference.PeerTLS(m.Name, m.Peer),
 	}
-}
-
-// peerTLS is how a member is dialled by its Gateways' identity, under the name of one of its pools.
-func peerTLS(member, name string) *model.UpstreamTLS {
-	return &model.UpstreamTLS{SNI: name, Trust: model.MemberTrust(member), URIs: []string{model.GatewayURI(member)}, Certificate: model.MemberCertificate}
 }
 
 // withPeers adds to the Gateways that lead to a pool the peer listeners at which members find it.

@@ -131,7 +131,11 @@ func (t *tables) gatewayRefs(r *graph.Reader, a *model.Attachment) (refs []repor
 // Attached implements gatewayapi.PolicyTargets.
 func (l lookup) Attached(r store.Reader, id model.ClusterID) (out []gatewayapi.RouteGateways) {
 	reader := r.(*graph.Reader)
-	for _, row := range l.attachmentsByCluster.By(reader, id) {
+	routes := l.attachmentsByCluster
+	if id.External() {
+		routes = l.attachmentsByPicker
+	}
+	for _, row := range routes.By(reader, id) {
 		out = append(out, gatewayapi.RouteGateways{Route: row.Value.Route, Gateways: l.gatewayRefs(reader, row.Value)})
 	}
 	return out

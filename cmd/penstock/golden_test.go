@@ -15,13 +15,15 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/rogpeppe/go-internal/txtar"
 	"sigs.k8s.io/yaml"
+
+	"github.com/penstock-project/penstock/translator/model"
 )
 
 // A golden is one feature in one file: a description, the YAML that the user writes, and the results below want/. A golden
 // shows the resources that matter to it and omits the rest:
 //
 //	want/routes.yaml                            all resources of a type, of all Gateways
-//	want/clusters/pool/default/chat.yaml        the one with this name
+//	want/clusters/pool/default/chat.yaml        the one with this name, a picker's in any configuration
 //	want/status.txt                             what `penstock translate --status` prints
 //	want/explain -X POST http://localhost/v1    what `penstock explain` prints, with these arguments
 //
@@ -143,7 +145,11 @@ func resourceName(t *testing.T, raw json.RawMessage) string {
 	if err := json.Unmarshal(raw, &r); err != nil {
 		t.Fatal(err)
 	}
-	return r.Name + r.Cluster
+	name := r.Name + r.Cluster
+	if id, ok := model.ParseClusterID(name); ok {
+		return id.InAnyConfig().String()
+	}
+	return name
 }
 
 // run runs a command over a golden's folder. In its output, file names are relative as in the golden. Findings that make it

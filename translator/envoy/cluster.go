@@ -36,6 +36,9 @@ func Cluster(c *model.Cluster) (*resource.Resource, error) {
 		// What left the endpoints takes no new request, however healthy it is.
 		IgnoreHealthOnHostRemoval: true,
 	}
+	if c.Name.Config != 0 { // statistics go on under one name
+		cl.AltStatName = c.Name.InAnyConfig().String()
+	}
 	if c.Protocol != model.TCP {
 		cl.TypedExtensionProtocolOptions = map[string]*anypb.Any{
 			"envoy.extensions.upstreams.http.v3.HttpProtocolOptions": b.any(b.protocolOptions(c)),

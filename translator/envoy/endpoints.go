@@ -3,8 +3,10 @@ package envoy
 import (
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 	"slices"
+	"strconv"
 
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
@@ -121,6 +123,54 @@ func AddEndpoints(cluster, endpoints *resource.Resource, pods []netip.AddrPort) 
 		}
 	}
 	return checked(resource.Endpoints, endpoints.Name, load, slices.Clone(endpoints.Refs), slices.Clone(endpoints.Owners()))
+}
+
+// maxFormer is how many former endpoints of a cluster stay behind its new ones: those of a source that changes all of them over and over
+// would add up.
+const maxFormer = 16
+
+// AddFormer adds to the endpoints of a cluster those that it had before, behind the new ones, if none of them is among these: Envoy calls
+// them while none of the new ones is known to be healthy, which is so until their first check. Those that were behind others before stay so.
+// replaced reports whether before had endpoints, and none of them is left in front.
+func AddFormer(endpoints, before *resource.Resource) (with *resource.Resource, replaced bool, err error) {
+	load, was := &endpointv3.ClusterLoadAssignment{}, &endpointv3.ClusterLoadAssignment{}
+	if err := errors.Join(proto.Unmarshal(endpoints.Body(), load), proto.Unmarshal(before.Body(), was)); err != nil {
+		return nil, false, err
+	}
+	address := func(e *endpointv3.LbEndpoint) string {
+		at := e.GetEndpoint().GetAddress().GetSocketAddress()
+		return net.JoinHostPort(at.GetAddress(), strconv.Itoa(int(at.GetPortValue())))
+	}
+	has := map[string]bool{}
+	for _, group := range load.Endpoints {
+		for _, e := range group.LbEndpoints {
+			has[address(e)] = true
+		}
+	}
+	if len(has) == 0 {
+		return endpoints, false, nil
+	}
+	former := &endpointv3.LocalityLbEndpoints{Priority: 1}
+	for _, group := range was.Endpoints {
+		stays := slices.ContainsFunc(group.LbEndpoints, func(e *endpointv3.LbEndpoint) bool { return has[address(e)] })
+		if group.Priority == 0 {
+			if stays {
+				continue
+			}
+			replaced = len(group.LbEndpoints) > 0
+		}
+		for _, e := range group.LbEndpoints {
+			if !has[address(e)] && len(former.LbEndpoints) < maxFormer {
+				former.LbEndpoints = append(former.LbEndpoints, e)
+			}
+		}
+	}
+	if len(former.LbEndpoints) == 0 {
+		return endpoints, replaced, nil
+	}
+	load.Endpoints = append(load.Endpoints, former)
+	with, err = checked(resource.Endpoints, endpoints.Name, load, slices.Clone(endpoints.Refs), slices.Clone(endpoints.Owners()))
+	return with, replaced, err
 }
 
 // Pods are the pods among the endpoints of a cluster, hops excepted.

@@ -165,7 +165,7 @@ func policyStreams(r store.Reader, p *gatewayv1.BackendTLSPolicy, targets Policy
 	return slices.Compact(out)
 }
 
-// policyClusters are all clusters that can be made of a policy's target. section counts for an import alone: "" for all of its
+// policyClusters are all clusters that can be made of a policy's target, those of pickers as plain ones. section counts for an import alone: "" for all of its
 // exporting clusters.
 func policyClusters(r store.Reader, target report.Ref, section string, targets PolicyTargets) (out []model.ClusterID) {
 	switch namespace, name := target.Namespace, target.Name; target.Kind {
@@ -176,8 +176,7 @@ func policyClusters(r store.Reader, target report.Ref, section string, targets P
 					out = append(out, portCluster(target, kind, p.Port))
 				}
 				if !services.IsServiceImport(target) {
-					picker := model.PickerCluster(namespace, name, p.Port)
-					out = append(out, picker, picker.As(model.HealthVariant))
+					out = append(out, model.PickerCluster(namespace, name, p.Port))
 				}
 			}
 		}

@@ -110,7 +110,7 @@ Endpoints: ["10.1.0.5:8000"]
 func TestEndpointMode_WithDeclaredPodsAsksTheRemotePickerDirectly(t *testing.T) {
 	_, imp := imported(t, strings.Replace(llmImport, "podCIDRs: [10.1.0.0/16]", "endpoints: [{address: 10.1.0.2}, {address: 10.1.0.1}, {address: 10.1.0.3, draining: true}, {address: nonsense}]", 1)+westHost)
 	p := imp.Members[0].Pool
-	if !p.External || p.Relay != nil || p.Picker.Cluster.String() != "import-picker/default/llm/east" || p.Picker.Body != model.BodyDuplex {
+	if !p.External || p.Relay != nil || p.Picker.Cluster.InAnyConfig().String() != "import-picker/default/llm/east" || p.Picker.Body != model.BodyDuplex {
 		t.Errorf("picker %+v, relay %+v", p.Picker, p.Relay)
 	}
 	if len(p.Remote) != 2 || p.Remote[0].String() != "10.1.0.1:8000" {

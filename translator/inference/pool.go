@@ -148,6 +148,7 @@ func askExternal(r store.Reader, p *model.Pool, cluster model.ClusterID, what, f
 	if known && d.Health {
 		p.Picker.Cluster = cluster.As(model.HealthVariant)
 	}
+	p.Picker.Cluster = configured(r, p.Picker.Cluster)
 	if known && d.Acknowledges {
 		p.Picker.Body = model.BodyWhole
 		p.Findings = append(p.Findings, report.Finding{

@@ -102,7 +102,7 @@ metadata: {name: epp}
 spec: {ports: [{name: grpc, port: 9002, appProtocol: http2}]}
 `)
 	p := pool(t, v, "default/chat")
-	if !p.External || !p.FailOpen || p.Picker.Cluster.String() != "picker/default/epp/9002" || p.Picker.Body != model.BodyDuplex || p.Picker.Pool.String() != "default/chat" || !p.Picker.Served {
+	if !p.External || !p.FailOpen || p.Picker.Cluster.InAnyConfig().String() != "picker/default/epp/9002" || p.Picker.Body != model.BodyDuplex || p.Picker.Pool.String() != "default/chat" || !p.Picker.Served {
 		t.Errorf("picker %+v", p.Picker)
 	}
 	if text := texts(p.Findings); !strings.Contains(text, "not verified") || !strings.Contains(text, "best effort") {

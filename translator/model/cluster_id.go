@@ -18,7 +18,15 @@ type ClusterID struct {
 	Port            int32          // of a Service; 0 for other kinds
 	Kind            ClusterKind    // of object, and of protocol for a Service
 	Variant         ClusterVariant // what sets the cluster apart from the plain one of the same object
+	// Config is a hash of an external picker's cluster, without its endpoints and a Gateway's own certificate; 0 for other kinds, and in
+	// any configuration. Envoy ends every call in flight through a cluster that changes, and such a call lasts as long as its request: so a
+	// cluster with another configuration is another one, to which only new requests go.
+	Config uint16
 }
+
+// PickerEncoding is the version of how package envoy writes the clusters of external pickers, which Config has in its hash. It grows with each change
+// of that, because a new release's clusters are then others than those of the release before; a test there notices.
+const PickerEncoding = 1
 
 // ClusterKind is the kind of object that a cluster stands for, and so the protocol of a Service's clusters.
 type ClusterKind uint8
@@ -71,8 +79,7 @@ const (
 	// kind must not meet a cluster of the other while they change.
 	HopsVariant
 	// HealthVariant is an external picker's cluster in which the picker's own health service decides which replica is
-	// asked. Envoy cuts every call in flight through a cluster that changes, and whether the picker serves health is
-	// known only after its first answer: so it is another cluster.
+	// asked. Whether the picker serves health is known only after its first answer.
 	HealthVariant
 	// ImportedVariant is the cluster of a port of a ServiceImport, with the kind that it would have for a Service.
 	ImportedVariant
@@ -150,9 +157,15 @@ func (id ClusterID) Pool() PoolID {
 	return PoolID{}
 }
 
-// As is a variant of the cluster, in place of the one that it is.
+// InAnyConfig is the cluster without its configuration.
+func (id ClusterID) InAnyConfig() ClusterID {
+	id.Config = 0
+	return id
+}
+
+// As is a variant of the cluster, in place of the one that it is, in any configuration.
 func (id ClusterID) As(v ClusterVariant) ClusterID {
-	id.Variant = v
+	id.Variant, id.Config = v, 0
 	return id
 }
 
@@ -188,6 +201,7 @@ func (id ClusterID) Compare(o ClusterID) int {
 		cmp.Compare(id.Port, o.Port),
 		strings.Compare(id.Member, o.Member),
 		cmp.Compare(id.Variant, o.Variant),
+		cmp.Compare(id.Config, o.Config),
 	)
 }
 
@@ -197,7 +211,7 @@ func (k ClusterKind) hasMember() bool { return k >= ImportKind && k <= PeerKind 
 
 // String is the cluster's name: "pool/NAMESPACE/NAME", "service/NAMESPACE/NAME/PORT",
 // "import/NAMESPACE/NAME/CLUSTER", "members/NAMESPACE/NAME"; with the variant before it, "last/pool/NAMESPACE/NAME", and with a subset's member,
-// "hops/pool/NAMESPACE/NAME/NAMESPACE.POLICY". That of the zero ID is "".
+// "hops/pool/NAMESPACE/NAME/NAMESPACE.POLICY". Config is behind it, "picker/NAMESPACE/NAME/PORT/0f3c". That of the zero ID is "".
 func (id ClusterID) String() string {
 	var room [96]byte
 	b := room[:0]
@@ -215,6 +229,9 @@ func (id ClusterID) String() string {
 		b = strconv.AppendInt(append(b, '/'), int64(id.Port), 10)
 	case id.Kind.hasMember(), id.Member != "":
 		b = append(append(b, '/'), id.Member...)
+	}
+	if id.Config != 0 {
+		b = fmt.Appendf(b, "/%04x", id.Config)
 	}
 	return string(b)
 }
@@ -237,6 +254,16 @@ func ParseClusterID(name string) (ClusterID, bool) {
 		return ClusterID{}, false
 	}
 	id.Name, rest, more = strings.Cut(rest, "/")
+	if id.External() {
+		var config string
+		var some bool
+		if rest, config, some = strings.Cut(rest, "/"); some {
+			n, err := strconv.ParseUint(config, 16, 16)
+			if id.Config = uint16(n); err != nil || n == 0 || config != fmt.Sprintf("%04x", n) {
+				return ClusterID{}, false
+			}
+		}
+	}
 	switch {
 	case id.Kind == MembersKind:
 		return id, id.Name != "" && !more

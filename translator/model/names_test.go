@@ -48,6 +48,12 @@ func subsetOf(id model.ClusterID, member string) model.ClusterID {
 	return id.As(model.HopsVariant)
 }
 
+// configured is a picker's cluster in one of its configurations.
+func configured(id model.ClusterID, config uint16) model.ClusterID {
+	id.Config = config
+	return id
+}
+
 type text string
 
 func (s text) String() string { return string(s) }
@@ -70,6 +76,8 @@ func TestClusterID_NamesStayWhatTheyAre(t *testing.T) {
 		model.ParentCluster("ns", "a", "east"):                               "parent/ns/a/east",
 		model.ImportPickerCluster("ns", "a", "east"):                         "import-picker/ns/a/east",
 		model.ImportPickerCluster("ns", "a", "east").As(model.HealthVariant): "health/import-picker/ns/a/east",
+		configured(model.PickerCluster("ns", "a", 9002), 0xf3c):              "picker/ns/a/9002/0f3c",
+		configured(model.ImportPickerCluster("ns", "a", "east"), 0xf3c):      "import-picker/ns/a/east/0f3c",
 	} {
 		if got := id.String(); got != want {
 			t.Errorf("%#v is named %q, want %q", id, got, want)
@@ -98,7 +106,11 @@ func (p pick) cluster() model.ClusterID {
 		return subsetOf(model.PoolCluster(p.word(), p.word()), p.word())
 	}
 	variants := []model.ClusterVariant{model.Plain, model.LastVariant, model.HopsVariant, model.HealthVariant}
-	return kinds[p.IntN(len(kinds))].As(variants[p.IntN(len(variants))])
+	id := kinds[p.IntN(len(kinds))].As(variants[p.IntN(len(variants))])
+	if id.External() && p.IntN(2) == 0 {
+		return configured(id, uint16(p.IntN(1<<16)))
+	}
+	return id
 }
 
 func TestClusterID_ParseReadsWhatStringMakes(t *testing.T) {

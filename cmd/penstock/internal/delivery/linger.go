@@ -23,7 +23,8 @@ const LingerTimeout = 5 * time.Second
 // removed: a request that has chosen one may still wait for its pick, and the address that a remote picker names then must
 // be among them. Envoy keeps such a cluster as long (publish.Config.Linger); translation has dropped it. Pods of an import that all leave
 // a cluster at once stay as long beside those that come: so it is where an import that declared its endpoints does no more, and none of
-// them is learned yet.
+// them is learned yet. External pickers that are all replaced stay as long behind those that come, which Envoy does not call before it has
+// checked their health: with none left, each request meanwhile would be answered 503.
 type Linger struct {
 	cache   *cache.Cache
 	timeout time.Duration
@@ -32,7 +33,7 @@ type Linger struct {
 
 	mu      sync.Mutex // held during a commit, so that a cluster that returns wins
 	removed map[place]removedCluster
-	left    map[place]leftPods
+	left    map[place]leftEndpoints
 }
 
 // place is a cluster of a gateway.
@@ -45,9 +46,9 @@ type removedCluster struct {
 	until   time.Time          // when its endpoints are removed too
 }
 
-// leftPods are pods that have left a cluster, until their linger timeout.
-type leftPods struct {
-	pods      []netip.AddrPort
+// leftEndpoints are endpoints that have left a cluster, until their linger timeout.
+type leftEndpoints struct {
+	pods      []netip.AddrPort   // none in a picker's cluster, of which the cache has them
 	endpoints *resource.Resource // the newest, without them
 	rev       uint64             // that has those
 	until     time.Time
@@ -55,7 +56,7 @@ type leftPods struct {
 
 // NewLinger makes it; timeout is LingerTimeout but in tests.
 func NewLinger(c *cache.Cache, timeout time.Duration, log *slog.Logger) *Linger {
-	return &Linger{cache: c, timeout: timeout, log: log, rearm: make(chan struct{}, 1), removed: map[place]removedCluster{}, left: map[place]leftPods{}}
+	return &Linger{cache: c, timeout: timeout, log: log, rearm: make(chan struct{}, 1), removed: map[place]removedCluster{}, left: map[place]leftEndpoints{}}
 }
 
 // importedPool is the pool of an import whose pods are the endpoints of a cluster; false for any other cluster.
@@ -102,8 +103,37 @@ func (d *Linger) Commit(batches ...cache.Batch) {
 	d.cache.Commit(batches...)
 }
 
+// withFormer is the new version of the endpoints of an external picker's cluster with those that it replaces behind them, if it replaces all, or has a
+// moment ago.
+func (d *Linger) withFormer(b *cache.Batch, r *resource.Resource, until time.Time) *resource.Resource {
+	at := place{b.Gateway, r.Name}
+	was, ok := d.left[at]
+	before := d.cache.Resource(b.Gateway, r.Ref)
+	if before == nil {
+		return r
+	}
+	with, replaced, err := envoy.AddFormer(r, before)
+	if err != nil {
+		d.log.Error("the endpoints of a picker cannot be read", "gateway", b.Gateway, "cluster", r.Name, "error", err)
+		return r
+	}
+	if replaced {
+		was.until, ok = until, true
+		poke(d.rearm)
+	}
+	if !ok {
+		return r
+	}
+	was.endpoints, was.rev = r, b.Revision
+	d.left[at] = was
+	return with
+}
+
 // withLeft is the new version of a cluster's endpoints with the pods that leave it, if all of an import do, or have left it a moment ago.
 func (d *Linger) withLeft(b *cache.Batch, r *resource.Resource, until time.Time) *resource.Resource {
+	if id, _ := model.ParseClusterID(r.Name); id.External() {
+		return d.withFormer(b, r, until)
+	}
 	if _, ok := importedPool(r.Name); !ok {
 		return r
 	}

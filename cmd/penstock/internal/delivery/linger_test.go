@@ -1,11 +1,15 @@
 package delivery
 
 import (
+	"fmt"
 	"log/slog"
 	"net/netip"
 	"strings"
 	"testing"
 	"time"
+
+	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/translator/envoy"
@@ -164,4 +168,73 @@ func TestLinger_HopsToExportingClustersAreKept(t *testing.T) {
 	if c.Resource("ns/gw", load.Ref) != nil {
 		t.Error("the endpoints are kept for ever")
 	}
+}
+
+// Envoy calls no picker before it has checked its health: those that all come at once have the former ones behind them.
+func TestExternalPicker_FormerOnesStayBehindThoseThatReplaceAll(t *testing.T) {
+	c := cache.New(cache.Config{})
+	d := NewLinger(c, time.Minute, slog.New(slog.DiscardHandler))
+	ref := resource.Ref{Type: resource.Endpoints, Name: model.PickerCluster("ns", "epp", 9002).String()}
+	// commit returns the pickers as the cache has them, by priority.
+	commit := func(pickers ...string) string {
+		t.Helper()
+		a := &model.Assignment{Cluster: model.PickerCluster("ns", "epp", 9002)}
+		for _, p := range pickers {
+			a.Endpoints = append(a.Endpoints, model.Endpoint{Address: netip.MustParseAddrPort(p + ":9002")})
+		}
+		load, err := envoy.Endpoints(a)
+		if err != nil {
+			t.Fatal(err)
+		}
+		d.Commit(cache.Batch{Gateway: "ns/gw", Upserts: []*resource.Resource{load}})
+		return priorities(t, c.Resource("ns/gw", ref))
+	}
+	for _, step := range []struct {
+		pickers []string
+		want    string
+	}{
+		{[]string{"10.1.0.1", "10.1.0.2"}, "0: 10.1.0.1 10.1.0.2"},
+		{[]string{"10.1.0.2", "10.1.0.3"}, "0: 10.1.0.2 10.1.0.3"}, // one stays
+		{[]string{"10.1.0.4"}, "0: 10.1.0.4; 1: 10.1.0.2 10.1.0.3"},
+		{[]string{"10.1.0.4", "10.1.0.5"}, "0: 10.1.0.4 10.1.0.5; 1: 10.1.0.2 10.1.0.3"},
+		{[]string{"10.1.0.3"}, "0: 10.1.0.3; 1: 10.1.0.4 10.1.0.5 10.1.0.2"},
+		{nil, ""}, // a picker that is gone must fail at once
+		{[]string{"10.1.0.6"}, "0: 10.1.0.6"},
+		{[]string{"10.1.0.7"}, "0: 10.1.0.7; 1: 10.1.0.6"},
+	} {
+		if got := commit(step.pickers...); got != step.want {
+			t.Errorf("the pickers %v are served as %q, want %q", step.pickers, got, step.want)
+		}
+	}
+	if left := d.expire(time.Now()); left <= 0 || left > time.Minute {
+		t.Errorf("the former ones expire in %s", left)
+	}
+	d.expire(time.Now().Add(time.Hour))
+	if got := priorities(t, c.Resource("ns/gw", ref)); got != "0: 10.1.0.7" {
+		t.Errorf("after their time the pickers are %q", got)
+	}
+	for i := range 40 {
+		commit(fmt.Sprintf("10.2.0.%d", i))
+	}
+	if got := strings.Count(priorities(t, c.Resource("ns/gw", ref)), "10."); got != 17 {
+		t.Errorf("of pickers that change over and over %d are served, want 17", got)
+	}
+}
+
+// priorities are the addresses of endpoints by priority.
+func priorities(t *testing.T, endpoints *resource.Resource) string {
+	t.Helper()
+	load := &endpointv3.ClusterLoadAssignment{}
+	if err := proto.Unmarshal(endpoints.Body(), load); err != nil {
+		t.Fatal(err)
+	}
+	var groups []string
+	for _, g := range load.Endpoints {
+		group := fmt.Sprintf("%d:", g.Priority)
+		for _, e := range g.LbEndpoints {
+			group += " " + e.GetEndpoint().GetAddress().GetSocketAddress().GetAddress()
+		}
+		groups = append(groups, group)
+	}
+	return strings.Join(groups, "; ")
 }

@@ -1,0 +1,95 @@
+package inference
+
+import (
+	"fmt"
+	"hash/fnv"
+	"slices"
+
+	"github.com/penstock-project/penstock/discovery/status/report"
+	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/manifests/inferenceapi"
+	"github.com/penstock-project/penstock/translator/gatewayapi"
+	"github.com/penstock-project/penstock/translator/model"
+	"github.com/penstock-project/penstock/translator/services"
+)
+
+// pickerHealth is the gRPC health service of pickers: followers of a leader-elected picker answer NOT_SERVING
+// (FIELD_NOTES 1).
+const pickerHealth = "envoy.service.ext_proc.v3.ExternalProcessor"
+
+// PickerCluster decides the cluster of an external picker. False if its object is gone.
+func PickerCluster(r store.Reader, id model.ClusterID) (*model.Cluster, bool) {
+	c := &model.Cluster{Name: id, Protocol: model.GRPC, HealthService: pickerHealth, ServesHealth: id.Variant == model.HealthVariant}
+	if id.Kind == model.ImportPickerKind {
+		obj, i, ok := ImportedCluster(r, id)
+		if !ok || obj.Status.Clusters[i].EndpointPicker == nil {
+			return nil, false
+		}
+		c.Owners = []report.Ref{store.InferencePoolImports.Ref(obj)}
+		if obj.Status.Clusters[i].EndpointPicker.Peer {
+			c.TLS = PeerTLS(id.Member, model.PeerAuthority(obj.Namespace, obj.Name, id.Member))
+			return c, true
+		}
+		var some bool
+		if some, c.Cleartext = RemoteTLS(Dialable(r, obj, &obj.Status.Clusters[i])); some {
+			c.TLS = &model.UpstreamTLS{Insecure: true}
+			gatewayapi.BackendPolicy(r, id).Secure(c)
+		}
+		return c, true
+	}
+	svc, ok := services.Of(r, id)
+	if !ok {
+		return nil, false
+	}
+	c.Owners = []report.Ref{svc.Ref}
+	port := services.Port(svc.Service, id.Port)
+	if port == nil { // there are no endpoints either
+		c.HealthService, c.Protocol = "", model.HTTP1
+		return c, true
+	}
+	if !Cleartext(port.AppProtocol) {
+		c.TLS = &model.UpstreamTLS{Insecure: true}
+	}
+	gatewayapi.BackendPolicy(r, id).Secure(c)
+	return c, true
+}
+
+// configured is the cluster of an external picker with its configuration in its name.
+func configured(r store.Reader, id model.ClusterID) model.ClusterID {
+	c, ok := PickerCluster(r, id)
+	if !ok {
+		return id
+	}
+	is := *c
+	is.Name, is.TLS, is.Owners = model.ClusterID{}, nil, nil
+	hash := fnv.New32a()
+	fmt.Fprintf(hash, "%d %+v", model.PickerEncoding, is)
+	if c.TLS != nil {
+		fmt.Fprintf(hash, "%+v", *c.TLS)
+	}
+	sum := hash.Sum32()
+	id.Config = max(1, uint16(sum)^uint16(sum>>16))
+	return id
+}
+
+// ImportedCluster finds the exporting cluster of an import, as its exporter declares it: its place in status.clusters.
+func ImportedCluster(r store.Reader, id model.ClusterID) (imp *inferenceapi.InferencePoolImport, i int, ok bool) {
+	obj, ok := gatewayapi.Imported(r, id.Key())
+	if !ok {
+		return nil, 0, false
+	}
+	i = slices.IndexFunc(obj.Status.Clusters, func(c inferenceapi.ImportedCluster) bool { return c.Name == id.Member })
+	return obj, i, i >= 0
+}
+
+// RemoteTLS reports whether some addresses are spoken to over TLS, and whether others are not.
+func RemoteTLS(addrs []model.RemoteAddress) (some, mixed bool) {
+	cleartext := slices.ContainsFunc(addrs, func(a model.RemoteAddress) bool { return a.Cleartext })
+	some = slices.ContainsFunc(addrs, func(a model.RemoteAddress) bool { return !a.Cleartext })
+	return some, some && cleartext
+}
+
+// PeerTLS is how a member is dialled by its Gateways' identity, under the name of one of its pools.
+func PeerTLS(member, name string) *model.UpstreamTLS {
+	return &model.UpstreamTLS{SNI: name, Trust: model.MemberTrust(member), URIs: []string{model.GatewayURI(member)}, Certificate: model.MemberCertificate}
+}
