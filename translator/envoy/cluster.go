@@ -31,8 +31,6 @@ func Cluster(c *model.Cluster) (*resource.Resource, error) {
 		ConnectTimeout:       seconds(connectTimeout),
 		LoadBalancingPolicy:  b.loadBalancing(c),
 		CircuitBreakers:      circuitBreakers(c.Own || c.Fallback == model.FallbackMembers),
-		// One slow cluster must not hold back the answer to all others (ENVOY.md, "Delivery").
-		WaitForWarmOnInit: boolean(false),
 		// What left the endpoints takes no new request, however healthy it is.
 		IgnoreHealthOnHostRemoval: true,
 	}
@@ -71,9 +69,9 @@ func Cluster(c *model.Cluster) (*resource.Resource, error) {
 	return checked(resource.Cluster, cl.Name, cl, b.refs, c.Owners)
 }
 
-// healthCheck asks a picker whether it serves. It is quick, because the first answer decides when a new cluster is usable, and
-// a lost picker is noticed by nothing else. Two failures are needed: one alone is a busy picker's pause, and would take every
-// request past it. Our own has more time still: what it is slow to answer is asked again elsewhere, which needs an
+// healthCheck asks a picker whether it serves. It is quick, because the first answer decides when a new cluster is usable, and when Envoy
+// answers for all clusters of a response (ENVOY.md, "Delivery"); and a lost picker is noticed by nothing else. Two failures are needed: one
+// alone is a busy picker's pause, and would take every request past it. Our own has more time still: what it is slow to answer is asked again elsewhere, which needs an
 // elsewhere that is not left out for having been slow a moment ago.
 //
 // External pickers that are not known to serve health are asked the same over HTTP, where any answer that is not a server's

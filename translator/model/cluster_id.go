@@ -26,7 +26,7 @@ type ClusterID struct {
 
 // PickerEncoding is the version of how package envoy writes the clusters of external pickers, which Config has in its hash. It grows with each change
 // of that, because a new release's clusters are then others than those of the release before; a test there notices.
-const PickerEncoding = 1
+const PickerEncoding = 2
 
 // ClusterKind is the kind of object that a cluster stands for, and so the protocol of a Service's clusters.
 type ClusterKind uint8
