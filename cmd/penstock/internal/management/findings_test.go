@@ -136,13 +136,13 @@ func TestHub_FindingsOfItsFilesAreOnItsPageUntilCorrected(t *testing.T) {
 	if text := string(page); err != nil || !strings.Contains(text, `"field":"spec.members[0]","problem":"it has no peer with an address","fix":"`) {
 		t.Errorf("its keys differ from others of the page: %v %s", err, text)
 	}
-	want := float64(1 + len(h.status().Problems)) // and that there is no ClusterSet
-	if h.status().Problem == nil {
-		t.Errorf("%+v", h.status())
-	}
-	if got := problems(t, h); got != want {
-		t.Errorf("penstock_hub_problems is %v, want %v", got, want)
-	}
+	poll.NoError(t, "the count of problems", poll.Limit, func() error {
+		is := h.status()
+		if got, want := problems(t, h), float64(1+len(is.Problems)); is.Problem == nil || got != want { // and that there is no ClusterSet
+			return fmt.Errorf("penstock_hub_problems is %v, want %v: %+v", got, want, is)
+		}
+		return nil
+	})
 	write("{name: east, kubeconfig: {file: east}}")
 	shown("no finding once it is corrected", func(problems map[string]*mistake) bool { return problems[key] == nil })
 	if text := log.String(); strings.Count(text, "it has no peer with an address") != 1 || !strings.Contains(text, `level=INFO msg="a problem of the cluster set is resolved" object="ClusterSet gpus" field=spec.members[0]`) {
