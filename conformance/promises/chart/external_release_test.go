@@ -190,27 +190,40 @@ type processed struct {
 }
 
 // process asks the processor about a chat of one message.
-func (e *externalRelease) process(text string, route bool) (a processed) {
+func (e *externalRelease) process(text string, route bool) processed {
+	e.t.Helper()
+	a, err := e.ask(text, route)
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	return a
+}
+
+func (e *externalRelease) ask(text string, route bool) (a processed, err error) {
 	e.t.Helper()
 	body := map[string]any{"model": "sim-model", "messages": chatOf(text)}
 	if route {
 		body["route"] = true
 	}
-	_, answer := e.call(http.MethodPost, e.service("processor")+"/process", "", map[string]any{"request_body": body, "headers": map[string]string{"x-request-id": "req-123"}})
-	if err := json.Unmarshal(answer, &a); err != nil {
-		e.t.Fatalf("%s: %v", answer, err)
+	_, answer, err := e.try(http.MethodPost, e.service("processor")+"/process", "", map[string]any{"request_body": body, "headers": map[string]string{"x-request-id": "req-123"}})
+	if err != nil {
+		return a, err
 	}
-	return a
+	if err := json.Unmarshal(answer, &a); err != nil {
+		return a, fmt.Errorf("%s: %w", answer, err)
+	}
+	return a, nil
 }
 
-// routes waits until the router knows the workers, whose names in DNS are some seconds old, and both processes of the processor ask it.
+// routes waits until the router knows the workers, whose names in DNS are some seconds old, and both processes of the processor ask it. The
+// processor's Service may still lead to a pod that is gone.
 func (e *externalRelease) routes() {
 	e.t.Helper()
 	e.p.Until("the router chooses a worker", func(context.Context) error {
 		ready := e.workers()
 		for range 10 {
-			if a := e.process("Hello", true); !slices.Contains(ready, a.Worker) {
-				return fmt.Errorf("%+v, and the workers are %v", a, ready)
+			if a, err := e.ask("Hello", true); err != nil || !slices.Contains(ready, a.Worker) {
+				return fmt.Errorf("%+v, %v, and the workers are %v", a, err, ready)
 			}
 		}
 		return nil
@@ -258,15 +271,24 @@ func chatOf(text string) []map[string]string {
 // call makes a request, which must get 200.
 func (e *externalRelease) call(method, url, key string, body any) (*http.Response, []byte) {
 	e.t.Helper()
+	response, answer, err := e.try(method, url, key, body)
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	return response, answer
+}
+
+// try makes a request, and fails if it does not get 200.
+func (e *externalRelease) try(method, url, key string, body any) (*http.Response, []byte, error) {
 	ctx, cancel := context.WithTimeout(e.t.Context(), 10*time.Second)
 	defer cancel()
 	raw, err := json.Marshal(body)
 	if err != nil {
-		e.t.Fatal(err)
+		return nil, nil, err
 	}
 	request, err := http.NewRequestWithContext(ctx, method, url, bytes.NewReader(raw))
 	if err != nil {
-		e.t.Fatal(err)
+		return nil, nil, err
 	}
 	request.Close = true
 	if key != "" {
@@ -274,12 +296,12 @@ func (e *externalRelease) call(method, url, key string, body any) (*http.Respons
 	}
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {
-		e.t.Fatal(err)
+		return nil, nil, err
 	}
 	defer response.Body.Close()
 	answer, err := io.ReadAll(response.Body)
 	if err != nil || response.StatusCode != http.StatusOK {
-		e.t.Fatalf("%s %s: %s %s %v", method, url, response.Status, answer, err)
+		return nil, nil, fmt.Errorf("%s %s: %s %s %v", method, url, response.Status, answer, err)
 	}
-	return response, answer
+	return response, answer, nil
 }
