@@ -41,6 +41,9 @@ func (t *tables) assignment(r *graph.Reader, id model.ClusterID) (*model.Assignm
 			list, a.Outside = svc.Addresses(r, id.Port, t.cfg.Slices)
 			a.Endpoints = endpoints(list)
 		}
+		if id.Kind == model.PickerKind && t.passedBy(r, id) {
+			markUnhealthy(a)
+		}
 		return a, true
 	case model.MembersKind:
 		imp, ok := t.imports.Get(r, id.Key())
@@ -68,15 +71,38 @@ func (t *tables) assignment(r *graph.Reader, id model.ClusterID) (*model.Assignm
 		if gatewayapi.BackendPolicy(r, id).Trusts() {
 			a.Endpoints = remoteEndpoints(inference.Dialable(r, obj, &obj.Status.Clusters[i]), false)
 		}
-		if d, ok := store.Dialects.Get(r, id.As(model.Plain).String()); ok && d.Lost && obj.Status.Clusters[i].FailureMode == "FailOpen" {
-			// Until Envoy's health check has noticed, a picker that reads bodies as a stream could not be passed by.
-			for i := range a.Endpoints {
-				a.Endpoints[i].Unhealthy = true
-			}
+		if lost(r, id) && obj.Status.Clusters[i].FailureMode == "FailOpen" {
+			markUnhealthy(a)
 		}
 		return a, true
 	}
 	return nil, false
+}
+
+// lost reports whether an external picker has ended a moment ago.
+func lost(r *graph.Reader, id model.ClusterID) bool {
+	d, ok := store.Dialects.Get(r, id.As(model.Plain).String())
+	return ok && d.Lost
+}
+
+// markUnhealthy has Envoy pass a picker by at once: until its health check has noticed, one that reads bodies as a stream could not be.
+func markUnhealthy(a *model.Assignment) {
+	for i := range a.Endpoints {
+		a.Endpoints[i].Unhealthy = true
+	}
+}
+
+// passedBy reports whether a Service's picker is lost, and all pools that have it fail open.
+func (t *tables) passedBy(r *graph.Reader, id model.ClusterID) bool {
+	if !lost(r, id) {
+		return false
+	}
+	for _, row := range t.poolsByPicker.By(r, id.As(model.Plain)) {
+		if !row.Value.FailOpen {
+			return false
+		}
+	}
+	return true
 }
 
 // assignPool adds the endpoints of a pool's or import's cluster: members or gateways, then hops.

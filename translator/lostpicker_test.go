@@ -7,7 +7,10 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
 	"google.golang.org/protobuf/proto"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	inferencev1 "sigs.k8s.io/gateway-api-inference-extension/api/v1"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/penstock-project/penstock/discovery/store"
@@ -16,6 +19,63 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 	"github.com/penstock-project/penstock/xds/resource"
 )
+
+// So they do with the picker of a Service, if all pools that have it fail open.
+func TestPool_LostPickerIsUnhealthyWhereAllItsPoolsFailOpen(t *testing.T) {
+	s, tr := store.New(), translator.New(config())
+	id := model.PickerCluster("default", "epp", 9002)
+	apply := func(ops ...store.Op) corev3.HealthStatus {
+		t.Helper()
+		rev, err := s.Apply(ops...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if out := tr.Update(s.View(), rev.Changes); out.Err != nil {
+			t.Fatal(out.Err)
+		}
+		load := &endpointv3.ClusterLoadAssignment{}
+		if err := proto.Unmarshal(pickerOf(t, tr, resource.Endpoints, id).Body(), load); err != nil {
+			t.Fatal(err)
+		}
+		return load.Endpoints[0].LbEndpoints[0].HealthStatus
+	}
+	pool := func(name string, mode inferencev1.EndpointPickerFailureMode) store.Op {
+		p := &inferencev1.InferencePool{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}}
+		p.Spec.Selector.MatchLabels = map[inferencev1.LabelKey]inferencev1.LabelValue{"app": "llm"}
+		p.Spec.TargetPorts = []inferencev1.Port{{Number: 8000}}
+		p.Spec.EndpointPickerRef = &inferencev1.EndpointPickerRef{Name: "epp", Port: &inferencev1.Port{Number: 9002}, FailureMode: mode}
+		return store.InferencePools.Put(p)
+	}
+	lost := func(lost bool) store.Op {
+		return store.Dialects.Put(&store.Dialect{ObjectMeta: metav1.ObjectMeta{Name: id.String()}, Acknowledges: true, Lost: lost})
+	}
+	route := importRoute("r", "one")
+	route.Spec.Rules[0].BackendRefs[0].Group, route.Spec.Rules[0].BackendRefs[0].Kind = ptr[gatewayv1.Group]("inference.networking.k8s.io"), ptr[gatewayv1.Kind]("InferencePool")
+	service, slice := pickerService()
+	if is := apply(store.AddressPolicies.Put(addresses.Unrestricted()), store.Gateways.Put(&gatewayv1.Gateway{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "gw"}, Spec: gatewayv1.GatewaySpec{
+		GatewayClassName: "penstock", Listeners: []gatewayv1.Listener{{Name: "http", Port: 80, Protocol: gatewayv1.HTTPProtocolType}},
+	}}), service, slice, pool("one", inferencev1.EndpointPickerFailOpen), store.HTTPRoutes.Put(route), lost(false)); is != corev3.HealthStatus_UNKNOWN {
+		t.Errorf("%v before", is)
+	}
+	if is := apply(lost(true)); is != corev3.HealthStatus_UNHEALTHY {
+		t.Errorf("%v while it is lost", is)
+	}
+	if is := apply(pool("two", inferencev1.EndpointPickerFailClose)); is != corev3.HealthStatus_UNKNOWN {
+		t.Errorf("%v while it is lost, and another pool fails closed", is)
+	}
+}
+
+// pickerService is a Service of one picker.
+func pickerService() (service, slice store.Op) {
+	meta := metav1.ObjectMeta{Namespace: "default", Name: "epp"}
+	named := meta
+	named.Labels = map[string]string{discoveryv1.LabelServiceName: "epp"}
+	return store.Services.Put(&corev1.Service{ObjectMeta: meta, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 9002, AppProtocol: ptr("kubernetes.io/h2c")}}}}),
+		store.EndpointSlices.Put(&discoveryv1.EndpointSlice{
+			ObjectMeta: named, AddressType: discoveryv1.AddressTypeIPv4, Ports: []discoveryv1.EndpointPort{{Port: ptr[int32](9002)}},
+			Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"10.1.0.9"}}},
+		})
+}
 
 // Envoys pass a picker by that this process has lost, where its cluster fails open: by its endpoints alone, because a changed cluster would end
 // calls in flight. This process goes on trying to connect to it.

@@ -61,7 +61,8 @@ type poolTables struct {
 	// A pool reads it, so that no route leads to a pool whose pods have not been read.
 	selections *graph.Table[string, struct{}]
 
-	poolsByID *graph.Index[string, *model.Pool, model.PoolID]
+	poolsByID     *graph.Index[string, *model.Pool, model.PoolID]
+	poolsByPicker *graph.Index[string, *model.Pool, model.ClusterID] // external ones, as plain clusters
 }
 
 func (t *tables) declarePools() {
@@ -91,6 +92,12 @@ func (t *tables) declarePools() {
 		},
 	})
 	t.poolsByID = graph.NewIndex(t.pools, "pool", func(_ string, p *model.Pool) []model.PoolID { return []model.PoolID{p.Name} })
+	t.poolsByPicker = graph.NewIndex(t.pools, "picker", func(_ string, p *model.Pool) []model.ClusterID {
+		if !p.Picker.Cluster.External() {
+			return nil
+		}
+		return []model.ClusterID{p.Picker.Cluster.As(model.Plain)}
+	})
 	t.imports = graph.Declare(t.engine, graph.Table[string, *model.Import]{
 		Name:    "imports",
 		Order:   order,

@@ -101,3 +101,29 @@ func TestInferencePoolImport_ChangedPickerClusterEndsNoRequestInFlight(t *testin
 		t.Errorf("the request in flight: %s", got)
 	}
 }
+
+// The picker of a pool that fails open ends. Until Envoy's health check has noticed, it would answer each request whose call it begins with a 503.
+func TestPool_LostPickerIsPassedByAtOnce(t *testing.T) {
+	t.Parallel()
+	const few = 100 // of those that are sent one after the other
+	picker := newExportingCluster(t, "here")
+	port := freePort(t)
+	files := withPicker(chatFiles(port, picker.server.Listener.Addr().String()), picker.port)
+	files["pool.yaml"] = strings.Replace(files["pool.yaml"], "{name: epp,", "{name: epp, failureMode: FailOpen,", 1)
+	s := up(t, files)
+	answers(t, local(port), http.StatusOK)
+	s.errs.expect(t, "external picker answered its probe") // so that it is connected to it
+
+	requests := sendTraffic(t, local(port))
+	requests.flows(t, 20)
+	picker.pickers.Stop()
+	s.errs.expect(t, "lost=true")
+	answers(t, local(port), http.StatusOK)
+	requests.flows(t, 2*few)
+	requests.stop()
+	<-requests.done
+	t.Logf("%d of %d requests failed", len(requests.failed), requests.sent)
+	if n := len(requests.failed); n > few {
+		t.Errorf("%d requests failed; the first one: %s", n, requests.failed[0])
+	}
+}

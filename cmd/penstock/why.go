@@ -227,7 +227,11 @@ func (p *printer) sent(r *picker.Record) {
 	}
 	p.line("sent", "%s", strings.Join(slices.DeleteFunc(how, func(s string) bool { return s == "" }), ", "))
 	if r.Sent.Declined {
-		p.line("  declined", "no server there has begun the request: it went on to another cluster or spill target, if one was left")
+		begun := "no server there has begun the request"
+		if pickerEnded(r.Sent.Details) {
+			begun = "its picker has ended the call, and a server there may have begun the request"
+		}
+		p.line("  declined", "%s: it went on to another cluster or spill target, if one was left", begun)
 	}
 	switch {
 	case r.Sent.Details != "":
@@ -243,14 +247,22 @@ func (p *printer) sent(r *picker.Record) {
 	}
 }
 
+// pickerEnded reports whether details are those of a call that a picker has ended after its begin, for all that is known.
+func pickerEnded(details string) bool {
+	return strings.HasPrefix(details, "ext_proc_error") && !strings.Contains(details, "no_healthy_upstream")
+}
+
 // detailsText explains why this gateway's Envoy has answered in place of another cluster.
 func detailsText(details string) string {
 	if reason, ok := strings.CutPrefix(details, "penstock_"); ok {
 		return reason + ": its picker has answered so"
 	}
+	if pickerEnded(details) {
+		return details + ": its picker has ended the call, or cannot be reached"
+	}
 	for _, known := range []struct{ begins, means string }{
-		{"ext_proc_error", "its picker cannot be asked"},
-		{"no_healthy_upstream", "none of its endpoints is healthy"},
+		{"ext_proc_error", "none of its pickers is healthy"},
+		{"no_healthy_upstream", "its picker names none of its endpoints, or none is healthy"},
 		{"upstream_reset_before_response_started{connection", "no connection to it"},
 		{"upstream_reset", "the connection to it has ended"},
 		{"cluster_not_found", "this gateway's Envoy does not have it yet"},

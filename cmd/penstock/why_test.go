@@ -218,16 +218,20 @@ func TestExplain_PicksOfClustersShowTheWholeCost(t *testing.T) {
 func TestExplain_WhyHasTheReasonOfADecline(t *testing.T) {
 	for details, want := range map[string]string{
 		"penstock_pool_full": "pool_full: its picker has answered so",
-		"ext_proc_error_gRPC_error_14{no_healthy_upstream{no_healthy_upstream}}": "ext_proc_error_gRPC_error_14{no_healthy_upstream{no_healthy_upstream}}: its picker cannot be asked",
-		"no_healthy_upstream": "no_healthy_upstream: none of its endpoints is healthy",
-		"upstream_reset_before_response_started{connection_timeout}": "upstream_reset_before_response_started{connection_timeout}: no connection to it",
-		"upstream_reset_before_response_started{remote_reset}":       "upstream_reset_before_response_started{remote_reset}: the connection to it has ended",
-		"of an Envoy to come": "of an Envoy to come",
-		"":                    "its gateway has answered so",
+		"ext_proc_error_gRPC_error_14{no_healthy_upstream{no_healthy_upstream}}": "ext_proc_error_gRPC_error_14{no_healthy_upstream{no_healthy_upstream}}: none of its pickers is healthy",
+		"ext_proc_error_gRPC_error_13":                                           "ext_proc_error_gRPC_error_13: its picker has ended the call, or cannot be reached",
+		"no_healthy_upstream":                                                    "no_healthy_upstream: its picker names none of its endpoints, or none is healthy",
+		"upstream_reset_before_response_started{connection_timeout}":             "upstream_reset_before_response_started{connection_timeout}: no connection to it",
+		"upstream_reset_before_response_started{remote_reset}":                   "upstream_reset_before_response_started{remote_reset}: the connection to it has ended",
+		"of an Envoy to come":                                                    "of an Envoy to come",
+		"":                                                                       "its gateway has answered so",
 	} {
 		got := shownPicks(t, &picker.Record{Sent: &picker.SentTo{Declined: true, Details: details}})
 		if !strings.Contains(got, "  details      "+want+"\n") {
 			t.Errorf("%q: no %q in\n%s", details, want, got)
+		}
+		if strings.Contains(got, "may have begun the request") != strings.Contains(want, "ended the call") {
+			t.Errorf("%q: whether a server there has begun the request\n%s", details, got)
 		}
 	}
 }

@@ -80,7 +80,7 @@ type PoolPolicySpec struct {
 	// +optional
 	Selection *SelectionSpec `json:"selection,omitempty"`
 	// RetryOn has a request sent to another exporting cluster also where a model server may have begun it, so that it may run twice.
-	// Without it only what no model server has begun is sent to another one. For a whole InferencePoolImport with several clusters only.
+	// Without it only what no model server has begun is sent to another one, except for requests of a remote picker that dies. For a whole InferencePoolImport with several clusters only.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxItems=3
