@@ -318,8 +318,10 @@ func (a *App) storeDialect(name string, is probe.Answer) error {
 	if _, err := a.store.Apply(op); err != nil {
 		return fmt.Errorf("how %s answers: %w", name, err)
 	}
-	if id, ok := model.ParseClusterID(name); ok && id.Kind == model.ImportPickerKind {
-		a.pickerDown(model.PoolID{Namespace: id.Namespace, Name: id.Name, Member: id.Member}, "probe", is.Down)
+	if id, ok := model.ParseClusterID(name); ok && id.External() {
+		if id.Kind == model.ImportPickerKind {
+			a.pickerDown(model.PoolID{Namespace: id.Namespace, Name: id.Name, Member: id.Member}, "probe", is.Down)
+		}
 		a.remotePickers.answered(id, is)
 	}
 	return nil

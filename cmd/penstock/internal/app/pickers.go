@@ -18,8 +18,8 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// remotePickers puts on the board of an import what probes of its pickers have found. Where the cluster set writes an entry of an import, the
-// conditions of that entry have it.
+// remotePickers puts on the board what probes of external pickers have found: those of an import at the import, unless the cluster set writes the
+// entry, whose conditions then have it, and those of pools at the picker's Service.
 type remotePickers struct {
 	board *status.Board
 	store *store.Store
@@ -126,6 +126,10 @@ func pageOf(e *model.ExternalPicker) clusterload.Page {
 // report puts what is known of a picker on the board. p.mu is held.
 func (p *remotePickers) report(id model.ClusterID) {
 	is, at := p.answers[id], p.located[id]
+	if id.Kind == model.PickerKind {
+		p.reportService(id, is.Down)
+		return
+	}
 	owner := report.Ref{Group: store.InferencePoolImports.Group(), Kind: store.InferencePoolImports.Kind(), Namespace: id.Namespace, Name: id.Name}
 	rep := report.Report{Owner: owner}
 	found := func(field, problem, fix string) {
@@ -147,4 +151,19 @@ func (p *remotePickers) report(id model.ClusterID) {
 		return
 	}
 	p.board.Replace(source, rep)
+}
+
+// reportService puts on the board why the picker behind a port of a Service fails; "": it is not known to.
+func (p *remotePickers) reportService(id model.ClusterID, down string) {
+	source := status.Instance(status.Pickers, id.String())
+	if down == "" {
+		p.board.Replace(source)
+		return
+	}
+	owner := report.Ref{Group: store.Services.Group(), Kind: store.Services.Kind(), Namespace: id.Namespace, Name: id.Name}
+	p.board.Replace(source, report.Report{Owner: owner, Findings: []report.Finding{{
+		Severity: report.Warning, Owner: owner, Field: "spec.ports",
+		Problem: fmt.Sprintf("the endpoint picker at port %d fails: %s", id.Port, down),
+		Fix:     "see that it runs and can be reached from here: meanwhile pools with this picker answer 503, or with failureMode FailOpen serve without it",
+	}}})
 }
