@@ -46,12 +46,7 @@ func TestClusterSet_LostPickerIsPassedByAtOnce(t *testing.T) {
 	here.errs.expect(t, "lost=true")
 	answers(t, local(port), http.StatusOK)
 	requests.flows(t, 2*few)
-	requests.stop()
-	<-requests.done
-	t.Logf("%d of %d requests failed", len(requests.failed), requests.sent)
-	if n := len(requests.failed); n > few {
-		t.Errorf("%d requests failed; the first one: %s", n, requests.failed[0])
-	}
+	requests.endWithFew(t, few)
 	east.start()
 	east.out.expect(t, "serves at")
 	picked()

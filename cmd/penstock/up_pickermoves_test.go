@@ -124,12 +124,7 @@ func TestPool_LostPickerIsPassedByAtOnce(t *testing.T) {
 	if out := s.penstock("status"); !strings.Contains(out, fmt.Sprintf("the endpoint picker at port %d fails: connection refused", picker.port)) {
 		t.Errorf("no finding about the picker in\n%s", out)
 	}
-	requests.stop()
-	<-requests.done
-	t.Logf("%d of %d requests failed", len(requests.failed), requests.sent)
-	if n := len(requests.failed); n > few {
-		t.Errorf("%d requests failed; the first one: %s", n, requests.failed[0])
-	}
+	requests.endWithFew(t, few)
 	s.remove("pool.yaml")
 	eventually(t, "no finding about a picker that no pool has", func() error {
 		if out := s.penstock("status"); strings.Contains(out, "the endpoint picker at port") {

@@ -380,6 +380,17 @@ func (tr *traffic) end(t *testing.T) {
 	}
 }
 
+// endWithFew stops the requests, of which only a few may have failed.
+func (tr *traffic) endWithFew(t *testing.T, few int) {
+	t.Helper()
+	tr.stop()
+	<-tr.done
+	t.Logf("%d of %d requests failed", len(tr.failed), tr.sent)
+	if n := len(tr.failed); n > few {
+		t.Errorf("%d requests failed; the first one: %s", n, tr.failed[0])
+	}
+}
+
 // The YAML of the tests below.
 
 func gatewayYAML(name string, port int) string {

@@ -247,9 +247,9 @@ func (p *printer) sent(r *picker.Record) {
 	}
 }
 
-// pickerEnded reports whether details are those of a call that a picker has ended after its begin, for all that is known.
+// pickerEnded reports whether details are those of a call that has reached a picker, which may have named a server.
 func pickerEnded(details string) bool {
-	return strings.HasPrefix(details, "ext_proc_error") && !strings.Contains(details, "no_healthy_upstream")
+	return strings.HasPrefix(details, "ext_proc_error") && !strings.Contains(details, "no_healthy_upstream") && !strings.Contains(details, "connection_failure")
 }
 
 // detailsText explains why this gateway's Envoy has answered in place of another cluster.
@@ -258,10 +258,10 @@ func detailsText(details string) string {
 		return reason + ": its picker has answered so"
 	}
 	if pickerEnded(details) {
-		return details + ": its picker has ended the call, or cannot be reached"
+		return details + ": its picker has ended the call"
 	}
 	for _, known := range []struct{ begins, means string }{
-		{"ext_proc_error", "none of its pickers is healthy"},
+		{"ext_proc_error", "none of its pickers is healthy, or can be connected to"},
 		{"no_healthy_upstream", "its picker names none of its endpoints, or none is healthy"},
 		{"upstream_reset_before_response_started{connection", "no connection to it"},
 		{"upstream_reset", "the connection to it has ended"},

@@ -218,8 +218,9 @@ func TestExplain_PicksOfClustersShowTheWholeCost(t *testing.T) {
 func TestExplain_WhyHasTheReasonOfADecline(t *testing.T) {
 	for details, want := range map[string]string{
 		"penstock_pool_full": "pool_full: its picker has answered so",
-		"ext_proc_error_gRPC_error_14{no_healthy_upstream{no_healthy_upstream}}": "ext_proc_error_gRPC_error_14{no_healthy_upstream{no_healthy_upstream}}: none of its pickers is healthy",
-		"ext_proc_error_gRPC_error_13":                                           "ext_proc_error_gRPC_error_13: its picker has ended the call, or cannot be reached",
+		"ext_proc_error_gRPC_error_14{no_healthy_upstream{no_healthy_upstream}}": "ext_proc_error_gRPC_error_14{no_healthy_upstream{no_healthy_upstream}}: none of its pickers is healthy, or can be connected to",
+		"ext_proc_error_gRPC_error_14{remote_connection_failure{upstream_":       "ext_proc_error_gRPC_error_14{remote_connection_failure{upstream_: none of its pickers is healthy, or can be connected to",
+		"ext_proc_error_gRPC_error_13":                                           "ext_proc_error_gRPC_error_13: its picker has ended the call",
 		"no_healthy_upstream":                                                    "no_healthy_upstream: its picker names none of its endpoints, or none is healthy",
 		"upstream_reset_before_response_started{connection_timeout}":             "upstream_reset_before_response_started{connection_timeout}: no connection to it",
 		"upstream_reset_before_response_started{remote_reset}":                   "upstream_reset_before_response_started{remote_reset}: the connection to it has ended",

@@ -165,8 +165,8 @@ func policyStreams(r store.Reader, p *gatewayv1.BackendTLSPolicy, targets Policy
 	return slices.Compact(out)
 }
 
-// policyClusters are all clusters that can be made of a policy's target, those of pickers as plain ones. section counts for an import alone: "" for all of its
-// exporting clusters.
+// policyClusters are all clusters that can be made of a policy's target, those of pickers as plain ones. section counts for an import
+// alone: "" for all of its exporting clusters.
 func policyClusters(r store.Reader, target report.Ref, section string, targets PolicyTargets) (out []model.ClusterID) {
 	switch namespace, name := target.Namespace, target.Name; target.Kind {
 	case store.Services.Kind(), store.ServiceImports.Kind():

@@ -129,12 +129,14 @@ func (d *Linger) withFormer(b *cache.Batch, r *resource.Resource, until time.Tim
 	return with
 }
 
-// withLeft is the new version of a cluster's endpoints with the pods that leave it, if all of an import do, or have left it a moment ago.
+// withLeft is the new version of a cluster's endpoints with those that leave it, if all pods of an import or all external pickers do, or have a
+// moment ago.
 func (d *Linger) withLeft(b *cache.Batch, r *resource.Resource, until time.Time) *resource.Resource {
-	if id, _ := model.ParseClusterID(r.Name); id.External() {
+	id, _ := model.ParseClusterID(r.Name)
+	if id.External() {
 		return d.withFormer(b, r, until)
 	}
-	if _, ok := importedPool(r.Name); !ok {
+	if _, ok := id.Imported(); !ok {
 		return r
 	}
 	at := place{b.Gateway, r.Name}
