@@ -50,3 +50,45 @@ func TestRerun_OnlyATestThatPassesAtSecondIsForgiven(t *testing.T) {
 		})
 	}
 }
+
+// TestRerun_NoResultComesFromTheTestCache changes a program that a test runs. Go's test cache does not record such programs.
+func TestRerun_NoResultComesFromTheTestCache(t *testing.T) {
+	t.Parallel()
+	script, err := filepath.Abs("../../conformance/tools/test.sh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, program := t.TempDir(), filepath.Join(t.TempDir(), "program")
+	write := func(path, text string, mode os.FileMode) {
+		t.Helper()
+		if err := os.WriteFile(path, []byte(text), mode); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(filepath.Join(dir, "go.mod"), "module example\n\ngo 1.24\n", 0o600)
+	write(filepath.Join(dir, "it_test.go"), `package example
+
+import (
+	"os/exec"
+	"testing"
+)
+
+func TestIt(t *testing.T) {
+	if err := exec.Command("`+program+`").Run(); err != nil {
+		t.Fatal(err)
+	}
+}
+`, 0o600)
+	for _, c := range []struct {
+		exits  string
+		passes bool
+	}{{"0", true}, {"1", false}} {
+		write(program, "#!/bin/sh\nexit "+c.exits+"\n", 0o700)
+		command := exec.Command(script, "-vet=off", "./...")
+		command.Dir = dir
+		command.Env = append(os.Environ(), "RERUN=", "GOFLAGS=-mod=mod", "GOWORK=off")
+		if out, err := command.CombinedOutput(); (err == nil) != c.passes {
+			t.Errorf("with a program that exits with %s the tests pass: %v, want %v; output:\n%s", c.exits, err == nil, c.passes, out)
+		}
+	}
+}

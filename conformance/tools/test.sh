@@ -2,9 +2,12 @@
 # Runs go test with the arguments given: flags, then packages. With RERUN=1 each test that failed runs once more, alone, and a test
 # that passes then is named as unstable at the end: one slow moment of a shared machine does not fail a run of an hour, and is not
 # hidden either. A package that did not compile, panicked or ran out of time fails at once, and so does a test that fails twice.
+#
+# -count=1 runs every test. Go's test cache records the files that a test opens, and not the programs that it builds or runs: it
+# answered with "ok (cached)" for tests of a penstock that no longer worked.
 set -uo pipefail
 log=$(mktemp); trap 'rm -f "$log"' EXIT
-go test "$@" 2>&1 | tee "$log"
+go test -count=1 "$@" 2>&1 | tee "$log"
 status=${PIPESTATUS[0]}
 [ "$status" != 0 ] && [ "${RERUN:-}" = 1 ] || exit "$status"
 

@@ -54,16 +54,18 @@ func PickerCluster(r store.Reader, id model.ClusterID) (*model.Cluster, bool) {
 	return c, true
 }
 
-// configured is the cluster of an external picker with its configuration in its name.
+// configured is the cluster of an external picker with its configuration in its name. Whether the picker serves health is
+// in the name already, as the variant, so it stays out of the hash: a translation that has not probed the picker yet then
+// differs in the variant alone.
 func configured(r store.Reader, id model.ClusterID) model.ClusterID {
 	c, ok := PickerCluster(r, id)
 	if !ok {
 		return id
 	}
-	is := *c
-	is.Name, is.TLS, is.Owners = model.ClusterID{}, nil, nil
+	config := *c
+	config.Name, config.TLS, config.Owners, config.ServesHealth = model.ClusterID{}, nil, nil, false
 	hash := fnv.New32a()
-	fmt.Fprintf(hash, "%d %+v", model.PickerEncoding, is)
+	fmt.Fprintf(hash, "%d %+v", model.PickerEncoding, config)
 	if c.TLS != nil {
 		fmt.Fprintf(hash, "%+v", *c.TLS)
 	}
