@@ -25,7 +25,7 @@ penstock up or serve with --members-listen: run "show" here and "join" there wit
 }
 
 // errNoSet is the error of a cluster without a ClusterSet, or without a certificate yet.
-var errNoSet = errors.New("this cluster takes part in no cluster set, or runs with another --state: give the -f and --state that it runs with; or write a ClusterSet, and start penstock up, serve or hub with --members-listen")
+var errNoSet = errors.New("this cluster takes part in no cluster set, or runs with another --state: give the -f and --state that it runs with; or write a ClusterSet, and start penstock up or serve with --members-listen")
 
 func newClustersShow() *cobra.Command {
 	var t target
@@ -33,13 +33,19 @@ func newClustersShow() *cobra.Command {
 		Use:   "show",
 		Short: "Print what other clusters join this one with",
 		Long: `Print what other clusters join this one with: its name, its address and its CA certificates, as an entry of spec.members of their
-ClusterSet. Nothing of it is secret. A penstock up, serve or hub that runs, or has run, for a folder with a ClusterSet has made it.`,
+ClusterSet. Nothing of it is secret. A penstock up or serve that runs, or has run, for a folder with a ClusterSet has made it.`,
 		Example: `  penstock clusters show -f ./config > east.yaml
   penstock clusters show --http 127.0.0.1:9091   # of a process on Kubernetes, by kubectl port-forward`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			at, err := t.running()
+			if err != nil {
+				return err
+			}
+			if is := at.hub(cmd.Context()); is != nil {
+				return errors.New(hubsFolder(is))
+			}
 			var text string
-			var err error
 			if t.http != "" {
 				var is clusterset.Status
 				is, err = t.clusterStatus(cmd.Context())

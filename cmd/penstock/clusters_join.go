@@ -28,7 +28,7 @@ the other cluster joins this one with. What the ClusterSet allows the member sta
 
 Clusters that a hub relays join the hub. To use each other's Gateways over mTLS, they join each other too, with --through-hub.
 
-With --http, of a Penstock or a hub on Kubernetes, nothing is written: the command prints the ClusterSet to apply.`,
+With --http, of a Penstock on Kubernetes, nothing is written: the command prints the ClusterSet to apply.`,
 		Example: `  penstock clusters show -f ./config | ssh east penstock clusters join -f ./config - > east.yaml
   penstock clusters join -f ./config east.yaml
 
@@ -100,7 +100,7 @@ func (t *target) join(cmd *cobra.Command, members []v1alpha1.ClusterSetMember, h
 	}
 	besideHub(cmd.ErrOrStderr(), &d.set, members)
 	if text == "" {
-		fmt.Fprintln(cmd.ErrOrStderr(), "What it joins this cluster with is there once penstock up, serve or hub runs with --members-listen: see penstock clusters show")
+		fmt.Fprintln(cmd.ErrOrStderr(), "What it joins this cluster with is there once penstock up or serve runs with --members-listen: see penstock clusters show")
 		return nil
 	}
 	with := ""

@@ -130,7 +130,7 @@ func TestStateFolder_InUseEndsAProcessBeforeItPrintsAddresses(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer socket.Close()
-	for _, args := range [][]string{{"serve", "--xds", "127.0.0.1:0", "--picker", "127.0.0.1:0"}, {"picker", "--pool-name", "chat", "--grpc-port", "0", "--grpc-health-port", "0", "--metrics-port", "0"}, {"hub", "--members-listen", "127.0.0.1:0", "--http", "127.0.0.1:0"}} {
+	for _, args := range [][]string{{"serve", "--xds", "127.0.0.1:0", "--picker", "127.0.0.1:0"}, {"picker", "--pool-name", "chat", "--grpc-port", "0", "--grpc-health-port", "0", "--metrics-port", "0"}, {"hub", "--http", "127.0.0.1:0"}} {
 		out, err := penstock(t, append(args, "-f", files, "--state", state)...)
 		if err == nil || !strings.Contains(err.Error(), "another penstock serves this state folder already ("+state+"): stop it, or choose another one with --state") || strings.Contains(out, " at 127.0.0.1:") || strings.Contains(out, "picking") {
 			t.Errorf("penstock %s: %v\n%s", args[0], err, out)

@@ -20,7 +20,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/penstock-project/penstock/cmd/penstock/internal/app"
-	"github.com/penstock-project/penstock/cmd/penstock/internal/clusterset"
 	"github.com/penstock-project/penstock/cmd/penstock/internal/management"
 	"github.com/penstock-project/penstock/cmd/penstock/internal/state"
 )
@@ -28,12 +27,11 @@ import (
 // hubFlags are those of penstock hub.
 type hubFlags struct {
 	files
-	kubeconfig, namespace   string
-	kubeconfigs, providers  string
-	http, admin             string
-	takeOver                bool
-	members, membersAddress string
-	drain                   time.Duration
+	kubeconfig, namespace  string
+	kubeconfigs, providers string
+	http, admin            string
+	takeOver               bool
+	drain                  time.Duration
 }
 
 func newHub() *cobra.Command {
@@ -49,17 +47,12 @@ In a pod, or with --kubeconfig, the ClusterSet is read from the management clust
 hub. The kubeconfigs of members are files in one folder; the hub reads no Secret. "penstock hub rules" prints what to apply in a member, so that
 the hub may do there what it does and nothing else.
 
-With --members-listen the hub also relays what Penstocks export to each other, endpoints included, over mTLS and through no API server: those of
-the members of its ClusterSet that have a peer, which also exchange exports with the other members. Each of them names the hub as a member (penstock clusters show prints it), and the others by their
-names alone. Where the ClusterSet is read from a cluster, the hub that leads relays, and --state names the folder of its keys: on a volume that outlasts
-the pod.
+The hub ignores members that have a peer: Penstocks exchange exports with them at their own addresses (penstock clusters join).
 
 A member that does not answer delays no other, and what it exports stays. A hub that is killed, at any time, ends with the same objects after
 its next start, and writes nothing if nothing has changed meanwhile.`,
 		Example: `  penstock hub --kubeconfigs /etc/penstock/members                    # in a pod of the management cluster
   penstock hub -f ./set --kubeconfigs ./members --http 127.0.0.1:8090  # on any machine; the page /members shows what is wrong
-  penstock hub -f ./set --members-listen 192.0.2.9:18443                # relays between Penstocks; penstock clusters show -f ./set prints the hub
-  penstock hub --members-listen 0.0.0.0:18443 --members-address hub.example.com:18443 --state /var/lib/penstock/hub   # in a pod, with a volume
   penstock hub rules | kubectl --context east apply -f -`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return h.run(cmd) },
@@ -72,8 +65,6 @@ its next start, and writes nothing if nothing has changed meanwhile.`,
 	f.StringVar(&h.providers, "clusterprofile-provider-file", "", "JSON file with the credential providers of ClusterProfiles, as KEP-5339 has it (default: none)")
 	f.StringVar(&h.http, "http", "", "address of /metrics and /healthz, as HOST:PORT; a loopback address also serves the page of --admin (default: none)")
 	f.StringVar(&h.admin, "admin", "", "address of /members, which shows the members and what is wrong with them to every client: choose a loopback address such as 127.0.0.1:9091 (default: none)")
-	f.StringVar(&h.members, "members-listen", "", "address on which members that have a peer subscribe to what others export, over mTLS, as HOST:PORT; without -f it needs --state (default: none)")
-	f.StringVar(&h.membersAddress, "members-address", "", "address at which they reach it, as HOST:PORT (default: that of --members-listen, if it is one that others reach)")
 	f.BoolVar(&h.takeOver, "take-over", false, "write imports that another hub has written: for a hub that takes the place of one that is gone for good")
 	f.DurationVar(&h.drain, "drain-time", 10*time.Minute, "how long the requests of a withdrawn export may go on before its entry is removed")
 	cmd.AddCommand(newHubRules())
@@ -82,20 +73,19 @@ its next start, and writes nothing if nothing has changed meanwhile.`,
 
 func newHubRules() *cobra.Command {
 	var namespace string
-	var create, pods bool
+	var create bool
 	cmd := &cobra.Command{
 		Use:     "rules",
 		Short:   "Print the objects that give a hub its permissions in a member",
 		Example: `  penstock hub rules | kubectl --context east apply -f -`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			_, err := fmt.Fprint(cmd.OutOrStdout(), management.Rules(namespace, create, pods))
+			_, err := fmt.Fprint(cmd.OutOrStdout(), management.Rules(namespace, create))
 			return err
 		},
 	}
 	cmd.Flags().StringVar(&namespace, "namespace", "penstock-hub", "namespace of the hub's service account in the member")
 	cmd.Flags().BoolVar(&create, "create-namespaces", false, "allow the hub to make namespaces, for spec.createNamespaces of its ClusterSet")
-	cmd.Flags().BoolVar(&pods, "pods", false, "allow the hub to list pods: those of exported pools are the endpoints that a hub with --members-listen publishes to members that have a peer")
 	return cmd
 }
 
@@ -106,20 +96,12 @@ func (h *hubFlags) run(cmd *cobra.Command) error {
 	if cfg.StateDir, err = h.place(&cfg); err != nil {
 		return err
 	}
-	socketDir := cfg.StateDir // "" with a management cluster, whose hubs may share a folder: one of them leads
-	if h.members != "" {
-		end, err := h.relay(cmd.Context(), &cfg)
-		if err != nil {
-			return err
-		}
-		defer end()
-	}
 	is, err := management.New(cfg)
 	if err != nil {
 		return err
 	}
 	group, ctx := errgroup.WithContext(cmd.Context())
-	if err := h.servePages(ctx, group, is, socketDir, log); err != nil {
+	if err := h.servePages(ctx, group, is, cfg.StateDir, log); err != nil {
 		return err
 	}
 	group.Go(func() error { return is.Run(ctx) })
@@ -128,38 +110,6 @@ func (h *hubFlags) run(cmd *cobra.Command) error {
 		return nil // it was asked to end
 	}
 	return err
-}
-
-// relay has the hub relay at --members-listen. end is called at the end of the process.
-func (h *hubFlags) relay(ctx context.Context, cfg *management.Config) (end func(), err error) {
-	if cfg.REST == nil {
-		l, err := listen(ctx, "--members-listen", h.members)
-		if err != nil {
-			return nil, err
-		}
-		cfg.Listen = func(context.Context) (net.Listener, error) { return l, nil } // the only hub leads once
-		cfg.MembersAddress = cmp.Or(h.membersAddress, l.Addr().String())
-		return func() { _ = l.Close() }, nil
-	}
-	if h.state == "" {
-		return nil, errors.New("--members-listen keeps the keys that members know the hub by in its state folder, which must outlast the process: name it with --state FOLDER; in a pod, on a persistent volume")
-	}
-	if cfg.StateDir, err = h.stateDir(); err != nil {
-		return nil, err
-	}
-	open := state.Open
-	if h.kubeconfig == "" {
-		open = state.OpenVolume
-	}
-	if err := open(cfg.StateDir); err != nil {
-		return nil, err
-	}
-	cfg.MembersAddress = cmp.Or(h.membersAddress, h.members)
-	if err := clusterset.CheckAddress(cfg.MembersAddress); err != nil {
-		return nil, fmt.Errorf("--members-address: %w: write HOST:PORT at which members reach the hub, such as that of the Service in front of it", err)
-	}
-	cfg.Listen = func(ctx context.Context) (net.Listener, error) { return listen(ctx, "--members-listen", h.members) }
-	return func() {}, nil
 }
 
 // servePages serves /metrics and /healthz, and, as far as only this machine reaches it, the hub's own pages.

@@ -25,13 +25,6 @@ type Config struct {
 	// Imports are called with the pools of which a member's import may have changed, and Exports with those of which a member's condition Exported
 	// may have. They must not call the Hub.
 	Imports, Exports func(member string, pools []registry.Pool)
-	// Published is called with a member whose Publication may have changed, or that has answered. It must not call the Hub.
-	Published func(member string)
-	// Stands is called with a member whose Standings may have changed. It must not call the Hub.
-	Stands func(member string)
-	// Placements are where the export of a member's pool stands at peers, as far as they have reported it; nil: there are no peers. It must not call
-	// the Hub.
-	Placements func(member string, p registry.Pool) []registry.Placement
 	// Waited is called once all members have been read, or are waited for no longer: Settled has changed. It may call the Hub.
 	Waited func()
 	// Drain is how long the requests of a withdrawn export may go on. Default: 10 minutes.
@@ -62,7 +55,6 @@ type Hub struct {
 
 	mu       sync.Mutex
 	members  map[string]*member
-	peers    []*peer // sorted by name
 	all      bool
 	sequence uint64
 }
@@ -84,7 +76,6 @@ type member struct {
 	stamp     registry.Stamp
 	decisions map[registry.Pool]export.Decision
 	stamps    map[registry.Pool]registry.Stamp // of the exports among them
-	toPeers   toPeers
 }
 
 // New makes a hub without members.
@@ -98,8 +89,7 @@ func New(c Config) *Hub {
 
 // changes are what the callbacks are called with, once no lock is held.
 type changes struct {
-	imports, exports  map[string][]registry.Pool
-	published, stands []string // members
+	imports, exports map[string][]registry.Pool
 }
 
 func (c *changes) add(to *map[string][]registry.Pool, member string, pools ...registry.Pool) {
@@ -123,17 +113,6 @@ func (h *Hub) call(c *changes) {
 			}
 		}
 	}
-	for _, side := range []struct {
-		of []string
-		f  func(string)
-	}{{c.published, h.cfg.Published}, {c.stands, h.cfg.Stands}} {
-		slices.Sort(side.of)
-		for _, name := range slices.Compact(side.of) {
-			if side.f != nil {
-				side.f(name)
-			}
-		}
-	}
 }
 
 // SetMembers replaces the members. all: a pool that a member exports is an entry of its own import too. The exports of a member that is none any
@@ -152,10 +131,6 @@ func (h *Hub) SetMembers(list []Member, all bool) {
 			is.registry = registry.New(registry.Config{Drain: h.cfg.Drain, Lease: h.cfg.Grace, Now: h.cfg.Now})
 			is.importer = imports.New(imports.Config{Registry: is.registry, Store: m.Store, Namespace: m.Namespace, Own: m.Own})
 		}
-		if is.read && (is.Draining != m.Draining || !reflect.DeepEqual(is.Allow, m.Allow)) {
-			is.Member = m
-			h.publish(&c, is)
-		}
 		is.Member = m
 		now[m.Name] = is
 	}
@@ -171,7 +146,7 @@ func (h *Hub) SetMembers(list []Member, all bool) {
 	}
 }
 
-// meet has each member import what the others and the peers export, as far as they may. mu is held.
+// meet replaces the exporters of each member, and what they are allowed there. mu is held.
 func (h *Hub) meet(c *changes) {
 	for _, m := range h.sorted() {
 		sources, allow := map[string]string{}, map[string]v1alpha1.ClusterSetAllow{}
@@ -179,9 +154,6 @@ func (h *Hub) meet(c *changes) {
 			if o != m || h.all {
 				sources[o.Name], allow[o.Name] = source, o.Allow
 			}
-		}
-		for _, p := range h.peers {
-			sources[p.Name], allow[p.Name] = source, p.Allow
 		}
 		changed := m.registry.SetMembers(sources)
 		h.assemble(c, m, append(changed, m.importer.SetAllow(allow)...))
@@ -220,9 +192,6 @@ func (h *Hub) Restore(name string, entries map[registry.Pool][]inferenceapi.Impo
 			}
 		}
 	}
-	for _, p := range h.peers {
-		h.give(&c, p, m, true)
-	}
 }
 
 // Exports passes all that a member exports, or is asked to. uid is that of its cluster.
@@ -240,13 +209,8 @@ func (h *Hub) Exports(name, uid string, decisions []export.Decision) {
 	h.sequence++
 	next := registry.Stamp{Epoch: 1, Sequence: h.sequence}
 	changed := !m.read || rebuilt
-	m.toPeers.endpoints = map[registry.Pool][]inferenceapi.ImportedEndpoint{}
 	for _, d := range decisions {
-		if d.Export != nil {
-			m.toPeers.endpoints[d.Pool] = d.Export.Entry.Endpoints
-		}
 		d = within(d, m.Allow)
-		h.incarnate(m, before[d.Pool].Export, d.Export)
 		m.decisions[d.Pool] = d
 		old := before[d.Pool]
 		if !reflect.DeepEqual(old.Export, d.Export) {
@@ -266,13 +230,11 @@ func (h *Hub) Exports(name, uid string, decisions []export.Decision) {
 	if !m.read {
 		m.read = true
 		h.others(&c)
-		c.stand(h, m)
 	}
 	if changed {
 		m.stamp = next
 		h.distribute(&c, m)
 	}
-	h.publish(&c, m)
 }
 
 // distribute passes what a member exports to the registries of the others. mu is held.
@@ -336,7 +298,6 @@ func (h *Hub) reached(name string, is bool, f func(m, o *member) []registry.Pool
 	was := m.connected
 	if m.connected = is; is {
 		m.contacted = h.cfg.Now()
-		c.published = append(c.published, name)
 	}
 	for _, o := range h.sorted() {
 		if o.restored && (o != m || h.all) {
@@ -410,7 +371,6 @@ func (h *Hub) assemble(c *changes, m *member, pools []registry.Pool) {
 		c.add(&c.exports, pl.Member, pl.Pool)
 	}
 	c.add(&c.imports, m.Name, a.Pools...)
-	c.stand(h, m)
 }
 
 // Import is the status of an import at a member, as far as it is this hub's; generation is that of the object. imported is false for one that
@@ -459,15 +419,10 @@ func (h *Hub) expire(waited *bool) {
 			h.assemble(&c, m, m.registry.Expire())
 		}
 		over = over && h.settled(m)
-		c.add(&c.exports, m.Name, h.overdue(m)...)
-	}
-	for _, p := range h.peers {
-		over = over && h.settledPeer(p)
 	}
 	if over && !*waited {
 		for _, m := range h.sorted() {
 			c.add(&c.exports, m.Name, slices.Collect(maps.Keys(m.decisions))...)
-			c.stand(h, m)
 		}
 	}
 	*waited = over

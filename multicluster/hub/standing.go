@@ -47,16 +47,12 @@ func (h *Hub) Written(name string, p registry.Pool, w Writing) {
 			c.add(&c.exports, o.Name, p)
 		}
 	}
-	c.stand(h, m)
 }
 
 // Settled reports whether the exports of a cluster are known, or are waited for no longer.
 func (h *Hub) Settled(name string) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if p := h.peer(name); p != nil {
-		return h.settledPeer(p)
-	}
 	m := h.members[name]
 	return m == nil || h.settled(m)
 }
@@ -104,14 +100,6 @@ func (h *Hub) exported(m *member, p registry.Pool) (is report.Condition, asked, 
 			pruned = append(pruned, o.Name)
 		}
 	}
-	at, pending := h.atPeers(m, d)
-	if pending {
-		return is, true, false
-	}
-	for _, p := range h.peers {
-		names = append(names, p.Name)
-	}
-	list = append(list, at...)
 	if is = export.Exported(d, names, list); len(pruned) > 0 {
 		more := ""
 		if n := len(pruned) - mostPruned; n > 0 {

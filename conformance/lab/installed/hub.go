@@ -19,10 +19,8 @@ import (
 
 // Hub is penstock hub as a process outside of the clusters, which reads its ClusterSet from a file.
 type Hub struct {
-	dir    string
-	cmd    *exec.Cmd
-	relays []string // arguments
-	peers  []*Member
+	dir string
+	cmd *exec.Cmd
 }
 
 // NewHub makes a hub without members, whose files are in a folder.
@@ -65,32 +63,11 @@ func (h *Hub) Admit(ctx context.Context, name string, cluster *rest.Config) erro
 	return clientcmd.WriteToFile(*config, filepath.Join(h.dir, "members", name+".yaml"))
 }
 
-// Relay has the hub serve Penstocks, at a port of an address of this machine that they reach, from its next Start on. Lead makes them members.
-func (h *Hub) Relay(address string, port int, peers ...*Member) {
-	h.relays, h.peers = []string{fmt.Sprintf("--members-listen=0.0.0.0:%d", port), fmt.Sprintf("--members-address=%s:%d", address, port)}, peers
-}
-
-// Show is what `penstock clusters show` prints of a hub that relays, once it has started: an entry of the peers' ClusterSets.
-func (h *Hub) Show(ctx context.Context) (string, error) {
-	path, err := program()
-	if err != nil {
-		return "", err
-	}
-	out, err := exec.CommandContext(ctx, path, "clusters", "show", "--state", filepath.Join(h.dir, "state")).CombinedOutput()
-	if err != nil {
-		return "", fmt.Errorf("penstock clusters show: %w: %s", err, out)
-	}
-	return string(out), nil
-}
-
-// Lead replaces the hub's ClusterSet: members that have been admitted, whose pods are in some ranges, and the peers of Relay.
+// Lead replaces the hub's ClusterSet: members that have been admitted, whose pods are in some ranges.
 func (h *Hub) Lead(podCIDRs string, members ...string) error {
 	set := "apiVersion: penstock.dev/v1alpha1\nkind: ClusterSet\nmetadata: {name: gpus}\nspec:\n  cluster: management\n  members:\n"
 	for _, name := range members {
 		set += fmt.Sprintf("  - {name: %[1]s, kubeconfig: {file: %[1]s.yaml}, allow: {podCIDRs: [%[2]s]}}\n", name, podCIDRs)
-	}
-	for _, m := range h.peers {
-		set += entry(m.peer)
 	}
 	return os.WriteFile(filepath.Join(h.dir, "set.yaml"), []byte(set), 0o600)
 }
@@ -107,7 +84,7 @@ func (h *Hub) Start(drainTime string) error {
 	}
 	defer func() { _ = logs.Close() }() // the process has its own
 	args := []string{"hub", "-f", filepath.Join(h.dir, "set.yaml"), "--kubeconfigs", filepath.Join(h.dir, "members"), "--state", filepath.Join(h.dir, "state"), "--drain-time", drainTime}
-	h.cmd = exec.Command(path, append(args, h.relays...)...)
+	h.cmd = exec.Command(path, args...)
 	h.cmd.Stdout, h.cmd.Stderr = logs, logs
 	return h.cmd.Start()
 }

@@ -62,9 +62,6 @@ type Spec struct {
 	Members  []*Member
 	// PeerListener is the port at which its Gateways listen for members; 0: they do not.
 	PeerListener int
-	// Hub is Hub.Show of the hub that the members of Behind are reached through; "": there is none.
-	Hub    string
-	Behind []*Member
 }
 
 // Members installs Penstock in clusters of a lab, one for each name, and makes each a member of the others' sets. Model servers of the other
@@ -210,17 +207,11 @@ func (m *Member) Join(ctx context.Context, spec Spec) error {
 	if spec.PeerListener > 0 {
 		text += fmt.Sprintf("  peerListener: {port: %d}\n", spec.PeerListener)
 	}
-	if len(spec.Members) > 0 || spec.Hub != "" {
+	if len(spec.Members) > 0 {
 		text += "  members:\n"
 	}
 	for _, o := range spec.Members {
 		text += entry(o.peer)
-	}
-	if spec.Hub != "" {
-		text += entry(spec.Hub)
-	}
-	for _, o := range spec.Behind {
-		text += "  - name: " + o.Name + "\n"
 	}
 	return Apply(ctx, m.Config, "", []byte(text))
 }

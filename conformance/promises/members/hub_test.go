@@ -65,55 +65,6 @@ func TestHub_KilledHubLosesNoRequest(t *testing.T) {
 	s.unled(h)
 }
 
-// A cluster whose Penstock knows the others by their names serves with their pools: a hub that has their kubeconfigs exports for them. Then the hub is
-// killed, also while one of them withdraws its pools.
-func TestHub_ClusterBehindItServesWithPoolsOfItsMembers(t *testing.T) {
-	s := newQuietSite(t)
-	h := s.hub(s.east, s.north)
-	h.Relay(s.west.Outside, relayPort, s.west.Member)
-	if err := h.Lead("10.128.0.0/9", "east", "north"); err != nil {
-		t.Fatal(err)
-	}
-	start := func() (shown string) {
-		t.Helper()
-		if err := h.Start("10s"); err != nil {
-			t.Fatal(err)
-		}
-		s.west.Until("the hub serves members", func(ctx context.Context) (err error) {
-			shown, err = h.Show(ctx)
-			return err
-		})
-		return shown
-	}
-	behind := spec(s.west.Member, false)
-	behind.Hub, behind.Behind = start(), []*installed.Member{s.east.Member, s.north.Member}
-	if err := s.west.Join(t.Context(), behind); err != nil {
-		t.Fatal(err)
-	}
-	s.ready("east", "north")
-	s.begins(pools...)
-
-	h.Kill()
-	s.load.Goes(100)
-	s.load.serves("east", "north")
-	start()
-	s.ready("east", "north")
-
-	h.Kill()
-	s.north.annotate("export", "null")
-	s.load.Goes(50)
-	s.load.serves("east", "north") // nothing is withdrawn by a hub that is away
-	start()
-	s.states("north", "False", "Draining")
-	s.load.idles("north")
-	s.north.annotate("export", `"ClusterSet"`)
-	s.ends()
-	s.unled(h)
-}
-
-// relayPort is where the hub serves Penstocks.
-const relayPort = 18444
-
 // hub is one that clusters are admitted to, which leave each other's sets. The clusters are members of each other again at the end.
 func (s *site) hub(admitted ...*cluster) *installed.Hub {
 	s.Helper()

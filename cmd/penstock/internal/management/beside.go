@@ -21,7 +21,6 @@ import (
 const (
 	nodeResource       = "nodes"
 	poolExportResource = "poolexports"
-	podResource        = "pods"
 )
 
 // beside are the objects of a member that no table of the store has: its nodes, at which Services of type NodePort are reached, and the

@@ -60,7 +60,6 @@ type cluster struct {
 	exports *exported
 	beside  *beside
 	uid     string
-	pods    bool // they are read
 }
 
 // configure takes the ClusterSet over.
@@ -199,7 +198,6 @@ func (c *cluster) once(ctx context.Context) error {
 	}
 	c.mu.Lock()
 	c.source, c.objects, c.exports, c.beside = source, objects, exports, beside
-	c.pods = slices.ContainsFunc(readable, func(r right) bool { return r.resource == podResource })
 	c.mu.Unlock()
 	source.OnLive(c.changed)
 	group, ctx := errgroup.WithContext(ctx)
@@ -349,7 +347,7 @@ func (c *cluster) follow(ctx context.Context, source *kube.Source) error {
 			c.objects.Changed(view, rev.Changes)
 			for _, o := range rev.Changes {
 				switch o.Table {
-				case store.InferencePools.Kind(), store.Services.Kind(), store.EndpointSlices.Kind(), store.Gateways.Kind(), store.Pods.Kind():
+				case store.InferencePools.Kind(), store.Services.Kind(), store.EndpointSlices.Kind(), store.Gateways.Kind():
 					decide = true
 				case store.Namespaces.Kind():
 					namespaces = true

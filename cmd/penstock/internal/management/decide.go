@@ -1,10 +1,8 @@
 package management
 
 import (
-	"cmp"
 	"context"
 	"maps"
-	"net/netip"
 	"slices"
 	"strings"
 
@@ -16,17 +14,16 @@ import (
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
 	"github.com/penstock-project/penstock/multicluster/export"
 	"github.com/penstock-project/penstock/multicluster/registry"
-	"github.com/penstock-project/penstock/translator/services"
 )
 
 // decide decides on all exports of the member, once what they depend on has been read.
 func (c *cluster) decide(ctx context.Context, view *store.View, source *kube.Source, before *[]kube.Demand) error {
 	c.mu.Lock()
-	beside, uid, pods := c.beside, c.uid, c.pods
+	beside, uid := c.beside, c.uid
 	cfg := export.Config{Cluster: c.name, Members: c.others, PodCIDRs: c.config.Allow.PodCIDRs, Hub: true, NodeAddress: beside.nodeAddress}
 	c.mu.Unlock()
 	cfg.Region, cfg.Zone = beside.topology()
-	if now := demands(view, pods); !slices.Equal(now, *before) {
+	if now := demands(view); !slices.Equal(now, *before) {
 		*before = now
 		for _, read := range source.Keep(now) {
 			select {
@@ -43,12 +40,8 @@ func (c *cluster) decide(ctx context.Context, view *store.View, source *kube.Sou
 	own := beside.exports()
 	var list []export.Decision
 	for _, pool := range store.InferencePools.All(view) {
-		var serving []netip.AddrPort
-		if pods {
-			serving = endpoints(view, pool)
-		}
 		d, ok := export.Decide(view, cfg, pool.Namespace+"/"+pool.Name, export.Pool{
-			Endpoints: serving, Gateways: c.gateways(view, source, pool), Own: own[registry.Pool{Namespace: pool.Namespace, Name: pool.Name}],
+			Gateways: c.gateways(view, source, pool), Own: own[registry.Pool{Namespace: pool.Namespace, Name: pool.Name}],
 		})
 		if ok && (d.Asked || len(d.Findings) > 0) {
 			list = append(list, d)
@@ -58,8 +51,8 @@ func (c *cluster) decide(ctx context.Context, view *store.View, source *kube.Sou
 	return nil
 }
 
-// demands are the EndpointSlices of the pickers of exported pools and, if pods are read, the pods of these pools; sorted.
-func demands(view *store.View, pods bool) (out []kube.Demand) {
+// demands are the EndpointSlices of the pickers of exported pools, sorted.
+func demands(view *store.View) (out []kube.Demand) {
 	wanted := map[kube.Demand]bool{}
 	for _, pool := range store.InferencePools.All(view) {
 		if _, ok := pool.Annotations[export.Annotation]; !ok {
@@ -68,38 +61,8 @@ func demands(view *store.View, pods bool) (out []kube.Demand) {
 		if ref := pool.Spec.EndpointPickerRef; ref != nil {
 			wanted[kube.Demand{Table: store.EndpointSlices.Kind(), Index: store.ByService, Key: pool.Namespace + "/" + string(ref.Name)}] = true
 		}
-		if key, ok := services.FirstLabel(pool.Namespace, selector(pool)); ok && pods {
-			wanted[kube.Demand{Table: store.Pods.Kind(), Index: store.ByLabel, Key: key}] = true
-		}
 	}
-	return slices.SortedFunc(maps.Keys(wanted), func(a, b kube.Demand) int {
-		return cmp.Or(strings.Compare(a.Table, b.Table), strings.Compare(a.Key, b.Key))
-	})
-}
-
-func selector(pool *inferencev1.InferencePool) map[string]string {
-	out := map[string]string{}
-	for k, v := range pool.Spec.Selector.MatchLabels {
-		out[string(k)] = string(v)
-	}
-	return out
-}
-
-// endpoints are the pods of an exported pool that take requests.
-func endpoints(view *store.View, pool *inferencev1.InferencePool) (out []netip.AddrPort) {
-	if _, ok := pool.Annotations[export.Annotation]; !ok {
-		return nil
-	}
-	var ports []uint16
-	for _, p := range pool.Spec.TargetPorts {
-		ports = append(ports, uint16(p.Number))
-	}
-	for _, m := range services.Select(view, pool.Namespace, selector(pool), ports) {
-		if !m.Draining {
-			out = append(out, m.Address)
-		}
-	}
-	return out
+	return slices.SortedFunc(maps.Keys(wanted), func(a, b kube.Demand) int { return strings.Compare(a.Key, b.Key) })
 }
 
 // gateways are those that route to a pool, as their controller states in the status of the pool, with the addresses that their own status has.

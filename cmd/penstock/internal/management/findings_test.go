@@ -16,7 +16,6 @@ import (
 
 	"github.com/penstock-project/penstock/discovery/kube/kubetest"
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
-	"github.com/penstock-project/penstock/multicluster/hub"
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
@@ -56,28 +55,30 @@ func problems(t *testing.T, h *Hub) float64 {
 	return 0
 }
 
-// The hub looks at its ClusterSet every few seconds. A problem that stays is logged once, or the log has nothing else.
-func TestHub_MemberWithoutAnAddressIsLoggedOnce(t *testing.T) {
+// A member with a peer belongs to Penstocks. A hub with no other member reads and writes nothing, so its operator reads what to write instead; the hub looks
+// at its ClusterSet every few seconds, and logs that once.
+func TestHub_MembersWithAPeerAloneAreAProblemThatIsLoggedOnce(t *testing.T) {
 	var log lines
 	h, err := New(Config{StateDir: t.TempDir(), Log: slog.New(slog.NewTextHandler(&log, nil))})
 	if err != nil {
 		t.Fatal(err)
 	}
-	h.out = hub.New(hub.Config{})
-	r := newRelay(h)
 	set := &v1alpha1.ClusterSet{}
-	set.Spec.Cluster = "hub"
-	set.Spec.Members = []v1alpha1.ClusterSetMember{{Name: "east", Peer: &v1alpha1.ClusterSetPeer{}}}
+	set.Spec.Members = []v1alpha1.ClusterSetMember{{Name: "east", Peer: &v1alpha1.ClusterSetPeer{Address: "192.0.2.1:9443"}}}
 	for range 3 {
-		r.adopt(set, nil)
+		h.wanted(set)
 	}
-	if text := log.String(); strings.Count(text, "a hub reaches each member itself") != 1 || strings.Contains(text, "is resolved") || h.status().Problems["east"] == nil {
-		t.Errorf("%+v; the log has\n%s", h.status().Problems, text)
+	is := h.status()
+	if is.Problem == nil || !strings.Contains(is.Problem.Problem, "relays nothing") || !strings.Contains(is.Problem.Fix, "penstock clusters join") || !slices.Equal(is.Peers, []string{"east"}) {
+		t.Errorf("%+v", is)
 	}
-	set.Spec.Members = nil
-	r.adopt(set, nil)
-	if text := log.String(); strings.Count(text, "is resolved") != 1 || len(h.status().Problems) != 0 {
-		t.Errorf("corrected: %+v; the log has\n%s", h.status().Problems, text)
+	if text := log.String(); strings.Count(text, "relays nothing") != 1 || strings.Count(text, "the hub ignores members that have a peer") != 1 {
+		t.Errorf("the log has\n%s", text)
+	}
+	set.Spec.Members = append(set.Spec.Members, v1alpha1.ClusterSetMember{Name: "west", Kubeconfig: &v1alpha1.ClusterSetKubeconfig{File: "west"}})
+	names, _ := h.wanted(set)
+	if is := h.status(); is.Problem != nil || len(is.Problems) != 0 || !slices.Equal(is.Peers, []string{"east"}) || !slices.Equal(names, []string{"west"}) {
+		t.Errorf("with a member of both kinds: members %q, %+v", names, is)
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"log/slog"
 	"maps"
-	"net"
 	"slices"
 	"strings"
 	"sync"
@@ -38,14 +37,10 @@ type Config struct {
 	Namespace, Identity string
 	// Paths are files with the ClusterSet; without REST.
 	Paths []string
-	// StateDir is where this hub keeps its identity and the last good ClusterSet, without REST, and with Listen the keys that members know it by.
+	// StateDir is where this hub keeps its identity and the last good ClusterSet, without REST.
 	StateDir string
 	// Kubeconfigs is the folder of the members' kubeconfigs, and Providers the file of credential providers for ClusterProfiles; "": none.
 	Kubeconfigs, Providers string
-	// Listen opens the port at which members that have a peer subscribe to what the hub relays, each time this process begins to lead; the Hub closes
-	// it. MembersAddress is where they reach it, as HOST:PORT. nil: the hub relays nothing, and such members are not its.
-	Listen         func(context.Context) (net.Listener, error)
-	MembersAddress string
 	// TakeOver has this hub write what another one has written.
 	TakeOver bool
 	// Drain is how long requests of a withdrawn export may go on.
@@ -64,12 +59,12 @@ type Hub struct {
 	uid      string
 	epoch    uint64
 	out      *hub.Hub
-	relay    *relay              // nil: there is none
 	clusters map[string]*cluster // read by callbacks with mu held
 
 	mu       sync.Mutex
 	leading  bool
 	set      string
+	peers    []string            // names of the members with a peer
 	mistakes map[string]*mistake // by member
 	findings map[string]*mistake // in files, by object and field
 	uids     map[string]string   // of clusters, by member
@@ -138,16 +133,12 @@ func (h *Hub) lead(ctx context.Context, identity func(context.Context) (string, 
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	var relayed *relay // of this term alone: it reads the keys that a leader before has written
-	if h.cfg.Listen != nil {
-		relayed = newRelay(h)
-	}
 	h.mu.Lock()
-	h.uid, h.epoch, h.clusters, h.relay = uid, epoch, map[string]*cluster{}, relayed
+	h.uid, h.epoch, h.clusters = uid, epoch, map[string]*cluster{}
 	clear(h.mistakes)
 	clear(h.uids)
 	h.mu.Unlock()
-	cfg := hub.Config{Drain: h.cfg.Drain, Imports: func(member string, pools []registry.Pool) {
+	out := hub.New(hub.Config{Drain: h.cfg.Drain, Imports: func(member string, pools []registry.Pool) {
 		if c := h.at(member); c != nil {
 			c.mu.Lock()
 			objects := c.objects
@@ -168,18 +159,14 @@ func (h *Hub) lead(ctx context.Context, identity func(context.Context) (string, 
 				objects.EnqueueAll()
 			}
 		}
-	}}
-	if relayed != nil {
-		cfg.Published, cfg.Stands, cfg.Placements = relayed.published, relayed.stands, relayed.placements
-	}
-	out := hub.New(cfg)
+	}})
 	h.mu.Lock()
 	h.out, h.leading = out, true
 	h.mu.Unlock()
 	h.log.Info("this hub writes the imports of its members", "hub", uid, "epoch", epoch)
 	defer func() {
 		h.mu.Lock()
-		h.leading, h.relay = false, nil
+		h.leading = false
 		all := slices.Collect(maps.Values(h.clusters))
 		h.mu.Unlock()
 		for _, c := range all {
@@ -190,9 +177,6 @@ func (h *Hub) lead(ctx context.Context, identity func(context.Context) (string, 
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return h.out.Run(ctx) })
 	group.Go(func() error { return h.follow(ctx) })
-	if relayed != nil {
-		group.Go(func() error { return relayed.run(ctx) })
-	}
 	return group.Wait()
 }
 
@@ -248,20 +232,7 @@ func (h *Hub) adopt(ctx context.Context, set *v1alpha1.ClusterSet) {
 		}
 		return
 	}
-	h.note("", nil)
 	names, wanted := h.wanted(set)
-	var peers []hub.Peer
-	if h.relay != nil {
-		peers = h.relay.adopt(set, names)
-	}
-	h.out.SetPeers(peers)
-	if h.relay != nil {
-		h.relay.connect()
-	}
-	all := slices.Clone(names)
-	for _, p := range peers {
-		all = append(all, p.Name)
-	}
 	h.mu.Lock()
 	now := maps.Clone(h.clusters)
 	h.mu.Unlock()
@@ -298,7 +269,7 @@ func (h *Hub) adopt(ctx context.Context, set *v1alpha1.ClusterSet) {
 			c = &cluster{hub: h, name: name, store: store.New(), again: make(chan struct{}, 1), key: at.key, rest: at.rest, done: make(chan struct{})}
 			now[name], begin = c, append(begin, c)
 		}
-		others := slices.DeleteFunc(slices.Clone(all), func(n string) bool { return n == name })
+		others := slices.DeleteFunc(slices.Clone(names), func(n string) bool { return n == name })
 		c.mu.Lock()
 		same := equalMember(&c.config, m) && slices.Equal(c.others, others)
 		c.mu.Unlock()
@@ -319,11 +290,12 @@ func (h *Hub) adopt(ctx context.Context, set *v1alpha1.ClusterSet) {
 	}
 }
 
-// wanted are the members that have objects of the hub, in their order. Of two members of one name the first counts.
+// wanted returns the members that this hub reads and writes, in their order: those without a peer. Of two members of one name the first counts.
 func (h *Hub) wanted(set *v1alpha1.ClusterSet) (names []string, wanted map[string]*v1alpha1.ClusterSetMember) {
 	wanted = map[string]*v1alpha1.ClusterSetMember{}
 	taken := map[string]bool{}
 	odd := map[string]*mistake{}
+	var peers []string
 	for i := range set.Spec.Members {
 		m := &set.Spec.Members[i]
 		switch {
@@ -331,11 +303,15 @@ func (h *Hub) wanted(set *v1alpha1.ClusterSet) (names []string, wanted map[strin
 			odd[m.Name+again] = &mistake{Field: field(m, "name"), Problem: "two members have this name, and the first counts", Fix: "give the second one a name of its own"}
 		case m.Peer == nil:
 			names, wanted[m.Name] = append(names, m.Name), m
-		case m.Draining:
-			odd[m.Name+undrained] = &mistake{Field: field(m, "draining"), Problem: "it has no effect on a member that has a peer: the others send it requests on", Fix: "run `penstock clusters drain` there, and remove the field"}
+		default:
+			peers = append(peers, m.Name)
+			if m.Draining {
+				odd[m.Name+undrained] = &mistake{Field: field(m, "draining"), Problem: "it has no effect on a member that has a peer: the others send it requests on", Fix: "run `penstock clusters drain` there, and remove the field"}
+			}
 		}
 		taken[m.Name] = true
 	}
+	h.adoptPeers(set, peers, len(names) == 0)
 	h.mu.Lock()
 	for key := range h.mistakes {
 		if (strings.HasSuffix(key, again) || strings.HasSuffix(key, undrained)) && odd[key] == nil {
@@ -347,6 +323,23 @@ func (h *Hub) wanted(set *v1alpha1.ClusterSet) (names []string, wanted map[strin
 		h.note(key, m)
 	}
 	return names, wanted
+}
+
+// adoptPeers notes the members with a peer. alone: there is no other member, so the hub has nothing to do.
+func (h *Hub) adoptPeers(set *v1alpha1.ClusterSet, peers []string, alone bool) {
+	h.mu.Lock()
+	same := slices.Equal(h.peers, peers)
+	h.peers = peers
+	h.mu.Unlock()
+	if !same && len(peers) > 0 {
+		h.log.Info("the hub ignores members that have a peer: Penstocks exchange exports with them at their own addresses", "members", peers)
+	}
+	if alone && len(peers) > 0 {
+		h.note("", &mistake{Field: "ClusterSet " + set.Name + " spec.members", Problem: "each member has a peer, so this hub reads and writes no cluster, and it relays nothing between them",
+			Fix: "join these clusters to each other with `penstock clusters join`, or write kubeconfig or clusterProfile in place of peer"})
+	} else {
+		h.note("", nil)
+	}
 }
 
 // again follows a name that two members have.
@@ -384,5 +377,4 @@ func (h *Hub) forget(name string) {
 	delete(h.uids, name)
 	delete(h.mistakes, name)
 	delete(h.mistakes, name+newest)
-	delete(h.mistakes, name+unpublished)
 }

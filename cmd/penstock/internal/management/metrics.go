@@ -17,8 +17,6 @@ var (
 		"1 if the member's API server answers the hub.", []string{"member"}, nil)
 	ageDesc = prometheus.NewDesc("penstock_hub_member_age_seconds",
 		"Time since the member's API server answered last. The hub asks it every 5 seconds.", []string{"member"}, nil)
-	relayedDesc = prometheus.NewDesc("penstock_hub_relayed_connected",
-		"1 if what the member publishes arrives at the hub, which relays it to the others: of members that have a peer.", []string{"member"}, nil)
 	problemsDesc = prometheus.NewDesc("penstock_hub_problems",
 		"Problems of the ClusterSet and its members that /members of the hub shows.", nil, nil)
 	exportsDesc = prometheus.NewDesc("penstock_hub_exports",
@@ -29,7 +27,7 @@ var (
 
 // Describe implements prometheus.Collector.
 func (h *Hub) Describe(out chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{leadingDesc, connectedDesc, ageDesc, relayedDesc, problemsDesc, exportsDesc, importsDesc} {
+	for _, d := range []*prometheus.Desc{leadingDesc, connectedDesc, ageDesc, problemsDesc, exportsDesc, importsDesc} {
 		out <- d
 	}
 }
@@ -61,9 +59,6 @@ func (h *Hub) Collect(out chan<- prometheus.Metric) {
 		problems++
 	}
 	gauge(problemsDesc, float64(problems))
-	for _, m := range is.Relayed {
-		gauge(relayedDesc, oneIf(m.Connected), m.Name)
-	}
 	for _, m := range is.Members {
 		gauge(connectedDesc, oneIf(m.Connected), m.Name)
 		if !m.Contacted.IsZero() {

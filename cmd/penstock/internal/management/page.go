@@ -9,7 +9,6 @@ import (
 	"github.com/penstock-project/penstock/cmd/penstock/internal/clusterset"
 	"github.com/penstock-project/penstock/cmd/penstock/internal/debug"
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
-	"github.com/penstock-project/penstock/multicluster/federation"
 	"github.com/penstock-project/penstock/multicluster/hub"
 )
 
@@ -21,8 +20,8 @@ type Status struct {
 	Leading bool         `json:"leading"`
 	Problem *mistake     `json:"problem,omitempty"`
 	Members []hub.Status `json:"members"`
-	// Relayed are the members that have a peer, of a hub that relays.
-	Relayed []federation.RelayedStatus `json:"relayed,omitempty"`
+	// Peers are the members with a peer. Penstocks exchange exports with them, and the hub ignores them.
+	Peers []string `json:"peers,omitempty"`
 	// Problems of members, by name, and of what stands in files, by object and field.
 	Problems map[string]*mistake `json:"problems,omitempty"`
 }
@@ -54,7 +53,7 @@ func (h *Hub) name() string {
 // status is what the hub shows.
 func (h *Hub) status() Status {
 	h.mu.Lock()
-	is := Status{ClusterSet: h.set, Leading: h.leading, Members: []hub.Status{}, Problems: map[string]*mistake{}}
+	is := Status{ClusterSet: h.set, Leading: h.leading, Members: []hub.Status{}, Peers: h.peers, Problems: map[string]*mistake{}}
 	for name, m := range h.mistakes {
 		if name == "" {
 			is.Problem = m
@@ -63,32 +62,26 @@ func (h *Hub) status() Status {
 		}
 	}
 	maps.Copy(is.Problems, h.findings)
-	out, relay := h.out, h.relay
+	out := h.out
 	h.mu.Unlock()
-	if relay != nil {
-		is.Relayed = relay.members()
-	}
 	if out != nil && is.Leading {
 		is.Members = out.Status()
 	}
 	return is
 }
 
-// Register adds the hub's pages to mux: what it shows of its members, and what penstock clusters show and join read.
+// Register adds the hub's pages to mux: its members, and the page by which other commands find that the process is a hub.
 func (h *Hub) Register(mux *http.ServeMux) {
 	mux.HandleFunc("GET /members", func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, h.status()) })
 	mux.HandleFunc("GET /clusters", func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, h.clusterSet()) })
 	debug.RegisterStore(mux, h.store)
 }
 
-// clusterSet is the hub as a member of its members.
+// clusterSet is the page /clusters of a hub, which exchanges no exports itself.
 func (h *Hub) clusterSet() clusterset.Status {
 	is := clusterset.Status{Hub: true, Members: []clusterset.MemberStatus{}}
 	if set := clusterset.Selected(h.store.View()); set != nil {
 		is.Cluster = set.Spec.Cluster
-	}
-	if h.cfg.Listen != nil {
-		is.Member, _ = clusterset.OwnMember(h.cfg.StateDir) // what cannot be read is not shown
 	}
 	return is
 }

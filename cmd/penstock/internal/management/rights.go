@@ -21,7 +21,6 @@ type right struct {
 	group, version, resource, kind string
 	optional                       bool                                            // it may be missing
 	kept                           func(u *unstructured.Unstructured) (any, error) // of a kind beside the store; such a one may be forbidden, too
-	relayed                        bool                                            // it is read by a hub that relays alone, and may be forbidden
 }
 
 func (r right) gvr() schema.GroupVersionResource {
@@ -30,30 +29,26 @@ func (r right) gvr() schema.GroupVersionResource {
 
 // rights are what the hub reads in a member, in the order in which it is tried.
 var rights = []right{
-	{"", "v1", "namespaces", "Namespace", false, nil, false},
-	{"", "v1", "services", "Service", false, nil, false},
-	{"discovery.k8s.io", "v1", "endpointslices", "EndpointSlice", false, nil, false},
-	{"inference.networking.k8s.io", "v1", "inferencepools", "InferencePool", true, nil, false},
-	{inferenceapi.Group, "v1alpha1", "inferencepoolimports", "InferencePoolImport", true, nil, false},
-	{"gateway.networking.k8s.io", "v1", "gateways", "Gateway", true, nil, false},
-	{"", "v1", nodeResource, "Node", true, keptNode, false},
-	{v1alpha1.Group, v1alpha1.Version, poolExportResource, "PoolExport", true, keptExport, false},
-	{"", "v1", podResource, "Pod", false, nil, true},
+	{"", "v1", "namespaces", "Namespace", false, nil},
+	{"", "v1", "services", "Service", false, nil},
+	{"discovery.k8s.io", "v1", "endpointslices", "EndpointSlice", false, nil},
+	{"inference.networking.k8s.io", "v1", "inferencepools", "InferencePool", true, nil},
+	{inferenceapi.Group, "v1alpha1", "inferencepoolimports", "InferencePoolImport", true, nil},
+	{"gateway.networking.k8s.io", "v1", "gateways", "Gateway", true, nil},
+	{"", "v1", nodeResource, "Node", true, keptNode},
+	{v1alpha1.Group, v1alpha1.Version, poolExportResource, "PoolExport", true, keptExport},
 }
 
 // readable are those of rights that are installed. A read that is forbidden is a mistake of the member's user.
 func (c *cluster) readable(ctx context.Context, client dynamic.Interface) (out []right, err error) {
 	for _, r := range rights {
-		if r.relayed && c.hub.cfg.Listen == nil {
-			continue
-		}
 		one, cancel := context.WithTimeout(ctx, 2*contactTimeout)
 		_, err := client.Resource(r.gvr()).List(one, metav1.ListOptions{Limit: 1})
 		cancel()
 		switch {
 		case err == nil:
 			out = append(out, r)
-		case apierrors.IsNotFound(err) && r.optional, apierrors.IsForbidden(err) && (r.kept != nil || r.relayed):
+		case apierrors.IsNotFound(err) && r.optional, apierrors.IsForbidden(err) && r.kept != nil:
 		case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
 			return nil, &mistake{
 				Field: "spec.members[" + c.name + "]", Problem: fmt.Sprintf("its credential may not list %s: %.300v", strings.TrimSuffix(r.resource+"."+r.group, "."), err),

@@ -51,18 +51,6 @@ func Open(dir string) error {
 	return restrict(dir, info.Mode().Perm())
 }
 
-// OpenVolume is Open for a folder on a pod's volume. The kubelet opens what is on it to the pod's group (fsGroup), before the pod starts: that is taken
-// back, because no other process has this group.
-func OpenVolume(dir string) error {
-	const others = 0o007
-	if info, err := os.Lstat(dir); err == nil && info.IsDir() && ownerOf(info) == uint32(os.Geteuid()) && info.Sys().(*syscall.Stat_t).Gid == uint32(os.Getegid()) && info.Mode().Perm()&others == 0 {
-		if err := os.Chmod(dir, 0o700); err != nil {
-			return fmt.Errorf("state folder: %w", err)
-		}
-	}
-	return Open(dir)
-}
-
 // restrict gives an empty folder mode 0700. The mode of a folder with files is its user's choice: it may be in use for
 // something else.
 func restrict(dir string, mode fs.FileMode) error {

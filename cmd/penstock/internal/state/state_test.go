@@ -83,34 +83,3 @@ func TestState_FolderOrLinkOfAnotherUserIsAnError(t *testing.T) {
 		t.Error("a link that another user can replace is accepted")
 	}
 }
-
-// The kubelet has opened the folder, and what is in it, to the pod's group: a process whose pod is replaced starts all the same.
-func TestState_VolumeThatThePodsGroupOpensStaysInUse(t *testing.T) {
-	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "authority.json"), nil, 0o660); err != nil {
-		t.Fatal(err)
-	}
-	for mode, ok := range map[os.FileMode]bool{0o700: true, 0o770: true, 0o750: true, 0o771: false, 0o777: false} {
-		if err := os.Chmod(dir, mode); err != nil {
-			t.Fatal(err)
-		}
-		if err := OpenVolume(dir); (err == nil) != ok || ok && modeOf(t, dir) != 0o700 {
-			t.Errorf("%#o: %v, mode %#o", mode, err, modeOf(t, dir))
-		}
-	}
-	if err := os.Chmod(dir, 0o770); err != nil {
-		t.Fatal(err)
-	}
-	if err := Open(dir); err == nil {
-		t.Error("outside of a pod, a group may have other users")
-	}
-	if os.Geteuid() != 0 {
-		return
-	}
-	if err := os.Chown(dir, -1, 12345); err != nil {
-		t.Fatal(err)
-	}
-	if err := OpenVolume(dir); err == nil {
-		t.Error("a folder of another group is accepted")
-	}
-}
