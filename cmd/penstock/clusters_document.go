@@ -82,7 +82,7 @@ func (d *document) setMembers() error {
 	list.Content = nil
 	for _, m := range d.set.Spec.Members {
 		n := written[m.Name]
-		if n != nil && m.Peer == nil { // a hub's, or one that a hub relays
+		if n != nil && m.Peer == nil { // a hub's
 			list.Content = append(list.Content, n)
 			continue
 		}

@@ -18,15 +18,13 @@ import (
 
 func newClustersJoin() *cobra.Command {
 	var t target
-	var how joining
+	var replace bool
 	cmd := &cobra.Command{
 		Use:   "join FILE",
 		Short: "Make another cluster a member, by what clusters show prints there",
 		Long: `Make another cluster a member of this cluster's ClusterSet, or renew its address and CA certificates: FILE has what
 "penstock clusters show" prints at the other cluster; "-" is the standard input. The command edits the ClusterSet in the folder, and prints what
 the other cluster joins this one with. What the ClusterSet allows the member stays as it is.
-
-Clusters that a hub relays join the hub. To use each other's Gateways over mTLS, they join each other too, with --through-hub.
 
 With --http, of a Penstock on Kubernetes, nothing is written: the command prints the ClusterSet to apply.`,
 		Example: `  penstock clusters show -f ./config | ssh east penstock clusters join -f ./config - > east.yaml
@@ -46,19 +44,15 @@ With --http, of a Penstock on Kubernetes, nothing is written: the command prints
 				return err
 			}
 			if t.http != "" {
-				return t.printJoined(cmd, members, how)
+				return t.printJoined(cmd, members, replace)
 			}
-			return t.join(cmd, members, how)
+			return t.join(cmd, members, replace)
 		},
 	}
 	t.flags(cmd)
-	cmd.Flags().BoolVar(&how.replace, "replace", false, "let the cluster take the name of a member that has other certificates: it was made anew")
-	cmd.Flags().BoolVar(&how.throughHub, "through-hub", false, "the member is reached through the ClusterSet's hub: its address is left out, and its certificates are for Gateways")
+	cmd.Flags().BoolVar(&replace, "replace", false, "let the cluster take the name of a member that has other certificates: it was made anew")
 	return cmd
 }
-
-// joining is how members join.
-type joining struct{ replace, throughHub bool }
 
 // readJoin reads FILE, up to more than a list of members may have.
 func readJoin(stdin io.Reader, path string) (text []byte, name string, err error) {
@@ -76,7 +70,7 @@ func readJoin(stdin io.Reader, path string) (text []byte, name string, err error
 }
 
 // join edits the ClusterSet of the folder.
-func (t *target) join(cmd *cobra.Command, members []v1alpha1.ClusterSetMember, how joining) error {
+func (t *target) join(cmd *cobra.Command, members []v1alpha1.ClusterSetMember, replace bool) error {
 	d, err := t.openClusterSet()
 	if err != nil {
 		return err
@@ -85,7 +79,7 @@ func (t *target) join(cmd *cobra.Command, members []v1alpha1.ClusterSetMember, h
 	if err != nil {
 		return err
 	}
-	done, err := joinAll(&d.set, members, text, how)
+	done, err := joinAll(&d.set, members, text, replace)
 	if err != nil {
 		return fmt.Errorf("%s:%d: %w", d.Path, d.Line, err)
 	}
@@ -98,22 +92,17 @@ func (t *target) join(cmd *cobra.Command, members []v1alpha1.ClusterSetMember, h
 	for _, line := range done {
 		fmt.Fprintf(cmd.ErrOrStderr(), "%s of ClusterSet %s (%s)\n", line, d.Name, d.Path)
 	}
-	besideHub(cmd.ErrOrStderr(), &d.set, members)
 	if text == "" {
 		fmt.Fprintln(cmd.ErrOrStderr(), "What it joins this cluster with is there once penstock up or serve runs with --members-listen: see penstock clusters show")
 		return nil
 	}
-	with := ""
-	if how.throughHub {
-		with = ", with --through-hub too"
-	}
-	fmt.Fprintf(cmd.ErrOrStderr(), "There, join this cluster with what follows%s, unless that is done:\n", with)
+	fmt.Fprintln(cmd.ErrOrStderr(), "There, join this cluster with what follows, unless that is done:")
 	_, err = fmt.Fprint(cmd.OutOrStdout(), text)
 	return err
 }
 
 // printJoined prints the ClusterSet of a process, with the members.
-func (t *target) printJoined(cmd *cobra.Command, members []v1alpha1.ClusterSetMember, how joining) error {
+func (t *target) printJoined(cmd *cobra.Command, members []v1alpha1.ClusterSetMember, replace bool) error {
 	is, err := t.clusterStatus(cmd.Context())
 	if err != nil {
 		return err
@@ -122,7 +111,7 @@ func (t *target) printJoined(cmd *cobra.Command, members []v1alpha1.ClusterSetMe
 	if err != nil {
 		return err
 	}
-	done, err := joinAll(set, members, is.Member, how)
+	done, err := joinAll(set, members, is.Member, replace)
 	if err != nil {
 		return err
 	}
@@ -136,18 +125,8 @@ func (t *target) printJoined(cmd *cobra.Command, members []v1alpha1.ClusterSetMe
 	for _, line := range done {
 		fmt.Fprintf(cmd.ErrOrStderr(), "%s of ClusterSet %s, once what follows is applied (kubectl apply --server-side -f -)\n", line, set.Name)
 	}
-	besideHub(cmd.ErrOrStderr(), set, members)
 	_, err = cmd.OutOrStdout().Write(raw)
 	return err
-}
-
-// besideHub prints which members are reached at their own addresses although there is a hub.
-func besideHub(out io.Writer, set *v1alpha1.ClusterSet, members []v1alpha1.ClusterSetMember) {
-	for i := range members {
-		if m := &members[i]; clusterset.BesideHub(set, m) {
-			fmt.Fprintf(out, "%s is reached at its own address, and not through the hub; if the hub relays it, join it with --through-hub\n", m.Name)
-		}
-	}
 }
 
 // clusterSet is the ClusterSet that a process has.
@@ -175,19 +154,14 @@ func (r running) clusterSet(ctx context.Context) (*v1alpha1.ClusterSet, error) {
 }
 
 // joinAll adds or renews members. own is this cluster as a member, as text. It returns a line for each.
-func joinAll(set *v1alpha1.ClusterSet, members []v1alpha1.ClusterSetMember, own string, how joining) (done []string, err error) {
+func joinAll(set *v1alpha1.ClusterSet, members []v1alpha1.ClusterSetMember, own string, replace bool) (done []string, err error) {
 	var self *v1alpha1.ClusterSetMember
 	var list []v1alpha1.ClusterSetMember
 	if kyaml.Unmarshal([]byte(own), &list) == nil && len(list) == 1 {
 		self = &list[0]
 	}
-	if how.throughHub {
-		if err := clusterset.ThroughHub(set, members); err != nil {
-			return nil, err
-		}
-	}
 	for _, m := range members {
-		what, err := clusterset.Join(set, m, self, how.replace)
+		what, err := clusterset.Join(set, m, self, replace)
 		switch {
 		case err != nil:
 			return nil, err

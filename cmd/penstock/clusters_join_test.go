@@ -124,44 +124,6 @@ func TestClusterSet_JoinAddsAndRenewsMembers(t *testing.T) {
 	}
 }
 
-// A member that a hub relays has no peer, and joining another one leaves it as it is.
-func TestHub_JoinKeepsMembersWithoutAnAddress(t *testing.T) {
-	const west = "- {name: west, allow: {namespaces: [chat]}}\n"
-	hub := strings.Replace(memberYAML(t, "hub", "192.0.2.9:9443", caBundle(t, time.Hour)), "  peer:\n", "  peer:\n    hub: true\n", 1)
-	s := clusterFolder(t, clusterSetYAML("here", hub, west), caBundle(t, time.Hour))
-	if out, err := s.joinText(memberYAML(t, "east", "192.0.2.1:9443", caBundle(t, time.Hour))); err != nil {
-		t.Fatalf("join: %s %v", out, err)
-	}
-	raw, err := os.ReadFile(filepath.Join(s.dir, "set.yaml"))
-	if text := string(raw); err != nil || !strings.Contains(text, strings.TrimSpace(west)) || !strings.Contains(text, "hub: true") || !strings.Contains(text, "name: east") {
-		t.Errorf("the ClusterSet, %v:\n%s", err, text)
-	}
-}
-
-// Clusters behind a hub join each other for their Gateways: by name and certificates, at the hub's address alone.
-func TestHub_JoinThroughItKeepsNoAddress(t *testing.T) {
-	hub := strings.Replace(memberYAML(t, "hub", "192.0.2.9:9443", caBundle(t, time.Hour)), "  peer:\n", "  peer:\n    hub: true\n", 1)
-	east := caBundle(t, time.Hour)
-	s := clusterFolder(t, clusterSetYAML("here"), caBundle(t, time.Hour))
-	if _, err := s.joinText(memberYAML(t, "east", "192.0.2.1:9443", east), "--through-hub"); err == nil || !strings.Contains(err.Error(), "ClusterSet gpus: spec.members: none is a hub; run `penstock clusters show` at the hub") {
-		t.Errorf("without a hub: %v", err)
-	}
-	s.write("set.yaml", clusterSetYAML("here", hub, "- {name: east, allow: {namespaces: [chat]}}\n"))
-	if _, err := s.joinText(hub, "--through-hub"); err == nil || !strings.Contains(err.Error(), "join it without --through-hub") {
-		t.Errorf("the hub itself: %v", err)
-	}
-	for _, m := range []string{memberYAML(t, "east", "192.0.2.1:9443", east), memberYAML(t, "west", "192.0.2.2:9443", caBundle(t, time.Hour))} {
-		if out, err := s.joinText(m, "--through-hub"); err != nil {
-			t.Fatalf("join: %s %v", out, err)
-		}
-	}
-	raw, err := os.ReadFile(filepath.Join(s.dir, "set.yaml"))
-	text := string(raw)
-	if err != nil || strings.Contains(text, "192.0.2.1") || strings.Contains(text, "192.0.2.2") || !strings.Contains(text, "192.0.2.9") || strings.Count(text, "bundle:") != 3 || !strings.Contains(text, "namespaces: [chat]") {
-		t.Errorf("the ClusterSet, %v:\n%s", err, text)
-	}
-}
-
 func TestClusterSet_JoinNamesWhatIsWrong(t *testing.T) {
 	own, good := caBundle(t, time.Hour), caBundle(t, time.Hour)
 	s := clusterFolder(t, clusterSetYAML("here"), own)
@@ -179,6 +141,7 @@ func TestClusterSet_JoinNamesWhatIsWrong(t *testing.T) {
 		"the name of this":        {memberYAML(t, "here", at, good), "ClusterSet gpus: spec.cluster: here is the name of this cluster too"},
 		"two of one name":         {memberYAML(t, "east", at, good) + memberYAML(t, "east", "192.0.2.2:1", good), `[1].name: another member has it too`},
 		"no peer":                 {"- name: east\n", "[0].peer: it is missing"},
+		"a hub that relayed":      {strings.Replace(memberYAML(t, "hub", at, good), "  peer:\n", "  peer:\n    hub: true\n", 1), `[0].peer.hub: no hub relays between Penstocks any more; join the clusters that it relayed to each other`},
 		"no port":                 {memberYAML(t, "east", "192.0.2.1", good), `[0].peer.address: "192.0.2.1" is no address that can be reached; start penstock there with --members-address HOST:PORT`},
 		"every address":           {memberYAML(t, "east", "0.0.0.0:9443", good), "0.0.0.0:9443 is every address of that machine, and can't be reached from another one; start penstock there with --members-address HOST:PORT"},
 		"an expired certificate":  {memberYAML(t, "east", at, caBundle(t, -time.Hour)), "[0].peer.bundle: its certificates expired on"},

@@ -58,8 +58,12 @@ func TestClusterSet_MistakesAreFindingsAndOthersServe(t *testing.T) {
 	finds("a name that is no DNS label", clusterSetYAML("here", good, memberYAML(t, "West_1", westAt, caBundle(t, time.Hour))), "ClusterSet gpus spec.members[1].name")
 	finds("one address for two", clusterSetYAML("here", memberYAML(t, "aaa", strings.Fields(good[strings.Index(good, "address:"):])[1], caBundle(t, time.Hour)), good),
 		"ClusterSet gpus spec.members[1].peer.address: member east:", "is the address of member aaa too")
-	finds("no address and no hub", clusterSetYAML("here", good, memberYAML(t, "west", "", caBundle(t, time.Hour))),
-		"ClusterSet gpus spec.members[1]: it has no peer with an address", "or a member that is the hub")
+	finds("no address", clusterSetYAML("here", good, strings.Replace(memberYAML(t, "west", westAt, caBundle(t, time.Hour)), "    address: "+westAt+"\n", "", 1)),
+		"ClusterSet gpus spec.members[1].peer.address: is missing")
+	finds("no peer", clusterSetYAML("here", good, "- {name: west}\n"),
+		"ClusterSet gpus spec.members[1]: it has no peer, kubeconfig or clusterProfile: add the peer that penstock clusters show prints at that cluster")
+	finds("a hub that relayed", clusterSetYAML("here", good, strings.Replace(memberYAML(t, "hub", westAt, caBundle(t, time.Hour)), "  peer:\n", "  peer:\n    hub: true\n", 1)),
+		"ClusterSet gpus spec.members[1].peer.hub: no hub relays between Penstocks any more: remove this member, and join the clusters that it relayed to each other with penstock clusters join")
 	finds("members of a hub", clusterSetYAML("here", strings.Replace(good, "allow: {}", "allow: {}\n  draining: true", 1), "- {name: west, kubeconfig: {file: west.yaml}}\n"),
 		"ClusterSet gpus spec.members[0].draining: member east: it has no effect on a member that has a peer", "member west: it is a member of `penstock hub`, which reads its API server, and not of this process")
 	here.write("set.yaml", clusterSetYAML("here", good))

@@ -4,7 +4,6 @@ import (
 	"crypto/x509"
 	"fmt"
 	"net"
-	"slices"
 
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
@@ -42,17 +41,13 @@ func checkClusterSet(o store.Object) []mistake {
 		for j, cidr := range m.Allow.Addresses {
 			c.cidr(at(field+".allow.addresses", j), cidr)
 		}
-		if ofHub {
+		if ofHub || m.Peer == nil { // without any of them, the schema has a rule
 			continue
 		}
-		if m.Peer == nil || m.Peer.Address == "" {
-			if !slices.ContainsFunc(set.Spec.Members, func(o v1alpha1.ClusterSetMember) bool { return o.Peer != nil && o.Peer.Hub }) {
-				c.wrong(field, "it has no peer with an address", "add peer with the address and bundle that `penstock clusters show` prints there, or a member that is the hub; for penstock hub, kubeconfig or clusterProfile")
-			}
-		} else if host, port, err := net.SplitHostPort(m.Peer.Address); err != nil || host == "" || port == "" {
+		if host, port, err := net.SplitHostPort(m.Peer.Address); err != nil || host == "" || port == "" {
 			c.wrong(field+".peer.address", fmt.Sprintf("%.100q is no address", m.Peer.Address), "write HOST:PORT")
 		}
-		if m.Peer != nil && !x509.NewCertPool().AppendCertsFromPEM([]byte(m.Peer.Bundle)) {
+		if !x509.NewCertPool().AppendCertsFromPEM([]byte(m.Peer.Bundle)) {
 			c.wrong(field+".peer.bundle", "it has no PEM certificate", "write the bundle that `penstock clusters show` prints there")
 		}
 	}

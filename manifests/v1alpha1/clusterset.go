@@ -160,6 +160,7 @@ type ClusterSetMemberStatus struct {
 // ClusterSetMember is one other cluster of the set.
 //
 // +kubebuilder:validation:XValidation:rule="[has(self.peer), has(self.kubeconfig), has(self.clusterProfile)].filter(is, is).size() <= 1",message="peer, kubeconfig and clusterProfile exclude each other: keep one of them"
+// +kubebuilder:validation:XValidation:rule="has(self.peer) || has(self.kubeconfig) || has(self.clusterProfile)",message="it has no peer, kubeconfig or clusterProfile: add the peer that penstock clusters show prints at that cluster, or, for penstock hub, kubeconfig or clusterProfile"
 type ClusterSetMember struct {
 	// Name of the cluster in the set.
 	//
@@ -167,8 +168,7 @@ type ClusterSetMember struct {
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
 	Name string `json:"name"`
-	// Peer configures a member whose Penstock exchanges exports with this one. One without it, or without its address, is reached through the member
-	// that is the set's hub.
+	// Peer configures a member whose Penstock exchanges exports with this one. `penstock hub` ignores the member.
 	//
 	// +optional
 	Peer *ClusterSetPeer `json:"peer,omitempty"`
@@ -191,27 +191,22 @@ type ClusterSetMember struct {
 }
 
 // ClusterSetPeer is how a member's Penstock is reached and recognised. `penstock clusters show` prints it at the member.
-//
-// +kubebuilder:validation:XValidation:rule="has(self.address) || !has(self.hub) || !self.hub",message="a hub has an address: write the one that penstock clusters show prints there"
 type ClusterSetPeer struct {
-	// Address at which the member's Penstock serves other members, as HOST:PORT. A member without it is reached through the set's hub, and its
-	// bundle is for Gateways: peer listeners, and picks from each other's pools, over mTLS.
+	// Address at which the member's Penstock serves other members, as HOST:PORT.
 	//
-	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=260
-	Address string `json:"address,omitempty"`
+	Address string `json:"address"`
 	// Bundle has the member's CA certificates, in PEM. They vouch for SPIFFE IDs of its trust domain, which is its name, alone. The
-	// member renews them by itself, and through a hub too.
+	// member renews them by itself.
 	//
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=65536
 	Bundle string `json:"bundle"`
-	// Hub: it is the set's hub (`penstock hub --members-listen`), which has no pools of its own. It relays what the members export to each other,
-	// endpoints included, so that they name the hub and not each other: members of this ClusterSet without an address, kubeconfig and clusterProfile are
-	// reached through it. What each of these may do here is what its own allow names; that of the hub has no effect. A ClusterSet has one hub.
+	// Hub must not be true. In earlier builds it marked a hub that relayed between Penstocks.
 	//
 	// +optional
+	// +kubebuilder:validation:XValidation:rule="!self",message="no hub relays between Penstocks any more: remove this member, and join the clusters that it relayed to each other with penstock clusters join; or use penstock hub with kubeconfig or clusterProfile"
 	Hub bool `json:"hub,omitempty"`
 }
 

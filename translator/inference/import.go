@@ -282,7 +282,7 @@ func importMember(r store.Reader, imp *model.Import, policy *v1alpha1.PoolPolicy
 			return m
 		}
 		problem(".endpointPicker", "its picker serves members of its cluster set alone, and the ClusterSet here has no certificates of "+c.Name,
-			"add it to the ClusterSet here (penstock clusters join; with --through-hub where a hub relays it), or have the pool exported for clusters that are no members")
+			"add it to the ClusterSet here (penstock clusters join), or have the pool exported for clusters that are no members")
 		return m
 	}
 	tls := gatewayapi.BackendPolicy(r, at)

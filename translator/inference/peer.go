@@ -36,7 +36,7 @@ func throughPeers(r store.Reader, imp *model.Import, m *model.ImportMember, c in
 		}
 		imp.Findings = append(imp.Findings, report.Finding{
 			Severity: report.Error, Owner: imp.Ref, Field: field + ".parents", Problem: "cluster " + c.Name + ": " + m.Problem,
-			Fix: "add it to the ClusterSet here (penstock clusters join; with --through-hub where a hub relays it), or have the pool exported for clusters that are no members",
+			Fix: "add it to the ClusterSet here (penstock clusters join), or have the pool exported for clusters that are no members",
 		})
 		return true
 	}

@@ -57,8 +57,8 @@ type MemberStatus struct {
 	Name      string         `json:"name"`
 	State     registry.State `json:"state"`
 	Connected bool           `json:"connected"`
-	// Unacknowledged: this process publishes, and the member, or the hub that relays it, has not acknowledged the last change of this cluster's exports
-	// and draining: the member may send requests as before.
+	// Unacknowledged: this process publishes, and the member has not acknowledged the last change of this cluster's exports and draining: it may
+	// send requests as before.
 	Unacknowledged bool `json:"unacknowledged,omitempty"`
 	// Updated is when this process received the member's last update; zero: it has received none.
 	Updated time.Time `json:"updated,omitzero"`
@@ -181,14 +181,8 @@ func (s *Set) Status(ws registry.WatchSet) Status {
 	}
 	decisions := slices.SortedFunc(maps.Values(s.decisions), func(a, b export.Decision) int { return a.Pool.Compare(b.Pool) })
 	rejected := maps.Clone(s.rejected)
-	for name := range s.crossings {
-		if s.crosses(name) {
-			rejected[name] = crossing
-		}
-	}
 	f := s.federation
 	s.mu.Unlock()
-	hubConnected := f != nil && f.HubConnected()
 	serves := f != nil && s.cfg.Listen != nil && s.leads()
 	if out.Cluster != "" {
 		out.Member, _ = OwnMember(s.cfg.StateDir) // what cannot be read is not shown
@@ -207,7 +201,7 @@ func (s *Set) Status(ws registry.WatchSet) Status {
 	}
 	for _, m := range members {
 		is := MemberStatus{
-			Name: m.Name, State: m.State, Connected: m.Connected() && (m.Source != hubSource || hubConnected) && rejected[m.Name] != crossing, Updated: s.admin.lastUpdate(m.Name),
+			Name: m.Name, State: m.State, Connected: m.Connected(), Updated: s.admin.lastUpdate(m.Name),
 			Exports: s.exportsTo(m.Name, decisions), Imports: s.importsOf(m.Name),
 		}
 		if serves {

@@ -132,11 +132,9 @@ type Set struct {
 	name        string               // of this cluster, since the first ClusterSet
 	federation  *federation.Federation
 	authority   *authority.Authority
-	rejected    map[string]string    // problems of members
-	crossings   map[string]time.Time // of members that connect here, and are reached through the hub: their last attempts
-	hubReported bool                 // that the hub is connected
-	unserved    string               // why this process does not publish, though it should
-	damaged     string               // what of the records could not be read
+	rejected    map[string]string // problems of members
+	unserved    string            // why this process does not publish, though it should
+	damaged     string            // what of the records could not be read
 	mistaken    mistaken
 	exported    map[string]audience // by the pool's key
 	certificate gatewayCertificate
@@ -148,7 +146,7 @@ type Set struct {
 func New(c Config) *Set {
 	s := &Set{
 		cfg: c, registry: registry.New(registry.Config{Drain: c.Drain}), begun: make(chan struct{}), certified: make(chan struct{}), decided: make(chan struct{}), wake: make(chan struct{}, 1), leading: make(chan struct{}, 1), led: make(chan struct{}, 1),
-		pools: map[registry.Pool]export.Pool{}, parents: map[registry.Pool][]model.ParentGateway{}, taken: map[string][]string{}, annotated: map[string]bool{}, decisions: map[string]export.Decision{}, rejected: map[string]string{}, crossings: map[string]time.Time{}, exported: map[string]audience{},
+		pools: map[registry.Pool]export.Pool{}, parents: map[registry.Pool][]model.ParentGateway{}, taken: map[string][]string{}, annotated: map[string]bool{}, decisions: map[string]export.Decision{}, rejected: map[string]string{}, exported: map[string]audience{},
 	}
 	s.admin = newAdmin()
 	s.importer = imports.New(imports.Config{Registry: s.registry, Store: c.Store, Namespace: c.Namespace})
@@ -161,7 +159,7 @@ func (s *Set) begin(name string) {
 	s.authority = NewAuthority(name, s.cfg.Authority, authority.Config{Changed: s.renewed, Now: s.cfg.Now, Log: s.cfg.Log})
 	s.federation = federation.New(federation.Config{
 		Certificate: func() (*tls.Certificate, error) { return s.authority.GetCertificate(nil) },
-		Bundle:      s.authority.Bundle, Apply: s.apply, Connected: s.disconnected, Placed: s.placed, Problem: s.problem, Denied: s.denied, Crossed: s.crossed, Load: s.cfg.Load, Now: s.cfg.Now, Log: s.cfg.Log, OnPanic: s.cfg.OnPanic,
+		Bundle:      s.authority.Bundle, Apply: s.apply, Connected: s.disconnected, Placed: s.placed, Problem: s.problem, Denied: s.denied, Load: s.cfg.Load, Now: s.cfg.Now, Log: s.cfg.Log, OnPanic: s.cfg.OnPanic,
 	})
 }
 

@@ -2,22 +2,25 @@
 // they export in the store. The parts are in multicluster; this package connects them to each other and to the process.
 //
 //	clusterset.go   Set: its parts, and Run            follow.go     what a change of the store changes
-//	hub.go          members that a hub relays
 //	identity.go     who this cluster is                received.go   what members publish
 //	lead.go         publishing, and serving members    exported.go   which pools other clusters may pick from
 //	membership.go   what Gateways need to meet those of members
 //	parents.go      Gateways as other clusters reach them
 //	admin.go        Status, for clusters list          join.go       checks of a new member
-//	name.go         the name of this cluster
-//	metrics.go      the same for Prometheus            mistakes.go   findings about members that stay in use
+//	name.go         the name of this cluster           others.go     which ClusterSet counts
+//	metrics.go      the same for Prometheus            mistakes.go   findings about members that stay in use, or are not used
 //	keep.go         what members export, over a restart, and endpoints in a process's own folder   records.go   the records as files
+//	kube.go         the same in objects of an API server: imports (kubeimports.go), records (kuberecords.go), and what a hub writes (kubehub.go)
+//
+// A member exchanges exports with this process if it has a peer with an address (exchanges). `penstock hub` reads and writes members with a kubeconfig or a
+// clusterProfile; here they are a finding.
 //
 // It is a part of delivery, at the stage that reads what is committed: an export never names an endpoint that is not in this cluster's own
 // configuration yet.
 //
-// Invariants: without a ClusterSet, or a name of this cluster, nothing runs, and no port is served. The first ClusterSet with a name for this cluster decides who it is, until the process
-// ends: a change of its name is reported and takes effect at the next start. Members are served over mTLS alone. What could not be read,
-// or kept, ends nothing but itself, and is a finding on the ClusterSet or one line of the log.
+// Invariants: without a ClusterSet, or a name of this cluster, nothing runs, and no port is served. The first ClusterSet with a name for this cluster
+// decides who it is, until the process ends: a change of its name is reported and takes effect at the next start. Members are served over mTLS alone.
+// A failure to read or to keep something affects nothing else, and is a finding on the ClusterSet or one line of the log.
 //
 // # What profiles taught
 //

@@ -231,9 +231,7 @@ func (s *Set) decide(r store.Reader, dirty map[string]bool, again bool) {
 	cfg.PodCIDRs, cfg.PeerListener, cfg.Region, cfg.Zone = spec.Spec.PodCIDRs, spec.Spec.PeerListener != nil, spec.Spec.Region, spec.Spec.Zone
 	changed := again
 	for i := range spec.Spec.Members {
-		if m := &spec.Spec.Members[i]; !isHub(m) {
-			cfg.Members = append(cfg.Members, m.Name)
-		}
+		cfg.Members = append(cfg.Members, spec.Spec.Members[i].Name)
 	}
 	for key := range dirty {
 		_, decided := s.decisions[key] // and may have to be withdrawn
@@ -319,11 +317,8 @@ func (s *Set) adopt(ctx context.Context, r store.Reader) {
 	if spec != nil {
 		members = peers(spec, s.name)
 		for _, m := range spec.Spec.Members {
-			if i := slices.IndexFunc(members, func(is federation.Member) bool { return is.Name == m.Name && !is.Hub }); i >= 0 {
+			if slices.ContainsFunc(members, func(is federation.Member) bool { return is.Name == m.Name }) {
 				sources[m.Name], allow[m.Name] = peerSource, m.Allow
-				if members[i].Address == "" {
-					sources[m.Name] = hubSource
-				}
 			}
 		}
 	}
@@ -347,6 +342,24 @@ func (s *Set) adopt(ctx context.Context, r store.Reader) {
 	s.wakeUp()
 }
 
+// peerSource is the source of members in the registry.
+const peerSource = "peer"
+
+// exchanges reports whether Penstocks exchange exports with a member.
+func exchanges(m *v1alpha1.ClusterSetMember) bool {
+	return m.Peer != nil && m.Peer.Address != "" && !m.Peer.Hub
+}
+
+// peers are the members whose Penstocks exchange exports with the one of a cluster.
+func peers(set *v1alpha1.ClusterSet, cluster string) (out []federation.Member) {
+	for i := range set.Spec.Members {
+		if m := &set.Spec.Members[i]; m.Name != cluster && exchanges(m) {
+			out = append(out, federation.Member{Name: m.Name, Address: m.Peer.Address, Bundle: []byte(m.Peer.Bundle)})
+		}
+	}
+	return out
+}
+
 func endpoints(members []model.Member) (out []netip.AddrPort) {
 	for _, m := range members {
 		if !m.Draining {
@@ -363,19 +376,14 @@ const source = status.Members
 func (s *Set) report() {
 	s.reporting.Lock() // what is read last is reported last
 	defer s.reporting.Unlock()
-	f := s.Federation()
-	hubConnected := f != nil && f.HubConnected()
 	s.mu.Lock()
-	s.hubReported = hubConnected
 	spec := s.spec
 	var reports []report.Report
 	var names []string
 	if spec != nil {
 		rep := report.Report{Owner: store.ClusterSets.Ref(spec), Conditions: []report.Condition{{Type: "Accepted", Status: report.True, Reason: "Accepted"}}}
 		for i, m := range spec.Spec.Members {
-			if !isHub(&m) {
-				names = append(names, m.Name)
-			}
+			names = append(names, m.Name)
 			field := fmt.Sprintf("spec.members[%d]", i)
 			add := func(severity report.Severity, problem, fix string) {
 				rep.Findings = append(rep.Findings, report.Finding{Severity: severity, Owner: rep.Owner, Field: field, Problem: "member " + m.Name + ": " + problem, Fix: fix})
@@ -384,19 +392,12 @@ func (s *Set) report() {
 				add(report.Info, "it is a member of `penstock hub`, which reads its API server, and not of this process", "to exchange with its Penstock, join it with what `penstock clusters show` prints there")
 				continue
 			}
-			if m.Name != s.name && !hasAddress(&m) && hubOf(spec) == nil {
-				add(report.Error, "it has no peer with an address, and is not used", "add peer with the address and bundle that `penstock clusters show` prints there, or a member that is the hub")
-				continue
-			}
 			if m.Name == s.name {
 				add(report.Error, "it is this cluster itself", "remove it, or correct spec.cluster")
 				continue
 			}
-			if isHub(&m) && m.Name == hubOf(spec).Name && !hubConnected {
-				add(report.Warning, "this cluster is not connected to the hub: what the members behind it change does not arrive, and requests go on as before", "check that penstock hub runs and is reached at peer.address; the log has why")
-			}
-			if s.crosses(m.Name) {
-				add(report.Error, crossing, "have it join this cluster with `penstock clusters join --through-hub`, or join it here without")
+			if !exchanges(&m) {
+				continue // mistakes has why
 			}
 			if problem := s.rejected[m.Name]; problem != "" {
 				add(report.Error, problem, "")
@@ -412,11 +413,7 @@ func (s *Set) report() {
 			case is.State == registry.Draining:
 				add(report.Warning, "it is Draining: it takes no new request", "")
 			default:
-				fix := ""
-				if BesideHub(spec, &m) {
-					fix = "if the hub relays it, join it with `penstock clusters join --through-hub`"
-				}
-				add(report.Warning, "it is "+string(is.State)+"; its exports stay as they are", fix)
+				add(report.Warning, "it is "+string(is.State)+"; its exports stay as they are", "")
 			}
 		}
 		rep.Findings = append(rep.Findings, s.mistakes()...)

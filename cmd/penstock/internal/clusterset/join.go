@@ -73,6 +73,9 @@ func memberProblems(m *v1alpha1.ClusterSetMember, now time.Time) (problems []err
 	if m.Peer == nil {
 		return append(problems, errors.New("peer: it is missing; write what `penstock clusters show` prints there"))
 	}
+	if m.Peer.Hub {
+		problems = append(problems, errors.New("peer.hub: no hub relays between Penstocks any more; join the clusters that it relayed to each other, with what `penstock clusters show` prints at each"))
+	}
 	if err := CheckAddress(m.Peer.Address); err != nil {
 		problems = append(problems, fmt.Errorf("peer.address: %w; start penstock there with --members-address HOST:PORT", err))
 	}
@@ -138,25 +141,6 @@ func shared(a, b string) bool {
 	})
 }
 
-// BesideHub reports whether a member is reached at its own address in a ClusterSet that has a hub.
-func BesideHub(set *v1alpha1.ClusterSet, m *v1alpha1.ClusterSetMember) bool {
-	return hubOf(set) != nil && !isHub(m) && hasAddress(m)
-}
-
-// ThroughHub has members reached through the hub of a ClusterSet: their bundles are for Gateways.
-func ThroughHub(set *v1alpha1.ClusterSet, members []v1alpha1.ClusterSetMember) error {
-	if hubOf(set) == nil {
-		return fmt.Errorf("ClusterSet %s: spec.members: none is a hub; run `penstock clusters show` at the hub, and join that first", set.Name)
-	}
-	for i := range members {
-		if m := &members[i]; isHub(m) {
-			return fmt.Errorf("ClusterSet %s: member %s: peer.hub: it is a hub, which is reached at its own address; join it without --through-hub", set.Name, m.Name)
-		}
-		members[i].Peer.Address = ""
-	}
-	return nil
-}
-
 // Join adds a member to a ClusterSet, or renews its address and bundle: what the ClusterSet allows it stays. own is this cluster as a
 // member; nil if it has no certificate yet. replace lets another cluster take a member's name over.
 func Join(set *v1alpha1.ClusterSet, m v1alpha1.ClusterSetMember, own *v1alpha1.ClusterSetMember, replace bool) (what string, err error) {
@@ -173,7 +157,7 @@ func Join(set *v1alpha1.ClusterSet, m v1alpha1.ClusterSetMember, own *v1alpha1.C
 		case other.Name == m.Name:
 			at = i
 		case other.Peer == nil:
-		case other.Peer.Address == m.Peer.Address && hasAddress(&m):
+		case other.Peer.Address == m.Peer.Address:
 			return "", fmt.Errorf("%s: member %s: peer.address: %s is that of member %s too; correct --members-address at one of them, or remove the member that is gone", owner, m.Name, m.Peer.Address, other.Name)
 		case shared(other.Peer.Bundle, m.Peer.Bundle):
 			return "", fmt.Errorf("%s: member %s: peer.bundle: its certificate is that of member %s too; run `penstock clusters show` at %s again, or remove %s if the cluster was renamed", owner, m.Name, other.Name, m.Name, other.Name)

@@ -125,13 +125,10 @@ func sameMembership(a, b *store.Membership) bool {
 	return a.Cluster == b.Cluster && a.Region == b.Region && a.Zone == b.Zone && a.PeerPort == b.PeerPort && bytes.Equal(a.Chain, b.Chain) && bytes.Equal(a.Key, b.Key) && reflect.DeepEqual(a.Members, b.Members) && slices.Equal(a.Names, b.Names)
 }
 
-// otherNames are the names of the other clusters of a set; nil if a hub may bring more.
+// otherNames are the names of the other clusters of a set, sorted.
 func otherNames(set *v1alpha1.ClusterSet, own string) (out []string) {
 	for _, m := range set.Spec.Members {
-		switch {
-		case isHub(&m):
-			return nil
-		case m.Name != own:
+		if m.Name != own {
 			out = append(out, m.Name)
 		}
 	}
@@ -142,7 +139,7 @@ func otherNames(set *v1alpha1.ClusterSet, own string) (out []string) {
 // trustedMembers are the members with a valid certificate in their bundles, sorted.
 func (s *Set) trustedMembers(set *v1alpha1.ClusterSet) (out []store.Member) {
 	for _, m := range set.Spec.Members {
-		if m.Peer == nil || isHub(&m) || m.Name == s.name || slices.ContainsFunc(out, func(o store.Member) bool { return o.Name == m.Name }) {
+		if !exchanges(&m) || m.Name == s.name || slices.ContainsFunc(out, func(o store.Member) bool { return o.Name == m.Name }) {
 			continue
 		}
 		var published []byte
@@ -194,10 +191,8 @@ func (s *Set) bundles(updates []registry.Update) (out [][]byte) {
 // next is how long it takes until something expires.
 func (s *Set) next() (time.Duration, bool) {
 	wait, ok := s.registry.Next()
-	for _, next := range []func() (time.Duration, bool){s.nextExport, s.nextCrossing} {
-		if w, also := next(); also && (!ok || w < wait) {
-			wait, ok = w, true
-		}
+	if w, also := s.nextExport(); also && (!ok || w < wait) {
+		wait, ok = w, true
 	}
 	return wait, ok
 }

@@ -28,42 +28,6 @@ func (s *Set) denied(member, problem string) {
 	}
 }
 
-// crossed notes that a member connects to this cluster, which reaches it through the hub: the two receive nothing of each other.
-func (s *Set) crossed(member string) {
-	s.mu.Lock()
-	same := s.crosses(member)
-	s.crossings[member] = s.now()
-	s.mu.Unlock()
-	if !same {
-		s.report()
-		s.wakeUp()
-	}
-}
-
-// crosses reports whether a member did so lately. mu is held.
-func (s *Set) crosses(member string) bool {
-	at, ok := s.crossings[member]
-	return ok && s.now().Sub(at).Abs() < crossedFor
-}
-
-// nextCrossing returns when a crossing is over, from now on.
-func (s *Set) nextCrossing() (wait time.Duration, ok bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for member, at := range s.crossings {
-		if w := crossedFor - s.now().Sub(at); s.crosses(member) && (!ok || w < wait) {
-			wait, ok = w, true
-		}
-	}
-	return wait, ok
-}
-
-// crossing is the finding about such a member.
-const crossing = "it connects to this cluster, which has no address of it and reaches it through the hub: the two receive nothing of each other"
-
-// crossedFor is how long a crossing is reported after the member's last attempt: longer than a member waits between two.
-const crossedFor = 30 * time.Second
-
 func (s *Set) now() time.Time {
 	if s.cfg.Now != nil {
 		return s.cfg.Now()
@@ -109,6 +73,16 @@ func mistakes(set *v1alpha1.ClusterSet, now time.Time) (out []report.Finding) {
 	addresses := map[string]string{}
 	for i, m := range set.Spec.Members {
 		field := fmt.Sprintf("spec.members[%d]", i)
+		switch {
+		case m.Kubeconfig != nil, m.ClusterProfile != nil:
+		case m.Peer == nil:
+			add(report.Error, field, fmt.Sprintf("member %s: it has no peer, and is not used", m.Name), "add the peer that `penstock clusters show` prints there, or, for penstock hub, kubeconfig or clusterProfile")
+		case m.Peer.Hub:
+			add(report.Error, field+".peer.hub", fmt.Sprintf("member %s: no hub relays between Penstocks any more, and the member is not used", m.Name),
+				"remove the member, and join the clusters that it relayed to each other with `penstock clusters join`; or use penstock hub with kubeconfig or clusterProfile")
+		case m.Peer.Address == "":
+			add(report.Error, field+".peer.address", fmt.Sprintf("member %s: it is missing, and the member is not used", m.Name), "write the address that `penstock clusters show` prints there")
+		}
 		if m.Draining && m.Peer != nil {
 			add(report.Warning, field+".draining", fmt.Sprintf("member %s: it has no effect on a member that has a peer", m.Name), "run `penstock clusters drain` there, and remove the field")
 		}
@@ -118,16 +92,10 @@ func mistakes(set *v1alpha1.ClusterSet, now time.Time) (out []report.Finding) {
 		if err := CheckBundle(m.Peer.Bundle, now); err != nil {
 			add(report.Error, field+".peer.bundle", fmt.Sprintf("member %s: %v", m.Name, err), "run `penstock clusters show` there, and `penstock clusters join` here")
 		}
-		if other, taken := addresses[m.Peer.Address]; taken && hasAddress(&m) {
+		if other, taken := addresses[m.Peer.Address]; taken && exchanges(&m) {
 			add(report.Error, field+".peer.address", fmt.Sprintf("member %s: %s is the address of member %s too, and one of them is not reached", m.Name, m.Peer.Address, other), "write the address that `penstock clusters show` prints there")
 		}
 		addresses[m.Peer.Address] = m.Name
-		if m.Peer.Hub && !slices.ContainsFunc(set.Spec.Members, func(o v1alpha1.ClusterSetMember) bool { return behindHub(&o) }) {
-			add(report.Warning, field, fmt.Sprintf("member %s: no other member is reached through the hub: nothing is exported by it, nor imported", m.Name), "name the clusters behind it as members without an address, or run `penstock clusters join --through-hub`")
-		}
-		if hub := hubOf(set); m.Peer.Hub && hub.Name != m.Name {
-			add(report.Error, field+".peer.hub", fmt.Sprintf("member %s: %s is the hub, and a set has one: this one is not used", m.Name, hub.Name), "remove one of the two members")
-		}
 	}
 	return out
 }

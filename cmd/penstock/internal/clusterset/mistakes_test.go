@@ -9,8 +9,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/discovery/store"
@@ -33,73 +31,61 @@ func (b *lastBoard) Replace(_ string, reports ...report.Report) {
 	b.last = reports
 }
 
-// finding returns the fix of the finding that begins with a problem.
-func (b *lastBoard) finding(problem string) (fix string, ok bool) {
+// finding returns the finding that begins with a problem.
+func (b *lastBoard) finding(problem string) (is report.Finding, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, r := range b.last {
 		for _, f := range r.Findings {
 			if strings.HasPrefix(f.Problem, problem) {
-				return f.Fix, true
+				return f, true
 			}
 		}
 	}
-	return "", false
+	return is, false
 }
 
-// setBeside has a hub, a member at its own address beside it, and one behind it.
-func setBeside(board Board) *Set {
+// setWith has some members.
+func setWith(board Board, members ...v1alpha1.ClusterSetMember) *Set {
 	s := New(Config{Store: store.New(), Board: board, Log: slog.New(slog.DiscardHandler)})
 	s.name, s.named = "here", "here"
-	s.spec = &v1alpha1.ClusterSet{Spec: v1alpha1.ClusterSetSpec{Cluster: "here", Members: []v1alpha1.ClusterSetMember{
-		{Name: "hub", Peer: &v1alpha1.ClusterSetPeer{Address: "hub:1", Hub: true}}, {Name: "east", Peer: &v1alpha1.ClusterSetPeer{Address: "east:1"}}, {Name: "west"},
-	}}}
+	s.spec = &v1alpha1.ClusterSet{Spec: v1alpha1.ClusterSetSpec{Cluster: "here", Members: members}}
 	s.federation = federation.New(federation.Config{Certificate: func() (*tls.Certificate, error) { return nil, errors.New("none") }})
-	s.registry.SetMembers(map[string]string{"east": peerSource, "west": hubSource})
 	return s
 }
 
-// A member that was joined at its own address though the hub relays it stays silent, and this is all that there is to see here.
-func TestSet_SilentMemberBesideTheHubHasAFix(t *testing.T) {
+// The API server keeps a ClusterSet that was written for a hub that relays. Its condition has for each member what to write instead, and no member is used
+// in another way than it was written.
+func TestSet_MembersOfARelayingHubNameWhatToWriteInstead(t *testing.T) {
 	board := &lastBoard{}
-	setBeside(board).report()
-	for member, want := range map[string]string{"east": "if the hub relays it, join it with `penstock clusters join --through-hub`", "west": ""} {
-		if fix, ok := board.finding("member " + member + ": it is Unreachable"); !ok || fix != want {
-			t.Errorf("member %s: %q %v, want %q", member, fix, ok, want)
+	s := setWith(board,
+		v1alpha1.ClusterSetMember{Name: "hub", Peer: &v1alpha1.ClusterSetPeer{Address: "hub:1", Hub: true}}, v1alpha1.ClusterSetMember{Name: "east"},
+		v1alpha1.ClusterSetMember{Name: "west", Peer: &v1alpha1.ClusterSetPeer{}}, v1alpha1.ClusterSetMember{Name: "north", Peer: &v1alpha1.ClusterSetPeer{Address: "north:1"}},
+	)
+	s.report()
+	var accepted string
+	for _, c := range board.last[0].Conditions {
+		accepted = c.Message
+	}
+	for problem, want := range map[string]struct{ field, fix string }{
+		"member hub: no hub relays between Penstocks any more": {"spec.members[0].peer.hub", "join the clusters that it relayed to each other with `penstock clusters join`"},
+		"member east: it has no peer":                          {"spec.members[1]", "add the peer that `penstock clusters show` prints there"},
+		"member west: it is missing":                           {"spec.members[2].peer.address", "write the address that `penstock clusters show` prints there"},
+	} {
+		if is, ok := board.finding(problem); !ok || is.Severity != report.Error || is.Field != want.field || !strings.Contains(is.Fix, want.fix) || !strings.Contains(accepted, want.field+": "+problem) {
+			t.Errorf("%s: %+v, condition %q", problem, is, accepted)
 		}
 	}
-}
-
-// A member that connects past the hub receives nothing, so it is not connected. Once it has stopped, nothing is reported of it any more.
-func TestSet_MemberThatConnectsPastTheHubIsNotConnected(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		board := &lastBoard{}
-		s := setBeside(board)
-		s.registry.Apply(registry.Update{Member: "east", UID: "uid", Stamp: registry.Stamp{Epoch: 1, Sequence: 1}, Snapshot: true})
-		connected := func() bool { return s.Status(nil).Members[0].Connected }
-		if !connected() {
-			t.Fatal("a member of which updates arrive is not connected")
-		}
-		go func() { _ = s.expire(t.Context()) }()
-		synctest.Wait()
-		s.crossed("east")
-		synctest.Wait()
-		if _, ok := board.finding("member east: it connects to this cluster"); !ok || connected() {
-			t.Errorf("reported: %v, connected: %v", ok, connected())
-		}
-		s.registry.SetMembers(nil) // no lease is due
-		time.Sleep(crossedFor)     // of the bubble's clock
-		synctest.Wait()
-		if _, ok := board.finding("member east: it connects to this cluster"); ok {
-			t.Error("what is over is reported")
-		}
-	})
+	if got := peers(s.spec, "here"); len(got) != 1 || got[0].Name != "north" {
+		t.Errorf("exchanges with %+v", got)
+	}
 }
 
 // Clusters that were made by one template have the same pod ranges, and write them in none of each other's ClusterSets.
 func TestSet_PodRangesThatMembersPublishMustNotOverlap(t *testing.T) {
 	board := &lastBoard{}
-	s := setBeside(board)
+	s := setWith(board, v1alpha1.ClusterSetMember{Name: "east", Peer: &v1alpha1.ClusterSetPeer{Address: "east:1"}}, v1alpha1.ClusterSetMember{Name: "west", Peer: &v1alpha1.ClusterSetPeer{Address: "west:1"}})
+	s.registry.SetMembers(map[string]string{"east": peerSource, "west": peerSource})
 	s.spec.Spec.PodCIDRs = []string{"10.244.0.0/16"}
 	publish := func(member string, sequence uint64, cidrs ...string) {
 		stamp := registry.Stamp{Epoch: 1, Sequence: sequence}
@@ -107,7 +93,7 @@ func TestSet_PodRangesThatMembersPublishMustNotOverlap(t *testing.T) {
 			{Pool: registry.Pool{Namespace: "default", Name: "chat"}, Stamp: stamp, Entry: inferenceapi.ImportedCluster{RoutingMode: inferenceapi.EndpointMode, PodCIDRs: cidrs}},
 		}})
 	}
-	const ofEast, ofWest = "10.244.128.0/17 of member east overlaps 10.244.0.0/16 of this cluster (spec.podCIDRs[0])", "10.1.0.0/24 of member west overlaps 10.1.0.0/16 of member east (spec.members[1])"
+	const ofEast, ofWest = "10.244.128.0/17 of member east overlaps 10.244.0.0/16 of this cluster (spec.podCIDRs[0])", "10.1.0.0/24 of member west overlaps 10.1.0.0/16 of member east (spec.members[0])"
 	publish("east", 1, "10.1.0.0/16", "10.244.128.0/17")
 	publish("west", 1, "10.1.0.0/24")
 	for _, problem := range []string{ofEast, ofWest} {

@@ -29,7 +29,6 @@ func (s *Set) apply(updates ...registry.Update) bool {
 	for _, u := range updates {
 		delete(s.rejected, u.Member)
 	}
-	resolved := s.hubAnswers(updates)
 	for _, r := range rejected {
 		s.rejected[r.Member] = noEffect + r.Problem // which is reported
 	}
@@ -38,7 +37,7 @@ func (s *Set) apply(updates ...registry.Update) bool {
 		s.republish()
 	}
 	s.assemble(changed)
-	if slices.Equal(s.shown(updates), before) && !resolved && !s.reportDue() && !s.hubChanged() {
+	if slices.Equal(s.shown(updates), before) && !s.reportDue() {
 		s.admin.notify()
 	} else {
 		s.report()
@@ -71,15 +70,6 @@ func (s *Set) shown(updates []registry.Update) []shown {
 		s.mu.Unlock()
 	}
 	return out
-}
-
-// hubChanged reports whether the hub is connected now, or is not, otherwise than is reported: no callback has that it is back, but what it relays does.
-func (s *Set) hubChanged() bool {
-	f := s.Federation()
-	s.mu.Lock()
-	reported := s.hubReported
-	s.mu.Unlock()
-	return f != nil && f.HubConnected() != reported
 }
 
 func (s *Set) disconnected(member string, is bool) {

@@ -131,10 +131,10 @@ func TestHub_FindingsOfItsFilesAreOnItsPageUntilCorrected(t *testing.T) {
 	const key = "ClusterSet gpus spec.members[0]"
 	shown("the finding", func(problems map[string]*mistake) bool {
 		is := problems[key]
-		return is != nil && is.Field == "spec.members[0]" && is.Problem == "it has no peer with an address" && strings.Contains(is.Fix, "penstock clusters show")
+		return is != nil && is.Field == "spec.members[0]" && strings.Contains(is.Problem, "it has no peer, kubeconfig or clusterProfile")
 	})
 	page, err := json.Marshal(h.status())
-	if text := string(page); err != nil || !strings.Contains(text, `"field":"spec.members[0]","problem":"it has no peer with an address","fix":"`) {
+	if text := string(page); err != nil || !strings.Contains(text, `"field":"spec.members[0]","problem":"it has no peer, kubeconfig or clusterProfile: add`) {
 		t.Errorf("its keys differ from others of the page: %v %s", err, text)
 	}
 	poll.NoError(t, "the count of problems", poll.Limit, func() error {
@@ -146,7 +146,7 @@ func TestHub_FindingsOfItsFilesAreOnItsPageUntilCorrected(t *testing.T) {
 	})
 	write("{name: east, kubeconfig: {file: east}}")
 	shown("no finding once it is corrected", func(problems map[string]*mistake) bool { return problems[key] == nil })
-	if text := log.String(); strings.Count(text, "it has no peer with an address") != 1 || !strings.Contains(text, `level=INFO msg="a problem of the cluster set is resolved" object="ClusterSet gpus" field=spec.members[0]`) {
+	if text := log.String(); strings.Count(text, "it has no peer, kubeconfig or clusterProfile") != 1 || !strings.Contains(text, `level=INFO msg="a problem of the cluster set is resolved" object="ClusterSet gpus" field=spec.members[0]`) {
 		t.Errorf("the log has\n%s", text)
 	}
 }
