@@ -66,20 +66,3 @@ func TestFederation_MemberThatIsFrozenHasNotAcknowledged(t *testing.T) {
 	b.stop()
 	a.acknowledges("b is gone", "b", false)
 }
-
-// Of a member behind a hub, the hub's acknowledgement counts.
-func TestFederation_HubThatIsFrozenHasNotAcknowledged(t *testing.T) {
-	h, a, b := newHub(t, "h"), newSite(t, "a", id("a")), newSite(t, "b", id("b"))
-	around(h, a, b)
-	a.exports(exported("10.0.0.1"))
-	a.acknowledges("the hub is up to date", "b", true)
-	thaw := h.frozen()
-	if err := a.SetExports(nil, true); err != nil {
-		t.Fatal(err)
-	}
-	if is, _ := a.Acknowledged("b"); is {
-		t.Error("a frozen hub has acknowledged")
-	}
-	thaw()
-	a.acknowledges("the hub is up to date again", "b", true)
-}

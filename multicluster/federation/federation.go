@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -45,20 +46,10 @@ type Config struct {
 	Problem func(member, problem string)
 	// Denied receives why the process at a member's address is not connected to: it has no certificate of the member; optional.
 	Denied func(member, problem string)
-	// Crossed receives the name of a member that connects to this process, which has no address of it: it is reached through the hub here; optional.
-	Crossed func(member string)
 	// Placed receives what a member reports of the exports of this cluster that are for it, once SetExports was called.
 	Placed func(registry.Reports)
 	// Load receives what a member reports of a pool whose load was asked for (Want); nil: nothing does.
 	Load func(MemberPool, Load)
-	// Hub: this process is a hub. It exports nothing, and relays what members publish to each other (relay.go). Apply, Placed and Load
-	// are not called. Relayed is, for a member all of whose last update was relayed; optional.
-	Hub     bool
-	Relayed func(member string)
-	// Reported receives for which pools of a member that a hub represents Placements has changed; optional.
-	Reported func(exporter string, pools []registry.Pool)
-	// Passed receives what a member exports to members that a hub represents, without endpoints, and to which members each export is; optional.
-	Passed func(u registry.Update, to map[registry.Pool][]string)
 	// Now is the clock that certificates are compared with; time.Now if nil.
 	Now     func() time.Time
 	Log     *slog.Logger
@@ -81,7 +72,7 @@ type Federation struct {
 	mu       sync.Mutex
 	own      publisher                           // of this cluster
 	newest   uint64                              // Topic.Published of exports with its last change
-	members  map[string]Member                   // by address; those that a hub relays by relayedFrom
+	members  map[string]Member                   // by address
 	left     map[string]bool                     // names of former members
 	received map[string]cluster                  // the last state of a member, by address
 	missed   map[string]bool                     // addresses of members of which an update had no effect
@@ -90,10 +81,7 @@ type Federation struct {
 	wants    map[string]bool                     // MemberPool.key of the loads that this cluster asks for
 	askedFor map[string]map[registry.Pool]bool   // by address: of the loads that members ask for
 
-	audience    audience
-	relays      []*relay              // of a hub
-	represented map[string]*publisher // of a hub, by member; nil: nothing was published for it yet
-	passing     sync.Mutex            // held while Config.Passed is called with what the relay has
+	audience audience
 }
 
 // New makes a federation without members. It serves once Register and Run are called.
@@ -104,24 +92,20 @@ func New(c Config) *Federation {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
-	f := &Federation{cfg: c, trust: newTrust(c.Certificate, c.Now, c.Crossed), members: map[string]Member{}, left: map[string]bool{}, received: map[string]cluster{}, missed: map[string]bool{}, parts: map[string]*assemblies{}, placedAt: map[registry.Pool]map[string]placed{}, askedFor: map[string]map[registry.Pool]bool{}, decided: make(chan struct{})}
+	f := &Federation{cfg: c, trust: newTrust(c.Certificate, c.Now), members: map[string]Member{}, left: map[string]bool{}, received: map[string]cluster{}, missed: map[string]bool{}, parts: map[string]*assemblies{}, placedAt: map[registry.Pool]map[string]placed{}, askedFor: map[string]map[registry.Pool]bool{}, decided: make(chan struct{})}
 	f.channel = channel.New(channel.Config{CredentialsOf: f.credentials, Identify: f.trust.identify, NameOf: f.nameAt, Dial: f.dialled.dial, Now: c.Now, Log: c.Log, OnPanic: c.OnPanic})
 	f.exports, f.imports = f.channel.Topic(exportsTopic), f.channel.Topic(importsTopic)
 	f.wanted, f.loads = f.channel.Topic(wantedTopic), f.channel.Topic(loadsTopic)
 	f.exports.Resume()
 	f.imports.Resume()
-	if c.Hub {
-		f.relayAll()
-		return f
-	}
-	// What is for a cluster that is no member any more is retracted from it.
+	// Exports to a cluster that left the set are retracted from it.
 	f.exports.Visible(func(member, key string) bool { return f.trust.has(member) && f.audience.has(member, key) })
-	f.exports.Subscribe(f.paced(f.relayed(f.receive)))
-	f.imports.Subscribe(f.paced(f.relayed(f.receiveImports)))
-	f.wanted.Subscribe(f.paced(f.relayed(f.receiveWanted)))
-	f.loads.Subscribe(f.paced(f.relayed(f.receiveLoads)))
+	f.exports.Subscribe(f.paced(f.receive))
+	f.imports.Subscribe(f.paced(f.receiveImports))
+	f.wanted.Subscribe(f.paced(f.receiveWanted))
+	f.loads.Subscribe(f.paced(f.receiveLoads))
 	for _, t := range []*channel.Topic{f.imports, f.wanted, f.loads} {
-		t.Visible(func(member, key string) bool { return f.trust.has(member) && f.audience.addressed(member, key) })
+		t.Visible(func(member, key string) bool { return f.trust.has(member) && strings.HasPrefix(key, member+"/") })
 	}
 	return f
 }
@@ -137,7 +121,7 @@ func (f *Federation) nameAt(address string) string {
 func (f *Federation) Publish(uid string, epoch uint64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.publish(f.own.begin(uid, epoch, f.audience.relayed)...)
+	f.publish(f.own.begin(uid, epoch)...)
 	f.newest = f.exports.Published()
 }
 
@@ -169,41 +153,19 @@ func (f *Federation) Register(g grpc.ServiceRegistrar) { f.channel.Register(g) }
 // Renewed publishes this cluster's state, because Config.Bundle returns another bundle.
 func (f *Federation) Renewed() { f.publishState() }
 
-// SetMembers replaces the members. A member whose address, or bundle in the ClusterSet, changes is connected to again, and so is a hub that is to
-// relay other members.
+// SetMembers replaces the members. A member whose address, or bundle in the ClusterSet, changes is connected to again.
 func (f *Federation) SetMembers(members []Member) {
-	hub, relayed := through(members)
 	f.trust.set(members)
 	f.mu.Lock()
-	stay := members // of those that a hub has relayed
-	first := !f.audience.representsAny()
-	if f.cfg.Hub {
-		stay = f.represent(members)
-	} else {
-		f.audience.through(hub.Name, relayed)
-	}
 	changed := map[string]bool{}
 	next := make(map[string]Member, len(members))
 	var addresses []string
 	for _, m := range members {
-		at := m.Address
-		if at == "" {
-			if at = relayedFrom(hub.Address, m.Name); hub.Name == "" {
-				continue
-			}
-			if _, ok := f.members[at]; !ok {
-				changed[hub.Address] = true // what the hub has sent of it is gone
-			}
-		} else {
-			addresses = append(addresses, at)
+		addresses = append(addresses, m.Address)
+		if old, ok := f.members[m.Address]; ok && (old.Name != m.Name || !bytes.Equal(old.Bundle, m.Bundle)) {
+			changed[m.Address] = true
 		}
-		if old, ok := f.members[at]; ok && (old.Name != m.Name || old.Hub != m.Hub || !bytes.Equal(old.Bundle, m.Bundle)) {
-			changed[at] = true
-			if m.Address == "" { // the hub sends again what it has of it
-				changed[hub.Address] = true
-			}
-		}
-		next[at] = m
+		next[m.Address] = m
 	}
 	back := f.noteLeft(next)
 	f.members = next
@@ -219,12 +181,6 @@ func (f *Federation) SetMembers(members []Member) {
 	f.dialled.keep(stays)
 	f.paces.keep(stays)
 	f.mu.Unlock()
-	f.dropRelays(stay)
-	if first && f.audience.representsAny() {
-		for _, m := range members {
-			f.forRepresented(m.Name, nil)
-		}
-	}
 	if len(changed) > 0 {
 		f.channel.SetPeers(slices.DeleteFunc(slices.Clone(addresses), func(a string) bool { return changed[a] })...)
 	}
@@ -238,25 +194,21 @@ func (f *Federation) SetMembers(members []Member) {
 		f.publish()
 		return
 	}
-	f.publish(f.own.begin(f.own.uid, f.own.epoch, f.audience.relayed)...)
+	f.publish(f.own.begin(f.own.uid, f.own.epoch)...)
 }
 
-// noteLeft notes which members are none any more, and reports whether one that was noted before is a member again, or is reached in another way: such
-// a member may take a record that has not changed for one that was withdrawn since. mu is held.
+// noteLeft records the members that left, and reports whether one of those is a member again: it may take a record that has not changed for one that was
+// withdrawn since. mu is held.
 func (f *Federation) noteLeft(next map[string]Member) (back bool) {
-	was, is := map[string]string{}, map[string]string{}
-	for at, m := range f.members {
-		was[m.Name] = at
-	}
-	for at, m := range next {
-		is[m.Name] = at
-		before, known := was[m.Name]
-		back = back || f.left[m.Name] || known && before != at
+	stays := map[string]bool{}
+	for _, m := range next {
+		stays[m.Name] = true
+		back = back || f.left[m.Name]
 		delete(f.left, m.Name)
 	}
-	for name := range was {
-		if _, stays := is[name]; !stays {
-			f.left[name] = true
+	for _, m := range f.members {
+		if !stays[m.Name] {
+			f.left[m.Name] = true
 		}
 	}
 	return back
@@ -267,7 +219,7 @@ func (f *Federation) SetExports(list []export.Export, draining bool) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	defer f.decide()
-	c, err := f.own.set(list, draining, f.audience.relayed)
+	c, err := f.own.set(list, draining)
 	if !c.some {
 		return err
 	}
@@ -281,25 +233,13 @@ func (f *Federation) SetExports(list []export.Export, draining bool) error {
 	return err
 }
 
-// Acknowledged reports whether a member has the last change of what this cluster publishes in effect, or, if the hub relays it, the hub has.
-// changed is closed when that may be otherwise; nil: nothing is published yet.
+// Acknowledged reports whether a member has the last change of what this cluster publishes in effect. changed closes when the result may have
+// changed; nil: nothing is published yet.
 func (f *Federation) Acknowledged(member string) (is bool, changed <-chan struct{}) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.own.uid == "" {
 		return false, nil
-	}
-	hub := ""
-	for _, m := range f.members {
-		if m.Hub {
-			hub = m.Name
-		}
-	}
-	for at, m := range f.members {
-		if m.Name == member && at != m.Address {
-			member = hub
-			break
-		}
 	}
 	return f.exports.AcknowledgedBy(member, f.newest)
 }
@@ -328,11 +268,7 @@ func (f *Federation) publish(exports ...channel.Item) {
 	if f.cfg.Bundle != nil {
 		bundle = f.cfg.Bundle()
 	}
-	var v *voucher
-	if f.audience.hasHub() {
-		v = f.voucher(string(bundle))
-	}
-	f.exports.Publish(append(exports, f.own.state(bundle, v))...)
+	f.exports.Publish(append(exports, f.own.state(bundle))...)
 }
 
 // errNoEffect is that of an update which Config.Apply does not take.
@@ -406,14 +342,8 @@ func (f *Federation) receive(_ context.Context, in channel.Update) error {
 			parts.drop(p, -1)
 		}
 	}
-	var bundle []byte
 	if !known {
 		problems.Add(errors.New("it has not published its state"))
-	} else {
-		var err error
-		if bundle, err = f.trust.accept(&m, state); err != nil {
-			problems.Add(err)
-		}
 	}
 	if err := problems.Err(); err != nil && f.cfg.Problem != nil {
 		defer f.cfg.Problem(m.Name, fmt.Sprintf("%.500v", err))
@@ -422,7 +352,7 @@ func (f *Federation) receive(_ context.Context, in channel.Update) error {
 		return problems.Err()
 	}
 	u.UID, u.Stamp, u.Draining = state.UID, registry.Stamp{Epoch: state.Epoch, Sequence: state.Sequence}, state.Draining
-	u.Bundle = bundle
+	u.Bundle = f.trust.published(m.Name, []byte(state.Bundle))
 	f.mu.Lock()
 	if f.members[in.Peer].Name == m.Name {
 		f.received[in.Peer] = state

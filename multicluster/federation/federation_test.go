@@ -113,17 +113,12 @@ func (l *lines) Write(p []byte) (int, error) {
 }
 
 func newSite(t *testing.T, name, id string) *site {
-	return newSiteAt(t, "127.0.0.1:0", name, id, newAuthority(t), false)
-}
-
-// newSiteAt makes a site, or a hub, at an address.
-func newSiteAt(t *testing.T, address, name, id string, a *authority, hub bool) *site {
 	t.Helper()
-	l, err := net.Listen("tcp", address)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &site{t: t, name: name, authority: a, listener: l, registry: registry.New(registry.Config{}), loaded: map[MemberPool][]Load{}, logs: &lines{}}
+	s := &site{t: t, name: name, authority: newAuthority(t), listener: l, registry: registry.New(registry.Config{}), loaded: map[MemberPool][]Load{}, logs: &lines{}}
 	s.presented, s.published = s.issue(t, id), s.bundle
 	s.Federation = New(Config{
 		Certificate: func() (*tls.Certificate, error) {
@@ -136,7 +131,6 @@ func newSiteAt(t *testing.T, address, name, id string, a *authority, hub bool) *
 			defer s.mu.Unlock()
 			return s.published
 		},
-		Hub:       hub,
 		Log:       slog.New(slog.NewTextHandler(s.logs, nil)),
 		Apply:     func(u ...registry.Update) bool { _, no := s.registry.Apply(u...); return len(no) == 0 },
 		Connected: func(member string, is bool) { s.registry.Connected(member, is) },
@@ -154,9 +148,7 @@ func newSiteAt(t *testing.T, address, name, id string, a *authority, hub bool) *
 		}
 		return nil
 	})
-	if !hub {
-		s.Publish("uid-of-"+name, 1)
-	}
+	s.Publish("uid-of-"+name, 1)
 	server := grpc.NewServer(s.ServerOptions()...)
 	s.Register(server)
 	go func() { _ = server.Serve(l) }()

@@ -22,14 +22,11 @@ import (
 // ProcessPath is the path of the SPIFFE ID of a process that takes part in a federation.
 const ProcessPath = "/penstock"
 
-// Member is another cluster of the set whose Penstock is a peer, or which a hub relays. Its name is its trust domain.
+// Member is another cluster of the set whose Penstock is a peer. Its name is its trust domain.
 type Member struct {
 	Name    string
-	Address string // HOST:PORT; "": the hub relays what it publishes
-	// Hub: it is the set's hub and exports nothing itself. Of several the first counts.
-	Hub bool
-	// Bundle has CA certificates of the trust domain, in PEM, as the ClusterSet has them. Without an Address they vouch for bundles that the hub
-	// relays, and for no connection; empty: for nothing.
+	Address string // HOST:PORT
+	// Bundle has CA certificates of the trust domain, in PEM, as the ClusterSet has them.
 	Bundle []byte
 	// Published is the bundle that the member published last, as registry.Update.Bundle had it; nil: none. It is trusted beside Bundle, unless
 	// it was received while the ClusterSet had another Bundle.
@@ -40,7 +37,6 @@ type Member struct {
 type trust struct {
 	certificate func() (*tls.Certificate, error)
 	now         func() time.Time
-	crossed     func(member string) // Config.Crossed
 
 	mu     sync.RWMutex
 	byName map[string]trusted // trust domain
@@ -50,14 +46,10 @@ type trusted struct {
 	bundle    []byte // the ClusterSet's
 	published []byte // Member.Published
 	roots     *x509.CertPool
-	relayed   bool // it connects to the hub, and not to this process
 }
 
-func newTrust(certificate func() (*tls.Certificate, error), now func() time.Time, crossed func(string)) *trust {
-	if crossed == nil {
-		crossed = func(string) {}
-	}
-	return &trust{certificate: certificate, now: now, crossed: crossed, byName: map[string]trusted{}}
+func newTrust(certificate func() (*tls.Certificate, error), now func() time.Time) *trust {
+	return &trust{certificate: certificate, now: now, byName: map[string]trusted{}}
 }
 
 func (t *trust) set(members []Member) {
@@ -65,13 +57,8 @@ func (t *trust) set(members []Member) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, m := range members {
-		if len(m.Bundle) > 0 { // else nothing vouches for it here, and it does not connect
-			if m.Published == nil { // what a hub has published, or one of its members: no registry keeps it
-				m.Published = t.byName[m.Name].published
-			}
-			is := newTrusted(m.Bundle, m.Published)
-			is.relayed = m.Address == ""
-			byName[m.Name] = is
+		if len(m.Bundle) > 0 { // else no certificate of it is valid here
+			byName[m.Name] = newTrusted(m.Bundle, m.Published)
 		}
 	}
 	t.byName = byName
@@ -100,9 +87,7 @@ func (t *trust) published(name string, pem []byte) (kept []byte) {
 		return nil
 	}
 	if kept = slices.Concat(under(m.bundle), pem); !bytes.Equal(kept, m.published) {
-		is := newTrusted(m.bundle, kept)
-		is.relayed = m.relayed
-		t.byName[name] = is
+		t.byName[name] = newTrusted(m.bundle, kept)
 	}
 	return kept
 }
@@ -113,28 +98,16 @@ func under(bundle []byte) []byte {
 	return fmt.Appendf(nil, "Published under %x\n", sha256.Sum256(bundle))
 }
 
-// has reports whether there is a member of a name that connects.
+// has reports whether there is a member of a name.
 func (t *trust) has(name string) bool {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
-	m, ok := t.byName[name]
-	return ok && !m.relayed
+	_, ok := t.byName[name]
+	return ok
 }
 
-// errRelayed is that of a member that connects to this process, and is reached through the hub here.
-var errRelayed = errors.New("it is reached through the hub")
-
-// member returns the name of the member that connects with a chain.
+// member returns the name of the member whose certificate a chain begins with.
 func (t *trust) member(chain []*x509.Certificate, usage x509.ExtKeyUsage) (string, error) {
-	name, err := t.verify(chain, usage)
-	if err == nil && !t.has(name) {
-		return name, fmt.Errorf("member %s has no address here: %w", name, errRelayed)
-	}
-	return name, err
-}
-
-// verify returns the name of the member whose certificate a chain begins with.
-func (t *trust) verify(chain []*x509.Certificate, usage x509.ExtKeyUsage) (string, error) {
 	if len(chain) == 0 {
 		return "", errors.New("no certificate")
 	}
@@ -170,10 +143,7 @@ func (t *trust) server() *tls.Config {
 		MinVersion: tls.VersionTLS13, ClientAuth: tls.RequireAnyClientCert,
 		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return t.certificate() },
 		VerifyConnection: func(s tls.ConnectionState) error {
-			name, err := t.member(s.PeerCertificates, x509.ExtKeyUsageClientAuth)
-			if errors.Is(err, errRelayed) {
-				t.crossed(name)
-			}
+			_, err := t.member(s.PeerCertificates, x509.ExtKeyUsageClientAuth)
 			return err
 		},
 	}

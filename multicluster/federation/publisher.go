@@ -28,12 +28,12 @@ type publication struct {
 	others bool // a record of parts that do not change is for other members
 }
 
-// begin has it publish for a cluster from now on. It returns its records, with newer stamps. relayed is that of set.
-func (p *publisher) begin(uid string, epoch uint64, relayed func(to []string) []string) (items []channel.Item) {
+// begin has it publish for a cluster from now on. It returns its records, with newer stamps.
+func (p *publisher) begin(uid string, epoch uint64) (items []channel.Item) {
 	p.uid, p.epoch = uid, epoch
 	p.sequence++
 	for k, r := range p.records {
-		r.Epoch, r.Sequence, r.through = p.epoch, p.sequence, relayed(r.to)
+		r.Epoch, r.Sequence = p.epoch, p.sequence
 		for i := range r.parts {
 			r.parts[i].Epoch, r.parts[i].Sequence = p.epoch, p.sequence
 		}
@@ -45,9 +45,8 @@ func (p *publisher) begin(uid string, epoch uint64, relayed func(to []string) []
 	return items
 }
 
-// set replaces what the cluster exports. relayed are those of some members, nil: all, that a hub relays to. An error is about exports that cannot be
-// published: of each what was before stays.
-func (p *publisher) set(list []export.Export, draining bool, relayed func(to []string) []string) (c publication, err error) {
+// set replaces what the cluster exports. An error is about exports that cannot be published: of each what was before stays.
+func (p *publisher) set(list []export.Export, draining bool) (c publication, err error) {
 	p.sequence++
 	var problems []error
 	stays := make(map[string]bool, len(list))
@@ -55,7 +54,7 @@ func (p *publisher) set(list []export.Export, draining bool, relayed func(to []s
 		k := poolKey(e.Pool)
 		stays[k] = true
 		old := p.records[k]
-		r := record{Epoch: p.epoch, Sequence: p.sequence, Incarnation: e.Incarnation, Entry: e.Entry, Parts: partsFor(len(e.Entry.Endpoints), old.Parts), to: e.To, through: relayed(e.To)}
+		r := record{Epoch: p.epoch, Sequence: p.sequence, Incarnation: e.Incarnation, Entry: e.Entry, Parts: partsFor(len(e.Entry.Endpoints), old.Parts), to: e.To}
 		if r.Parts > 0 {
 			r.parts, r.Entry.Endpoints = split(e.Entry.Endpoints, r.Parts), nil
 			for i := range r.parts {
@@ -70,9 +69,6 @@ func (p *publisher) set(list []export.Export, draining bool, relayed func(to []s
 		for i := r.Parts; i < old.Parts; i++ {
 			c.gone = append(c.gone, partKey(k, i))
 		}
-		if len(r.through) == 0 && len(old.through) > 0 {
-			c.gone = append(c.gone, audienceKey(k))
-		}
 		c.others = c.others || old.Parts > 0 && !sameMembers(old.to, r.to)
 		if p.records == nil {
 			p.records = map[string]record{}
@@ -82,7 +78,7 @@ func (p *publisher) set(list []export.Export, draining bool, relayed func(to []s
 	}
 	for k, r := range p.records {
 		if !stays[k] {
-			c.gone = append(c.gone, k, audienceKey(k))
+			c.gone = append(c.gone, k)
 			for i := range r.Parts {
 				c.gone = append(c.gone, partKey(k, i))
 			}
@@ -96,9 +92,9 @@ func (p *publisher) set(list []export.Export, draining bool, relayed func(to []s
 	return c, errors.Join(problems...)
 }
 
-// state is the item of the cluster's state, with what vouches for it.
-func (p *publisher) state(bundle []byte, v *voucher) channel.Item {
-	value, _ := json.Marshal(cluster{UID: p.uid, Epoch: p.epoch, Sequence: p.sequence, Draining: p.draining, Bundle: string(bundle), Voucher: v}) // strings and numbers always marshal
+// state is the item of the cluster's state.
+func (p *publisher) state(bundle []byte) channel.Item {
+	value, _ := json.Marshal(cluster{UID: p.uid, Epoch: p.epoch, Sequence: p.sequence, Draining: p.draining, Bundle: string(bundle)}) // strings and numbers always marshal
 	return channel.Item{Key: stateKey, Value: value}
 }
 
@@ -117,9 +113,6 @@ func (r *record) items(key string, old record) (out []channel.Item, err error) {
 		r.Epoch, r.Sequence = old.Epoch, old.Sequence
 	} else {
 		add(key, r)
-	}
-	if len(r.through) > 0 && !(known && slices.Equal(old.through, r.through)) {
-		add(audienceKey(key), r.through)
 	}
 	for i := range r.parts {
 		if known && old.Parts == r.Parts && reflect.DeepEqual(old.parts[i].Endpoints, r.parts[i].Endpoints) {

@@ -28,8 +28,6 @@ type record struct {
 
 	parts []part
 	to    []string // export.Export.To; no member receives it
-	// through are those of them that a hub relays this cluster's exports to, which receives it (audienceKey); sorted.
-	through []string
 }
 
 // cluster is the wire form of a cluster's state.
@@ -40,15 +38,13 @@ type cluster struct {
 	Draining bool   `json:"draining,omitempty"`
 	// Bundle has the CA certificates of its trust domain, in PEM: those that have signed, and those that will.
 	Bundle string `json:"bundle,omitempty"`
-	// Voucher is what members that receive the state through a hub trust the bundle by; nil: they do not.
-	Voucher *voucher `json:"voucher,omitempty"`
 }
 
 const (
 	// maxUID bounds a cluster's UID, maxBundle its bundle, and maxState its state, in bytes.
 	maxUID    = 128
 	maxBundle = 16 << 10
-	maxState  = maxBundle + 8<<10 + 2*maxChain // line ends are escaped
+	maxState  = maxBundle + 8<<10 // line ends are escaped
 )
 
 func decodeCluster(value []byte) (c cluster, err error) {

@@ -80,10 +80,10 @@ func TestFederation_AuthorityRenewsWithoutAFailedConnection(t *testing.T) {
 
 	// After a restart, what was published is still trusted; for a member that has only the ClusterSet's, it is not.
 	m, _ := b.registry.Member("a")
-	restarted, fresh := newTrust(nil, b.trust.now, nil), newTrust(nil, b.trust.now, nil)
+	restarted, fresh := newTrust(nil, b.trust.now), newTrust(nil, b.trust.now)
 	restarted.set([]Member{{Name: "a", Address: "192.0.2.1:1", Bundle: a.bundle, Published: m.Bundle}})
 	fresh.set([]Member{{Name: "a", Address: "192.0.2.1:1", Bundle: a.bundle}})
-	replaced := newTrust(nil, b.trust.now, nil)
+	replaced := newTrust(nil, b.trust.now)
 	replaced.set([]Member{{Name: "a", Address: "192.0.2.1:1", Bundle: newAuthority(t).bundle, Published: m.Bundle}})
 	for want, trust := range map[bool]*trust{true: restarted, false: fresh} {
 		if err := trust.check(t, signing.issue(t, id("a"))); (err == nil) != want {
