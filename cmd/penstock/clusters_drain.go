@@ -84,9 +84,8 @@ func newClustersDrain() *cobra.Command {
 the running penstock (--drain-time) is over. The command sets spec.draining of the ClusterSet, so the drain lasts until it is undone, over
 restarts too. Requests of this cluster's own clients are served as before.
 
-Success means that each member has acknowledged the drain, that no request of theirs was in flight for 3 s, or the drain time is over. Of a member
-behind a hub, the hub's acknowledgement counts. Requests for a pool that is exported in ParentMode, or has a picker of its own, are not counted here: the
-drain then takes all of the drain time.
+Success means that each member has acknowledged the drain, that no request of theirs was in flight for 3 s, or the drain time is over.
+Requests for a pool that is exported in ParentMode, or has a picker of its own, are not counted here: the drain then takes all of the drain time.
 
 If the command is interrupted, the cluster drains on. So it does if a member is not connected, or does not acknowledge the drain within 10 s: that
 member sends requests until it receives the drain, so the command ends with an error that names it.
@@ -344,8 +343,8 @@ func (u *unconnected) Error() string {
 	}
 	part(u.members, "member %s is not connected, and sends requests: the drain of cluster %s stays in force, and reaches it when it connects",
 		"members %s are not connected, and send requests: the drain of cluster %s stays in force, and reaches them when they connect")
-	part(u.silent, "member %s, or its hub, has not acknowledged the drain, and may send requests: the drain of cluster %s stays in force, and takes effect there when it responds again",
-		"members %s, or their hub, have not acknowledged the drain, and may send requests: the drain of cluster %s stays in force, and takes effect there when they respond again")
+	part(u.silent, "member %s has not acknowledged the drain, and may send requests: the drain of cluster %s stays in force, and takes effect there when it responds again",
+		"members %s have not acknowledged the drain, and may send requests: the drain of cluster %s stays in force, and takes effect there when they respond again")
 	return strings.Join(parts, "; ")
 }
 

@@ -52,9 +52,11 @@ func TestFederation_ChangeOfOneEndpointSendsItsPartAlone(t *testing.T) {
 	}
 	a.exports(with(servers(0, 1000)))
 	b.hasEndpoints(servers(0, 1000))
+	a.acknowledges("all bytes are counted", "b", true)
 	all := b.bytes.Load()
 	a.exports(with(servers(1, 1000)))
 	b.hasEndpoints(servers(1, 1000))
+	a.acknowledges("the bytes of the change are counted", "b", true)
 	if change := b.bytes.Load() - all; change > all/4 { // two parts of 32, and the state
 		t.Errorf("a change of two endpoints takes %d bytes, and all take %d", change, all)
 	}

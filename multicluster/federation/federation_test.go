@@ -171,14 +171,14 @@ func newSite(t *testing.T, name, id string) *site {
 func join(sites ...*site) {
 	for _, s := range sites {
 		var members []Member
-		sources := map[string]string{}
+		var names []string
 		for _, o := range sites {
 			if o != s {
 				members = append(members, Member{Name: o.name, Address: o.listener.Addr().String(), Bundle: o.bundle})
-				sources[o.name] = "peer"
+				names = append(names, o.name)
 			}
 		}
-		s.registry.SetMembers(sources)
+		s.registry.SetMembers(names)
 		s.SetMembers(members)
 	}
 }
@@ -374,7 +374,7 @@ func TestFederation_ImpostorAtAMembersAddressIsNotReceivedFrom(t *testing.T) {
 	// c is led to b where a should be.
 	d := newSite(t, "d", id("d"))
 	b.SetMembers([]Member{{Name: "d", Address: d.listener.Addr().String(), Bundle: d.bundle}})
-	d.registry.SetMembers(map[string]string{"a": "peer"})
+	d.registry.SetMembers([]string{"a"})
 	d.SetMembers([]Member{{Name: "a", Address: b.listener.Addr().String(), Bundle: a.bundle}, {Name: "b", Address: "127.0.0.1:1", Bundle: b.bundle}})
 	poll.Until(t, "d has tried", func() bool {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)

@@ -18,13 +18,6 @@ type placed struct {
 	Incarnation *uint64 `json:"incarnation,omitempty"`
 }
 
-func placedOf(p registry.Placement) placed {
-	if p.Any {
-		return placed{Reason: p.Reason, Message: p.Message}
-	}
-	return placed{p.Reason, p.Message, &p.Incarnation}
-}
-
 func (p placed) equal(o placed) bool {
 	return p.Reason == o.Reason && p.Message == o.Message && (p.Incarnation == nil) == (o.Incarnation == nil) && (p.Incarnation == nil || *p.Incarnation == *o.Incarnation)
 }
@@ -41,7 +34,7 @@ func (f *Federation) SetPlaced(pools []registry.Pool, list []registry.Placement)
 	defer f.mu.Unlock()
 	next := map[string]placed{}
 	for _, p := range list {
-		next[p.Member+"/"+poolKey(p.Pool)] = placedOf(p)
+		next[p.Member+"/"+poolKey(p.Pool)] = placed{p.Reason, p.Message, &p.Incarnation}
 	}
 	var gone []string
 	for _, p := range pools {

@@ -17,9 +17,6 @@ import (
 	"github.com/penstock-project/penstock/multicluster/registry"
 )
 
-// source of the members in the registries.
-const source = "hub"
-
 // Config is what a Hub needs.
 type Config struct {
 	// Imports are called with the pools of which a member's import may have changed, and Exports with those of which a member's condition Exported
@@ -149,13 +146,13 @@ func (h *Hub) SetMembers(list []Member, all bool) {
 // meet replaces the exporters of each member, and what they are allowed there. mu is held.
 func (h *Hub) meet(c *changes) {
 	for _, m := range h.sorted() {
-		sources, allow := map[string]string{}, map[string]v1alpha1.ClusterSetAllow{}
+		allow := map[string]v1alpha1.ClusterSetAllow{}
 		for _, o := range h.members {
 			if o != m || h.all {
-				sources[o.Name], allow[o.Name] = source, o.Allow
+				allow[o.Name] = o.Allow
 			}
 		}
-		changed := m.registry.SetMembers(sources)
+		changed := m.registry.SetMembers(slices.Collect(maps.Keys(allow)))
 		h.assemble(c, m, append(changed, m.importer.SetAllow(allow)...))
 	}
 }

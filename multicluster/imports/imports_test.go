@@ -2,6 +2,8 @@ package imports_test
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -27,11 +29,7 @@ func newWorld(t *testing.T, allow map[string]v1alpha1.ClusterSetAllow) *world {
 	t.Helper()
 	w := &world{t: t, registry: registry.New(registry.Config{}), store: store.New()}
 	w.Importer = imports.New(imports.Config{Registry: w.registry, Store: w.store, Namespace: func(name string) bool { return name != "missing" }})
-	sources := map[string]string{}
-	for name := range allow {
-		sources[name] = "peer"
-	}
-	w.registry.SetMembers(sources)
+	w.registry.SetMembers(slices.Collect(maps.Keys(allow)))
 	w.assemble(w.SetAllow(allow))
 	return w
 }
@@ -313,11 +311,11 @@ func BenchmarkImports_OneOfManyExportsChanges(b *testing.B) {
 			members := max(pools, 1)
 			r, s := registry.New(registry.Config{}), store.New()
 			i := imports.New(imports.Config{Registry: r, Store: s})
-			sources, allow := map[string]string{}, map[string]v1alpha1.ClusterSetAllow{}
+			allow := map[string]v1alpha1.ClusterSetAllow{}
 			for m := range members {
-				sources[fmt.Sprint("m", m)], allow[fmt.Sprint("m", m)] = "peer", v1alpha1.ClusterSetAllow{}
+				allow[fmt.Sprint("m", m)] = v1alpha1.ClusterSetAllow{}
 			}
-			r.SetMembers(sources)
+			r.SetMembers(slices.Collect(maps.Keys(allow)))
 			i.SetAllow(allow)
 			entry := func(n int) inferenceapi.ImportedCluster {
 				e := inferenceapi.ImportedCluster{RoutingMode: inferenceapi.EndpointMode}

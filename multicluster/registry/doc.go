@@ -1,7 +1,7 @@
 // Package registry holds what is known about a cluster set: its members, the pools that they export, where this cluster's own exports
 // have arrived, and until when each member's lease runs.
 //
-// Sources write: multicluster/federation for members that are peers, multicluster/hub for members that an API server is watched of. Apply
+// multicluster/federation writes for members that are peers, and multicluster/hub for members whose API servers a hub reads. Apply
 // takes a batch of their updates in one transaction, and returns which pools are to be assembled again. multicluster/imports assembles
 // them; multicluster/export writes the conditions of this cluster's exports from the placements; penstock clusters prints all of it.
 // Readers read one snapshot. One that waits passes a WatchSet, reads again when it fires, and compares.
@@ -27,7 +27,7 @@
 // the export which it is about, so that a pool that is exported again is not imported before its members have reported so.
 //
 // Invariants: rows are immutable. An export that is not withdrawn belongs to a member. Only a snapshot, or an explicit withdrawal, removes: nothing is removed
-// before a source is in sync. Endpoints are a value of an export, never an index: a key of go-memdb costs 450 bytes.
+// before all exports of a member are known. Endpoints are a value of an export, never an index: a key of go-memdb costs 450 bytes.
 //
 // Tests: go test ./multicluster/registry
 package registry

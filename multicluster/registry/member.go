@@ -34,10 +34,8 @@ func (s Stamp) Compare(o Stamp) int {
 
 // Member is one other cluster of the set.
 type Member struct {
-	Name string
-	// Source is what brings its updates. With HubSource a member that is silent counts as not connected: what is known to be connected is the hub.
-	Source string
-	State  State
+	Name  string
+	State State
 	// UID of the cluster; "" before its first update.
 	UID string
 	// Known is the stamp up to which all exports of the member are known.
@@ -49,11 +47,11 @@ type Member struct {
 	drained   bool // by its own update
 }
 
-// Connected reports whether the member's source has a connection to it.
+// Connected reports whether there is a connection to the member.
 func (m Member) Connected() bool { return m.connected }
 
 func (m *Member) equal(o *Member) bool {
-	return m.Name == o.Name && m.Source == o.Source && m.State == o.State && m.UID == o.UID && m.Known == o.Known &&
+	return m.Name == o.Name && m.State == o.State && m.UID == o.UID && m.Known == o.Known &&
 		m.connected == o.connected && m.drained == o.drained && bytes.Equal(m.Bundle, o.Bundle)
 }
 
@@ -63,24 +61,17 @@ type lease struct {
 	deadline time.Duration // since the registry was made
 }
 
-// SetMembers replaces the members of the set, each with its source, and returns the pools to assemble again. The exports of a member that
-// is none any more drain.
-func (r *Registry) SetMembers(sources map[string]string) []Pool {
+// SetMembers replaces the members of the set, and returns the pools to assemble again. The exports of a member that left drain.
+func (r *Registry) SetMembers(names []string) []Pool {
 	return r.write(func(t txn) {
 		for _, m := range slices.Collect(rows.Walk[Member](t, nil, memberTable, rows.ByID, nil)) {
-			if _, stays := sources[m.Name]; !stays {
+			if !slices.Contains(names, m.Name) {
 				r.remove(t, m)
 			}
 		}
-		for name, source := range sources {
-			m := rows.First[Member](t, memberTable, rows.Key(name))
-			switch {
-			case m == nil:
-				rows.Must(t.Insert(memberTable, &Member{Name: name, Source: source, State: Unreachable}))
-			case m.Source != source:
-				next := *m
-				next.Source = source
-				rows.Must(t.Insert(memberTable, &next))
+		for _, name := range names {
+			if rows.First[Member](t, memberTable, rows.Key(name)) == nil {
+				rows.Must(t.Insert(memberTable, &Member{Name: name, State: Unreachable}))
 			}
 		}
 	})
@@ -98,7 +89,7 @@ func (r *Registry) remove(t txn, m *Member) {
 	}
 }
 
-// Connected notes whether a member's source has a connection to it. A member that is connected again is Ready with its next update.
+// Connected notes whether there is a connection to a member. A member that is connected again is Ready with its next update.
 func (r *Registry) Connected(name string, is bool) []Pool {
 	return r.write(func(t txn) {
 		m := rows.First[Member](t, memberTable, rows.Key(name))
@@ -113,9 +104,6 @@ func (r *Registry) Connected(name string, is bool) []Pool {
 		rows.Must(t.Insert(memberTable, &next))
 	})
 }
-
-// HubSource is the source of members whose updates a hub relays.
-const HubSource = "hub"
 
 // silent is the state of a member whose lease has expired.
 func silent(connected bool) State {
@@ -143,8 +131,7 @@ func (r *Registry) expireLeases(t txn) {
 		rows.Must(t.Delete(leaseTable, l))
 		if m := rows.First[Member](t, memberTable, rows.Key(l.cluster)); m != nil && m.State == Ready {
 			next := *m
-			next.connected = m.connected && m.Source != HubSource
-			next.State = silent(next.connected)
+			next.State = silent(m.connected)
 			rows.Must(t.Insert(memberTable, &next))
 		}
 	}

@@ -11,7 +11,7 @@ import (
 
 func TestRecord_RestartKeepsExportsAndTakesNothingOlder(t *testing.T) {
 	r := New(Config{})
-	r.SetMembers(map[string]string{"east": "peer", "west": "peer"})
+	r.SetMembers([]string{"east", "west"})
 	if c, g := r.TakeUnsaved(); len(c)+len(g) > 0 {
 		t.Errorf("without an update: %v, %v", c, g)
 	}
@@ -65,7 +65,7 @@ func TestRecord_RestartKeepsExportsAndTakesNothingOlder(t *testing.T) {
 	}
 
 	next := New(Config{})
-	next.SetMembers(map[string]string{"east": "peer"})
+	next.SetMembers([]string{"east"})
 	another := list[1]
 	another.UID, another.Pool.Name = "0", "another"
 	other := list[0]

@@ -21,7 +21,6 @@ const (
 
 // Indexes, beside rows.ByID.
 const (
-	bySource   = "source"   // members
 	byState    = "state"    // members
 	byPool     = "pool"     // exports and placements
 	byAddress  = "address"  // exports, by each address that requests for them are sent to
@@ -47,7 +46,6 @@ func schema() *memdb.DBSchema {
 	tables := []*memdb.TableSchema{
 		table(memberTable,
 			unique(func(row any) []byte { return rows.Key(row.(*Member).Name) }),
-			index(bySource, func(row any) []byte { return rows.Key(row.(*Member).Source) }),
 			index(byState, func(row any) []byte { return rows.Key(string(row.(*Member).State)) }),
 		),
 		table(exportTable,

@@ -24,15 +24,15 @@ func Select(r store.Reader, namespace string, selector map[string]string, ports 
 
 // Candidates are the Pods with the first label of a selector: those among which Select chooses. None for an empty selector.
 func Candidates(r store.Reader, namespace string, selector map[string]string) store.Rows {
-	first, ok := FirstLabel(namespace, selector)
+	first, ok := firstLabel(namespace, selector)
 	if !ok {
 		return store.Rows{}
 	}
 	return r.Rows(store.Pods.Kind(), store.ByLabel, first)
 }
 
-// FirstLabel is the key of store.ByLabel by which a selector's objects are found; false for an empty selector.
-func FirstLabel(namespace string, selector map[string]string) (key string, ok bool) {
+// firstLabel is the key of store.ByLabel by which a selector's objects are found; false for an empty selector.
+func firstLabel(namespace string, selector map[string]string) (key string, ok bool) {
 	if len(selector) == 0 {
 		return "", false
 	}
@@ -41,7 +41,7 @@ func FirstLabel(namespace string, selector map[string]string) (key string, ok bo
 }
 
 func list(r store.Reader, namespace string, selector map[string]string, ports []uint16) []model.Member {
-	first, ok := FirstLabel(namespace, selector)
+	first, ok := firstLabel(namespace, selector)
 	if !ok {
 		return nil
 	}

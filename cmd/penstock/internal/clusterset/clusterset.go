@@ -156,7 +156,7 @@ func New(c Config) *Set {
 // begin makes the parts that need to know the name of this cluster. mu is held.
 func (s *Set) begin(name string) {
 	s.name = name
-	s.authority = NewAuthority(name, s.cfg.Authority, authority.Config{Changed: s.renewed, Now: s.cfg.Now, Log: s.cfg.Log})
+	s.authority = newAuthority(name, s.cfg.Authority, authority.Config{Changed: s.renewed, Now: s.cfg.Now, Log: s.cfg.Log})
 	s.federation = federation.New(federation.Config{
 		Certificate: func() (*tls.Certificate, error) { return s.authority.GetCertificate(nil) },
 		Bundle:      s.authority.Bundle, Apply: s.apply, Connected: s.disconnected, Placed: s.placed, Problem: s.problem, Denied: s.denied, Load: s.cfg.Load, Now: s.cfg.Now, Log: s.cfg.Log, OnPanic: s.cfg.OnPanic,
@@ -185,7 +185,7 @@ func (s *Set) renewed() {
 
 // writeMember writes what other clusters need to make this one a member.
 func (s *Set) writeMember() {
-	if err := WriteMember(s.cfg.StateDir, s.name, v1alpha1.ClusterSetPeer{Address: s.cfg.Address, Bundle: string(s.authority.Bundle())}); err != nil {
+	if err := writeMember(s.cfg.StateDir, s.name, v1alpha1.ClusterSetPeer{Address: s.cfg.Address, Bundle: string(s.authority.Bundle())}); err != nil {
 		s.cfg.Log.Error("what other clusters need to make this one a member cannot be written", "error", err)
 	}
 }

@@ -313,16 +313,16 @@ func (s *Set) adopt(ctx context.Context, r store.Reader) {
 		return
 	}
 	var members []federation.Member
-	sources, allow := map[string]string{}, map[string]v1alpha1.ClusterSetAllow{}
+	allow := map[string]v1alpha1.ClusterSetAllow{}
 	if spec != nil {
 		members = peers(spec, s.name)
 		for _, m := range spec.Spec.Members {
 			if slices.ContainsFunc(members, func(is federation.Member) bool { return is.Name == m.Name }) {
-				sources[m.Name], allow[m.Name] = peerSource, m.Allow
+				allow[m.Name] = m.Allow
 			}
 		}
 	}
-	changed := s.registry.SetMembers(sources)
+	changed := s.registry.SetMembers(slices.Collect(maps.Keys(allow)))
 	if spec == nil {
 		changed = append(changed, s.importer.SetLocal("", nil)...)
 	}
@@ -341,9 +341,6 @@ func (s *Set) adopt(ctx context.Context, r store.Reader) {
 	s.report()
 	s.wakeUp()
 }
-
-// peerSource is the source of members in the registry.
-const peerSource = "peer"
 
 // exchanges reports whether Penstocks exchange exports with a member.
 func exchanges(m *v1alpha1.ClusterSetMember) bool {

@@ -34,8 +34,8 @@ func IdentityFile(state string) string  { return filepath.Join(state, "cluster",
 func AuthorityFile(state string) string { return filepath.Join(state, "cluster", "authority.json") }
 func MemberFile(state string) string    { return filepath.Join(state, "cluster", "member.yaml") }
 
-// WriteMember writes what other clusters need to make this one a member.
-func WriteMember(state, name string, is v1alpha1.ClusterSetPeer) error {
+// writeMember writes what other clusters need to make this one a member.
+func writeMember(state, name string, is v1alpha1.ClusterSetPeer) error {
 	raw, err := yaml.Marshal([]v1alpha1.ClusterSetMember{{Name: name, Peer: &is}})
 	if err != nil {
 		return err
@@ -43,7 +43,7 @@ func WriteMember(state, name string, is v1alpha1.ClusterSetPeer) error {
 	return statefile.Replace(MemberFile(state), raw)
 }
 
-// OwnMember returns what WriteMember wrote; "": nothing yet.
+// OwnMember returns what writeMember wrote; "": nothing yet.
 func OwnMember(state string) (string, error) {
 	text, err := os.ReadFile(MemberFile(state))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -55,8 +55,8 @@ func OwnMember(state string) (string, error) {
 // overlap is how long the next authority is published before it signs. A member that is away for longer gets it with the ClusterSet.
 const overlap = 60 * 24 * time.Hour
 
-// NewAuthority makes the authority whose certificates the members of a cluster set see.
-func NewAuthority(name string, secrets authority.Secrets, c authority.Config) *authority.Authority {
+// newAuthority makes the authority whose certificates the members of a cluster set see.
+func newAuthority(name string, secrets authority.Secrets, c authority.Config) *authority.Authority {
 	c.Secrets, c.Names, c.Overlap = secrets, []string{"penstock"}, overlap
 	c.ID = &url.URL{Scheme: "spiffe", Host: name, Path: federation.ProcessPath}
 	return authority.New(c)

@@ -54,8 +54,8 @@ func ReadMembers(from string, text []byte, now time.Time) ([]v1alpha1.ClusterSet
 	return list, errors.Join(problems...)
 }
 
-// CheckAddress returns why other clusters cannot reach an address; nil: they may.
-func CheckAddress(address string) error {
+// checkAddress returns why other clusters cannot reach an address; nil: they may.
+func checkAddress(address string) error {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil || host == "" || port == "" || port == "0" {
 		return fmt.Errorf("%.100q is no address that can be reached", address)
@@ -76,7 +76,7 @@ func memberProblems(m *v1alpha1.ClusterSetMember, now time.Time) (problems []err
 	if m.Peer.Hub {
 		problems = append(problems, errors.New("peer.hub: no hub relays between Penstocks any more; join the clusters that it relayed to each other, with what `penstock clusters show` prints at each"))
 	}
-	if err := CheckAddress(m.Peer.Address); err != nil {
+	if err := checkAddress(m.Peer.Address); err != nil {
 		problems = append(problems, fmt.Errorf("peer.address: %w; start penstock there with --members-address HOST:PORT", err))
 	}
 	if err := CheckBundle(m.Peer.Bundle, now); err != nil {

@@ -39,7 +39,7 @@ func TestRecords_RestartedProcessHasTheEndpointsThatNoAPIServerHas(t *testing.T)
 	pool := registry.Pool{Namespace: "default", Name: "chat"}
 	start := func() *Set {
 		s := New(Config{Store: store.New(), Board: &countingBoard{}, Records: sharedRecords{FileRecords(shared)}, Local: LocalRecords(local), Log: slog.New(slog.DiscardHandler)})
-		s.registry.SetMembers(map[string]string{"east": "peer"})
+		s.registry.SetMembers([]string{"east"})
 		return s
 	}
 	save := func(s *Set, leads bool, sequence uint64, mode string, endpoints ...string) {
@@ -98,7 +98,7 @@ func TestRecords_ExportIsKeptOnceItsNamespaceExists(t *testing.T) {
 	st := store.New()
 	s := New(Config{Store: st, Board: &countingBoard{}, Log: slog.New(slog.DiscardHandler)})
 	s.federation = federation.New(federation.Config{Certificate: func() (*tls.Certificate, error) { return nil, errors.New("none") }})
-	s.registry.SetMembers(map[string]string{"east": "peer"})
+	s.registry.SetMembers([]string{"east"})
 	at := registry.Stamp{Epoch: 1, Sequence: 1}
 	export := func(namespace string) registry.Export {
 		return registry.Export{Pool: registry.Pool{Namespace: namespace, Name: "chat"}, Stamp: at, Entry: inferenceapi.ImportedCluster{RoutingMode: inferenceapi.EndpointMode}}

@@ -85,7 +85,7 @@ func TestSet_MembersOfARelayingHubNameWhatToWriteInstead(t *testing.T) {
 func TestSet_PodRangesThatMembersPublishMustNotOverlap(t *testing.T) {
 	board := &lastBoard{}
 	s := setWith(board, v1alpha1.ClusterSetMember{Name: "east", Peer: &v1alpha1.ClusterSetPeer{Address: "east:1"}}, v1alpha1.ClusterSetMember{Name: "west", Peer: &v1alpha1.ClusterSetPeer{Address: "west:1"}})
-	s.registry.SetMembers(map[string]string{"east": peerSource, "west": peerSource})
+	s.registry.SetMembers([]string{"east", "west"})
 	s.spec.Spec.PodCIDRs = []string{"10.244.0.0/16"}
 	publish := func(member string, sequence uint64, cidrs ...string) {
 		stamp := registry.Stamp{Epoch: 1, Sequence: sequence}

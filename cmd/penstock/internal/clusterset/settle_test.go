@@ -29,7 +29,7 @@ func TestSet_NewPodServesImportsWithTheirEndpoints(t *testing.T) {
 			s = New(Config{Store: store.New(), Board: &countingBoard{}, Log: slog.New(slog.DiscardHandler)})
 			s.spec = &v1alpha1.ClusterSet{}
 			s.federation = federation.New(federation.Config{Certificate: func() (*tls.Certificate, error) { return nil, errors.New("none") }})
-			s.registry.SetMembers(map[string]string{"east": "peer", "west": "peer"})
+			s.registry.SetMembers([]string{"east", "west"})
 			s.registry.Restore([]registry.Record{
 				{RecordID: registry.RecordID{Cluster: "east"}, UID: "uid", Stamp: registry.Stamp{Epoch: 1, Sequence: 1}},
 				{RecordID: registry.RecordID{Cluster: "east", Pool: registry.Pool{Namespace: "default", Name: "chat"}}, UID: "uid", Stamp: registry.Stamp{Epoch: 1, Sequence: 1}, Entry: restored},
