@@ -168,7 +168,8 @@ type ClusterSetMember struct {
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
 	Name string `json:"name"`
-	// Peer configures a member whose Penstock exchanges exports with this one. `penstock hub` ignores the member.
+	// Peer configures a member whose Penstock exchanges exports with this one. `penstock hub`
+	// ignores the member.
 	//
 	// +optional
 	Peer *ClusterSetPeer `json:"peer,omitempty"`

@@ -7,7 +7,8 @@ import (
 	"github.com/penstock-project/penstock/multicluster/export"
 )
 
-// audience is which members receive each export. The channel reads it with its own lock held, so it has a lock of its own.
+// audience is which members receive each export. The channel reads it with its own lock held, so it
+// has a lock of its own.
 type audience struct {
 	mu sync.RWMutex
 	of map[string][]string // by key; nil: all members

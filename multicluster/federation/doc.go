@@ -1,8 +1,10 @@
-// Package federation exchanges exports with the other members of a cluster set, without a hub and without credentials of their API servers.
-// Each member serves its exports to the members that they are for, and subscribes to theirs, over multicluster/channel with mTLS.
+// Package federation exchanges exports with the other members of a cluster set, without a hub and
+// without credentials of their API servers. Each member serves its exports to the members that they
+// are for, and subscribes to theirs, over multicluster/channel with mTLS.
 //
-// cmd passes the members, from the ClusterSet, and what this cluster exports, from multicluster/export. Config.Apply receives what members export, as updates
-// of a multicluster/registry.
+// cmd passes the members, from the ClusterSet, and what this cluster exports, from
+// multicluster/export. Config.Apply receives what members export, as updates of a
+// multicluster/registry.
 //
 //	federation.go   Federation: the two directions        identity.go   which member is at the other end of a connection
 //	record.go       the wire form of an export, and its bounds
@@ -25,15 +27,18 @@
 //
 // The first two resume after a lost connection (channel.Topic.Resume).
 //
-// Identity: a cluster is a SPIFFE trust domain of its name. The bundle of a member is valid for SPIFFE IDs of its own trust domain alone, so no member
-// can take another's name. A process presents the ID spiffe://TRUSTDOMAIN/penstock; other IDs of the domain are denied.
+// Identity: a cluster is a SPIFFE trust domain of its name. The bundle of a member is valid for
+// SPIFFE IDs of its own trust domain alone, so no member can take another's name. A process
+// presents the ID spiffe://TRUSTDOMAIN/penstock; other IDs of the domain are denied.
 //
-// Renewal: a cluster publishes its bundle in its state, the next authority long before it signs. A member trusts the bundle of its ClusterSet and the one
-// that was published last. So certificates, authorities and ClusterSets are renewed at any time without a connection that fails. A published bundle is
-// trusted as long as the ClusterSet has the bundle under which it was received.
+// Renewal: a cluster publishes its bundle in its state, the next authority long before it signs. A
+// member trusts the bundle of its ClusterSet and the one that was published last. So certificates,
+// authorities and ClusterSets are renewed at any time without a connection that fails. A published
+// bundle is trusted as long as the ClusterSet has the bundle under which it was received.
 //
-// Invariants: a member receives only the exports that are for it. A record that is too large, or that does not decode, is left out and
-// logged, and affects no other. A silent member withdraws nothing (multicluster/registry). Keys and Secrets never leave.
+// Invariants: a member receives only the exports that are for it. A record that is too large, or
+// that does not decode, is left out and logged, and affects no other. A silent member withdraws
+// nothing (multicluster/registry). Keys and Secrets never leave.
 //
 // Tests: go test ./multicluster/federation
 package federation

@@ -153,7 +153,8 @@ func (f *Federation) Register(g grpc.ServiceRegistrar) { f.channel.Register(g) }
 // Renewed publishes this cluster's state, because Config.Bundle returns another bundle.
 func (f *Federation) Renewed() { f.publishState() }
 
-// SetMembers replaces the members. A member whose address, or bundle in the ClusterSet, changes is connected to again.
+// SetMembers replaces the members. A member whose address, or bundle in the ClusterSet, changes is
+// connected to again.
 func (f *Federation) SetMembers(members []Member) {
 	f.trust.set(members)
 	f.mu.Lock()
@@ -197,8 +198,8 @@ func (f *Federation) SetMembers(members []Member) {
 	f.publish(f.own.begin(f.own.uid, f.own.epoch)...)
 }
 
-// noteLeft records the members that left, and reports whether one of those is a member again: it may take a record that has not changed for one that was
-// withdrawn since. mu is held.
+// noteLeft records the members that left, and reports whether one of those is a member again: it
+// may take a record that has not changed for one that was withdrawn since. mu is held.
 func (f *Federation) noteLeft(next map[string]Member) (back bool) {
 	stays := map[string]bool{}
 	for _, m := range next {
@@ -233,8 +234,8 @@ func (f *Federation) SetExports(list []export.Export, draining bool) error {
 	return err
 }
 
-// Acknowledged reports whether a member has the last change of what this cluster publishes in effect. changed closes when the result may have
-// changed; nil: nothing is published yet.
+// Acknowledged reports whether a member has the last change of what this cluster publishes in
+// effect. changed closes when the result may have changed; nil: nothing is published yet.
 func (f *Federation) Acknowledged(member string) (is bool, changed <-chan struct{}) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

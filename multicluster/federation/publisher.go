@@ -45,7 +45,8 @@ func (p *publisher) begin(uid string, epoch uint64) (items []channel.Item) {
 	return items
 }
 
-// set replaces what the cluster exports. An error is about exports that cannot be published: of each what was before stays.
+// set replaces what the cluster exports. An error is about exports that cannot be published: of
+// each what was before stays.
 func (p *publisher) set(list []export.Export, draining bool) (c publication, err error) {
 	p.sequence++
 	var problems []error

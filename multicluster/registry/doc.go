@@ -1,10 +1,12 @@
 // Package registry holds what is known about a cluster set: its members, the pools that they export, where this cluster's own exports
 // have arrived, and until when each member's lease runs.
 //
-// multicluster/federation writes for members that are peers, and multicluster/hub for members whose API servers a hub reads. Apply
-// takes a batch of their updates in one transaction, and returns which pools are to be assembled again. multicluster/imports assembles
-// them; multicluster/export writes the conditions of this cluster's exports from the placements; penstock clusters prints all of it.
-// Readers read one snapshot. One that waits passes a WatchSet, reads again when it fires, and compares.
+// multicluster/federation writes for members that are peers, and multicluster/hub for members whose
+// API servers a hub reads. Apply takes a batch of their updates in one transaction, and returns
+// which pools are to be assembled again. multicluster/imports assembles them; multicluster/export
+// writes the conditions of this cluster's exports from the placements; penstock clusters prints all
+// of it. Readers read one snapshot. One that waits passes a WatchSet, reads again when it fires,
+// and compares.
 //
 //	registry.go   Registry, and how an update changes it       schema.go   the tables and their indexes
 //	member.go     members, states and leases                   export.go   exports, draining, collection
@@ -26,8 +28,9 @@
 // Placements are what members report, and go with the report: when the member retracts it, or is none any more. One counts for the incarnation of
 // the export which it is about, so that a pool that is exported again is not imported before its members have reported so.
 //
-// Invariants: rows are immutable. An export that is not withdrawn belongs to a member. Only a snapshot, or an explicit withdrawal, removes: nothing is removed
-// before all exports of a member are known. Endpoints are a value of an export, never an index: a key of go-memdb costs 450 bytes.
+// Invariants: rows are immutable. An export that is not withdrawn belongs to a member. Only a
+// snapshot, or an explicit withdrawal, removes: nothing is removed before all exports of a member
+// are known. Endpoints are a value of an export, never an index: a key of go-memdb costs 450 bytes.
 //
 // Tests: go test ./multicluster/registry
 package registry

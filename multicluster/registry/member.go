@@ -61,7 +61,8 @@ type lease struct {
 	deadline time.Duration // since the registry was made
 }
 
-// SetMembers replaces the members of the set, and returns the pools to assemble again. The exports of a member that left drain.
+// SetMembers replaces the members of the set, and returns the pools to assemble again. The exports
+// of a member that left drain.
 func (r *Registry) SetMembers(names []string) []Pool {
 	return r.write(func(t txn) {
 		for _, m := range slices.Collect(rows.Walk[Member](t, nil, memberTable, rows.ByID, nil)) {
@@ -89,7 +90,8 @@ func (r *Registry) remove(t txn, m *Member) {
 	}
 }
 
-// Connected notes whether there is a connection to a member. A member that is connected again is Ready with its next update.
+// Connected notes whether there is a connection to a member. A member that is connected again is
+// Ready with its next update.
 func (r *Registry) Connected(name string, is bool) []Pool {
 	return r.write(func(t txn) {
 		m := rows.First[Member](t, memberTable, rows.Key(name))

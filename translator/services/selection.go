@@ -31,7 +31,8 @@ func Candidates(r store.Reader, namespace string, selector map[string]string) st
 	return r.Rows(store.Pods.Kind(), store.ByLabel, first)
 }
 
-// firstLabel is the key of store.ByLabel by which a selector's objects are found; false for an empty selector.
+// firstLabel is the key of store.ByLabel by which a selector's objects are found; false for an
+// empty selector.
 func firstLabel(namespace string, selector map[string]string) (key string, ok bool) {
 	if len(selector) == 0 {
 		return "", false

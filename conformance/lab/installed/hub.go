@@ -63,7 +63,8 @@ func (h *Hub) Admit(ctx context.Context, name string, cluster *rest.Config) erro
 	return clientcmd.WriteToFile(*config, filepath.Join(h.dir, "members", name+".yaml"))
 }
 
-// Lead replaces the hub's ClusterSet: members that have been admitted, whose pods are in some ranges.
+// Lead replaces the hub's ClusterSet: members that have been admitted, whose pods are in some
+// ranges.
 func (h *Hub) Lead(podCIDRs string, members ...string) error {
 	set := "apiVersion: penstock.dev/v1alpha1\nkind: ClusterSet\nmetadata: {name: gpus}\nspec:\n  cluster: management\n  members:\n"
 	for _, name := range members {

@@ -81,10 +81,14 @@ func TestChart_HubHasPodsAndPermissionsOfItsOwn(t *testing.T) {
 	}
 }
 
-// Values of an earlier chart are an error with a fix: Helm ignores values that no template reads, and the clusters would have no connection to each other.
+// Values of an earlier chart are an error with a fix: Helm ignores values that no template reads,
+// and the clusters would have no connection to each other.
 func TestChart_HubThatRelayedNamesWhatToWriteInstead(t *testing.T) {
-	values := map[string]any{"hub": map[string]any{"enabled": true, "kubeconfigs": map[string]any{"secret": map[string]any{"secretName": "members"}}, "members": map[string]any{"address": "hub.example.com:18443"}}}
-	if out, err := runHelm(t, "template", "penstock", chartDir, "--values", written(t, values)); err == nil || !strings.Contains(err.Error(), "hub.members is no longer supported") || !strings.Contains(err.Error(), "penstock clusters join") {
+	hub := map[string]any{"enabled": true, "kubeconfigs": map[string]any{"secret": map[string]any{"secretName": "members"}}}
+	hub["members"] = map[string]any{"address": "hub.example.com:18443"}
+	out, err := runHelm(t, "template", "penstock", chartDir, "--values", written(t, map[string]any{"hub": hub}))
+	if err == nil || !strings.Contains(err.Error(), "hub.members is no longer supported") ||
+		!strings.Contains(err.Error(), "penstock clusters join") {
 		t.Errorf("got %v\n%.300s", err, out)
 	}
 }

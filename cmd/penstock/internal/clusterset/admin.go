@@ -57,8 +57,8 @@ type MemberStatus struct {
 	Name      string         `json:"name"`
 	State     registry.State `json:"state"`
 	Connected bool           `json:"connected"`
-	// Unacknowledged: this process publishes, and the member has not acknowledged the last change of this cluster's exports and draining: it may
-	// send requests as before.
+	// Unacknowledged: this process publishes, and the member has not acknowledged the last change
+	// of this cluster's exports and draining: it may send requests as before.
 	Unacknowledged bool `json:"unacknowledged,omitempty"`
 	// Updated is when this process received the member's last update; zero: it has received none.
 	Updated time.Time `json:"updated,omitzero"`

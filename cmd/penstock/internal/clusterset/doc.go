@@ -12,15 +12,18 @@
 //	keep.go         what members export, over a restart, and endpoints in a process's own folder   records.go   the records as files
 //	kube.go         the same in objects of an API server: imports (kubeimports.go), records (kuberecords.go), and what a hub writes (kubehub.go)
 //
-// A member exchanges exports with this process if it has a peer with an address (exchanges). `penstock hub` reads and writes members with a kubeconfig or a
-// clusterProfile; here they are a finding.
+// A member exchanges exports with this process if it has a peer with an address (exchanges).
+// `penstock hub` reads and writes members with a kubeconfig or a clusterProfile; here they are a
+// finding.
 //
 // It is a part of delivery, at the stage that reads what is committed: an export never names an endpoint that is not in this cluster's own
 // configuration yet.
 //
-// Invariants: without a ClusterSet, or a name of this cluster, nothing runs, and no port is served. The first ClusterSet with a name for this cluster
-// decides who it is, until the process ends: a change of its name is reported and takes effect at the next start. Members are served over mTLS alone.
-// A failure to read or to keep something affects nothing else, and is a finding on the ClusterSet or one line of the log.
+// Invariants: without a ClusterSet, or a name of this cluster, nothing runs, and no port is served.
+// The first ClusterSet with a name for this cluster decides who it is, until the process ends: a
+// change of its name is reported and takes effect at the next start. Members are served over mTLS
+// alone. A failure to read or to keep something affects nothing else, and is a finding on the
+// ClusterSet or one line of the log.
 //
 // # What profiles taught
 //

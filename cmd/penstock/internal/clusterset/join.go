@@ -74,7 +74,8 @@ func memberProblems(m *v1alpha1.ClusterSetMember, now time.Time) (problems []err
 		return append(problems, errors.New("peer: it is missing; write what `penstock clusters show` prints there"))
 	}
 	if m.Peer.Hub {
-		problems = append(problems, errors.New("peer.hub: no hub relays between Penstocks any more; join the clusters that it relayed to each other, with what `penstock clusters show` prints at each"))
+		problems = append(problems, errors.New("peer.hub: no hub relays between Penstocks any more; "+
+			"join the clusters that it relayed to each other, with what `penstock clusters show` prints at each"))
 	}
 	if err := checkAddress(m.Peer.Address); err != nil {
 		problems = append(problems, fmt.Errorf("peer.address: %w; start penstock there with --members-address HOST:PORT", err))

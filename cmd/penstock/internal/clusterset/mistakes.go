@@ -76,12 +76,16 @@ func mistakes(set *v1alpha1.ClusterSet, now time.Time) (out []report.Finding) {
 		switch {
 		case m.Kubeconfig != nil, m.ClusterProfile != nil:
 		case m.Peer == nil:
-			add(report.Error, field, fmt.Sprintf("member %s: it has no peer, and is not used", m.Name), "add the peer that `penstock clusters show` prints there, or, for penstock hub, kubeconfig or clusterProfile")
+			add(report.Error, field, "member "+m.Name+": it has no peer, and is not used",
+				"add the peer that `penstock clusters show` prints there, or, for penstock hub, kubeconfig or clusterProfile")
 		case m.Peer.Hub:
-			add(report.Error, field+".peer.hub", fmt.Sprintf("member %s: no hub relays between Penstocks any more, and the member is not used", m.Name),
-				"remove the member, and join the clusters that it relayed to each other with `penstock clusters join`; or use penstock hub with kubeconfig or clusterProfile")
+			add(report.Error, field+".peer.hub",
+				"member "+m.Name+": no hub relays between Penstocks any more, and the member is not used",
+				"remove the member, and join the clusters that it relayed to each other with `penstock clusters join`; "+
+					"or use penstock hub with kubeconfig or clusterProfile")
 		case m.Peer.Address == "":
-			add(report.Error, field+".peer.address", fmt.Sprintf("member %s: it is missing, and the member is not used", m.Name), "write the address that `penstock clusters show` prints there")
+			add(report.Error, field+".peer.address", "member "+m.Name+": it is missing, and the member is not used",
+				"write the address that `penstock clusters show` prints there")
 		}
 		if m.Draining && m.Peer != nil {
 			add(report.Warning, field+".draining", fmt.Sprintf("member %s: it has no effect on a member that has a peer", m.Name), "run `penstock clusters drain` there, and remove the field")

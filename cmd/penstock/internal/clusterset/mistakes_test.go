@@ -46,7 +46,7 @@ func (b *lastBoard) finding(problem string) (is report.Finding, ok bool) {
 }
 
 // setWith has some members.
-func setWith(board Board, members ...v1alpha1.ClusterSetMember) *Set {
+func setWith(board Board, members []v1alpha1.ClusterSetMember) *Set {
 	s := New(Config{Store: store.New(), Board: board, Log: slog.New(slog.DiscardHandler)})
 	s.name, s.named = "here", "here"
 	s.spec = &v1alpha1.ClusterSet{Spec: v1alpha1.ClusterSetSpec{Cluster: "here", Members: members}}
@@ -54,25 +54,27 @@ func setWith(board Board, members ...v1alpha1.ClusterSetMember) *Set {
 	return s
 }
 
-// The API server keeps a ClusterSet that was written for a hub that relays. Its condition has for each member what to write instead, and no member is used
-// in another way than it was written.
+// The API server keeps a ClusterSet that was written for a hub that relays. Its condition has for
+// each member what to write instead, and no member is used in another way than it was written.
 func TestSet_MembersOfARelayingHubNameWhatToWriteInstead(t *testing.T) {
 	board := &lastBoard{}
-	s := setWith(board,
-		v1alpha1.ClusterSetMember{Name: "hub", Peer: &v1alpha1.ClusterSetPeer{Address: "hub:1", Hub: true}}, v1alpha1.ClusterSetMember{Name: "east"},
-		v1alpha1.ClusterSetMember{Name: "west", Peer: &v1alpha1.ClusterSetPeer{}}, v1alpha1.ClusterSetMember{Name: "north", Peer: &v1alpha1.ClusterSetPeer{Address: "north:1"}},
-	)
+	s := setWith(board, []v1alpha1.ClusterSetMember{
+		{Name: "hub", Peer: &v1alpha1.ClusterSetPeer{Address: "hub:1", Hub: true}}, {Name: "east"},
+		{Name: "west", Peer: &v1alpha1.ClusterSetPeer{}}, {Name: "north", Peer: &v1alpha1.ClusterSetPeer{Address: "north:1"}},
+	})
 	s.report()
 	var accepted string
 	for _, c := range board.last[0].Conditions {
 		accepted = c.Message
 	}
 	for problem, want := range map[string]struct{ field, fix string }{
-		"member hub: no hub relays between Penstocks any more": {"spec.members[0].peer.hub", "join the clusters that it relayed to each other with `penstock clusters join`"},
-		"member east: it has no peer":                          {"spec.members[1]", "add the peer that `penstock clusters show` prints there"},
-		"member west: it is missing":                           {"spec.members[2].peer.address", "write the address that `penstock clusters show` prints there"},
+		"member hub: no hub relays between Penstocks any more": {"spec.members[0].peer.hub", "join the clusters that it relayed"},
+		"member east: it has no peer":                          {"spec.members[1]", "add the peer that `penstock clusters show`"},
+		"member west: it is missing":                           {"spec.members[2].peer.address", "write the address that"},
 	} {
-		if is, ok := board.finding(problem); !ok || is.Severity != report.Error || is.Field != want.field || !strings.Contains(is.Fix, want.fix) || !strings.Contains(accepted, want.field+": "+problem) {
+		is, ok := board.finding(problem)
+		if !ok || is.Severity != report.Error || is.Field != want.field || !strings.Contains(is.Fix, want.fix) ||
+			!strings.Contains(accepted, want.field+": "+problem) {
 			t.Errorf("%s: %+v, condition %q", problem, is, accepted)
 		}
 	}
@@ -84,7 +86,9 @@ func TestSet_MembersOfARelayingHubNameWhatToWriteInstead(t *testing.T) {
 // Clusters that were made by one template have the same pod ranges, and write them in none of each other's ClusterSets.
 func TestSet_PodRangesThatMembersPublishMustNotOverlap(t *testing.T) {
 	board := &lastBoard{}
-	s := setWith(board, v1alpha1.ClusterSetMember{Name: "east", Peer: &v1alpha1.ClusterSetPeer{Address: "east:1"}}, v1alpha1.ClusterSetMember{Name: "west", Peer: &v1alpha1.ClusterSetPeer{Address: "west:1"}})
+	s := setWith(board, []v1alpha1.ClusterSetMember{
+		{Name: "east", Peer: &v1alpha1.ClusterSetPeer{Address: "east:1"}}, {Name: "west", Peer: &v1alpha1.ClusterSetPeer{Address: "west:1"}},
+	})
 	s.registry.SetMembers([]string{"east", "west"})
 	s.spec.Spec.PodCIDRs = []string{"10.244.0.0/16"}
 	publish := func(member string, sequence uint64, cidrs ...string) {

@@ -36,7 +36,8 @@ func (h *Hub) access(ctx context.Context, set string, m *v1alpha1.ClusterSetMemb
 	case m.ClusterProfile != nil:
 		return h.byProfile(ctx, set, m)
 	}
-	return reach{}, &mistake{Field: field(m, ""), Problem: "it has neither a kubeconfig nor a clusterProfile", Fix: "add one of them, or remove the member; a member that Penstocks exchange exports with has a peer"}
+	return reach{}, &mistake{Field: field(m, ""), Problem: "it has neither a kubeconfig nor a clusterProfile",
+		Fix: "add one of them, or remove the member; a member that Penstocks exchange exports with has a peer"}
 }
 
 // field is the field of a member in the ClusterSet.

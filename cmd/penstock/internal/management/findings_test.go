@@ -55,8 +55,9 @@ func problems(t *testing.T, h *Hub) float64 {
 	return 0
 }
 
-// A member with a peer belongs to Penstocks. A hub with no other member reads and writes nothing, so its operator reads what to write instead; the hub looks
-// at its ClusterSet every few seconds, and logs that once.
+// A member with a peer belongs to Penstocks. A hub with no other member reads and writes nothing,
+// so its operator reads what to write instead; the hub looks at its ClusterSet every few seconds,
+// and logs that once.
 func TestHub_MembersWithAPeerAloneAreAProblemThatIsLoggedOnce(t *testing.T) {
 	var log lines
 	h, err := New(Config{StateDir: t.TempDir(), Log: slog.New(slog.NewTextHandler(&log, nil))})
@@ -64,20 +65,24 @@ func TestHub_MembersWithAPeerAloneAreAProblemThatIsLoggedOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	set := &v1alpha1.ClusterSet{}
-	set.Spec.Members = []v1alpha1.ClusterSetMember{{Name: "east", Peer: &v1alpha1.ClusterSetPeer{Address: "192.0.2.1:9443"}}}
+	peer, kubeconfig := &v1alpha1.ClusterSetPeer{Address: "192.0.2.1:9443"}, &v1alpha1.ClusterSetKubeconfig{File: "west"}
+	set.Spec.Members = []v1alpha1.ClusterSetMember{{Name: "east", Peer: peer}}
 	for range 3 {
 		h.wanted(set)
 	}
 	is := h.status()
-	if is.Problem == nil || !strings.Contains(is.Problem.Problem, "relays nothing") || !strings.Contains(is.Problem.Fix, "penstock clusters join") || !slices.Equal(is.Peers, []string{"east"}) {
+	if is.Problem == nil || !strings.Contains(is.Problem.Problem, "relays nothing") ||
+		!strings.Contains(is.Problem.Fix, "penstock clusters join") || !slices.Equal(is.Peers, []string{"east"}) {
 		t.Errorf("%+v", is)
 	}
-	if text := log.String(); strings.Count(text, "relays nothing") != 1 || strings.Count(text, "the hub ignores members that have a peer") != 1 {
+	text := log.String()
+	if strings.Count(text, "relays nothing") != 1 || strings.Count(text, "the hub ignores members that have a peer") != 1 {
 		t.Errorf("the log has\n%s", text)
 	}
-	set.Spec.Members = append(set.Spec.Members, v1alpha1.ClusterSetMember{Name: "west", Kubeconfig: &v1alpha1.ClusterSetKubeconfig{File: "west"}})
+	set.Spec.Members = append(set.Spec.Members, v1alpha1.ClusterSetMember{Name: "west", Kubeconfig: kubeconfig})
 	names, _ := h.wanted(set)
-	if is := h.status(); is.Problem != nil || len(is.Problems) != 0 || !slices.Equal(is.Peers, []string{"east"}) || !slices.Equal(names, []string{"west"}) {
+	is = h.status()
+	if is.Problem != nil || len(is.Problems) != 0 || !slices.Equal(append(is.Peers, names...), []string{"east", "west"}) {
 		t.Errorf("with a member of both kinds: members %q, %+v", names, is)
 	}
 }

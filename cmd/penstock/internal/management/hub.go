@@ -290,7 +290,8 @@ func (h *Hub) adopt(ctx context.Context, set *v1alpha1.ClusterSet) {
 	}
 }
 
-// wanted returns the members that this hub reads and writes, in their order: those without a peer. Of two members of one name the first counts.
+// wanted returns the members that this hub reads and writes, in their order: those without a peer.
+// Of two members of one name the first counts.
 func (h *Hub) wanted(set *v1alpha1.ClusterSet) (names []string, wanted map[string]*v1alpha1.ClusterSetMember) {
 	wanted = map[string]*v1alpha1.ClusterSetMember{}
 	taken := map[string]bool{}
@@ -306,7 +307,9 @@ func (h *Hub) wanted(set *v1alpha1.ClusterSet) (names []string, wanted map[strin
 		default:
 			peers = append(peers, m.Name)
 			if m.Draining {
-				odd[m.Name+undrained] = &mistake{Field: field(m, "draining"), Problem: "it has no effect on a member that has a peer: the others send it requests on", Fix: "run `penstock clusters drain` there, and remove the field"}
+				odd[m.Name+undrained] = &mistake{Field: field(m, "draining"),
+					Problem: "it has no effect on a member that has a peer: the others send it requests on",
+					Fix:     "run `penstock clusters drain` there, and remove the field"}
 			}
 		}
 		taken[m.Name] = true
@@ -325,18 +328,21 @@ func (h *Hub) wanted(set *v1alpha1.ClusterSet) (names []string, wanted map[strin
 	return names, wanted
 }
 
-// adoptPeers notes the members with a peer. alone: there is no other member, so the hub has nothing to do.
+// adoptPeers notes the members with a peer. alone: there is no other member, so the hub has nothing
+// to do.
 func (h *Hub) adoptPeers(set *v1alpha1.ClusterSet, peers []string, alone bool) {
 	h.mu.Lock()
 	same := slices.Equal(h.peers, peers)
 	h.peers = peers
 	h.mu.Unlock()
 	if !same && len(peers) > 0 {
-		h.log.Info("the hub ignores members that have a peer: Penstocks exchange exports with them at their own addresses", "members", peers)
+		h.log.Info("the hub ignores members that have a peer: Penstocks exchange exports with them", "members", peers)
 	}
 	if alone && len(peers) > 0 {
-		h.note("", &mistake{Field: "ClusterSet " + set.Name + " spec.members", Problem: "each member has a peer, so this hub reads and writes no cluster, and it relays nothing between them",
-			Fix: "join these clusters to each other with `penstock clusters join`, or write kubeconfig or clusterProfile in place of peer"})
+		h.note("", &mistake{Field: "ClusterSet " + set.Name + " spec.members",
+			Problem: "each member has a peer, so this hub reads and writes no cluster, and it relays nothing between them",
+			Fix: "join these clusters to each other with `penstock clusters join`, " +
+				"or write kubeconfig or clusterProfile in place of peer"})
 	} else {
 		h.note("", nil)
 	}

@@ -20,7 +20,8 @@ type Status struct {
 	Leading bool         `json:"leading"`
 	Problem *mistake     `json:"problem,omitempty"`
 	Members []hub.Status `json:"members"`
-	// Peers are the members with a peer. Penstocks exchange exports with them, and the hub ignores them.
+	// Peers are the members with a peer. Penstocks exchange exports with them, and the hub ignores
+	// them.
 	Peers []string `json:"peers,omitempty"`
 	// Problems of members, by name, and of what stands in files, by object and field.
 	Problems map[string]*mistake `json:"problems,omitempty"`
@@ -53,7 +54,8 @@ func (h *Hub) name() string {
 // status is what the hub shows.
 func (h *Hub) status() Status {
 	h.mu.Lock()
-	is := Status{ClusterSet: h.set, Leading: h.leading, Members: []hub.Status{}, Peers: h.peers, Problems: map[string]*mistake{}}
+	is := Status{ClusterSet: h.set, Leading: h.leading, Peers: h.peers}
+	is.Members, is.Problems = []hub.Status{}, map[string]*mistake{}
 	for name, m := range h.mistakes {
 		if name == "" {
 			is.Problem = m
@@ -70,7 +72,8 @@ func (h *Hub) status() Status {
 	return is
 }
 
-// Register adds the hub's pages to mux: its members, and the page by which other commands find that the process is a hub.
+// Register adds the hub's pages to mux: its members, and the page by which other commands find that
+// the process is a hub.
 func (h *Hub) Register(mux *http.ServeMux) {
 	mux.HandleFunc("GET /members", func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, h.status()) })
 	mux.HandleFunc("GET /clusters", func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, h.clusterSet()) })
