@@ -37,6 +37,8 @@ type Config struct {
 	AckTimeout time.Duration
 	// GracePeriod is how long a disconnected peer is expected to come back. Default: 5 s.
 	GracePeriod time.Duration
+	// Limits bound what each peer makes this process hold.
+	Limits Limits
 	// Now is the clock that certificates are compared with; time.Now if nil.
 	Now func() time.Time
 	Log *slog.Logger // nil: discarded

@@ -24,7 +24,8 @@
 //
 // The wire format is one gRPC stream with the messages of delta xDS. A request names a topic (type_url). A response carries
 // items (resources, with ttl) and retracted keys (removed_resources). The subscriber acknowledges a response once its items
-// are in effect, so Topic.Acknowledged can wait for all peers. The first response of a topic is a snapshot (all that is
+// are in effect, so Topic.Acknowledged can wait for all peers. A large response is sent in parts, which take effect together
+// (parts.go). The first response of a topic is a snapshot (all that is
 // published, and what Topic.Snapshot adds). In a topic that resumes, the first request of a stream after a lost one names what the subscriber has, with
 // versions (initial_resource_versions), and the response has what differs: a lost connection between clusters costs what has changed. A subscriber never writes to a publisher: a process trusts the peers that it dials, which prove their
 // identity if Config.Credentials demand it. A stream ends at both ends when a certificate of its connection expires, and the
@@ -36,7 +37,8 @@
 //
 // Invariants: each subscriber has at most one response in flight per topic, and items published meanwhile collapse; no call
 // waits longer than Config.AckTimeout for a peer that does not acknowledge; an address that turns out to be the process
-// itself is ignored, so all processes can be given one list; a subscriber receives no item that Topic.Visible hides from it.
+// itself is ignored, so all processes can be given one list; a subscriber receives no item that Topic.Visible hides from it;
+// no peer makes the process hold more than Config.Limits, nor more than maxSubscribers streams and their requests.
 //
 // # What profiles taught
 //

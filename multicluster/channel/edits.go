@@ -53,7 +53,7 @@ func (t *Topic) flush(before uint64) {
 		sub := s.topics[t.name]
 		switch {
 		case sub == nil: // it gets a snapshot once it subscribes
-		case t.visible == nil, !all, !sub.begun, sub.inFlight, sub.sent != before, slices.ContainsFunc(edits, func(e edit) bool { return sub.known[e.key] || t.shows(s, e.key) }):
+		case t.visible == nil, !all, !sub.begun, sub.busy(), sub.sent != before, slices.ContainsFunc(edits, func(e edit) bool { return sub.known[e.key] || t.shows(s, e.key) }):
 			s.flush()
 		default:
 			sub.sent, sub.acked, passed = t.seq, t.seq, true

@@ -44,12 +44,8 @@ type peer struct {
 	logs     quota // of what it causes
 }
 
-// maxVersions bounds the items whose versions a subscriber keeps and names, and maxVersion a key with its version, in bytes. With more, it gets a
-// snapshot.
-const (
-	maxVersions = 20_000
-	maxVersion  = 700
-)
+// maxVersion bounds a key with its version, in bytes. With a longer one the subscriber gets a snapshot.
+const maxVersion = 700
 
 func (p *peer) connected() bool { return len(p.synced) > 0 }
 
@@ -224,7 +220,8 @@ func (c *Channel) read(ctx context.Context, p *peer, conn *grpc.ClientConn, conn
 	p.redial = end
 	c.mu.Unlock()
 	// The first attempt fails at once if nothing listens there: Synced counts on it.
-	raw, err := conn.NewStream(ctx, &stream, method, grpc.ForceCodecV2(newBounded(responseShape)), grpc.MaxCallRecvMsgSize(maxResponse), grpc.WaitForReady(tried))
+	raw, err := conn.NewStream(ctx, &stream, method,
+		grpc.ForceCodecV2(newBounded(responseShape, c.cfg.Limits.items())), grpc.MaxCallRecvMsgSize(c.cfg.Limits.message()), grpc.WaitForReady(tried))
 	c.mu.Lock()
 	p.redial = nil
 	c.mu.Unlock()
@@ -247,7 +244,7 @@ func (c *Channel) read(ctx context.Context, p *peer, conn *grpc.ClientConn, conn
 		inEffect[name].Store(true)
 		first := &request{TypeUrl: name, Node: &corev3.Node{Id: c.id}}
 		c.mu.Lock()
-		if has := p.versions[name]; has != nil && len(has) <= maxVersions {
+		if has := p.versions[name]; has != nil && nameable(has) {
 			first.InitialResourceVersions, resumed[name] = maps.Clone(has), true
 		} else {
 			delete(p.versions, name)
@@ -260,6 +257,7 @@ func (c *Channel) read(ctx context.Context, p *peer, conn *grpc.ClientConn, conn
 	var delivering sync.WaitGroup
 	defer delivering.Wait()
 	defer stop()
+	incomplete := assembly{limits: c.cfg.Limits, parts: map[string]*response{}}
 	for {
 		r, err := s.Recv()
 		if err != nil {
@@ -283,6 +281,19 @@ func (c *Channel) read(ctx context.Context, p *peer, conn *grpc.ClientConn, conn
 		if !inEffect[t.name].CompareAndSwap(true, false) {
 			return fmt.Errorf("a response of topic %s came before the last one was acknowledged", t.name)
 		}
+		acknowledge := &request{TypeUrl: t.name, ResponseNonce: r.GetNonce()}
+		whole, err := incomplete.add(r)
+		if err != nil {
+			return fmt.Errorf("topic %s: %w", t.name, err)
+		}
+		if whole == nil {
+			inEffect[t.name].Store(true)
+			if err := send(acknowledge); err != nil {
+				return err
+			}
+			continue
+		}
+		r = whole
 		// The next response of this topic comes after this one's acknowledgement; other topics do not wait for it.
 		delivering.Go(func() {
 			if err := c.receive(ctx, p, t, r, resumed[t.name]); errors.Is(err, ErrSendAgain) {
@@ -290,7 +301,7 @@ func (c *Channel) read(ctx context.Context, p *peer, conn *grpc.ClientConn, conn
 				return
 			}
 			inEffect[t.name].Store(true)
-			_ = send(&request{TypeUrl: t.name, ResponseNonce: r.GetNonce()}) // if it fails, so does Recv
+			_ = send(acknowledge) // if it fails, so does Recv
 		})
 	}
 }
@@ -345,7 +356,8 @@ func (p *peer) note(t *Topic, r *response, snapshot bool, err error) {
 	}
 	has := p.versions[t.name]
 	for _, is := range r.GetResources() {
-		if has[is.GetName()] = is.GetVersion(); len(has) > maxVersions || len(is.GetName())+len(is.GetVersion()) > maxVersion {
+		has[is.GetName()] = is.GetVersion()
+		if len(has) > maxVersions || len(is.GetName())+len(is.GetVersion()) > maxVersion {
 			delete(p.versions, t.name)
 			return
 		}

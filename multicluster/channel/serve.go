@@ -45,6 +45,7 @@ type subscriber struct {
 	name   string // that Config.Identify gives it
 	topics map[string]*subscription
 	wake   chan struct{}
+	idle   int // requests without effect
 }
 
 // flush has the subscriber sent what is new.
@@ -65,6 +66,17 @@ type subscription struct {
 	sentAt      time.Time
 	known       map[string]bool   // keys that were sent and not retracted
 	has         map[string]string // the versions that the subscriber has, until the first response
+	nonce       string            // of the message in flight
+	rest        []*response       // the parts of the response that follow it
+}
+
+// busy reports whether a response is not acknowledged yet, in whole.
+func (s *subscription) busy() bool { return s.inFlight || len(s.rest) > 0 }
+
+// send makes a message the one in flight.
+func (s *subscription) send(r *response, now time.Time) *response {
+	s.begun, s.inFlight, s.sentAt, s.nonce = true, true, now, r.GetNonce()
+	return r
 }
 
 // serve is one subscriber, from its first message to its end, or until its certificate expires.
@@ -100,7 +112,9 @@ func (c *Channel) serve(stream *serverStream) error {
 				if err != nil {
 					return err
 				}
-				c.request(s, r)
+				if err := c.request(s, r); err != nil {
+					return err
+				}
 			}
 		})
 	}()
@@ -115,7 +129,10 @@ func (c *Channel) serve(stream *serverStream) error {
 		case <-s.wake:
 		case err := <-expiry:
 			return err
-		case <-failed:
+		case err := <-failed:
+			if errors.Is(err, errUnsolicited) {
+				return err
+			}
 			return nil // the subscriber has ended, as processes do
 		}
 	}
@@ -145,18 +162,21 @@ func (c *Channel) leave(s *subscriber) {
 	}
 }
 
+// errUnsolicited ends the stream of a subscriber that does not follow the protocol.
+var errUnsolicited = status.Errorf(codes.InvalidArgument, "more than %d requests neither subscribe nor acknowledge a response", maxIdle)
+
 // request processes a subscription or an acknowledgement. A topic that does not exist here belongs to a newer version: it
 // gets no response.
-func (c *Channel) request(s *subscriber, r *request) {
+func (c *Channel) request(s *subscriber, r *request) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	t := c.topics[r.GetTypeUrl()]
 	if t == nil {
-		return
+		return s.unsolicited()
 	}
-	sub := s.topics[t.name]
-	if sub == nil {
-		s.id = cmp.Or(s.id, r.GetNode().GetId())
+	switch sub := s.topics[t.name]; {
+	case sub == nil:
+		s.id = cmp.Or(s.id, clip(r.GetNode().GetId()))
 		sub := &subscription{known: map[string]bool{}}
 		if t.resumes {
 			sub.has = r.GetInitialResourceVersions()
@@ -168,11 +188,24 @@ func (c *Channel) request(s *subscriber, r *request) {
 		if s.id != c.id {
 			t.subscribed.Add(1)
 		}
-	} else if seq, err := strconv.ParseUint(r.GetResponseNonce(), 10, 64); err == nil && seq == sub.sent {
-		sub.acked, sub.inFlight = seq, false
-		t.notify()
+	case sub.inFlight && r.GetResponseNonce() == sub.nonce:
+		if sub.inFlight = false; len(sub.rest) == 0 {
+			sub.acked = sub.sent
+			t.notify()
+		}
+	default:
+		return s.unsolicited()
 	}
 	s.flush()
+	return nil
+}
+
+// unsolicited counts a request without effect.
+func (s *subscriber) unsolicited() error {
+	if s.idle++; s.idle > maxIdle {
+		return errUnsolicited
+	}
+	return nil
 }
 
 // snapshots makes the snapshots of the topics that a subscriber has just subscribed to. What is published meanwhile stays
@@ -199,13 +232,18 @@ func (c *Channel) snapshots(s *subscriber) {
 	}
 }
 
-// responses are what a subscriber is to be sent now, at most one per topic.
+// responses are the messages that a subscriber is sent now, at most one per topic.
 func (c *Channel) responses(s *subscriber) (out []*response) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := time.Now()
 	for name, sub := range s.topics {
 		t := c.topics[name]
+		if !sub.inFlight && len(sub.rest) > 0 {
+			out = append(out, sub.send(sub.rest[0], now))
+			sub.rest = sub.rest[1:]
+			continue
+		}
 		if !sub.made || sub.begun && (sub.inFlight || t.seq == sub.sent) {
 			continue
 		}
@@ -229,8 +267,9 @@ func (c *Channel) responses(s *subscriber) (out []*response) {
 			t.notify()
 			continue
 		}
-		sub.begun, sub.inFlight, sub.sent, sub.sentAt = true, true, t.seq, now
-		out = append(out, r)
+		parts := split(r)
+		sub.sent, sub.rest = t.seq, parts[1:]
+		out = append(out, sub.send(parts[0], now))
 	}
 	return out
 }

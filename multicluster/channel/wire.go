@@ -1,6 +1,7 @@
 package channel
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"time"
@@ -16,14 +17,16 @@ import (
 // What the process at the other end of a stream may have this one hold. It may be an attacker's: other clusters are trusted with their own exports
 // alone.
 const (
-	// maxResponse bounds a message in bytes, and maxItems what it has. The smallest item takes two bytes on the wire, and a hundred times that when
-	// it is decoded.
-	maxResponse = 64 << 20
-	maxItems    = 1 << 20
-	// maxRequest bounds a request in bytes: one that resumes names all that the subscriber has.
-	maxRequest = 16 << 20
-	// maxSubscribers bounds the streams of one name that Config.Identify gives. A cluster has one, and for a moment that of its next leader too.
-	maxSubscribers = 8
+	// maxRequest bounds a request in bytes, and maxVersions the items that it names: one that resumes names all that the
+	// subscriber has. With more than either, the subscriber asks for a snapshot.
+	maxRequest  = 4 << 20
+	maxVersions = 20_000
+	// maxIdle bounds the requests of a stream that neither begin a subscription nor acknowledge a response. A subscriber
+	// sends one for each topic that does not exist here.
+	maxIdle = 64
+	// maxSubscribers bounds the streams of one name that Config.Identify gives. A cluster has one, and for a moment the
+	// stream of its next leader too.
+	maxSubscribers = 3
 	// maxStreams bounds the streams of a connection, and window is the flow control window of a stream, in bytes: requests are small.
 	maxStreams = 4
 	window     = 64 << 10
@@ -31,9 +34,34 @@ const (
 	handshakeTimeout = 20 * time.Second
 	// maxHeaders bounds the headers of a stream, and its trailers.
 	maxHeaders = 32 << 10
+	// idleTimeout is how long a connection without a stream stays.
+	idleTimeout = 30 * time.Second
 	// maxText bounds what is kept and logged of a text of a peer.
 	maxText = 512
 )
+
+// Limits bound what one peer makes this process hold. The zero value has the limits for replicas, which are trusted.
+type Limits struct {
+	// Items bounds the items of one response, and the items of one message. Default: 1,048,576. The smallest item takes two
+	// bytes on the wire, and a hundred times as many decoded.
+	Items int
+	// Message bounds one message, in bytes. Default: 64 MiB. A publisher sends messages of at most 1 MiB, unless one item
+	// is larger.
+	Message int
+	// Bytes is how much a peer's responses take that are not complete yet, of all topics together, in bytes. It is called
+	// for each message. nil: 256 MiB.
+	Bytes func() int
+}
+
+func (l Limits) items() int   { return cmp.Or(l.Items, 1<<20) }
+func (l Limits) message() int { return cmp.Or(l.Message, 64<<20) }
+
+func (l Limits) bytes() int {
+	if l.Bytes == nil {
+		return 256 << 20
+	}
+	return l.Bytes()
+}
 
 // shape has the fields of a message that may be there, by their numbers; nil: those of a value, which are not looked into.
 type shape map[protowire.Number]shape
@@ -49,20 +77,23 @@ var requestShape = shape{1: {1: nil}, 2: nil, 5: {1: nil, 2: nil}, 6: nil}
 type bounded struct {
 	encoding.CodecV2
 	shape shape
+	items int
 }
 
-func newBounded(s shape) bounded { return bounded{encoding.GetCodecV2(proto.Name), s} }
+func newBounded(s shape, items int) bounded {
+	return bounded{encoding.GetCodecV2(proto.Name), s, items}
+}
 
 // ServerOptions are those of a gRPC server whose clients are subscribers alone, such as members of a cluster set. Until a client's certificate is
 // verified, it may send what a handshake needs.
 func ServerOptions() []grpc.ServerOption {
 	return []grpc.ServerOption{
-		grpc.ForceServerCodecV2(newBounded(requestShape)),
+		grpc.ForceServerCodecV2(newBounded(requestShape, maxVersions+maxOwn)),
 		grpc.MaxRecvMsgSize(maxRequest), grpc.MaxHeaderListSize(maxHeaders), grpc.MaxConcurrentStreams(maxStreams),
 		grpc.InitialWindowSize(window), grpc.InitialConnWindowSize(window), grpc.ConnectionTimeout(handshakeTimeout),
 		// Subscribers ping every 10 s; gRPC's default rejects that as an attack.
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 5 * time.Second, PermitWithoutStream: true}),
-		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 30 * time.Second, Timeout: 10 * time.Second}),
+		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionIdle: idleTimeout, Time: 30 * time.Second, Timeout: 10 * time.Second}),
 	}
 }
 
@@ -70,7 +101,7 @@ func ServerOptions() []grpc.ServerOption {
 func (c bounded) Unmarshal(data mem.BufferSlice, v any) error {
 	buf := data.MaterializeToBuffer(mem.DefaultBufferPool())
 	defer buf.Free()
-	left := maxItems
+	left := c.items
 	if err := c.shape.check(buf.ReadOnlyData(), &left); err != nil {
 		return fmt.Errorf("a message of %d bytes: %w", buf.Len(), err)
 	}
@@ -93,7 +124,7 @@ func (s shape) check(message []byte, left *int) error {
 		}
 		of, known := s[number]
 		if *left--; !known || *left < 0 {
-			return fmt.Errorf("it has field %d, or more than %d items", number, maxItems)
+			return fmt.Errorf("it has field %d, or too many items", number)
 		}
 		if part, m := protowire.ConsumeBytes(message[n:]); of != nil && kind == protowire.BytesType && m >= 0 {
 			own := maxOwn

@@ -75,13 +75,13 @@ func TestPeers_ResponseOfTooManyItemsIsNotDecoded(t *testing.T) {
 		bad     bool
 	}{
 		"one of a peer": {string(good), false},
-		"empty items":   {strings.Repeat("\x12\x00", maxItems+1), true},
+		"empty items":   {strings.Repeat("\x12\x00", maxVersions+2*maxOwn), true},
 		"aliases":       {"\x12\x20" + strings.Repeat("\x22\x00", 16), true},
 		"other fields":  {string(named), true},
 		"no message":    {"\xff", true},
 	} {
 		var r response
-		if err := newBounded(responseShape).Unmarshal(mem.BufferSlice{mem.SliceBuffer(c.message)}, &r); (err != nil) != c.bad {
+		if err := newBounded(responseShape, maxVersions).Unmarshal(mem.BufferSlice{mem.SliceBuffer(c.message)}, &r); (err != nil) != c.bad {
 			t.Errorf("%s: %v", what, err)
 		}
 	}

@@ -1,0 +1,262 @@
+package channel
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+)
+
+// sizes records the largest message of the responses that a server sends.
+type sizes struct{ items, bytes, messages atomic.Int64 }
+
+func (s *sizes) intercept(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, next grpc.StreamHandler) error {
+	return next(srv, sizedStream{stream, s})
+}
+
+type sizedStream struct {
+	grpc.ServerStream
+	*sizes
+}
+
+func (s sizedStream) SendMsg(m any) error {
+	if r, ok := m.(*response); ok {
+		s.messages.Add(1)
+		s.items.Store(max(s.items.Load(), int64(len(r.GetResources())+len(r.GetRemovedResources()))))
+		s.bytes.Store(max(s.bytes.Load(), int64(weight(r))))
+	}
+	return s.ServerStream.SendMsg(m)
+}
+
+func TestTopic_LargeSnapshotTakesEffectAtOnceAndArrivesInParts(t *testing.T) {
+	publisher := New(Config{})
+	from := publisher.Topic("things")
+	from.Resume()
+	want := map[string]string{}
+	publish := func(n int, value string) {
+		var items []Item
+		for i := range n {
+			key := fmt.Sprint("k", i)
+			want[key] = value
+			items = append(items, Item{Key: key, Value: []byte(value)})
+		}
+		from.Publish(items...)
+	}
+	publish(3*partItems, strings.Repeat("v", 600))
+	var seen sizes
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := grpc.NewServer(grpc.ChainStreamInterceptor(seen.intercept))
+	publisher.Register(g)
+	go func() { _ = g.Serve(l) }()
+	t.Cleanup(g.Stop)
+
+	subscriber := New(Config{Peers: []string{l.Addr().String()}})
+	to := subscriber.Topic("things")
+	to.Resume()
+	var mu sync.Mutex
+	has, updates := map[string]string{}, 0
+	to.Subscribe(func(_ context.Context, u Update) error {
+		mu.Lock()
+		defer mu.Unlock()
+		if u.Disconnected {
+			return nil
+		}
+		if u.Snapshot {
+			clear(has)
+		}
+		for _, it := range u.Items {
+			has[it.Key] = string(it.Value)
+		}
+		for _, key := range u.Retracted {
+			delete(has, key)
+		}
+		updates++
+		return nil
+	})
+	go func() { _ = subscriber.Run(t.Context()) }()
+	holds := func(what string, n int) {
+		t.Helper()
+		poll(t, what, func() bool {
+			mu.Lock()
+			defer mu.Unlock()
+			return maps.Equal(has, want) && updates == n
+		}, func() string { return fmt.Sprintf("%d of %d items in %d updates", len(has), len(want), updates) })
+	}
+	holds("the snapshot is one update", 1)
+	if err := from.Acknowledged(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if n := seen.messages.Load(); n < 3 {
+		t.Errorf("the snapshot was sent in %d messages", n)
+	}
+	gone := make([]string, 0, 2*partItems)
+	for i := range 2 * partItems {
+		gone = append(gone, fmt.Sprint("k", i))
+		delete(want, gone[i])
+	}
+	from.Retract(gone...)
+	holds("the retractions are one update", 2)
+	publish(partItems+1, "small")
+	holds("the change is one update", 3)
+	if seen.items.Load() > partItems || seen.bytes.Load() > partBytes {
+		t.Errorf("a message has %d items and %d bytes; at most %d and %d", seen.items.Load(), seen.bytes.Load(), partItems, partBytes)
+	}
+}
+
+// hostile serves streams that send what flood does.
+func hostile(t *testing.T, flood func(grpc.ServerStream) error) (address string, streams *atomic.Int32) {
+	t.Helper()
+	streams = &atomic.Int32{}
+	g := grpc.NewServer(grpc.UnknownServiceHandler(func(_ any, stream grpc.ServerStream) error {
+		defer streams.Add(1)
+		if err := stream.RecvMsg(&request{}); err != nil {
+			return err
+		}
+		return flood(stream)
+	}))
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() { _ = g.Serve(l) }()
+	t.Cleanup(g.Stop)
+	return l.Addr().String(), streams
+}
+
+// A response that never ends may not take more than the peer's share.
+func TestPeers_EndlessResponseEndsTheStream(t *testing.T) {
+	for name, c := range map[string]struct {
+		limits Limits
+		items  int // of a message
+		size   int // of an item
+		most   int // messages that a stream can have sent
+	}{
+		"items": {Limits{Items: 100}, 30, 1, 4},
+		"bytes": {Limits{Bytes: func() int { return 10_000 }}, 1, 1_000, 11},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var sent, most atomic.Int64
+			address, streams := hostile(t, func(stream grpc.ServerStream) error {
+				sent.Store(0)
+				for n := range 1000 {
+					r := &response{TypeUrl: "things", Nonce: fmt.Sprintf("1/%d", n), SystemVersionInfo: "hostile"}
+					for i := range c.items {
+						r.Resources = append(r.Resources, published{value: make([]byte, c.size)}.encode(fmt.Sprint(n, "-", i), time.Unix(0, 0)))
+					}
+					if err := stream.SendMsg(r); err != nil {
+						return err
+					}
+					most.Store(max(most.Load(), sent.Add(1)))
+					if err := stream.RecvMsg(&request{}); err != nil { // the acknowledgement
+						return err
+					}
+				}
+				return nil
+			})
+			subscriber := New(Config{Peers: []string{address}, Limits: c.limits})
+			delivered := atomic.Int32{}
+			subscriber.Topic("things").Subscribe(func(_ context.Context, u Update) error {
+				if !u.Disconnected {
+					delivered.Add(1)
+				}
+				return nil
+			})
+			go func() { _ = subscriber.Run(t.Context()) }()
+			poll(t, "streams end", func() bool { return streams.Load() > 1 }, func() string { return fmt.Sprint(sent.Load(), " messages") })
+			if most.Load() > int64(c.most) || delivered.Load() != 0 {
+				t.Errorf("a stream has sent %d messages, and %d updates were delivered; want at most %d and none", most.Load(), delivered.Load(), c.most)
+			}
+		})
+	}
+}
+
+func TestPeers_UnsolicitedRequestsEndTheStream(t *testing.T) {
+	publisher := New(Config{})
+	publisher.Topic("things").Publish(Item{Key: "k"})
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := grpc.NewServer(ServerOptions()...)
+	publisher.Register(g)
+	go func() { _ = g.Serve(l) }()
+	t.Cleanup(g.Stop)
+	conn, err := grpc.NewClient(l.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	for name, flood := range map[string]func(n int) *request{
+		"topics that do not exist":                      func(n int) *request { return &request{TypeUrl: fmt.Sprint("other", n)} },
+		"acknowledgements of responses that never were": func(int) *request { return &request{TypeUrl: "things", ResponseNonce: "7000"} },
+		"subscriptions again":                           func(int) *request { return &request{TypeUrl: "things"} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			raw, err := conn.NewStream(t.Context(), &stream, method)
+			if err != nil {
+				t.Fatal(err)
+			}
+			s := &clientStream{ClientStream: raw}
+			for n := range maxIdle + 3 {
+				if s.Send(flood(n)) != nil {
+					break // it has ended
+				}
+			}
+			for err == nil {
+				_, err = s.Recv()
+			}
+			if status.Code(err) != codes.InvalidArgument {
+				t.Errorf("the stream ends with %v, want InvalidArgument", err)
+			}
+		})
+	}
+}
+
+func TestPeers_RequestOfTooManyVersionsIsNotDecoded(t *testing.T) {
+	publisher := New(Config{})
+	publisher.Topic("things").Resume()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := grpc.NewServer(ServerOptions()...)
+	publisher.Register(g)
+	go func() { _ = g.Serve(l) }()
+	t.Cleanup(g.Stop)
+	conn, err := grpc.NewClient(l.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	for n, good := range map[int]bool{maxVersions: true, maxVersions + maxOwn + 1: false} {
+		raw, err := conn.NewStream(t.Context(), &stream, method)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := &clientStream{ClientStream: raw}
+		versions := make(map[string]string, n)
+		for i := range n {
+			versions[fmt.Sprint(i)] = "v"
+		}
+		if err := s.Send(&request{TypeUrl: "things", InitialResourceVersions: versions}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err = s.Recv(); (err == nil) != good {
+			t.Errorf("%d versions: %v", n, err)
+		}
+	}
+}
