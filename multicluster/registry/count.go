@@ -7,11 +7,30 @@ import (
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
 )
 
-// Bounds of what is held of a member, whatever it is allowed: exports, withdrawn ones included, and the bytes of their wire form.
+// Budgets of the exports of all members together, whatever each is allowed: their number, withdrawn ones included, and the
+// bytes of their wire form, which take some three times as much here. Each member has an equal share, at least the least and
+// at most maxExports. What a member has stays when its share shrinks, and grows no more.
 const (
-	maxExports = 10_000
-	maxBytes   = 64 << 20
+	allExports, leastExports, maxExports = 40_000, 400, 10_000
+	allBytes, leastBytes                 = 64 << 20, 1 << 20
 )
+
+// Share is how much of each budget one of several members has.
+func Share(members int) (exports, bytes int) {
+	n := max(members, 1)
+	return min(max(allExports/n, leastExports), maxExports), max(allBytes/n, leastBytes)
+}
+
+// Share is how much of each budget a member has now.
+func (r *Registry) Share() (exports, bytes int) { return r.read().share() }
+
+func (t txn) share() (exports, bytes int) {
+	n := 0
+	for range rows.Walk[Member](t, nil, memberTable, rows.ByID, nil) {
+		n++
+	}
+	return Share(n)
+}
 
 // Count is how much a member exports.
 type Count struct {
@@ -80,14 +99,19 @@ func (t txn) count(cluster string) Count {
 // room is why there is no room for an export in place of what is held under its name; "" if there is.
 func (t txn) room(e, old *Export) string {
 	c := t.count(e.Cluster)
-	if old == nil && c.rows >= maxExports {
-		return fmt.Sprintf("its cluster exports more than %d pools", maxExports)
+	if c.rows < leastExports && c.bytes+e.Size <= leastBytes { // every share has room for it
+		return ""
 	}
+	exports, bytes := t.share()
+	if old == nil && c.rows >= exports {
+		return fmt.Sprintf("its cluster exports more than %d pools, its share here", exports)
+	}
+	before := c.bytes
 	if old != nil {
 		c.bytes -= old.Size
 	}
-	if c.bytes+e.Size > maxBytes {
-		return fmt.Sprintf("the exports of its cluster take more than %d MiB", maxBytes>>20)
+	if next := c.bytes + e.Size; next > bytes && next > before {
+		return fmt.Sprintf("the exports of its cluster take more than %d MiB, its share here", bytes>>20)
 	}
 	return ""
 }

@@ -1,0 +1,70 @@
+package registry_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/penstock-project/penstock/multicluster/registry"
+)
+
+// publishes applies an update of a member with n more exports of some size, and returns what was rejected.
+func publishes(r *registry.Registry, member string, sequence uint64, n, size int) string {
+	stamp := registry.Stamp{Epoch: 1, Sequence: sequence}
+	u := registry.Update{Member: member, UID: "uid-" + member, Stamp: stamp}
+	for i := range n {
+		pool := registry.Pool{Namespace: "ns", Name: fmt.Sprintf("p%d-%d", sequence, i)}
+		u.Exports = append(u.Exports, registry.Export{Pool: pool, Stamp: stamp, Size: size})
+	}
+	_, rejected := r.Apply(u)
+	if len(rejected) == 0 {
+		return ""
+	}
+	return rejected[0].Problem
+}
+
+func TestRegistry_EachMemberHasAShareOfTheBudgets(t *testing.T) {
+	set := func(r *registry.Registry, n int) {
+		sources := map[string]string{}
+		for i := range n {
+			sources[fmt.Sprint("m", i)] = "peer"
+		}
+		r.SetMembers(sources)
+	}
+	one, _ := registry.Share(1)
+	for n, want := range map[int][2]int{1: {10_000, 64 << 20}, 8: {5_000, 8 << 20}, 100: {400, 1 << 20}, 1000: {400, 1 << 20}} {
+		if exports, bytes := registry.Share(n); exports != want[0] || bytes != want[1] {
+			t.Errorf("of %d members each has %d exports and %d bytes, want %v", n, exports, bytes, want)
+		}
+	}
+	t.Run("exports", func(t *testing.T) {
+		r := registry.New(registry.Config{})
+		set(r, 1)
+		if got := publishes(r, "m0", 1, one+1, 10); !strings.Contains(got, "more than 10000 pools") {
+			t.Errorf("above the share of exports: %q", got)
+		}
+		set(r, 8)
+		if got := r.Count("m0").Exports; got != one {
+			t.Errorf("after more members have joined it has %d exports, want %d: nothing is taken back", got, one)
+		}
+		if got := publishes(r, "m1", 1, 5_000, 10); got != "" {
+			t.Errorf("another member within its share: %q", got)
+		}
+		if got := publishes(r, "m1", 2, 1, 10); !strings.Contains(got, "more than 5000 pools") {
+			t.Errorf("another member above its share: %q", got)
+		}
+	})
+	t.Run("bytes", func(t *testing.T) {
+		r := registry.New(registry.Config{})
+		set(r, 64)
+		if got := publishes(r, "m0", 1, 10, 100<<10); got != "" {
+			t.Errorf("within the share: %q", got)
+		}
+		if got := publishes(r, "m0", 2, 10, 100<<10); !strings.Contains(got, "more than 1 MiB") {
+			t.Errorf("above the share of bytes: %q", got)
+		}
+		if got := publishes(r, "m1", 1, 10, 100<<10); got != "" {
+			t.Errorf("another member within its share: %q", got)
+		}
+	})
+}
