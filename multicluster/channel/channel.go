@@ -37,8 +37,10 @@ type Config struct {
 	AckTimeout time.Duration
 	// GracePeriod is how long a disconnected peer is expected to come back. Default: 5 s.
 	GracePeriod time.Duration
-	// Limits bound what each peer makes this process hold.
-	Limits Limits
+	// Limits bound what each peer makes this process hold. Exceeded is called when the stream of a peer has ended because it
+	// exceeded one, or because it does not follow the protocol; optional.
+	Limits   Limits
+	Exceeded func(peer, problem string)
 	// Now is the clock that certificates are compared with; time.Now if nil.
 	Now func() time.Time
 	Log *slog.Logger // nil: discarded

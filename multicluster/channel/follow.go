@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"maps"
 	"net"
@@ -175,6 +176,9 @@ func (c *Channel) follow(ctx context.Context, p *peer) {
 			conn = nil
 			continue
 		}
+		if c.cfg.Exceeded != nil && exceeded(err) {
+			c.cfg.Exceeded(p.address, clip(err.Error()))
+		}
 		if code := status.Code(err); logged == codes.OK || logged != code && c.mayLog(p) {
 			c.log(p).Warn("no connection to a peer; trying again", "error", clip(err.Error()))
 			logged = code
@@ -189,6 +193,18 @@ func (c *Channel) follow(ctx context.Context, p *peer) {
 		case <-time.After(retryInterval):
 		}
 	}
+}
+
+// exceeded reports whether a stream has ended because of what the peer sent, or because the peer denies one more stream. gRPC
+// has the code Internal for a message that does not decode, and Unknown stands for errors of this package.
+func exceeded(err error) bool {
+	switch status.Code(err) {
+	case codes.ResourceExhausted, codes.Internal, codes.InvalidArgument:
+		return true
+	case codes.Unknown:
+		return !errors.Is(err, io.EOF) && !errors.Is(err, ErrSendAgain) && !expired(err)
+	}
+	return false
 }
 
 // lost notes that a peer is not connected, and reports it to the subscriptions.

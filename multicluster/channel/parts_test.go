@@ -167,7 +167,8 @@ func TestPeers_EndlessResponseEndsTheStream(t *testing.T) {
 				}
 				return nil
 			})
-			subscriber := New(Config{Peers: []string{address}, Limits: c.limits})
+			var problem atomic.Value
+			subscriber := New(Config{Peers: []string{address}, Limits: c.limits, Exceeded: func(_, text string) { problem.Store(text) }})
 			delivered := atomic.Int32{}
 			subscriber.Topic("things").Subscribe(func(_ context.Context, u Update) error {
 				if !u.Disconnected {
@@ -176,9 +177,12 @@ func TestPeers_EndlessResponseEndsTheStream(t *testing.T) {
 				return nil
 			})
 			go func() { _ = subscriber.Run(t.Context()) }()
-			poll(t, "streams end", func() bool { return streams.Load() > 1 }, func() string { return fmt.Sprint(sent.Load(), " messages") })
+			poll(t, "streams end", func() bool { return streams.Load() > 1 && problem.Load() != nil }, func() string { return fmt.Sprint(sent.Load(), " messages") })
 			if most.Load() > int64(c.most) || delivered.Load() != 0 {
 				t.Errorf("a stream has sent %d messages, and %d updates were delivered; want at most %d and none", most.Load(), delivered.Load(), c.most)
+			}
+			if text := fmt.Sprint(problem.Load()); !strings.Contains(text, "topic things: response") && !strings.Contains(text, "topic things: a response") {
+				t.Errorf("the problem is %q", text)
 			}
 		})
 	}

@@ -111,6 +111,8 @@ func (c bounded) Unmarshal(data mem.BufferSlice, v any) error {
 	return nil
 }
 
+var errTooMany = errors.New("it has too many items")
+
 // check returns an error if a message has other fields, or more parts than are left.
 func (s shape) check(message []byte, left *int) error {
 	for len(message) > 0 {
@@ -123,8 +125,11 @@ func (s shape) check(message []byte, left *int) error {
 			return protowire.ParseError(size)
 		}
 		of, known := s[number]
-		if *left--; !known || *left < 0 {
-			return fmt.Errorf("it has field %d, or too many items", number)
+		if !known {
+			return fmt.Errorf("it has field %d, which the channel does not use", number)
+		}
+		if *left--; *left < 0 {
+			return errTooMany
 		}
 		if part, m := protowire.ConsumeBytes(message[n:]); of != nil && kind == protowire.BytesType && m >= 0 {
 			own := maxOwn

@@ -42,8 +42,10 @@ type Config struct {
 	// has. Connected, that it is not connected any more.
 	Apply     func(...registry.Update) bool
 	Connected func(member string, is bool)
-	// Problem receives what of a member's update had no effect, and why; optional.
+	// Problem receives what of a member's update had no effect, and why, also where its stream ended for that; optional.
 	Problem func(member, problem string)
+	// Share is how much a member's exports may take here, in bytes; nil: 64 MiB. Twice as much may be on its way, 4 MiB at least.
+	Share func() int
 	// Denied receives why the process at a member's address is not connected to: it has no certificate of the member; optional.
 	Denied func(member, problem string)
 	// Placed receives what a member reports of the exports of this cluster that are for it, once SetExports was called.
@@ -93,7 +95,10 @@ func New(c Config) *Federation {
 		c.Now = time.Now
 	}
 	f := &Federation{cfg: c, trust: newTrust(c.Certificate, c.Now), members: map[string]Member{}, left: map[string]bool{}, received: map[string]cluster{}, missed: map[string]bool{}, parts: map[string]*assemblies{}, placedAt: map[registry.Pool]map[string]placed{}, askedFor: map[string]map[registry.Pool]bool{}, decided: make(chan struct{})}
-	f.channel = channel.New(channel.Config{CredentialsOf: f.credentials, Identify: f.trust.identify, NameOf: f.nameAt, Dial: f.dialled.dial, Now: c.Now, Log: c.Log, OnPanic: c.OnPanic})
+	f.channel = channel.New(channel.Config{
+		CredentialsOf: f.credentials, Identify: f.trust.identify, NameOf: f.nameAt, Dial: f.dialled.dial, Limits: f.limits(), Exceeded: f.exceeded,
+		Now: c.Now, Log: c.Log, OnPanic: c.OnPanic,
+	})
 	f.exports, f.imports = f.channel.Topic(exportsTopic), f.channel.Topic(importsTopic)
 	f.wanted, f.loads = f.channel.Topic(wantedTopic), f.channel.Topic(loadsTopic)
 	f.exports.Resume()
@@ -108,6 +113,31 @@ func New(c Config) *Federation {
 		t.Visible(func(member, key string) bool { return f.trust.has(member) && strings.HasPrefix(key, member+"/") })
 	}
 	return f
+}
+
+// What a member sends is bounded: the items of a response, among them the parts of its endpoints, and a message, which has one
+// record more than channel sends by itself at most.
+const (
+	maxItems    = 1 << 15
+	maxReceived = 2 << 20
+	leastBytes  = 4 << 20
+)
+
+func (f *Federation) limits() channel.Limits {
+	return channel.Limits{Items: maxItems, Message: maxReceived, Bytes: func() int {
+		share := 64 << 20
+		if f.cfg.Share != nil {
+			share = f.cfg.Share()
+		}
+		return max(2*share, leastBytes)
+	}}
+}
+
+// exceeded passes on why the stream of a member has ended.
+func (f *Federation) exceeded(address, problem string) {
+	if name := f.nameAt(address); name != "" && f.cfg.Problem != nil {
+		f.cfg.Problem(name, problem)
+	}
 }
 
 // nameAt is the name of the member at an address.

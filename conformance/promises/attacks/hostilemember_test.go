@@ -11,6 +11,7 @@ import (
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
@@ -51,17 +52,31 @@ func (v *victim) send(topic string, items []*discoveryv3.Resource, gone ...strin
 	return v.SendMsg(&discoveryv3.DeltaDiscoveryResponse{TypeUrl: topic, SystemVersionInfo: "hostile", Nonce: fmt.Sprint(v.nonce), Resources: items, RemovedResources: gone})
 }
 
-// publish sends items of a topic, and waits for the acknowledgement, as is agreed.
+// publish sends items of a topic in parts as large as may be, each after the acknowledgement of the one before.
 func (v *victim) publish(topic string, items []*discoveryv3.Resource, gone ...string) error {
-	err := v.send(topic, items, gone...)
-	if err != nil {
-		return err
-	}
-	select {
-	case <-v.acked[topic]:
-		return nil
-	case <-v.Context().Done():
-		return v.Context().Err()
+	v.nonce++
+	for part := 0; ; part++ {
+		r := &discoveryv3.DeltaDiscoveryResponse{TypeUrl: topic, SystemVersionInfo: "hostile", Nonce: fmt.Sprint(v.nonce), RemovedResources: gone}
+		for size := 0; len(items) > 0 && len(r.Resources) < 1024 && size < 1<<20; items = items[1:] {
+			r.Resources = append(r.Resources, items[0])
+			size += proto.Size(items[0])
+		}
+		last := len(items) == 0
+		if !last {
+			r.Nonce += fmt.Sprint("/", part)
+		}
+		if err := v.SendMsg(r); err != nil {
+			return err
+		}
+		select {
+		case <-v.acked[topic]:
+		case <-v.Context().Done():
+			return v.Context().Err()
+		}
+		if last {
+			return nil
+		}
+		gone = nil
 	}
 }
 

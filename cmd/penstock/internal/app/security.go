@@ -8,8 +8,10 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/tap"
 	"google.golang.org/protobuf/proto"
 
@@ -63,7 +65,18 @@ func (a *App) admit(l net.Listener, authenticates bool) net.Listener {
 
 // memberOptions are those of the server for members of the cluster set, on a listener that admit returns.
 func (a *App) memberOptions() []grpc.ServerOption {
-	return slices.Concat(a.panics.calls(partStream), []grpc.ServerOption{verifiedByTLS, grpc.ChainStreamInterceptor(countMessages)})
+	return slices.Concat(a.panics.calls(partStream), []grpc.ServerOption{verifiedByTLS, grpc.ChainStreamInterceptor(closeDenied, countMessages)})
+}
+
+// closeDenied closes the connection of a stream that was denied, or that did not follow the protocol: a member has few streams, and
+// connections without one would take descriptors without end.
+func closeDenied(srv any, s grpc.ServerStream, _ *grpc.StreamServerInfo, next grpc.StreamHandler) error {
+	err := next(srv, s)
+	switch status.Code(err) {
+	case codes.PermissionDenied, codes.Unauthenticated, codes.ResourceExhausted, codes.InvalidArgument:
+		admission.CloseSoon(s.Context())
+	}
+	return err
 }
 
 // counting counts the messages of a stream as received. ADS decodes its own, and counts them itself.
