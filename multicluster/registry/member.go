@@ -27,6 +27,9 @@ const (
 // Stamp orders the updates of a cluster: by the transitions of its exporting process's lease, then by what that process has counted.
 type Stamp struct{ Epoch, Sequence uint64 }
 
+// MaxStamp bounds both parts of a stamp. No cluster counts so far: at a million updates a second it takes 285 years.
+const MaxStamp = 1 << 53
+
 // Compare orders stamps.
 func (s Stamp) Compare(o Stamp) int {
 	return cmp.Or(cmp.Compare(s.Epoch, o.Epoch), cmp.Compare(s.Sequence, o.Sequence))
@@ -38,8 +41,10 @@ type Member struct {
 	State State
 	// UID of the cluster; "" before its first update.
 	UID string
-	// Known is the stamp up to which all exports of the member are known.
-	Known Stamp
+	// Known is the stamp up to which all exports of the member are known, and Started when the process with that epoch began
+	// to publish, by the member's clock; zero: it is not known.
+	Known   Stamp
+	Started time.Time
 	// Bundle has the CA certificates that the member published last, in PEM.
 	Bundle []byte
 
@@ -51,7 +56,7 @@ type Member struct {
 func (m Member) Connected() bool { return m.connected }
 
 func (m *Member) equal(o *Member) bool {
-	return m.Name == o.Name && m.State == o.State && m.UID == o.UID && m.Known == o.Known &&
+	return m.Name == o.Name && m.State == o.State && m.UID == o.UID && m.Known == o.Known && m.Started.Equal(o.Started) &&
 		m.connected == o.connected && m.drained == o.drained && bytes.Equal(m.Bundle, o.Bundle)
 }
 

@@ -37,8 +37,9 @@ type Record struct {
 	Bundle []byte
 }
 
-// Restore takes records over, of members of the set without an update so far, and returns the pools to assemble. Those members are
-// Unreachable until their first update. A record of another UID than its member's own record is left out.
+// Restore applies records, of members of the set without an update so far, and returns the pools to assemble. Those members
+// are Unreachable until their first update, and have a lease in which nothing older than their records counts. A record of
+// another UID than its member's own record is left out.
 func (r *Registry) Restore(records []Record) []Pool {
 	records = slices.SortedFunc(slices.Values(records), func(a, b Record) int { return a.Compare(b.RecordID) })
 	return r.write(func(t txn) {
@@ -54,6 +55,9 @@ func (r *Registry) Restore(records []Record) []Pool {
 			}
 			if known[m.Name] || m.UID != "" && m.UID != rec.UID {
 				continue
+			}
+			if m.UID == "" { // a process of it that was replaced may connect first
+				r.renew(t, m)
 			}
 			next := *m
 			next.UID = rec.UID

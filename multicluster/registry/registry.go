@@ -60,6 +60,8 @@ type Update struct {
 	UID    string // of the member's cluster
 	// Stamp is that of the update: with it, all that the member exports up to Stamp is known.
 	Stamp Stamp
+	// Started is when the member began to publish, by its own clock; zero: it is not known.
+	Started time.Time
 	// Snapshot: Exports are all that the member exports. Others are withdrawn.
 	Snapshot bool
 	// Exports are new or changed, and Withdrawn ended, at their own stamps or before Stamp.
@@ -100,22 +102,20 @@ func (r *Registry) apply(t txn, u *Update) (problem string, whole bool) {
 		return "it is no member of the cluster set", true
 	}
 	next := *m
+	older := u.Stamp.Compare(m.Known) < 0
 	switch {
-	case m.UID == "" || m.UID == u.UID:
-	case r.running(t, m):
-		return fmt.Sprintf("cluster %s has its name, and its lease runs; this one is %s", m.UID, u.UID), true
-	default: // the cluster was made anew: nothing of the one before is known any more
-		next.Known = Stamp{}
-		for _, e := range slices.Collect(rows.Walk[Export](t, nil, exportTable, rows.ByID, rows.Key(m.Name))) {
-			if !e.withdrawn {
-				old := *e
-				old.Stamp = Stamp{}
-				t.put(&old)
-			}
+	case m.UID != "" && m.UID != u.UID:
+		if r.running(t, m) {
+			return fmt.Sprintf("cluster %s has its name, and its lease runs; this one is %s", m.UID, u.UID), true
 		}
+		next.Known = t.forget(m.Name)
+	case older && !r.startsAgain(t, m, u):
+		return fmt.Sprintf("it is older (%d.%d) than what is known (%d.%d)", u.Stamp.Epoch, u.Stamp.Sequence, m.Known.Epoch, m.Known.Sequence), true
+	case older: // the member has lost its state
+		next.Known = t.forget(m.Name)
 	}
-	if u.Stamp.Compare(next.Known) < 0 {
-		return fmt.Sprintf("it is older (%d.%d) than what is known (%d.%d)", u.Stamp.Epoch, u.Stamp.Sequence, next.Known.Epoch, next.Known.Sequence), true
+	if r.plausible(u.Started) {
+		next.Started = u.Started
 	}
 	r.renew(t, m)
 	next.UID, next.State, next.connected, next.drained = u.UID, Ready, true, u.Draining
@@ -160,6 +160,30 @@ func (r *Registry) apply(t txn, u *Update) (problem string, whole bool) {
 		rows.Must(t.Insert(memberTable, &next))
 	}
 	return problem, false
+}
+
+// maxAhead is how far ahead of this process's clock a member's start may be.
+const maxAhead = time.Hour
+
+func (r *Registry) plausible(started time.Time) bool {
+	return !started.IsZero() && started.Before(r.cfg.Now().Add(maxAhead))
+}
+
+// startsAgain reports whether a member whose update is older than what is known may begin anew: its epoch is lost with its
+// state folder, its Lease or its namespace. Its lease here has expired, so that it is silent; or it has begun to publish after
+// the process that published what is known.
+func (r *Registry) startsAgain(t txn, m *Member, u *Update) bool {
+	return !r.running(t, m) || !m.Started.IsZero() && u.Started.After(m.Started) && r.plausible(u.Started)
+}
+
+// forget makes every stamp of a member's next update newer than what is known. Its exports stay until then.
+func (t txn) forget(member string) Stamp {
+	for _, e := range slices.Collect(rows.Walk[Export](t, nil, exportTable, rows.ByID, rows.Key(member))) {
+		old := *e
+		old.Stamp = Stamp{}
+		t.put(&old)
+	}
+	return Stamp{}
 }
 
 // export stores an export, unless it is older than what is known. It returns why there is no room for it.

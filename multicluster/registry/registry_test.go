@@ -140,6 +140,46 @@ func TestStamp_OlderUpdatesChangeNothing(t *testing.T) {
 	}
 }
 
+func TestStamp_MemberThatLostItsEpochIsServedAgain(t *testing.T) {
+	began := time.Now()
+	lost := func(started time.Time) registry.Update {
+		return registry.Update{Member: "east", UID: "e", Stamp: stamp(1, 2), Started: started, Snapshot: true, Exports: []registry.Export{export(chat, stamp(1, 1), "again")}}
+	}
+	prepared := func(t *testing.T) *registry.Registry {
+		r := set()
+		apply(t, r, registry.Update{Member: "east", UID: "e", Stamp: stamp(9, 5), Started: began, Snapshot: true, Exports: []registry.Export{
+			export(chat, stamp(9, 4), "first"), export(code, stamp(9, 4), "first"),
+		}})
+		apply(t, r, registry.Update{Member: "east", UID: "e", Stamp: stamp(9, 6), Started: began, Withdrawn: []registry.Pool{chat}})
+		return r
+	}
+	for what, c := range map[string]struct {
+		started time.Time
+		served  bool
+	}{
+		"it began later":                    {began.Add(time.Second), true},
+		"it began an hour in the future":    {began.Add(2 * time.Hour), false},
+		"a process that it replaced":        {began.Add(-time.Second), false},
+		"one that does not state its start": {time.Time{}, false},
+	} {
+		r := prepared(t)
+		_, rejected := r.Apply(lost(c.started))
+		if served := len(rejected) == 0 && of(r, chat) == "east=again" && of(r, code) == "east=first, draining"; served != c.served {
+			t.Errorf("%s: %q and %q, rejected %v", what, of(r, chat), of(r, code), rejected)
+		}
+	}
+	synctest.Test(t, func(t *testing.T) {
+		began = time.Now()
+		r := prepared(t)
+		time.Sleep(16 * time.Second)
+		r.Expire()
+		apply(t, r, lost(time.Time{}))
+		if of(r, chat) != "east=again" || of(r, code) != "east=first, draining" {
+			t.Errorf("once its lease has expired: %q and %q", of(r, chat), of(r, code))
+		}
+	})
+}
+
 func TestMember_NameOfALostClusterCanBeTakenOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := set()
