@@ -2,6 +2,9 @@ package federation
 
 import (
 	"testing"
+
+	"github.com/penstock-project/penstock/multicluster/channel"
+	"github.com/penstock-project/penstock/multicluster/registry"
 )
 
 // forget has a site drop all of its members.
@@ -29,4 +32,41 @@ func TestFederation_MemberThatIsAddedAgainHasTheExportsAgain(t *testing.T) {
 	b.has("a=10.0.0.1")
 	a.exports()
 	b.has("a=10.0.0.1, draining")
+}
+
+// The epoch of a cluster is lost with its state folder, or its Lease, or is an old one after a restore.
+func TestFederation_MemberThatLostItsEpochIsServedAgain(t *testing.T) {
+	a, b := newSite(t, "a", id("a")), newSite(t, "b", id("b"))
+	join(a, b)
+	a.Publish("uid-of-a", 9)
+	a.exports(exported("10.0.0.1"))
+	b.has("a=10.0.0.1")
+	a.Publish("uid-of-a", 1)
+	a.exports(exported("10.0.0.2"))
+	b.has("a=10.0.0.2")
+	a.exports()
+	b.has("a=10.0.0.2, draining")
+	a.exports(exported("10.0.0.3"))
+	b.has("a=10.0.0.3")
+}
+
+// A record with a stamp that no state of its cluster follows would never leave.
+func TestFederation_RecordIsNotNewerThanItsCluster(t *testing.T) {
+	f := New(Config{Connected: func(string, bool) {}})
+	var got registry.Update
+	f.cfg.Apply = func(u ...registry.Update) bool { got = u[0]; return true }
+	f.members["at"] = Member{Name: "m"}
+	err := f.receive(t.Context(), channel.Update{Peer: "at", Snapshot: true, Items: []channel.Item{
+		{Value: []byte(`{"uid":"u","epoch":1,"sequence":3}`)},
+		{Key: "ns/good", Value: []byte(`{"epoch":1,"sequence":3,"entry":{"routingMode":"ParentMode"}}`)},
+		{Key: "ns/newer", Value: []byte(`{"epoch":9,"sequence":4,"entry":{"routingMode":"ParentMode"}}`)},
+	}})
+	if err != nil || len(got.Exports) != 2 {
+		t.Fatalf("%v, %+v", err, got)
+	}
+	for _, e := range got.Exports {
+		if e.Stamp != (registry.Stamp{Epoch: 1, Sequence: 3}) {
+			t.Errorf("%s has the stamp %v", e.Pool.Name, e.Stamp)
+		}
+	}
 }

@@ -20,9 +20,10 @@ const (
 	maxInline = 64
 	perPart   = 32
 	maxParts  = 1024
-	// maxAssembly bounds what the pools of a member take here whose endpoints come in parts, in bytes, and maxAssemblies their number.
-	maxAssembly   = 64 << 20
+	// maxAssemblies bounds the pools of a member whose endpoints come in parts. What they take here is bounded by the member's
+	// share (Config.Share), where a part takes partSize bytes beside its own.
 	maxAssemblies = 10_000
+	partSize      = 256
 )
 
 // part is the wire form of some of the endpoints of a pool. Its key is that of the record, "#" and its number.
@@ -79,10 +80,11 @@ type assembly struct {
 	sizes map[int]int // with that of the head, as part -1
 }
 
-// assemblies are those of a member.
+// assemblies are the pools of a member whose endpoints come in parts.
 type assemblies struct {
 	of    map[registry.Pool]*assembly
 	bytes int
+	share int // in bytes
 }
 
 // receive takes an item over: a record, or a part. whole: e is the export; else export makes it of what has arrived. Without a pool, the key
@@ -118,8 +120,8 @@ func (a *assemblies) room(p registry.Pool, n, size int) (*assembly, error) {
 		}
 		of = &assembly{parts: map[int]part{}, sizes: map[int]int{}}
 	}
-	if a.bytes+size-of.sizes[n] > maxAssembly {
-		return nil, fmt.Errorf("the endpoints of its cluster take more than %d MiB", maxAssembly>>20)
+	if size += partSize; a.bytes+size-of.sizes[n] > a.share {
+		return nil, fmt.Errorf("the endpoints of its cluster take more than %d MiB, its share here", a.share>>20)
 	}
 	a.bytes += size - of.sizes[n]
 	a.of[p], of.sizes[n] = of, size
@@ -179,7 +181,11 @@ func (a *assemblies) export(p registry.Pool) (registry.Export, error) {
 		if !ok {
 			return e, errIncomplete
 		}
-		if at := (registry.Stamp{Epoch: is.Epoch, Sequence: is.Sequence}); at.Compare(e.Stamp) > 0 {
+		at, err := stampOf(is.Epoch, is.Sequence)
+		if err != nil {
+			return e, err
+		}
+		if at.Compare(e.Stamp) > 0 {
 			e.Stamp = at
 		}
 		e.Entry.Endpoints, e.Size = append(e.Entry.Endpoints, is.Endpoints...), e.Size+of.sizes[i]

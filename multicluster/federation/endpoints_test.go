@@ -93,7 +93,7 @@ func TestParts_MissingOnesHarmNoOther(t *testing.T) {
 	item := func(key, value string) channel.Item { return channel.Item{Key: key, Value: []byte(value)} }
 	head := `{"epoch":1,"sequence":3,"parts":2,"entry":{"routingMode":"EndpointMode"}}`
 	err := f.receive(t.Context(), channel.Update{Peer: "at", Snapshot: true, Items: []channel.Item{
-		item("", `{"uid":"u","epoch":1,"sequence":3}`),
+		item("", `{"uid":"u","epoch":1,"sequence":4}`),
 		item("ns/whole", head), item("ns/whole#0", `{"endpoints":[{"address":"10.0.0.2"}]}`), item("ns/whole#1", `{"epoch":1,"sequence":4,"endpoints":[{"address":"10.0.0.1"}]}`),
 		item("ns/lacks", head), item("ns/lacks#0", `{}`),
 		item("ns/alone#0", `{}`), item("ns/bad#0", `{`), item("NS/x#0", `{}`), item("ns/many", `{"parts":5000,"entry":{"routingMode":"EndpointMode"}}`), item("ns/x#-1", `{}`),

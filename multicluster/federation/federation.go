@@ -124,13 +124,15 @@ const (
 )
 
 func (f *Federation) limits() channel.Limits {
-	return channel.Limits{Items: maxItems, Message: maxReceived, Bytes: func() int {
-		share := 64 << 20
-		if f.cfg.Share != nil {
-			share = f.cfg.Share()
-		}
-		return max(2*share, leastBytes)
-	}}
+	return channel.Limits{Items: maxItems, Message: maxReceived, Bytes: func() int { return max(2*f.share(), leastBytes) }}
+}
+
+// share is Config.Share.
+func (f *Federation) share() int {
+	if f.cfg.Share == nil {
+		return 64 << 20
+	}
+	return f.cfg.Share()
 }
 
 // exceeded passes on why the stream of a member has ended.
@@ -151,6 +153,7 @@ func (f *Federation) nameAt(address string) string {
 func (f *Federation) Publish(uid string, epoch uint64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	f.own.started = f.cfg.Now()
 	f.publish(f.own.begin(uid, epoch)...)
 	f.newest = f.exports.Published()
 }
@@ -319,6 +322,7 @@ func (f *Federation) receive(_ context.Context, in channel.Update) error {
 	if !ok {
 		return nil // it is none any more
 	}
+	parts.share = f.share()
 	if in.Disconnected {
 		f.cfg.Connected(m.Name, false)
 		return nil
@@ -383,6 +387,14 @@ func (f *Federation) receive(_ context.Context, in channel.Update) error {
 		return problems.Err()
 	}
 	u.UID, u.Stamp, u.Draining = state.UID, registry.Stamp{Epoch: state.Epoch, Sequence: state.Sequence}, state.Draining
+	if state.Started > 0 {
+		u.Started = time.UnixMilli(state.Started)
+	}
+	for i := range u.Exports { // a stamp that is newer than the state's could not be withdrawn
+		if e := &u.Exports[i]; e.Stamp.Compare(u.Stamp) > 0 {
+			e.Stamp = u.Stamp
+		}
+	}
 	u.Bundle = f.trust.published(m.Name, []byte(state.Bundle))
 	f.mu.Lock()
 	if f.members[in.Peer].Name == m.Name {

@@ -400,6 +400,14 @@ func TestRecord_WrongOnesHarmNoOther(t *testing.T) {
 			t.Errorf("%s is %v", key, e)
 		}
 	}
+	for _, stamp := range []string{`"epoch":9223372036854775808`, `"sequence":18446744073709551615`, `"epoch":18446744073709551616`} {
+		if c, err := decodeCluster([]byte(`{"uid":"u",` + stamp + `}`)); err == nil {
+			t.Errorf("%s is %v", stamp, c)
+		}
+		if e, _, err := decodeRecord("ns/chat", []byte(`{"entry":{"routingMode":"ParentMode"},`+stamp+`}`)); err == nil {
+			t.Errorf("%s is %v", stamp, e)
+		}
+	}
 	for _, value := range []string{`{}`, `[`, `{"uid":"` + strings.Repeat("x", maxUID+1) + `"}`, `{"uid":"x"}` + strings.Repeat(" ", maxState)} {
 		if c, err := decodeCluster([]byte(value)); err == nil {
 			t.Errorf("%.20s is %v", value, c)
@@ -460,7 +468,7 @@ func TestFederation_ListsOfAnExportAreBounded(t *testing.T) {
 			t.Errorf("%.80s: %v", entry, err)
 		}
 	}
-	of := assemblies{of: map[registry.Pool]*assembly{}}
+	of := assemblies{of: map[registry.Pool]*assembly{}, share: 64 << 20}
 	head := []byte(`{"parts":2,"entry":{"routingMode":"EndpointMode"}}`)
 	for i := range maxAssemblies {
 		if _, _, err := of.receive(fmt.Sprint("default/p", i), head); err != nil {

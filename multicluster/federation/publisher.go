@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"time"
 
 	"github.com/penstock-project/penstock/multicluster/channel"
 	"github.com/penstock-project/penstock/multicluster/export"
@@ -16,6 +17,7 @@ import (
 type publisher struct {
 	uid             string // of the cluster; "": it does not publish yet
 	epoch, sequence uint64
+	started         time.Time // when it began to publish
 	draining        bool
 	records         map[string]record // by key
 }
@@ -95,7 +97,9 @@ func (p *publisher) set(list []export.Export, draining bool) (c publication, err
 
 // state is the item of the cluster's state.
 func (p *publisher) state(bundle []byte) channel.Item {
-	value, _ := json.Marshal(cluster{UID: p.uid, Epoch: p.epoch, Sequence: p.sequence, Draining: p.draining, Bundle: string(bundle)}) // strings and numbers always marshal
+	value, _ := json.Marshal(cluster{ // strings and numbers always marshal
+		UID: p.uid, Epoch: p.epoch, Sequence: p.sequence, Started: p.started.UnixMilli(), Draining: p.draining, Bundle: string(bundle),
+	})
 	return channel.Item{Key: stateKey, Value: value}
 }
 

@@ -35,7 +35,10 @@ type cluster struct {
 	UID      string `json:"uid"`
 	Epoch    uint64 `json:"epoch"`
 	Sequence uint64 `json:"sequence"`
-	Draining bool   `json:"draining,omitempty"`
+	// Started is when the process with that epoch began to publish, in milliseconds since 1970, by its own clock. An epoch that
+	// went back counts at once if it is later than before (registry.Update.Started).
+	Started  int64 `json:"started,omitempty"`
+	Draining bool  `json:"draining,omitempty"`
 	// Bundle has the CA certificates of its trust domain, in PEM: those that have signed, and those that will.
 	Bundle string `json:"bundle,omitempty"`
 }
@@ -57,10 +60,21 @@ func decodeCluster(value []byte) (c cluster, err error) {
 	if c.UID == "" || len(c.UID) > maxUID {
 		return c, errors.New("its UID is empty or too long")
 	}
+	if _, err := stampOf(c.Epoch, c.Sequence); err != nil {
+		return c, err
+	}
 	if c.Bundle != "" && (len(c.Bundle) > maxBundle || !x509.NewCertPool().AppendCertsFromPEM([]byte(c.Bundle))) {
 		return c, errors.New("its bundle is too long, or has no certificate")
 	}
 	return c, nil
+}
+
+// stampOf is a stamp of a member. One that is too large is an error of that member: no later one could replace it.
+func stampOf(epoch, sequence uint64) (registry.Stamp, error) {
+	if epoch > registry.MaxStamp || sequence > registry.MaxStamp {
+		return registry.Stamp{}, fmt.Errorf("its stamp is %d.%d; each part is at most %d", epoch, sequence, uint64(registry.MaxStamp))
+	}
+	return registry.Stamp{Epoch: epoch, Sequence: sequence}, nil
 }
 
 func poolKey(p registry.Pool) string { return p.Namespace + "/" + p.Name }
@@ -97,8 +111,10 @@ func decodeRecord(key string, value []byte) (e registry.Export, parts int, err e
 	if err := checkLists(&r.Entry); err != nil {
 		return e, 0, err
 	}
-	e.Size = len(value)
-	e.Stamp, e.Entry, e.Incarnation = registry.Stamp{Epoch: r.Epoch, Sequence: r.Sequence}, r.Entry, r.Incarnation
+	if e.Stamp, err = stampOf(r.Epoch, r.Sequence); err != nil {
+		return e, 0, err
+	}
+	e.Size, e.Entry, e.Incarnation = len(value), r.Entry, r.Incarnation
 	return e, r.Parts, nil
 }
 
