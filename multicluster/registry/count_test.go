@@ -25,11 +25,11 @@ func publishes(r *registry.Registry, member string, sequence uint64, n, size int
 
 func TestRegistry_EachMemberHasAShareOfTheBudgets(t *testing.T) {
 	set := func(r *registry.Registry, n int) {
-		sources := map[string]string{}
+		var members []string
 		for i := range n {
-			sources[fmt.Sprint("m", i)] = "peer"
+			members = append(members, fmt.Sprint("m", i))
 		}
-		r.SetMembers(sources)
+		r.SetMembers(members)
 	}
 	one, _ := registry.Share(1)
 	for n, want := range map[int][2]int{1: {10_000, 64 << 20}, 8: {5_000, 8 << 20}, 100: {400, 1 << 20}, 1000: {400, 1 << 20}} {
