@@ -66,6 +66,9 @@ type MemberStatus struct {
 	Exports  []PoolStatus `json:"exports"`
 	Imports  []PoolStatus `json:"imports"`
 	Findings []string     `json:"findings,omitempty"`
+	// Denied: this process denies the connection to the member, or what the member published last has no effect. The first of
+	// Findings has the reason.
+	Denied bool `json:"denied,omitempty"`
 	// Traffic is what became of the requests that Envoys have reported to this process; nil: there was none.
 	Traffic *Traffic `json:"traffic,omitempty"`
 }
@@ -211,7 +214,7 @@ func (s *Set) Status(ws registry.WatchSet) Status {
 			}
 		}
 		if problem := rejected[m.Name]; problem != "" {
-			is.Findings = append(is.Findings, problem)
+			is.Denied, is.Findings = true, append([]string{problem}, is.Findings...)
 		}
 		if t, ok := traffic[m.Name]; ok {
 			is.Traffic = &t

@@ -17,6 +17,8 @@ var (
 		"1 if this process is connected to the member.", []string{"member"}, nil)
 	ageDesc = prometheus.NewDesc("penstock_clusterset_member_age_seconds",
 		"Time since the last update of the member arrived. A member sends one every 5 seconds.", []string{"member"}, nil)
+	deniedDesc = prometheus.NewDesc("penstock_clusterset_member_denied",
+		"1 if the connection to the member is denied here, or if its last update has no effect.", []string{"member"}, nil)
 	exportsDesc = prometheus.NewDesc("penstock_clusterset_exports",
 		"Pools of this cluster that are exported to the member, by state: Imported, or the reason of the condition Exported.", []string{"member", "state"}, nil)
 	importsDesc = prometheus.NewDesc("penstock_clusterset_imports",
@@ -29,7 +31,7 @@ var (
 
 // Describe implements prometheus.Collector.
 func (s *Set) Describe(out chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{membersDesc, connectedDesc, ageDesc, exportsDesc, importsDesc, drainingDesc, inFlightDesc} {
+	for _, d := range []*prometheus.Desc{membersDesc, connectedDesc, ageDesc, deniedDesc, exportsDesc, importsDesc, drainingDesc, inFlightDesc} {
 		out <- d
 	}
 }
@@ -62,6 +64,7 @@ func (s *Set) Collect(out chan<- prometheus.Metric) {
 	for _, m := range is.Members {
 		states[m.State]++
 		gauge(connectedDesc, oneIf(m.Connected), m.Name)
+		gauge(deniedDesc, oneIf(m.Denied), m.Name)
 		if !m.Updated.IsZero() {
 			gauge(ageDesc, max(time.Since(m.Updated).Seconds(), 0), m.Name)
 		}

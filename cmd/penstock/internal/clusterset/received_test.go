@@ -7,6 +7,8 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
@@ -145,4 +147,50 @@ func TestDue_ExportersLearnWhatIsTranslated(t *testing.T) {
 	is("nothing new in the store", d.ready(at(7, "", chat)), at(7, "", chat))
 	is("withdrawn", d.ready(imports.Assembled{Pools: []registry.Pool{chat}, Revision: 8}), none)
 	is("withdrawn, and translated", d.translated(8), imports.Assembled{Pools: []registry.Pool{chat}})
+}
+
+// A member whose updates have no effect serves on with its earlier exports: without a metric no alert fires.
+func TestMetrics_MemberWithoutEffectIsDenied(t *testing.T) {
+	s := New(Config{Store: store.New(), Board: &countingBoard{}, Log: slog.New(slog.DiscardHandler)})
+	s.name = "here"
+	s.spec = &v1alpha1.ClusterSet{Spec: v1alpha1.ClusterSetSpec{Members: []v1alpha1.ClusterSetMember{{Name: "east", Peer: &v1alpha1.ClusterSetPeer{}}}}}
+	s.federation = federation.New(federation.Config{Certificate: func() (*tls.Certificate, error) { return nil, errors.New("none") }})
+	s.registry.SetMembers([]string{"east"})
+	metrics := prometheus.NewRegistry()
+	metrics.MustRegister(s)
+	denied := func() (value float64) {
+		t.Helper()
+		families, err := metrics.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range families {
+			if f.GetName() == "penstock_clusterset_member_denied" {
+				return f.GetMetric()[0].GetGauge().GetValue()
+			}
+		}
+		t.Fatal("there is no such metric")
+		return 0
+	}
+	for _, step := range []struct {
+		what string
+		do   func()
+		want float64
+	}{
+		{"the first update", func() { s.apply(update(2)) }, 0},
+		{"an older update", func() { s.apply(update(1)) }, 1},
+		{"a later update", func() { s.apply(update(3)) }, 0},
+		{"a certificate that is not valid", func() { s.denied("east", "its certificate is not valid") }, 1},
+		{"a renewal", func() { s.apply(update(3)) }, 0},
+		{"a message above its limits", func() { s.problem("east", "it has too many items") }, 1},
+	} {
+		step.do()
+		if got := denied(); got != step.want {
+			t.Errorf("after %s the metric is %v, want %v", step.what, got, step.want)
+		}
+	}
+}
+
+func update(sequence uint64) registry.Update {
+	return registry.Update{Member: "east", UID: "uid", Stamp: registry.Stamp{Epoch: 1, Sequence: sequence}}
 }
