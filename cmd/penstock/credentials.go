@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/penstock-project/penstock/discovery/statefile"
 	"github.com/penstock-project/penstock/xds/authority"
 )
 
@@ -121,11 +122,7 @@ func (c *credentialFiles) save(name string, p authority.Pair) error {
 		ext     string
 		content []byte
 	}{{".key", p.Key}, {".crt", p.Cert}} {
-		temporary := c.path("." + name + f.ext)
-		if err := os.WriteFile(temporary, f.content, 0o600); err != nil {
-			return err
-		}
-		if err := os.Rename(temporary, c.path(name+f.ext)); err != nil {
+		if err := statefile.Replace(c.path(name+f.ext), f.content); err != nil {
 			return err
 		}
 	}

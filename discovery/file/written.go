@@ -12,6 +12,8 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/penstock-project/penstock/discovery/statefile"
 )
 
 // Written is an object as it stands in a file, for commands that edit it as a person does. Change Node, then call Save.
@@ -179,7 +181,7 @@ func (w *Written) Save() error {
 		return err
 	}
 	out.WriteString(w.after)
-	return replaceFile(path, out.Bytes())
+	return statefile.Rewrite(path, out.Bytes())
 }
 
 // indentsLists reports whether the items of the first list below a key begin further right than the key.
@@ -198,24 +200,4 @@ func indentsLists(n *yaml.Node) bool {
 	}
 	is, _ := first(n)
 	return is
-}
-
-// replaceFile replaces a file's content at once, and keeps its mode.
-func replaceFile(path string, raw []byte) error {
-	info, err := os.Stat(path)
-	if err != nil {
-		return err
-	}
-	f, err := os.CreateTemp(filepath.Dir(path), ".penstock-*") // readers skip names that begin with a dot
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(raw)
-	if err = errors.Join(err, f.Chmod(info.Mode().Perm()), f.Close()); err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		_ = os.Remove(f.Name())
-	}
-	return err
 }

@@ -45,7 +45,7 @@ func TestStateFile_IsWholeOrAsBefore(t *testing.T) {
 	if raw, err := os.ReadFile(path); err != nil || string(raw) != "two" {
 		t.Errorf("after a failed write: %.20q, %v", raw, err)
 	}
-	if left, _ := filepath.Glob(path + ".*"); len(left) > 0 {
+	if left, _ := filepath.Glob(filepath.Join(filepath.Dir(path), ".*")); len(left) > 0 {
 		t.Errorf("left over: %v", left)
 	}
 }
@@ -64,5 +64,50 @@ func TestStateFile_FailureIsLoggedOnce(t *testing.T) {
 	}
 	if n := strings.Count(text, "written again"); n != 1 {
 		t.Errorf("%d lines of the success:\n%s", n, text)
+	}
+}
+
+func TestStateFile_KilledProcessLeavesNothing(t *testing.T) {
+	folder := t.TempDir()
+	write := func(name string) string {
+		t.Helper()
+		path := filepath.Join(folder, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte("text"), 0o640); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	left := []string{write(".identity.json.new-123"), write("cluster/records/.east.jsonl.new-4")}
+	stays := []string{write("identity.json"), write("user.new-1"), write("cluster/.hidden")}
+	if err := statefile.Sweep(folder); err != nil {
+		t.Fatal(err)
+	}
+	if err := statefile.Sweep(filepath.Join(folder, "absent")); err != nil {
+		t.Error(err)
+	}
+	for _, path := range left {
+		if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("%s is left: %v", path, err)
+		}
+	}
+	for _, path := range stays {
+		if _, err := os.Stat(path); err != nil {
+			t.Error(err)
+		}
+	}
+	file := stays[0]
+	unfinished := write(".identity.json.new-77")
+	if err := statefile.Rewrite(file, []byte("again")); err != nil {
+		t.Fatal(err)
+	}
+	raw, _ := os.ReadFile(file)
+	if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o640 || string(raw) != "again" {
+		t.Errorf("%v, %v, %q", info.Mode(), err, raw)
+	}
+	if _, err := os.Stat(unfinished); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("%s is left: %v", unfinished, err)
 	}
 }

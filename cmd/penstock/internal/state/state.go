@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"syscall"
+
+	"github.com/penstock-project/penstock/discovery/statefile"
 )
 
 // Home returns the folder that has the state folders of all processes of this user: penstock below $XDG_STATE_HOME, which
@@ -24,7 +26,7 @@ func Home() (string, error) {
 }
 
 // Open makes a folder, or checks that an existing one is private: it belongs to this process's user, and has mode 0700. An
-// empty folder of this user becomes private.
+// empty folder of this user becomes private. It removes the unfinished files of a process that was killed.
 func Open(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("state folder: %w", err)
@@ -46,6 +48,7 @@ func Open(dir string) error {
 	case ownerOf(info) != self:
 		return notOwned(dir, ownerOf(info))
 	case info.Mode().Perm()&0o077 == 0:
+		_ = statefile.Sweep(dir) // of a folder that is read-only nothing is removed, and nothing is needed
 		return nil
 	}
 	return restrict(dir, info.Mode().Perm())

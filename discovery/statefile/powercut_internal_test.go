@@ -1,0 +1,248 @@
+package statefile
+
+import (
+	"fmt"
+	"io/fs"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// model is a disk that remembers what a power cut may leave. Contents are on it once the file is synced; names, in the order
+// of their changes, once their folder is.
+type model struct {
+	folders map[string]*folder
+	inodes  int
+	stop    int // operations that are still carried out; each later one panics with errCut
+}
+
+type folder struct {
+	synced  map[string]*inode // names that survive
+	pending []change          // later changes, of which a power cut leaves the first ones
+}
+
+type change struct {
+	name string
+	to   *inode // nil: removed
+}
+
+type inode struct {
+	folder  bool
+	synced  string
+	written string
+}
+
+var errCut = fmt.Errorf("power cut")
+
+func newModel() *model {
+	return &model{folders: map[string]*folder{"/": {synced: map[string]*inode{}}}, stop: 1 << 30}
+}
+
+func (m *model) step() {
+	if m.stop--; m.stop < 0 {
+		panic(errCut)
+	}
+}
+
+func (m *model) set(path string, to *inode) {
+	f := m.folders[filepath.Dir(path)]
+	f.pending = append(f.pending, change{filepath.Base(path), to})
+}
+
+func (m *model) get(path string) *inode {
+	f := m.folders[filepath.Dir(path)]
+	if f == nil {
+		return nil
+	}
+	is := f.synced[filepath.Base(path)]
+	for _, c := range f.pending {
+		if c.name == filepath.Base(path) {
+			is = c.to
+		}
+	}
+	return is
+}
+
+func (m *model) isFolder(path string) bool { return m.folders[path] != nil }
+
+func (m *model) mkdir(path string) error {
+	m.step()
+	m.set(path, &inode{folder: true})
+	m.folders[path] = &folder{synced: map[string]*inode{}}
+	return nil
+}
+
+func (m *model) create(in, pattern string) (file, error) {
+	m.step()
+	m.inodes++
+	f := &modelFile{m, filepath.Join(in, strings.Replace(pattern, "*", fmt.Sprint(m.inodes), 1)), &inode{}}
+	m.set(f.path, f.inode)
+	return f, nil
+}
+
+func (m *model) rename(from, to string) error {
+	m.step()
+	is := m.get(from)
+	m.set(to, is)
+	m.set(from, nil)
+	return nil
+}
+
+func (m *model) remove(path string) error {
+	m.step()
+	m.set(path, nil)
+	return nil
+}
+
+func (m *model) syncFolder(path string) error {
+	m.step()
+	f := m.folders[path]
+	for _, c := range f.pending {
+		f.synced[c.name] = c.to
+	}
+	f.pending = nil
+	return nil
+}
+
+type modelFile struct {
+	on    *model
+	path  string
+	inode *inode
+}
+
+func (f *modelFile) Name() string { return f.path }
+
+func (f *modelFile) Write(raw []byte) (int, error) {
+	f.on.step()
+	f.inode.written += string(raw)
+	return len(raw), nil
+}
+
+func (f *modelFile) Chmod(fs.FileMode) error { f.on.step(); return nil }
+func (f *modelFile) Sync() error             { f.on.step(); f.inode.synced = f.inode.written; return nil }
+func (f *modelFile) Close() error            { f.on.step(); return nil }
+
+// lost is what a power cut may leave of a file: every part of what is not synced, and for each folder on its path every first
+// part of its changes. "" stands for no file.
+func (m *model) lost(path string) []string {
+	out := map[string]bool{}
+	var walk func(at string, rest []string)
+	walk = func(at string, rest []string) {
+		f := m.folders[at]
+		for n := range len(f.pending) + 1 {
+			names := maps.Clone(f.synced)
+			for _, c := range f.pending[:n] {
+				names[c.name] = c.to
+			}
+			switch is := names[rest[0]]; {
+			case is == nil:
+				out[""] = true
+			case len(rest) > 1:
+				walk(filepath.Join(at, rest[0]), rest[1:])
+			case is.synced == is.written:
+				out[is.synced] = true
+			default:
+				for cut := range len(is.written) + 1 {
+					out["part "+is.written[:cut]] = true
+				}
+			}
+		}
+	}
+	walk("/", strings.Split(strings.Trim(path, "/"), "/"))
+	return slices.Sorted(maps.Keys(out))
+}
+
+// TestStateFile_PowerCutLeavesTheOldContentOrTheNew cuts the power after each operation of a replacement, and lists all that
+// the disk may have then.
+func TestStateFile_PowerCutLeavesTheOldContentOrTheNew(t *testing.T) {
+	const path = "/state/cluster/identity.json"
+	for _, first := range []bool{true, false} {
+		before := func() *model {
+			m := newModel()
+			if !first {
+				if err := replace(m, path, []byte("old"), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			return m
+		}
+		old := ""
+		if !first {
+			old = "old"
+		}
+		for stop := 0; ; stop++ {
+			m := before()
+			m.stop = stop
+			done := func() (done bool) {
+				defer func() {
+					if v := recover(); v != nil && v != any(errCut) {
+						panic(v)
+					}
+				}()
+				if err := replace(m, path, []byte("new"), 0o600); err != nil {
+					t.Fatal(err)
+				}
+				return true
+			}()
+			left := m.lost(path)
+			for _, text := range left {
+				if text != old && text != "new" {
+					t.Errorf("first write: %v, power cut after %d operations: the file may be %q", first, stop, text)
+				}
+			}
+			if done {
+				if !slices.Equal(left, []string{"new"}) {
+					t.Errorf("first write: %v: after the replacement has returned, a power cut may leave %q", first, left)
+				}
+				break
+			}
+		}
+	}
+}
+
+// The test above must find what it looks for.
+func TestStateFile_MissingSyncsAreFound(t *testing.T) {
+	const path = "/state/identity.json"
+	for what, on := range map[string]func(*model) disk{
+		"no sync of the file":   func(m *model) disk { return unsynced{m, true, false} },
+		"no sync of the folder": func(m *model) disk { return unsynced{m, false, true} },
+	} {
+		m := newModel()
+		if err := replace(m, path, []byte("old"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := replace(on(m), path, []byte("new"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if left := m.lost(path); slices.Equal(left, []string{"new"}) {
+			t.Errorf("%s: nothing is lost", what)
+		}
+	}
+}
+
+// unsynced is a model without some syncs.
+type unsynced struct {
+	*model
+	files, folders bool
+}
+
+func (u unsynced) syncFolder(path string) error {
+	if u.folders {
+		return nil
+	}
+	return u.model.syncFolder(path)
+}
+
+func (u unsynced) create(in, pattern string) (file, error) {
+	f, err := u.model.create(in, pattern)
+	if u.files {
+		return unsyncedFile{f.(*modelFile)}, err
+	}
+	return f, err
+}
+
+type unsyncedFile struct{ *modelFile }
+
+func (unsyncedFile) Sync() error { return nil }
