@@ -163,7 +163,7 @@ func TestFile_ChangeDuringReadIsNotAppliedByHalves(t *testing.T) {
 						changed = []string{m.file(m.n), "route.yaml"}
 					}
 					reads := 0
-					m.read.readFile = func(path string) ([]byte, error) {
+					m.read.disk.read = func(path string) ([]byte, error) {
 						for i := 0; i < moves && reads == at; i++ {
 							m.move()
 						}
@@ -179,7 +179,7 @@ func TestFile_ChangeDuringReadIsNotAppliedByHalves(t *testing.T) {
 
 func TestFile_FolderWithConstantWritesIsRead(t *testing.T) {
 	m := newMoments(t)
-	m.read.readFile = func(path string) ([]byte, error) {
+	m.read.disk.read = func(path string) ([]byte, error) {
 		text, err := os.ReadFile(path)
 		m.save(filepath.Base(path), string(text)+"#")
 		return text, err
@@ -225,7 +225,7 @@ func TestFile_OtherFileChangedDuringReadIsRead(t *testing.T) {
 	m.edit()
 	m.remove(m.file(1))
 	var once atomic.Bool
-	m.read.readFile = func(path string) ([]byte, error) {
+	m.read.disk.read = func(path string) ([]byte, error) {
 		if filepath.Base(path) == "route.yaml" && once.CompareAndSwap(true, false) {
 			m.edit()
 		}

@@ -23,9 +23,9 @@ const (
 	emptyGrace = 2 * time.Second
 	// maxScans bounds how often a folder is scanned that is written to without a pause.
 	maxScans = 50
-	// maxFolders bounds the depth of folders, against cycles of links.
-	maxFolders = 32
 )
+
+var errTooLarge = fmt.Errorf("it is larger than %d MiB", maxFile>>20)
 
 // root is one of Config.Paths.
 type root struct {
@@ -119,51 +119,33 @@ func (r *Reader) scan(n changes) (steady bool, problems []mistake) {
 // list returns every file below the roots, sorted, and the paths that cannot be read any more: their objects stay.
 func (r *Reader) list() (found, lost []string, problems []mistake) {
 	seen := map[string]bool{}
+	t := tree{disk: r.disk, entered: map[identity]bool{}, file: func(path string, _ bool) { seen[path] = true }, fail: func(path string, err error) {
+		if errors.Is(err, errVisited) {
+			problems = append(problems, mistake{
+				severity: report.Warning, problem: fmt.Sprintf("%s is not read: %v", path, err), fix: "remove the link",
+			})
+			return
+		}
+		fix := "make it readable for penstock"
+		if errors.Is(err, errTooMany) {
+			fix = "move files that are no configuration out of it"
+		}
+		lost = append(lost, path)
+		problems = append(problems, mistake{severity: report.Error, problem: fmt.Sprintf("%s cannot be read: %s", path, clean(err)), fix: fix})
+	}}
 	for _, root := range r.roots {
-		info, err := os.Stat(root.path)
-		if err != nil {
+		info, err := r.disk.stat(root.path)
+		switch {
+		case err != nil:
 			lost = append(lost, root.path)
 			problems = append(problems, mistake{severity: report.Error, problem: fmt.Sprintf("%s cannot be read: %s; objects that were read from it stay in use", root.path, clean(err)), fix: "restore it"})
-			continue
-		}
-		if !info.IsDir() {
+		case info.IsDir():
+			t.walk(root.path, 0)
+		default:
 			seen[root.path] = true
-			continue
 		}
-		walk(root.path, 0, func(path string) { seen[path] = true }, func(path string, err error) {
-			lost = append(lost, path)
-			problems = append(problems, mistake{severity: report.Error, problem: fmt.Sprintf("%s cannot be read: %s", path, clean(err)), fix: "make it readable for penstock"})
-		})
 	}
 	return slices.Sorted(maps.Keys(seen)), lost, problems
-}
-
-// walk visits the files below a folder whose names are those of configuration. It follows links, which mounted ConfigMaps
-// consist of. It skips names that start with a dot: files of editors, and the folders behind such mounts.
-func walk(dir string, depth int, visit func(path string), fail func(path string, err error)) {
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		fail(dir, err)
-		return
-	}
-	for _, e := range entries {
-		path := filepath.Join(dir, e.Name())
-		if hidden(e.Name()) {
-			continue
-		}
-		isDir := e.IsDir()
-		if e.Type()&fs.ModeSymlink != 0 {
-			if info, err := os.Stat(path); err == nil {
-				isDir = info.IsDir()
-			}
-		}
-		switch {
-		case isDir && depth < maxFolders:
-			walk(path, depth+1, visit, fail)
-		case !isDir && readable(e.Name()):
-			visit(path)
-		}
-	}
 }
 
 // hidden returns true for names that editors, version control and mounts use for their own files.
@@ -184,7 +166,7 @@ func readable(name string) bool {
 func (r *Reader) open(paths []string, forced bool, n changes) (any bool) {
 	for _, path := range paths {
 		old := r.latest(n, path)
-		info, err := os.Stat(path)
+		info, err := r.disk.stat(path)
 		if err == nil && !forced && old != nil && old.mark.same(info) {
 			continue
 		}
@@ -197,11 +179,13 @@ func (r *Reader) open(paths []string, forced bool, n changes) (any bool) {
 			}
 			continue
 		case err == nil && !info.Mode().IsRegular():
-			continue
+			err = errIrregular
 		case err == nil && info.Size() > maxFile:
-			err = fmt.Errorf("it is larger than %d MiB", maxFile>>20)
+			err = errTooLarge
 		case err == nil:
-			raw, err = r.readFile(path)
+			if raw, err = r.disk.readFile(path); errors.Is(err, errHung) {
+				src.mark.info, info = nil, nil // it is tried again
+			}
 		}
 		if err != nil {
 			src.unusable = &mistake{severity: report.Error, problem: "cannot be read: " + clean(err), fix: "make it readable for penstock, or move it out of the folder"}

@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.yaml.in/yaml/v3"
@@ -56,7 +57,8 @@ type Reader struct {
 	roots   []root
 	synced  chan struct{}
 
-	readFile func(path string) ([]byte, error) // os.ReadFile; tests replace it
+	disk    *disk
+	reading atomic.Bool // see Stuck
 
 	work     sync.Mutex // held while files are read; guards what follows
 	loaded   bool
@@ -115,7 +117,7 @@ func New(cfg Config) (*Reader, error) {
 		cfg.Poll = 10 * time.Second
 	}
 	r := &Reader{
-		cfg: cfg, catalog: theCatalog(), synced: make(chan struct{}), readFile: os.ReadFile,
+		cfg: cfg, catalog: theCatalog(), synced: make(chan struct{}), disk: newDisk(),
 		files: map[string]*source{}, claims: map[report.Ref][]claim{},
 		kept: map[report.Ref]keptObject{}, keptBy: map[string]map[report.Ref]bool{}, emptied: map[string]time.Time{},
 	}
@@ -146,7 +148,7 @@ func (r *Reader) Load(ctx context.Context) error {
 // Exist returns an error for the first of some folders and files of configuration that does not exist.
 func Exist(paths ...string) error {
 	for _, path := range paths {
-		if _, err := os.Stat(path); err != nil {
+		if _, err := newDisk().stat(path); err != nil {
 			if cause := (*fs.PathError)(nil); errors.As(err, &cause) {
 				err = cause.Err
 			}
@@ -160,6 +162,8 @@ func Exist(paths ...string) error {
 func (r *Reader) sync(ctx context.Context, next nextChanges) error {
 	r.work.Lock()
 	defer r.work.Unlock()
+	r.disk.ctx = ctx
+	defer r.watchdog()()
 	affected := map[report.Ref]bool{}
 	if !r.loaded {
 		r.restore()
@@ -168,6 +172,9 @@ func (r *Reader) sync(ctx context.Context, next nextChanges) error {
 		}
 	}
 	fresh, gone, problems := r.gather(next)
+	if ctx.Err() != nil { // what the context has interrupted is not known
+		return fmt.Errorf("configuration: %w", ctx.Err())
+	}
 	if err := r.readAll(ctx, fresh); err != nil {
 		return err
 	}
@@ -186,6 +193,21 @@ func (r *Reader) sync(ctx context.Context, next nextChanges) error {
 	}
 	r.persist(dirty)
 	return nil
+}
+
+// stuckAfter is how long a read may go on without an operation of a file system that begins or ends.
+const stuckAfter = 30 * time.Second
+
+// watchdog notes that files are read, until its result is called.
+func (r *Reader) watchdog() (end func()) {
+	r.disk.moved.Store(time.Now().UnixNano())
+	r.reading.Store(true)
+	return func() { r.reading.Store(false) }
+}
+
+// Stuck reports whether a read hangs: it has made no progress for half a minute, and no edit takes effect.
+func (r *Reader) Stuck() bool {
+	return r.reading.Load() && time.Since(time.Unix(0, r.disk.moved.Load())) > stuckAfter
 }
 
 // take replaces the previous definitions of files by those in their new sources.

@@ -115,7 +115,7 @@ func (r *Reader) plain(path string) bool {
 	if r.files[path] == nil {
 		return false
 	}
-	info, err := os.Lstat(path)
+	info, err := r.disk.lstat(path)
 	return err == nil && info.Mode().IsRegular()
 }
 
@@ -185,12 +185,24 @@ func (w *watch) outside(path string) bool {
 // the parents of the roots, because a root may be replaced as a whole.
 func (w *watch) follow() {
 	wanted := map[string]bool{}
+	d := w.reader.disk
+	linked := func(path string) { // the folder of the file that a link points to
+		real, err := bounded(d, path, func() (string, error) { return filepath.EvalSymlinks(path) })
+		if err == nil && real != path {
+			wanted[filepath.Dir(real)] = true
+		}
+	}
+	t := tree{disk: d, entered: map[identity]bool{}, fail: func(string, error) {}, folder: func(path string) { wanted[path] = true }, file: func(path string, link bool) {
+		if link {
+			linked(path)
+		}
+	}}
 	for _, root := range w.reader.roots {
 		wanted[filepath.Dir(root.path)] = true
-		if info, err := os.Stat(root.path); err == nil && info.IsDir() {
-			foldersBelow(root.path, 0, wanted)
+		if info, err := d.stat(root.path); err == nil && info.IsDir() {
+			t.walk(root.path, 0)
 		} else if err == nil {
-			linked(root.path, wanted)
+			linked(root.path)
 		}
 	}
 	for dir := range w.folders {
@@ -205,12 +217,13 @@ func (w *watch) follow() {
 
 // enter watches a folder. If another folder has taken its name, it replaces the watch.
 func (w *watch) enter(dir string) {
-	info, err := os.Stat(dir)
+	d := w.reader.disk
+	info, err := d.stat(dir)
 	if old := w.folders[dir]; old != nil && (err != nil || !os.SameFile(old, info)) {
 		w.leave(dir)
 	}
 	if err == nil && w.folders[dir] == nil {
-		err = w.notify.Add(dir)
+		_, err = bounded(d, dir, func() (struct{}, error) { return struct{}{}, w.notify.Add(dir) })
 	}
 	switch {
 	case err == nil:
@@ -225,33 +238,4 @@ func (w *watch) enter(dir string) {
 func (w *watch) leave(dir string) {
 	_ = w.notify.Remove(dir) // the folder may be gone
 	delete(w.folders, dir)
-}
-
-func foldersBelow(dir string, depth int, into map[string]bool) {
-	into[dir] = true
-	entries, err := os.ReadDir(dir)
-	if err != nil || depth >= maxFolders {
-		return
-	}
-	for _, e := range entries {
-		path := filepath.Join(dir, e.Name())
-		switch {
-		case hidden(e.Name()):
-		case e.IsDir():
-			foldersBelow(path, depth+1, into)
-		case e.Type()&fs.ModeSymlink != 0:
-			if info, err := os.Stat(path); err == nil && info.IsDir() {
-				foldersBelow(path, depth+1, into)
-			} else if readable(e.Name()) {
-				linked(path, into)
-			}
-		}
-	}
-}
-
-// linked adds the folder of the file that a link points to.
-func linked(path string, into map[string]bool) {
-	if real, err := filepath.EvalSymlinks(path); err == nil && real != path {
-		into[filepath.Dir(real)] = true
-	}
 }

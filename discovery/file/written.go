@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -37,32 +36,33 @@ func FindWritten(paths []string, group, kind string) (found []*Written, err erro
 		return nil, err
 	}
 	var files []string
+	var problems []error
+	d := newDisk()
+	t := tree{disk: d, entered: map[identity]bool{}, file: func(path string, _ bool) { files = append(files, path) }, fail: func(path string, err error) {
+		if !errors.Is(err, errVisited) {
+			problems = append(problems, fmt.Errorf("%s: %w", path, err))
+		}
+	}}
 	for _, p := range paths {
-		info, err := os.Stat(p)
-		if err != nil {
-			return nil, err
-		}
-		if !info.IsDir() {
+		switch info, err := d.stat(p); {
+		case err != nil:
+			problems = append(problems, err)
+		case info.IsDir():
+			t.walk(p, 0)
+		default:
 			files = append(files, p)
-			continue
 		}
-		var problems []error
-		walk(p, 0, func(path string) { files = append(files, path) }, func(_ string, err error) { problems = append(problems, err) })
-		if err := errors.Join(problems...); err != nil {
-			return nil, err
-		}
+	}
+	if err := errors.Join(problems...); err != nil {
+		return nil, err
 	}
 	slices.Sort(files)
 	var broken error
 	for _, path := range slices.Compact(files) {
-		info, err := os.Stat(path)
-		if err != nil {
-			return nil, err
-		}
-		if !info.Mode().IsRegular() || info.Size() > maxFile {
+		raw, err := d.readFile(path)
+		if errors.Is(err, errIrregular) || errors.Is(err, errTooLarge) {
 			continue
 		}
-		raw, err := os.ReadFile(path)
 		if err != nil {
 			return nil, err
 		}
@@ -159,7 +159,7 @@ func (w *Written) Save() error {
 	if err != nil {
 		return err
 	}
-	now, err := os.ReadFile(path)
+	now, err := newDisk().readFile(path)
 	if err != nil {
 		return err
 	}

@@ -20,6 +20,7 @@ type core struct {
 	board       *status.Board
 	translation *pipeline.Translation
 	panics      *panics
+	files       *file.Reader // nil: the objects come from Kubernetes
 }
 
 func newCore(stateDir string, translation translator.Config, addresses Addresses, locate func(owner report.Ref, field string) string, log *slog.Logger) (core, error) {
@@ -43,6 +44,7 @@ func newFileCore(paths []string, stateDir string, translation translator.Config,
 		Report:  func(reports []report.Report) { c.board.Replace(status.Files, reports...) },
 		OnPanic: c.panics.of(partTranslation),
 	})
+	c.files = files
 	return c, files, err
 }
 

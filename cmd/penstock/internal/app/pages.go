@@ -163,10 +163,14 @@ func (a *App) allPages(open http.Handler) http.Handler {
 	return mux
 }
 
-// healthz is 200 unless translation is stuck, which only a restart ends.
+// healthz is 200 unless translation or the reader of files is stuck, which only a restart ends.
 func (a *App) healthz(w http.ResponseWriter, _ *http.Request) {
 	if a.translation.Stuck() {
 		http.Error(w, fmt.Sprintf("translation has been stuck for %s, behind revision %d: restart this process", pipeline.StuckAfter, a.progress.Revision()), http.StatusServiceUnavailable)
+		return
+	}
+	if a.files != nil && a.files.Stuck() {
+		http.Error(w, "the configuration files have been read without progress for half a minute, and no edit takes effect: restart this process", http.StatusServiceUnavailable)
 		return
 	}
 	fmt.Fprintln(w, "ok")

@@ -1,0 +1,261 @@
+package file
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+)
+
+const (
+	// hangTimeout bounds one operation of a file system: one of the network may not answer at all.
+	hangTimeout = 3 * time.Second
+	// maxHung bounds the operations that are waited for no longer, and have not returned.
+	maxHung = 64
+	// maxFiles bounds the files of a Reader, and the names in one folder; maxFolders, the folders; maxFolderDepth, how deep they are.
+	maxFiles       = 100_000
+	maxFolders     = 10_000
+	maxFolderDepth = 32
+)
+
+var (
+	errHung      = fmt.Errorf("its file system does not answer within %v", hangTimeout)
+	errTooMany   = fmt.Errorf("it has too many files: more than %d", maxFiles)
+	errVisited   = errors.New("it leads to a folder that is read already")
+	errIrregular = errors.New("it is not an ordinary file, and may never end")
+)
+
+// disk is the file system of a Reader. No operation waits longer than timeout, nor after ctx has ended.
+type disk struct {
+	ctx     context.Context // of the read in progress; guarded by Reader.work
+	timeout time.Duration
+	most    int                               // maxFiles
+	read    func(path string) ([]byte, error) // readRegular; tests replace it
+
+	moved atomic.Int64 // when an operation has begun or ended last, in nanoseconds since 1970
+
+	mu   sync.Mutex
+	hung map[string]bool // paths of operations that have not returned in time
+}
+
+func newDisk() *disk {
+	return &disk{ctx: context.Background(), timeout: hangTimeout, most: maxFiles, read: readRegular, hung: map[string]bool{}}
+}
+
+// bounded runs an operation on a path. One that does not return in time is left behind: until it returns, everything at and
+// below its path fails at once.
+func bounded[T any](d *disk, path string, operation func() (T, error)) (out T, err error) {
+	d.moved.Store(time.Now().UnixNano())
+	defer func() { d.moved.Store(time.Now().UnixNano()) }()
+	if d.isHung(path) {
+		return out, errHung
+	}
+	type result struct {
+		out T
+		err error
+	}
+	returned := make(chan result, 1)
+	go func() { // ends with the operation; there are maxHung at most
+		out, err := operation()
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		delete(d.hung, path)
+		returned <- result{out, err}
+	}()
+	timer := time.NewTimer(d.timeout)
+	defer timer.Stop()
+	select {
+	case r := <-returned:
+		return r.out, r.err
+	case <-d.ctx.Done():
+		err = d.ctx.Err()
+	case <-timer.C:
+		err = errHung
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	select {
+	case r := <-returned:
+		return r.out, r.err
+	default:
+		d.hung[path] = true
+		return out, err
+	}
+}
+
+func (d *disk) isHung(path string) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if len(d.hung) >= maxHung {
+		return true
+	}
+	for at := range d.hung {
+		if within(at, path) {
+			return true
+		}
+	}
+	return false
+}
+
+func (d *disk) stat(path string) (fs.FileInfo, error) {
+	return bounded(d, path, func() (fs.FileInfo, error) { return os.Stat(path) })
+}
+
+func (d *disk) lstat(path string) (fs.FileInfo, error) {
+	return bounded(d, path, func() (fs.FileInfo, error) { return os.Lstat(path) })
+}
+
+func (d *disk) readFile(path string) ([]byte, error) {
+	return bounded(d, path, func() ([]byte, error) { return d.read(path) })
+}
+
+// readFolder returns the entries of a folder, sorted by name.
+func (d *disk) readFolder(path string) ([]fs.DirEntry, error) {
+	return bounded(d, path, func() (out []fs.DirEntry, err error) {
+		f, err := os.Open(path)
+		if err != nil {
+			return nil, err
+		}
+		defer func() { _ = f.Close() }()
+		for {
+			some, err := f.ReadDir(1024)
+			out = append(out, some...)
+			switch {
+			case len(out) > d.most:
+				return nil, errTooMany
+			case len(some) == 0 || err != nil:
+				slices.SortFunc(out, func(a, b fs.DirEntry) int { return cmp.Compare(a.Name(), b.Name()) })
+				if errors.Is(err, io.EOF) {
+					err = nil
+				}
+				return out, err
+			}
+		}
+	})
+}
+
+// readRegular reads an ordinary file of at most maxFile bytes. It never waits for a writer, as a pipe and some files of /proc do.
+func readRegular(path string) ([]byte, error) {
+	fd, err := syscall.Open(path, syscall.O_RDONLY|syscall.O_NONBLOCK|syscall.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, &fs.PathError{Op: "open", Path: path, Err: err}
+	}
+	f := os.NewFile(uintptr(fd), path)
+	defer func() { _ = f.Close() }()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, errIrregular
+	}
+	out := make([]byte, 0, min(info.Size(), maxFile)+512)
+	for {
+		if len(out) > maxFile {
+			return nil, errTooLarge
+		}
+		if len(out) == cap(out) {
+			out = slices.Grow(out, len(out))
+		}
+		n, err := syscall.Read(fd, out[len(out):cap(out)])
+		switch {
+		case errors.Is(err, syscall.EINTR):
+		case errors.Is(err, syscall.EAGAIN):
+			return nil, errIrregular
+		case err != nil:
+			return nil, &fs.PathError{Op: "read", Path: path, Err: err}
+		case n == 0:
+			return out, nil
+		default:
+			out = out[:len(out)+n]
+		}
+	}
+}
+
+// identity is what a folder is, whatever links lead to it.
+type identity struct{ device, inode uint64 }
+
+func identityOf(info fs.FileInfo) identity {
+	s := info.Sys().(*syscall.Stat_t)
+	return identity{uint64(s.Dev), s.Ino} // types that differ between systems
+}
+
+// tree walks the folders of configuration. It follows links, which mounted ConfigMaps consist of, and enters no folder twice.
+// It skips names that start with a dot: files of editors, and the folders behind such mounts.
+type tree struct {
+	*disk
+	file   func(path string, link bool) // a file whose name is one of configuration; optional
+	folder func(path string)            // optional
+	fail   func(path string, err error)
+
+	entered map[identity]bool
+	files   int
+}
+
+// walk visits what is below a root.
+func (t *tree) walk(path string, depth int) {
+	info, err := t.stat(path)
+	if err != nil {
+		t.fail(path, err)
+		return
+	}
+	switch id := identityOf(info); {
+	case t.entered[id]:
+		t.fail(path, errVisited)
+		return
+	case len(t.entered) >= maxFolders:
+		t.fail(path, fmt.Errorf("there are more than %d folders", maxFolders))
+		return
+	default:
+		t.entered[id] = true
+	}
+	if t.folder != nil {
+		t.folder(path)
+	}
+	entries, err := t.readFolder(path)
+	if err != nil {
+		t.fail(path, err)
+		return
+	}
+	var links []string // after the folders: a file has the name that no link gives it
+	for _, e := range entries {
+		at, link := filepath.Join(path, e.Name()), e.Type()&fs.ModeSymlink != 0
+		isFolder := e.IsDir()
+		switch {
+		case hidden(e.Name()):
+			continue
+		case link:
+			if info, err := t.stat(at); err == nil {
+				isFolder = info.IsDir()
+			}
+		}
+		switch {
+		case isFolder && depth >= maxFolderDepth:
+			t.fail(at, fmt.Errorf("it is more than %d folders deep", maxFolderDepth))
+		case isFolder && link:
+			links = append(links, at)
+		case isFolder:
+			t.walk(at, depth+1)
+		case readable(e.Name()):
+			if t.files++; t.files > t.most {
+				t.fail(path, errTooMany)
+				return
+			}
+			if t.file != nil {
+				t.file(at, link)
+			}
+		}
+	}
+	for _, at := range links {
+		t.walk(at, depth+1)
+	}
+}

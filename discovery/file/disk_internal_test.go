@@ -1,0 +1,218 @@
+package file
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/penstock-project/penstock/discovery/status/report"
+	"github.com/penstock-project/penstock/discovery/store"
+)
+
+// folderOf makes a folder with a Gateway, and other files.
+func folderOf(t *testing.T, files map[string]string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for name, text := range files {
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+func gatewayNamed(name string) string {
+	return fmt.Sprintf("apiVersion: gateway.networking.k8s.io/v1\nkind: Gateway\nmetadata: {name: %s}\nspec: {gatewayClassName: penstock, listeners: [{name: http, port: 80, protocol: HTTP}]}\n", name)
+}
+
+// reading is a Reader of a folder with what it has reported last.
+type reading struct {
+	*Reader
+	store *store.Store
+	found atomic.Value // string
+}
+
+func newReading(t *testing.T, dir string) *reading {
+	t.Helper()
+	r := &reading{store: store.New()}
+	r.found.Store("")
+	var err error
+	r.Reader, err = New(Config{Paths: []string{dir}, Store: r.store, Report: func(reports []report.Report) {
+		var text strings.Builder
+		for _, rep := range reports {
+			for _, f := range rep.Findings {
+				fmt.Fprintln(&text, f)
+			}
+		}
+		r.found.Store(text.String())
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// load reads, and returns the names of the Gateways and what was reported.
+func (r *reading) load(t *testing.T) (gateways, found string) {
+	t.Helper()
+	if err := r.Load(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, g := range store.Gateways.All(r.store.View()) {
+		names = append(names, g.Name)
+	}
+	return strings.Join(names, " "), r.found.Load().(string)
+}
+
+func TestFolder_WhatNeverEndsIsNotRead(t *testing.T) {
+	dir := folderOf(t, map[string]string{"a.yaml": gatewayNamed("a"), "z.yaml": gatewayNamed("z")})
+	if err := syscall.Mkfifo(filepath.Join(dir, "fifo.yaml"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"fifo.yaml cannot be read: it is not an ordinary file"}
+	if err := os.Symlink("/dev/zero", filepath.Join(dir, "zero.yaml")); err != nil {
+		t.Fatal(err)
+	}
+	want = append(want, "zero.yaml cannot be read: it is not an ordinary file")
+	if f, err := os.Open("/proc/kmsg"); err == nil { // an ordinary file by its mode, for root
+		_ = f.Close()
+		if err := os.Symlink("/proc/kmsg", filepath.Join(dir, "kmsg.yaml")); err != nil {
+			t.Fatal(err)
+		}
+		want = append(want, "kmsg.yaml cannot be read: ")
+	}
+	gateways, found := newReading(t, dir).load(t)
+	if gateways != "a z" {
+		t.Errorf("the other files have the Gateways %q, want a and z", gateways)
+	}
+	for _, text := range want {
+		if !strings.Contains(strings.ReplaceAll(found, ": cannot be read", " cannot be read"), text) {
+			t.Errorf("no finding has %q:\n%s", text, found)
+		}
+	}
+}
+
+func TestFolder_CyclesOfLinksAreReadOnce(t *testing.T) {
+	dir := folderOf(t, map[string]string{"a.yaml": gatewayNamed("a"), "sub/b.yaml": gatewayNamed("b"), "sub/deep/c.yaml": gatewayNamed("c")})
+	for link, to := range map[string]string{"l1": ".", "l2": ".", "sub/up1": "..", "sub/up2": "..", "sub/deep/up": "../..", "again": "sub"} {
+		if err := os.Symlink(to, filepath.Join(dir, link)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	gateways, found := newReading(t, dir).load(t)
+	if gateways != "a b c" {
+		t.Errorf("Gateways %q, want a, b and c", gateways)
+	}
+	if n := strings.Count(found, "it leads to a folder that is read already"); n != 6 || strings.Count(found, "\n") != n {
+		t.Errorf("%d links are named, want 6 and nothing else:\n%s", n, found)
+	}
+}
+
+func TestFolder_TooManyFilesLeaveTheOthersInUse(t *testing.T) {
+	files := map[string]string{"a.yaml": gatewayNamed("a"), "many/kept.yaml": gatewayNamed("kept"), "z/z.yaml": gatewayNamed("z")}
+	dir := folderOf(t, files)
+	r := newReading(t, dir)
+	r.disk.most = 20
+	if gateways, found := r.load(t); gateways != "a kept z" || found != "" {
+		t.Fatalf("%q, %s", gateways, found)
+	}
+	for i := range 30 {
+		if err := os.WriteFile(filepath.Join(dir, "many", fmt.Sprint("f", i)), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(dir, "z/z.yaml"), []byte(gatewayNamed("edited")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if gateways, found := r.load(t); gateways != "a edited kept" || !strings.Contains(found, "many cannot be read: it has too many files") {
+		t.Errorf("Gateways %q, want a, edited and kept; reported:\n%s", gateways, found)
+	}
+}
+
+// A file on a file system that does not answer costs its timeout once, and delays neither other files nor the end.
+func TestFolder_HungFileDelaysNoOther(t *testing.T) {
+	dir := folderOf(t, map[string]string{"a.yaml": gatewayNamed("a"), "hung.yaml": gatewayNamed("hung"), "z.yaml": gatewayNamed("z")})
+	synctest.Test(t, func(t *testing.T) {
+		r := newReading(t, dir)
+		r.disk.ctx = t.Context()
+		answers, reads := make(chan struct{}), 0
+		r.disk.read = func(path string) ([]byte, error) {
+			if filepath.Base(path) == "hung.yaml" {
+				reads++
+				<-answers
+			}
+			return readRegular(path)
+		}
+		began := time.Now()
+		gateways, found := r.load(t)
+		if gateways != "a z" || !strings.Contains(found, "its file system does not answer") {
+			t.Errorf("Gateways %q; reported:\n%s", gateways, found)
+		}
+		if took := time.Since(began); took != hangTimeout {
+			t.Errorf("it took %v, want %v once", took, hangTimeout)
+		}
+		if gateways, _ = r.load(t); gateways != "a z" || time.Since(began) != hangTimeout || reads != 1 {
+			t.Errorf("the next read has %q after %v and %d reads of the hung file; want no further wait", gateways, time.Since(began), reads)
+		}
+		close(answers)
+		synctest.Wait()
+		if gateways, found = r.load(t); gateways != "a hung z" || found != "" {
+			t.Errorf("once it answers: Gateways %q; reported:\n%s", gateways, found)
+		}
+	})
+}
+
+func TestFolder_HungFileDelaysNoEnd(t *testing.T) {
+	dir := folderOf(t, map[string]string{"hung.yaml": gatewayNamed("hung")})
+	synctest.Test(t, func(t *testing.T) {
+		r := newReading(t, dir)
+		answers := make(chan struct{})
+		defer close(answers)
+		r.disk.read = func(string) ([]byte, error) { <-answers; return nil, nil }
+		ctx, end := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- r.Load(ctx) }()
+		synctest.Wait()
+		began := time.Now()
+		end()
+		if err := <-ended; !errors.Is(err, context.Canceled) || time.Since(began) != 0 {
+			t.Errorf("it ends with %v after %v", err, time.Since(began))
+		}
+	})
+}
+
+func TestFolder_StuckReadIsNoticed(t *testing.T) {
+	dir := folderOf(t, map[string]string{"a.yaml": gatewayNamed("a")})
+	synctest.Test(t, func(t *testing.T) {
+		r := newReading(t, dir)
+		goOn := make(chan struct{})
+		r.cfg.Report = func([]report.Report) { <-goOn }
+		done := make(chan error, 1)
+		go func() { done <- r.Load(t.Context()) }()
+		synctest.Wait()
+		if r.Stuck() {
+			t.Error("a read that has just begun is stuck")
+		}
+		time.Sleep(stuckAfter + time.Second)
+		if !r.Stuck() {
+			t.Error("a read without progress is not stuck")
+		}
+		close(goOn)
+		if err := <-done; err != nil || r.Stuck() {
+			t.Errorf("%v; stuck after its end: %v", err, r.Stuck())
+		}
+	})
+}
