@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"net/http"
 	"os"
 	"strings"
@@ -19,6 +18,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/penstock-project/penstock/cmd/internal/ports"
 	"github.com/penstock-project/penstock/cmd/penstock/internal/app"
 	"github.com/penstock-project/penstock/cmd/penstock/internal/management"
 	"github.com/penstock-project/penstock/cmd/penstock/internal/state"
@@ -129,13 +129,14 @@ func (h *hubFlags) servePages(ctx context.Context, group *errgroup.Group, is *ma
 		return err
 	}
 	for _, of := range []struct {
+		port          ports.Port
 		flag, address string
 		open          http.Handler
-	}{{"http", h.http, open}, {"admin", h.admin, all}} {
+	}{{ports.Pages, "http", h.http, open}, {ports.Admin, "admin", h.admin, all}} {
 		if of.address == "" {
 			continue
 		}
-		l, err := net.Listen("tcp", of.address)
+		l, err := of.port.Listen(ctx, "tcp", of.address)
 		if err != nil {
 			return fmt.Errorf("--%s: %w", of.flag, err)
 		}

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/penstock-project/penstock/cmd/internal/ports"
 	"github.com/penstock-project/penstock/cmd/penstock/internal/app"
 )
 
@@ -44,7 +45,7 @@ func (s *service) offered(ctx context.Context) (out []app.Offer, err error) {
 			if err != nil {
 				return out, fmt.Errorf("--picker %q: %w", s.picker, err)
 			}
-			if is.Picker, err = listen(ctx, "--offer", net.JoinHostPort(host, port)); err != nil {
+			if is.Picker, err = listen(ctx, ports.Picker, "--offer", net.JoinHostPort(host, port)); err != nil {
 				return out, err
 			}
 		}

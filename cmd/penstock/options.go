@@ -18,6 +18,7 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"github.com/penstock-project/penstock/cmd/internal/ports"
 	"github.com/penstock-project/penstock/cmd/penstock/internal/app"
 	"github.com/penstock-project/penstock/cmd/penstock/internal/state"
 	"github.com/penstock-project/penstock/discovery/file"
@@ -218,11 +219,11 @@ func (s *service) config(ctx context.Context, log *slog.Logger, t *telemetry) (c
 		return cfg, errors.New("--xds: write an address, such as 127.0.0.1:18000")
 	}
 	if s.xds != "" {
-		if cfg.XDS, err = listen(ctx, "--xds", s.xds); err != nil {
+		if cfg.XDS, err = listen(ctx, ports.ADS, "--xds", s.xds); err != nil {
 			return cfg, err
 		}
 	}
-	if cfg.Picker, err = listen(ctx, "--picker", s.picker); err != nil {
+	if cfg.Picker, err = listen(ctx, ports.Picker, "--picker", s.picker); err != nil {
 		return cfg, err
 	}
 	if cfg.Offers, err = s.offered(ctx); err != nil {
@@ -232,25 +233,27 @@ func (s *service) config(ctx context.Context, log *slog.Logger, t *telemetry) (c
 		return cfg, err
 	}
 	if s.http != "" {
-		if cfg.HTTP, err = listen(ctx, "--http", s.http); err != nil {
+		if cfg.HTTP, err = listen(ctx, ports.Pages, "--http", s.http); err != nil {
 			return cfg, err
 		}
 	}
 	if s.admin != "" {
-		if cfg.Admin, err = listen(ctx, "--admin", s.admin); err != nil {
+		if cfg.Admin, err = listen(ctx, ports.Admin, "--admin", s.admin); err != nil {
 			return cfg, err
 		}
 	}
 	if s.kvEvents != "" {
-		if cfg.KVEvents, err = listen(ctx, "--picker-kv-events", s.kvEvents); err != nil {
+		if cfg.KVEvents, err = listen(ctx, ports.Events, "--picker-kv-events", s.kvEvents); err != nil {
 			return cfg, err
 		}
 	}
 	if s.members != "" && s.cluster {
-		cfg.Members.Listen = func(ctx context.Context) (net.Listener, error) { return listen(ctx, "--members-listen", s.members) }
+		cfg.Members.Listen = func(ctx context.Context) (net.Listener, error) {
+			return listen(ctx, ports.Members, "--members-listen", s.members)
+		}
 		cfg.Members.Address = cmp.Or(s.membersAddress, s.members)
 	} else if s.members != "" {
-		if cfg.Members.Listener, err = listen(ctx, "--members-listen", s.members); err != nil {
+		if cfg.Members.Listener, err = listen(ctx, ports.Members, "--members-listen", s.members); err != nil {
 			return cfg, err
 		}
 		cfg.Members.Address = cmp.Or(s.membersAddress, cfg.Members.Listener.Addr().String())
@@ -319,13 +322,13 @@ func (s *service) authenticate(cfg *app.Config, log *slog.Logger) (err error) {
 	return s.secure.check(log, addresses...)
 }
 
-func listen(ctx context.Context, flag, address string) (net.Listener, error) {
+func listen(ctx context.Context, port ports.Port, flag, address string) (net.Listener, error) {
 	network := "tcp"
 	if path, ok := strings.CutPrefix(address, "unix:"); ok {
 		network, address = "unix", path
 		_ = os.Remove(path)
 	}
-	l, err := new(net.ListenConfig).Listen(ctx, network, address)
+	l, err := port.Listen(ctx, network, address)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w; choose another address", flag, err)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/penstock-project/penstock/cmd/internal/ports"
 	"github.com/penstock-project/penstock/cmd/penstock/internal/app"
 )
 
@@ -40,7 +41,7 @@ func (o *peerFlags) config(ctx context.Context) (out app.Peers, err error) {
 		}
 	}
 	if o.listen != "" {
-		out.Listener, err = listen(ctx, "--peers-listen", o.listen)
+		out.Listener, err = listen(ctx, ports.Peers, "--peers-listen", o.listen)
 	}
 	return out, err
 }

@@ -21,6 +21,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	inferencev1 "sigs.k8s.io/gateway-api-inference-extension/api/v1"
 
+	"github.com/penstock-project/penstock/cmd/internal/ports"
 	"github.com/penstock-project/penstock/cmd/penstock/internal/app"
 	"github.com/penstock-project/penstock/cmd/penstock/internal/state"
 	"github.com/penstock-project/penstock/discovery/store"
@@ -311,11 +312,15 @@ func (s *standAlone) config(ctx context.Context, role *app.StandAlone, log *slog
 		return cfg, err
 	}
 	for _, l := range []struct {
+		kind ports.Port
 		flag string
 		port uint16
 		at   *net.Listener
-	}{{"--grpc-port", s.grpcPort, &cfg.Picker}, {"--grpc-health-port", s.healthPort, &role.Health}, {"--metrics-port", s.pagesPort, &cfg.HTTP}} {
-		if *l.at, err = listen(ctx, l.flag, net.JoinHostPort(s.bind, strconv.Itoa(int(l.port)))); err != nil {
+	}{
+		{ports.Picker, "--grpc-port", s.grpcPort, &cfg.Picker}, {ports.Health, "--grpc-health-port", s.healthPort, &role.Health},
+		{ports.Pages, "--metrics-port", s.pagesPort, &cfg.HTTP},
+	} {
+		if *l.at, err = listen(ctx, l.kind, l.flag, net.JoinHostPort(s.bind, strconv.Itoa(int(l.port)))); err != nil {
 			return cfg, err
 		}
 	}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"os"
 	"path/filepath"
 	"sync"
@@ -16,6 +15,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
+	"github.com/penstock-project/penstock/cmd/internal/ports"
 	"github.com/penstock-project/penstock/cmd/penstock/internal/supervisor"
 	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/xds/bootstrap"
@@ -40,7 +40,7 @@ func validate(ctx context.Context, binary supervisor.Binary, gateway string, res
 	if err != nil {
 		return nil, err
 	}
-	l, err := new(net.ListenConfig).Listen(ctx, "unix", filepath.Join(dir, "xds.sock"))
+	l, err := ports.Local.Listen(ctx, "unix", filepath.Join(dir, "xds.sock"))
 	if err != nil {
 		return nil, err
 	}

@@ -2,6 +2,7 @@ package admission
 
 import (
 	"cmp"
+	"container/list"
 	"context"
 	"errors"
 	"log/slog"
@@ -12,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/peer"
 )
 
@@ -31,6 +33,9 @@ type Config struct {
 	Trusting bool
 	// Budget ends connections that send too much while too many messages are being received; nil: never.
 	Budget *Budget
+	// Most is the number of connections in all, so that file descriptors remain for other work; 0: any number. An address has
+	// half of them at most. Where all are in use, the connection that has waited longest to be admitted makes room.
+	Most int
 	// Log may be nil.
 	Log *slog.Logger
 }
@@ -42,6 +47,9 @@ type Listener struct {
 
 	mu      sync.Mutex
 	waiting map[netip.Addr]int // connections that are not admitted
+	oldest  list.List          // of *conn: those, the oldest first
+	open    map[netip.Addr]int // all connections
+	all     int
 }
 
 // Listen limits the connections of a listener.
@@ -52,7 +60,7 @@ func Listen(l net.Listener, c Config) *Listener {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Listener{Listener: l, cfg: c, waiting: map[netip.Addr]int{}}
+	return &Listener{Listener: l, cfg: c, waiting: map[netip.Addr]int{}, open: map[netip.Addr]int{}}
 }
 
 // Accept returns the next connection of an address that has fewer than Config.PerAddress; it closes the others.
@@ -63,21 +71,39 @@ func (l *Listener) Accept() (net.Conn, error) {
 			return nil, err
 		}
 		c := &conn{Conn: raw, listener: l, address: addressOf(raw.RemoteAddr())}
-		if l.cfg.Trusting {
-			c.admitted.Store(true)
-			return c, nil
+		if c.admitted.Store(l.cfg.Trusting); !l.cfg.Trusting {
+			c.late = time.AfterFunc(math.MaxInt64, c.expire)
 		}
-		if !l.enter(c.address) {
+		crowded, denied := l.enter(c)
+		if crowded != nil {
+			_ = crowded.Close()
+		}
+		if denied != "" {
+			c.left.Do(func() {}) // it never entered
+			c.counted.Do(func() {})
 			_ = raw.Close()
-			l.cfg.Log.Warn("connections closed: too many from this address have not authenticated", "address", c.address.String(), "limit", l.cfg.PerAddress)
+			l.cfg.Log.Warn("connections closed: "+denied, "address", c.address.String(), "listener", l.Addr().String())
 			continue
 		}
-		c.late = time.AfterFunc(math.MaxInt64, c.expire)
-		if l.cfg.Every == 0 {
+		if !l.cfg.Trusting && l.cfg.Every == 0 {
 			c.late.Reset(l.cfg.Timeout) // it cannot fire before the field is set
+		}
+		if quick, ok := raw.(readsOnReady); ok && l.cfg.Trusting && l.cfg.Budget == nil {
+			return &readyConn{c, quick}, nil
 		}
 		return c, nil
 	}
+}
+
+// readsOnReady is the interface by which a gRPC server reads without a buffer that waits with it.
+type readsOnReady interface {
+	ReadOnReady(size int, pool mem.BufferPool) (*[]byte, int, error)
+}
+
+// readyConn is a connection whose reads are not counted.
+type readyConn struct {
+	*conn
+	readsOnReady
 }
 
 // addressOf is the IP address of a client; the zero address stands for all clients without one, as those of a Unix
@@ -90,23 +116,58 @@ func addressOf(a net.Addr) netip.Addr {
 	return ap.Addr().Unmap()
 }
 
-// enter reports whether an address may have one more connection, and counts it.
-func (l *Listener) enter(a netip.Addr) bool {
+// enter counts a connection. It returns the one that is to make room for it, and why there is none.
+func (l *Listener) enter(c *conn) (crowded *conn, denied string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.waiting[a] >= l.cfg.PerAddress {
-		return false
+	named := c.address.IsValid() // connections of a Unix socket are all of one address
+	switch {
+	case !l.cfg.Trusting && l.waiting[c.address] >= l.cfg.PerAddress:
+		return nil, "too many from this address have not authenticated"
+	case l.cfg.Most > 0 && named && l.open[c.address] >= max(l.cfg.Most/2, 1):
+		return nil, "this address has half of all connections of the port"
+	case l.cfg.Most > 0 && l.all >= l.cfg.Most:
+		first := l.oldest.Front()
+		if first == nil {
+			return nil, "the port has as many as its share of file descriptors allows"
+		}
+		crowded = first.Value.(*conn)
+		l.oldest.Remove(first)
+		crowded.place = nil
 	}
-	l.waiting[a]++
-	return true
+	l.all++
+	l.open[c.address]++
+	if !l.cfg.Trusting {
+		l.waiting[c.address]++
+		c.place = l.oldest.PushBack(c)
+	}
+	return crowded, ""
 }
 
-func (l *Listener) leave(a netip.Addr) {
+// decrease counts one connection of an address less.
+func decrease(counts map[netip.Addr]int, a netip.Addr) {
+	if counts[a]--; counts[a] == 0 {
+		delete(counts, a)
+	}
+}
+
+// settled is called when a connection is admitted or closed.
+func (l *Listener) settled(c *conn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.waiting[a]--; l.waiting[a] == 0 {
-		delete(l.waiting, a)
+	decrease(l.waiting, c.address)
+	if c.place != nil {
+		l.oldest.Remove(c.place)
+		c.place = nil
 	}
+}
+
+// leave is called when a connection is closed.
+func (l *Listener) leave(c *conn) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.all--
+	decrease(l.open, c.address)
 }
 
 // conn is a connection with its limits.
@@ -116,8 +177,10 @@ type conn struct {
 	address  netip.Addr
 	late     *time.Timer
 	received atomic.Int64
-	since    time.Time // start of Config.Every; of Read alone
-	counted  sync.Once // it is counted no longer
+	since    time.Time     // start of Config.Every; of Read alone
+	counted  sync.Once     // it waits no longer
+	left     sync.Once     // it is closed
+	place    *list.Element // in Listener.oldest; nil: none. Guarded by Listener.mu
 	admitted atomic.Bool
 	pending  pending
 }
@@ -151,6 +214,7 @@ func (c *conn) Read(b []byte) (int, error) {
 // Close implements net.Conn.
 func (c *conn) Close() error {
 	c.settle()
+	c.left.Do(func() { c.listener.leave(c) })
 	c.listener.cfg.Budget.closed(&c.pending)
 	return c.Conn.Close()
 }
@@ -176,7 +240,7 @@ func (c *conn) settle() {
 			return
 		}
 		c.late.Stop()
-		c.listener.leave(c.address)
+		c.listener.settled(c)
 	})
 }
 

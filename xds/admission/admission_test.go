@@ -188,3 +188,56 @@ func TestAdmission_BudgetEndsConnectionsThatSendMuch(t *testing.T) {
 		return err == nil && !ended(conn)
 	})
 }
+
+// stays polls until a new connection is not closed.
+func stays(t *testing.T, from *net.Dialer, at string) net.Conn {
+	t.Helper()
+	var open net.Conn
+	poll.NoError(t, "a connection stays open", poll.Limit, func() error {
+		conn, err := from.Dial("tcp", at)
+		if err != nil {
+			return err
+		}
+		t.Cleanup(func() { _ = conn.Close() })
+		_ = conn.SetReadDeadline(time.Now().Add(50 * time.Millisecond))
+		_, err = conn.Read(make([]byte, 1))
+		if e, ok := err.(net.Error); ok && e.Timeout() {
+			open = conn
+			return nil
+		}
+		return err
+	})
+	return open
+}
+
+func TestAdmission_ConnectionThatWaitedLongestMakesRoom(t *testing.T) {
+	from := func(last byte) *net.Dialer {
+		return &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, last)}}
+	}
+	at := serve(t, admission.Config{PerAddress: 100, Timeout: time.Hour, Most: 4})
+	first, second := stays(t, from(2), at), stays(t, from(2), at)
+	denied, err := from(2).Dial("tcp", at) // an address has half of them
+	if err != nil {
+		t.Fatal(err)
+	}
+	closed(t, denied)
+	stays(t, from(3), at)
+	stays(t, from(3), at)
+	stays(t, from(4), at)
+	closed(t, first)
+	stays(t, from(4), at)
+	closed(t, second)
+}
+
+func TestAdmission_OpenPortHasAShareToo(t *testing.T) {
+	at := serve(t, admission.Config{Trusting: true, Most: 4})
+	a, b := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}}, net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 3)}}
+	held := []net.Conn{stays(t, &a, at), stays(t, &a, at), stays(t, &b, at), stays(t, &b, at)}
+	other, err := net.Dial("tcp", at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	closed(t, other)
+	_ = held[0].Close()
+	stays(t, &net.Dialer{}, at)
+}

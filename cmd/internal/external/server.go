@@ -16,6 +16,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sync/semaphore"
+
+	"github.com/penstock-project/penstock/cmd/internal/ports"
 )
 
 // ServerConfig of a Server. Component, Listen, Body and Bodies are required.
@@ -96,7 +98,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // Open opens the socket, and returns its address. Run calls it if it was not called.
 func (s *Server) Open() (string, error) {
-	l, err := net.Listen("tcp", s.cfg.Listen)
+	l, err := ports.External.Listen(context.Background(), "tcp", s.cfg.Listen)
 	if err != nil {
 		return "", fmt.Errorf("%s: %w", s.cfg.Component, err)
 	}
@@ -119,7 +121,7 @@ func (s *Server) Run(ctx context.Context) error {
 	}
 	group, groupCtx := errgroup.WithContext(ctx)
 	group.Go(func() error {
-		if err := server.Serve(s.listener); !errors.Is(err, http.ErrServerClosed) {
+		if err := server.Serve(ports.External.Open(s.listener)); !errors.Is(err, http.ErrServerClosed) {
 			return fmt.Errorf("%s: %w", s.cfg.Component, err)
 		}
 		return nil

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
 
+	"github.com/penstock-project/penstock/cmd/internal/ports"
 	"github.com/penstock-project/penstock/cmd/penstock/internal/attempts"
 	"github.com/penstock-project/penstock/cmd/penstock/internal/clusterload"
 	"github.com/penstock-project/penstock/cmd/penstock/internal/clusterset"
@@ -175,12 +176,16 @@ func newApp(cfg Config, c core, w wiring) (a *App, err error) {
 	if w.standAlone != nil { // its garbage is that of picks: other roles have larger heaps, which would have gaps
 		waiter, protocol, a.drain, floor = noEnvoys{}, w.standAlone.Protocol, callsDrainTime, heap.Picks
 	}
+	events := cfg.KVEvents
+	if events != nil {
+		events = ports.Events.Open(events)
+	}
 	a.picker, err = picker.New(picker.Config{
 		Protocol: protocol,
 		Log:      a.log, Registerer: a.registry, Tracer: cfg.Tracer, Learner: a.learner, OnRelayFailure: a.relays.Trouble, Forward: a.entries.Add, Attempts: func(is accesslog.Attempt) { a.parentHosts.Count(is); a.attempts.Count(is) }, Peers: a.loads, Publish: a.shared.Add, Observe: a.clusterLoads.Sent, Chooser: a.clusterLoads, Read: a.pages.Add, Session: a.sessions.Add,
 		Gateway: identity.Gateway, Access: a.access, Behind: a.stops.Behind, Keyed: a.security.keyed, Member: identity.Member, Exported: func(pool, member string) bool {
 			return a.set == nil && member == "" || a.set != nil && a.set.Exported(pool, member)
-		}, HeldBodies: cfg.HeldBodies, HeapFloor: floor, Recording: cfg.Recording, KVEvents: cfg.KVEvents,
+		}, HeldBodies: cfg.HeldBodies, HeapFloor: floor, Recording: cfg.Recording, KVEvents: events,
 		OnPanic: a.panics.of(partScrape), Outside: cfg.Addresses.Outside, Never: cfg.Addresses.Never,
 	})
 	if err != nil {
@@ -227,13 +232,13 @@ func (a *App) serve(ctx context.Context, group *errgroup.Group, line *pipeline.P
 		start(a.credentials.run)
 	}
 	apart, streams := a.cfg.Peers.Listener != nil, append(a.panics.calls(partStream), grpc.ChainStreamInterceptor(countMessages))
-	serve := func(l net.Listener, authenticates bool, options []grpc.ServerOption, register func(grpc.ServiceRegistrar)) {
+	serve := func(port ports.Port, l net.Listener, authenticates bool, options []grpc.ServerOption, register func(grpc.ServiceRegistrar)) {
 		group.Go(func() error {
-			return serveGRPC(ctx, a.admit(l, authenticates), 0, slices.Concat(server.Options(), streams, options), register)
+			return serveGRPC(ctx, a.admit(port, l, authenticates), 0, slices.Concat(server.Options(), streams, options), register)
 		})
 	}
 	if a.cfg.XDS != nil {
-		serve(a.cfg.XDS, a.security.authenticate != nil, a.security.ads, func(r grpc.ServiceRegistrar) {
+		serve(ports.ADS, a.cfg.XDS, a.security.authenticate != nil, a.security.ads, func(r grpc.ServiceRegistrar) {
 			a.xds.Register(r)
 			if !apart && a.security.authenticate == nil { // proxies are no peers
 				a.channel.Register(r)
@@ -241,10 +246,10 @@ func (a *App) serve(ctx context.Context, group *errgroup.Group, line *pipeline.P
 		})
 	}
 	if a.cfg.Local != nil {
-		serve(a.cfg.Local, false, nil, a.xds.Register)
+		serve(ports.Local, a.cfg.Local, false, nil, a.xds.Register)
 	}
 	if apart {
-		serve(a.cfg.Peers.Listener, a.security.peers != nil, a.security.peers, a.channel.Register)
+		serve(ports.Peers, a.cfg.Peers.Listener, a.security.peers != nil, a.security.peers, a.channel.Register)
 	}
 	group.Go(func() error {
 		keys, credentials := a.pickOptions()
@@ -255,7 +260,7 @@ func (a *App) serve(ctx context.Context, group *errgroup.Group, line *pipeline.P
 		if o.Picker != nil {
 			group.Go(func() error {
 				options := slices.Concat(picker.ServerOptions(0, a.security.keys), a.panics.calls(partPick), a.security.pickCredentials())
-				return serveGRPC(ctx, picker.Listener(o.Picker), a.drain, options, func(r grpc.ServiceRegistrar) { a.picker.RegisterFor(o.Pool, r) })
+				return serveGRPC(ctx, keyed(picker.Listener(o.Picker), false, a.log), a.drain, options, func(r grpc.ServiceRegistrar) { a.picker.RegisterFor(o.Pool, r) })
 			})
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/penstock-project/penstock/cmd/internal/ports"
 	"github.com/penstock-project/penstock/cmd/penstock/internal/clusterset"
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
 	"github.com/penstock-project/penstock/picker"
@@ -21,7 +22,7 @@ func (a *App) clusterSet() *clusterset.Set {
 		ServerOptions: a.memberOptions(), Drain: a.cfg.DrainTime, Now: clock(), Log: a.log, OnPanic: a.panics.of(partStream),
 	}
 	if l := a.cfg.Members.Listener; l != nil {
-		cfg.Listen = func(context.Context) (net.Listener, error) { return a.admit(l, true), nil } // once: this process leads for as long as it runs
+		cfg.Listen = func(context.Context) (net.Listener, error) { return a.admit(ports.Members, l, true), nil } // once: this process leads for as long as it runs
 	}
 	c := a.cfg.Credentials
 	cfg.Pickers, cfg.Cleartext, cfg.MembersPick = a.cfg.translation().Pickers, c == nil, c != nil && !c.OpenPicker

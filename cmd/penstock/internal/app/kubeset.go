@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/penstock-project/penstock/cmd/internal/ports"
 	"github.com/penstock-project/penstock/cmd/penstock/internal/clusterset"
 	"github.com/penstock-project/penstock/discovery/kube"
 	"github.com/penstock-project/penstock/discovery/status/report"
@@ -73,7 +74,7 @@ func newMembership(a *App, c *cluster) (*membership, error) {
 			if err != nil {
 				return nil, err
 			}
-			return a.admit(l, true), nil
+			return a.admit(ports.Members, l, true), nil
 		}
 	}
 	open, cleartext := a.cfg.Credentials == nil || a.cfg.Credentials.OpenPicker, a.cfg.Credentials == nil

@@ -17,6 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/penstock-project/penstock/cmd/internal/ports"
 	"github.com/penstock-project/penstock/cmd/penstock/internal/clusterset"
 	"github.com/penstock-project/penstock/cmd/penstock/internal/debug"
 	"github.com/penstock-project/penstock/cmd/penstock/internal/pipeline"
@@ -41,7 +42,7 @@ func ListenSocket(path string) (net.Listener, error) {
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
-	l, err := net.Listen("unix", path)
+	l, err := ports.Local.Listen(context.Background(), "unix", path)
 	if err != nil {
 		return nil, fmt.Errorf("socket in the state folder: %w", err)
 	}
@@ -79,7 +80,7 @@ func (a *App) servePages(ctx context.Context, group *errgroup.Group) error {
 		group.Go(func() error { return ServePages(ctx, a.cfg.HTTP, a.panics.pages(open), handler) })
 	}
 	if a.cfg.Admin != nil {
-		group.Go(func() error { return serveHandler(ctx, a.cfg.Admin, sameOrigin(handler)) })
+		group.Go(func() error { return serveHandler(ctx, ports.Admin.Open(a.cfg.Admin), sameOrigin(handler)) })
 	}
 	return nil
 }
@@ -89,12 +90,12 @@ func ServePages(ctx context.Context, l net.Listener, open, all http.Handler) err
 	if Local(l.Addr()) {
 		open = sameOrigin(all)
 	}
-	return serveHandler(ctx, l, open)
+	return serveHandler(ctx, ports.Pages.Open(l), open)
 }
 
 // ServeSocket serves pages and profiles on the socket in a state folder until ctx ends.
 func ServeSocket(ctx context.Context, l net.Listener, all http.Handler) error {
-	return serveHandler(ctx, l, withProfiles(all))
+	return serveHandler(ctx, ports.Local.Open(l), withProfiles(all))
 }
 
 // listenSocket returns nil for a process without a state folder.

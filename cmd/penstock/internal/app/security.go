@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/tap"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/penstock-project/penstock/cmd/internal/ports"
 	"github.com/penstock-project/penstock/picker/extproc"
 	"github.com/penstock-project/penstock/translator/model"
 	"github.com/penstock-project/penstock/xds/admission"
@@ -59,8 +60,8 @@ var verifiedByTLS = grpc.ChainStreamInterceptor(func(srv any, stream grpc.Server
 const budget = 64 << 20
 
 // admit limits the connections of a listener until their clients have authenticated, and what they send in all.
-func (a *App) admit(l net.Listener, authenticates bool) net.Listener {
-	return admission.Listen(l, admission.Config{Trusting: !authenticates, Budget: a.budget, Log: a.log})
+func (a *App) admit(port ports.Port, l net.Listener, authenticates bool) net.Listener {
+	return port.Limit(l, admission.Config{Trusting: !authenticates, Budget: a.budget, Log: a.log})
 }
 
 // memberOptions are those of the server for members of the cluster set, on a listener that admit returns.
@@ -136,7 +137,7 @@ func (a *App) pickOptions() (keys tap.ServerInHandle, options []grpc.ServerOptio
 // keyed limits what a client of the picker may send without a key: health checks alone.
 func keyed(l net.Listener, keyed bool, log *slog.Logger) net.Listener {
 	if !keyed {
-		return l
+		return ports.Picker.Limit(l, admission.Config{Trusting: true, Log: log})
 	}
-	return admission.Listen(l, admission.Config{PerAddress: 1024, Bytes: 64 << 10, Every: 10 * time.Second, Log: log})
+	return ports.Picker.Limit(l, admission.Config{PerAddress: 1024, Bytes: 64 << 10, Every: 10 * time.Second, Log: log})
 }

@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/rest"
 	inferencev1 "sigs.k8s.io/gateway-api-inference-extension/api/v1"
 
+	"github.com/penstock-project/penstock/cmd/internal/ports"
 	"github.com/penstock-project/penstock/cmd/penstock/internal/delivery"
 	"github.com/penstock-project/penstock/cmd/penstock/internal/pipeline"
 	"github.com/penstock-project/penstock/discovery/file"
@@ -158,7 +159,7 @@ func (s *StandAlone) run(ctx context.Context, a *App, source discovery, line *pi
 		return err
 	}
 	if s.Health != nil {
-		group.Go(func() error { return serveGRPC(running, s.Health, 0, nil, a.picker.RegisterHealth) })
+		group.Go(func() error { return serveGRPC(running, ports.Health.Open(s.Health), 0, nil, a.picker.RegisterHealth) })
 	}
 	group.Go(func() error { return quiet(running, source.run(running)) })
 	group.Go(func() error {

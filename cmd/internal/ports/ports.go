@@ -1,0 +1,94 @@
+package ports
+
+import (
+	"context"
+	"net"
+	"syscall"
+	"time"
+
+	"github.com/penstock-project/penstock/xds/admission"
+)
+
+// Port is a kind of listener.
+type Port struct {
+	// Name of the port, as in messages.
+	Name string
+	// Clients are those that are meant to connect.
+	Clients string
+	// Share is the part of the process's file descriptors (RLIMIT_NOFILE) that its connections may use, above 0 and below 1.
+	Share float64
+	// Attack is the test in conformance/promises/attacks that attacks it.
+	Attack string
+}
+
+// The ports. Processes open some of them each.
+var (
+	ADS     = Port{"ads", "Envoys", 0.2, "TestXDSCredentials_IdleConnectionsLockOutNoEnvoy"}
+	Picker  = Port{"picker", "Envoys, and Gateways of members", 0.25, "TestPicker_IdleConnectionsLockOutNoGateway"}
+	Peers   = Port{"peers", "other processes of this control plane", 0.05, "TestClusterSet_StrangersLearnNothingAndCostNothing"}
+	Members = Port{"members", "Penstocks of other clusters", 0.1, "TestClusterSet_RequestsOfAMemberAreBounded"}
+	Pages   = Port{"http", "Prometheus and the kubelet", 0.05, "TestMetrics_ClientsThatDoNotReadCostNoMemory"}
+	Admin   = Port{"admin", "people, on this machine", 0.03, "TestAdmin_DNSRebindingReadsNothing"}
+	Health  = Port{"health", "the kubelet", 0.02, "TestHealth_AnswersFromTheFirstMoment"}
+	Events  = Port{"kv-events", "model servers", 0.05, "TestKVEvents_HostileServerThatDialsHarmsNoOtherServer"}
+	// Local are the sockets in the state folder, which no other user opens.
+	Local = Port{"local", "Envoys and commands of this user", 0.05, "TestState_FolderIsPrivate"}
+	// External is the one port of each program of penstock-external.
+	External = Port{"external", "pickers", 0.5, "TestProcess_HostilePromptsHarmThemselvesAlone"}
+)
+
+// All are the ports of a process of penstock. External is alone in its process.
+var All = []Port{ADS, Picker, Peers, Members, Pages, Admin, Health, Events, Local}
+
+// least is how many connections a port has, however few descriptors there are.
+const least = 16
+
+// Most is how many connections the port may have at a time.
+func (p Port) Most() int { return max(int(p.Share*float64(descriptors())), least) }
+
+// descriptors is how many files the process may have open. Go raises the soft limit to the hard one when a process starts.
+func descriptors() uint64 {
+	var limit syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+		return 1024
+	}
+	return min(uint64(limit.Cur), 1<<20)
+}
+
+// Listen opens a socket. network is "tcp" or "unix".
+func (p Port) Listen(ctx context.Context, network, address string) (net.Listener, error) {
+	l, err := new(net.ListenConfig).Listen(ctx, network, address)
+	if err != nil {
+		return nil, err
+	}
+	return &listener{l, p}, nil
+}
+
+// listener is a socket with its port.
+type listener struct {
+	net.Listener
+	port Port
+}
+
+// SetDeadline ends a call of Accept that waits, as that of *net.TCPListener does.
+func (l *listener) SetDeadline(t time.Time) error {
+	if at, ok := l.Listener.(interface{ SetDeadline(time.Time) error }); ok {
+		return at.SetDeadline(t)
+	}
+	return nil
+}
+
+// Limit bounds the connections of a listener: those of the port that opened it, or of this one. with has what else they are
+// limited by.
+func (p Port) Limit(l net.Listener, with admission.Config) net.Listener {
+	if own, ok := l.(*listener); ok {
+		l, p = own.Listener, own.port
+	}
+	with.Most = p.Most()
+	return admission.Listen(l, with)
+}
+
+// Open bounds the connections of a listener whose clients do not authenticate.
+func (p Port) Open(l net.Listener) net.Listener {
+	return p.Limit(l, admission.Config{Trusting: true})
+}

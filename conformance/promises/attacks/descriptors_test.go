@@ -1,0 +1,44 @@
+package attacks
+
+import (
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// Clients that open connections to the picker's port and send nothing neither keep a Gateway from its picker, nor the control
+// plane from an Envoy, metrics and files. The process may have 400 files open.
+func TestPicker_IdleConnectionsLockOutNoGateway(t *testing.T) {
+	s := prepare(t, nil)
+	few := filepath.Join(s.dir, "few")
+	if err := os.WriteFile(few, []byte("#!/bin/sh\nulimit -n 400\nexec "+binaries.penstock+" \"$@\"\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	serve, attach, _ := s.credentials()
+	s.serveWith(few, serve...)
+	s.attach(attach...)
+	s.eventually("the Gateway serves", func() error { return s.ask(http.MethodGet, "/v1/models", "") })
+	traffic := s.traffic()
+	for last := range byte(12) { // so many other machines
+		from := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2+last)}}
+		conns, err := Idle(t.Context(), from, local(s.picker), 60)
+		for _, c := range conns {
+			defer func() { _ = c.Close() }()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.adds() // a file is read, and an Envoy receives what it has
+	traffic.end()
+	if err := s.penstock.Answers("http://" + local(s.http) + "/metrics"); err != nil {
+		t.Error(err)
+	}
+	s.stop(s.envoy)
+	s.attach(attach...)
+	s.eventually("an Envoy that has just started picks", func() error {
+		return s.ask(http.MethodPost, "/v1/chat/completions", `{"model":"m","messages":[{"role":"user","content":"x"}]}`)
+	})
+}
