@@ -27,7 +27,8 @@ func newDebug() *cobra.Command {
 		Use:   "debug",
 		Short: "Inspect a running penstock: objects, translation, resources of proxies, pools",
 		Long: `Inspect a running penstock: its objects, the inputs of a row of the translation, the resources that are served to a
-Gateway's proxies, the resources that a proxy lacks, and the state of a pool's endpoints. Private keys are never printed.
+Gateway's proxies, the resources that a proxy lacks, and the state of a pool's endpoints. Private keys, tokens and other
+credentials are never printed: of each kind, the fields that are known to hold none.
 
 The commands query the penstock that runs for the same files (-f), or the one whose --admin address is given by --http.`,
 	}

@@ -39,7 +39,7 @@ func newDiff() *cobra.Command {
 		Use:   "diff OLD NEW",
 		Short: "Print how a change of files changes Envoy's configuration, without running anything",
 		Long: `Print how Envoy's configuration changes when the folder (or file) OLD becomes NEW: a unified diff of the YAML of each
-resource that is added, removed or changed. Private keys are omitted. A comment, or a field that only the picker reads, is no
+resource that is added, removed or changed. Private keys and credentials are omitted. A comment, or a field that only the picker reads, is no
 difference.
 
 Findings of NEW that OLD does not have are printed first, on standard error. The exit status is that of diff(1): 0 if Envoy's
@@ -209,7 +209,7 @@ func printDiff(w io.Writer, list []difference) error {
 		}
 		shown := udiff.Unified("old "+d.String(), "new "+d.String(), before, after)
 		if shown == "" {
-			shown = fmt.Sprintf("--- old %s\n+++ new %s\nThe private key differs.\n", d, d)
+			shown = fmt.Sprintf("--- old %s\n+++ new %s\nA private key or another credential differs.\n", d, d)
 		}
 		if _, err := io.WriteString(w, shown); err != nil {
 			return err

@@ -35,7 +35,7 @@ func TestDiff_PrivateKeyIsNeverPrinted(t *testing.T) {
 	if err := printDifferences(&out, list); err != nil {
 		t.Fatal(err)
 	}
-	if got := out.String(); !strings.Contains(got, "The private key differs.") || strings.Contains(got, "one key") || strings.Contains(got, "another key") {
+	if got := out.String(); !strings.Contains(got, "A private key or another credential differs.") || strings.Contains(got, "one key") || strings.Contains(got, "another key") {
 		t.Error(got)
 	}
 }

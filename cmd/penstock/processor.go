@@ -5,6 +5,7 @@ import (
 	"net/url"
 	"os"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/penstock-project/penstock/cmd/penstock/internal/app"
@@ -37,6 +38,9 @@ func defaultProcessor() (out app.Processor, err error) {
 	case text == "" && os.Getenv(envUseProcessor) != "":
 		return out, fmt.Errorf("environment variable %s=%s: it needs %s, such as http://processor:8080", envUseProcessor, os.Getenv(envUseProcessor), envProcessor)
 	case text != "" && (err != nil || at.Scheme != "http" && at.Scheme != "https" || at.Hostname() == "" || at.User != nil || at.RawQuery != "" || at.Fragment != ""):
+		if strings.Contains(text, "@") { // it may have a password
+			text = "..."
+		}
 		return out, fmt.Errorf("environment variable %s=%q: write http://HOST:PORT or https://HOST:PORT, with or without a path", envProcessor, text)
 	}
 	out.URL = text

@@ -46,6 +46,9 @@ func newTelemetry(ctx context.Context) (*telemetry, error) {
 		}
 		t.sampling = ratio * 100
 	}
+	if err := checkHeaders("OTEL_EXPORTER_OTLP_HEADERS", "OTEL_EXPORTER_OTLP_TRACES_HEADERS"); err != nil {
+		return nil, err
+	}
 	spans, err := autoexport.NewSpanExporter(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("OpenTelemetry: %w", err)
@@ -67,6 +70,20 @@ func newTelemetry(ctx context.Context) (*telemetry, error) {
 		}
 	}
 	return t, nil
+}
+
+// checkHeaders returns an error for a variable that is not a list of headers. OpenTelemetry would log its text, which may be
+// a credential.
+func checkHeaders(variables ...string) error {
+	for _, name := range variables {
+		for one := range strings.SplitSeq(os.Getenv(name), ",") {
+			key, value, ok := strings.Cut(one, "=")
+			if _, err := url.PathUnescape(value); err != nil || one != "" && (!ok || strings.ContainsAny(strings.TrimSpace(key), " :")) {
+				return fmt.Errorf("%s is no list of headers: write NAME=VALUE, separated by commas, with percent-encoded values, such as authorization=Bearer%%20TOKEN", name)
+			}
+		}
+	}
+	return nil
 }
 
 // end sends the remaining spans.
@@ -97,6 +114,7 @@ func resolveCollector(ctx context.Context, endpoint string) (netip.AddrPort, err
 	if err != nil {
 		return fail(err)
 	}
+	endpoint = u.Redacted()
 	port := uint64(4317)
 	if u.Port() != "" {
 		if port, err = strconv.ParseUint(u.Port(), 10, 16); err != nil {

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
-	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"google.golang.org/protobuf/encoding/protojson"
@@ -21,6 +20,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/penstock-project/penstock/cmd/penstock/internal/app"
+	"github.com/penstock-project/penstock/cmd/penstock/internal/debug"
 	"github.com/penstock-project/penstock/cmd/penstock/internal/supervisor"
 	"github.com/penstock-project/penstock/discovery/status"
 	"github.com/penstock-project/penstock/discovery/status/report"
@@ -49,7 +49,7 @@ func newTranslate() *cobra.Command {
 		Use:   "translate",
 		Short: "Print the Envoy configuration for a folder of YAML, without running anything",
 		Long: `Print the Envoy configuration for a folder of YAML, without running anything: for each Gateway its listeners, route
-configurations, clusters, endpoints and secrets. Private keys are omitted. Equal input gives equal bytes, so that two
+configurations, clusters, endpoints and secrets. Private keys and credentials are omitted. Equal input gives equal bytes, so that two
 outputs can be compared. Findings are printed on standard error; the exit status is 1 if there is one of severity error:
 something in the folder does not take effect.`,
 		Example: `  penstock translate -f ./config
@@ -221,18 +221,16 @@ func newGatewayConfig(name string, resources []*resource.Resource) (gatewayConfi
 	return g, nil
 }
 
-// toJSON returns a resource with the field names of Envoy's documentation, its hosts sorted by name, without private keys.
+// toJSON returns a resource with the field names of Envoy's documentation, its hosts sorted by name, without credentials.
 func toJSON(r *resource.Resource) (json.RawMessage, error) {
 	msg, err := decode(r)
 	if err != nil {
 		return nil, err
 	}
-	switch m := msg.(type) {
-	case *tlsv3.Secret:
-		if c := m.GetTlsCertificate(); c != nil {
-			c.PrivateKey = nil
-		}
-	case *routev3.RouteConfiguration: // their order has no meaning to Envoy
+	if err := debug.Redact(msg); err != nil {
+		return nil, err
+	}
+	if m, ok := msg.(*routev3.RouteConfiguration); ok { // their order has no meaning to Envoy
 		slices.SortFunc(m.VirtualHosts, func(a, b *routev3.VirtualHost) int { return strings.Compare(a.GetName(), b.GetName()) })
 	}
 	raw, err := protojson.MarshalOptions{UseProtoNames: true}.Marshal(msg)

@@ -56,7 +56,22 @@ func (s *schema) explain(e *field.Error) mistake {
 	default:
 		m.problem = plain(e.Detail)
 	}
+	if !s.quotable(path) {
+		m.conceal(e.BadValue)
+	}
 	return m
+}
+
+// conceal removes a value from a mistake.
+func (m *mistake) conceal(value any) {
+	text := fmt.Sprint(value)
+	if text == "" || valueWords(value) != quote(text) && valueWords(value) != text { // named by its type alone
+		return
+	}
+	for _, form := range []string{quote(text), text} {
+		m.problem = strings.ReplaceAll(m.problem, form, "a value that is not shown")
+		m.fix = strings.ReplaceAll(m.fix, form, "it")
+	}
 }
 
 // typeWords explains a value of the wrong type.

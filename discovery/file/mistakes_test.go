@@ -194,7 +194,7 @@ func TestFile_BrokenYAMLIsReportedAtTheMistake(t *testing.T) {
 		"no colon":                             {strings.Replace(chatRoute, "rules:", "rules", 1), "could not find expected ':'", 10},
 		"a bracket that is not closed":         {strings.Replace(chatRoute, "name: chat", "labels: [a, b", 1), "did not find expected ',' or ']'", 4},
 		"a quote that another line closes":     {strings.Replace(chatRoute, "name: gw", "name: \"gw", 1) + "    - name: \"x\"\n", "did not find expected", 7},
-		"an anchor that does not exist":        {strings.Replace(chatRoute, "name: svc", "name: *svc", 1), "unknown anchor 'svc' referenced", 12},
+		"an anchor that does not exist":        {strings.Replace(chatRoute, "name: svc", "name: *svc", 1), "a value names an unknown anchor", 12},
 		"a value that looks like a mapping":    {strings.Replace(chatRoute, "name: svc", "name: svc: 1", 1), "mapping values are not allowed in this context", 12},
 	} {
 		f := newFolder(t)

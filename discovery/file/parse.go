@@ -45,6 +45,8 @@ func syntaxMistake(err error) *mistake {
 		}
 	}
 	switch {
+	case strings.HasPrefix(text, "unknown anchor "): // it may be a password
+		text, m.fix = "a value names an unknown anchor", "put a value that begins with * in quotes"
 	case strings.Contains(text, "found character that cannot start any token"):
 		m.fix = "indent with spaces, not tabs; put values that start with @, ` or % in quotes"
 	case strings.Contains(text, "mapping values are not allowed"):

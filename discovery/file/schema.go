@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/penstock-project/penstock/discovery/file/fastvalidation"
+	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/manifests"
 )
 
@@ -28,6 +29,8 @@ type schema struct {
 	fast  *fastvalidation.Schema // nil: only libraries are used
 	// libraries are those of the API server. They are compiled when the first object is not certainly valid.
 	libraries func() (*libraries, error)
+	// quotable reports whether a finding may quote the value of a field.
+	quotable func(path string) bool
 }
 
 // libraries report what is wrong with a value.
@@ -43,7 +46,7 @@ func newSchema(k *kind) (*schema, error) {
 	}
 	meta := metadataProps()
 	props.Properties["metadata"] = meta
-	s := &schema{}
+	s := &schema{quotable: func(path string) bool { return store.Quotable(k.table, path) }}
 	if s.shape, err = structural.NewStructural(props); err != nil {
 		return nil, fmt.Errorf("schema of %s: %w", k.table.Kind(), err)
 	}

@@ -15,6 +15,7 @@ func TestSecret_FindingHidesValue(t *testing.T) {
 		"a list in stringData": "stringData:\n  tls.key: [MIIsecret]\n",
 		"a number":             "data:\n  pin: 4711\n",
 		"not YAML":             "data:\n  tls.key: \"MIIsecret\n",
+		"no anchor":            "stringData:\n  password: *MIIsecret\n",
 		"data is a text":       "data: MIIsecret\n",
 		"a field that is none": "data:\n  a: aGk=\ndate: {x: MIIsecret}\n",
 	} {
@@ -28,6 +29,31 @@ func TestSecret_FindingHidesValue(t *testing.T) {
 			}
 			for _, line := range findings {
 				if strings.Contains(line, "MII") || strings.Contains(line, "4711") {
+					t.Errorf("the value is shown: %s", line)
+				}
+			}
+		})
+	}
+}
+
+// The value of a header may authenticate clients.
+func TestHTTPRoute_FindingHidesAHeadersValue(t *testing.T) {
+	for name, rule := range map[string]string{
+		"a header that is set":     `filters: [{type: RequestHeaderModifier, requestHeaderModifier: {set: [{name: Authorization, value: "Bearer 4711\t"}]}}]`,
+		"a header that is matched": `matches: [{headers: [{name: Authorization, value: "Bearer 4711\t"}]}]`,
+		"a long one":               `matches: [{headers: [{name: Authorization, value: "` + strings.Repeat("4711", 2000) + `"}]}]`,
+		"a number":                 `matches: [{headers: [{name: Authorization, value: 4711}]}]`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFolder(t)
+			f.write("r.yaml", "apiVersion: gateway.networking.k8s.io/v1\nkind: HTTPRoute\nmetadata: {name: r}\nspec: {rules: [{"+rule+"}]}\n")
+			f.load()
+			findings := f.findings()
+			if len(findings) != 1 {
+				t.Errorf("%d findings: %q", len(findings), findings)
+			}
+			for _, line := range findings {
+				if strings.Contains(line, "4711") {
 					t.Errorf("the value is shown: %s", line)
 				}
 			}

@@ -9,7 +9,8 @@
 // Subscription receives the changes of every revision. Each change has the keys of all indexes of the old and the new
 // object, so a reader that recorded its reads as (table, index, key) knows which of them are out of date.
 //
-// Adding a kind is one variable in tables.go, with its indexes.
+// Adding a kind is one variable in tables.go, with its indexes, and a decision about each of its fields (decisions.go): pages
+// and commands print objects by Show, which leaves out all other fields.
 //
 // Invariants: a primary key is "namespace/name", or "name" for cluster-scoped kinds. Rows are sorted by primary key.
 // Revision numbers grow by one. Applying an object that equals the stored one is no change.

@@ -124,6 +124,9 @@ func hasMetadata(key string, value *matcherv3.ValueMatcher, absent bool) *access
 	}}
 }
 
+// pathWithoutQuery is the path that the client sent. Its query may have a key of the client's.
+const pathWithoutQuery = "%PATH(NQ)%"
+
 // logLine is what an operator needs to find a failure: client, request, endpoint, attempts, and the reason.
 func logLine() *structpb.Struct {
 	fields := map[string]string{
@@ -132,7 +135,7 @@ func logLine() *structpb.Struct {
 		"client":   "%DOWNSTREAM_REMOTE_ADDRESS_WITHOUT_PORT%",
 		"method":   "%REQ(:METHOD)%",
 		"host":     "%REQ(:AUTHORITY)%",
-		"path":     "%REQ(X-ENVOY-ORIGINAL-PATH?:PATH)%",
+		"path":     pathWithoutQuery,
 		"route":    "%ROUTE_NAME%",
 		"cluster":  "%UPSTREAM_CLUSTER%",
 		"picked":   "%DYNAMIC_METADATA(envoy.lb:" + endpointHeader + ")%",

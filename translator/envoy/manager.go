@@ -12,6 +12,7 @@ import (
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 	earlyv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/http/early_header_mutation/header_mutation/v3"
 	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
+	tracingv3 "github.com/envoyproxy/go-control-plane/envoy/type/tracing/v3"
 	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
 
 	"github.com/penstock-project/penstock/manifests/endpointpicker"
@@ -140,6 +141,9 @@ func (b *builder) tracing(cfg Config) *hcmv3.HttpConnectionManager_Tracing {
 	return &hcmv3.HttpConnectionManager_Tracing{
 		RandomSampling:    &typev3.Percent{Value: cfg.Tracing.SamplingPercent},
 		SpawnUpstreamSpan: boolean(true),
+		CustomTags: []*tracingv3.CustomTag{{ // replaces Envoy's own, which has the query
+			Tag: "http.url", Type: &tracingv3.CustomTag_Value{Value: "%REQ(X-FORWARDED-PROTO)%://%REQ(:AUTHORITY)%" + pathWithoutQuery},
+		}},
 		Provider: &tracev3.Tracing_Http{
 			Name: "envoy.tracers.opentelemetry",
 			ConfigType: &tracev3.Tracing_Http_TypedConfig{TypedConfig: b.any(&tracev3.OpenTelemetryConfig{

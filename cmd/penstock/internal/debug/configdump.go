@@ -13,7 +13,7 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// configDump is a gateway's resources in the form of Envoy's admin page /config_dump, without sensitive fields. Equal
+// configDump is a gateway's resources in the form of Envoy's admin page /config_dump, without credentials (Redact). Equal
 // resources give equal bytes.
 func configDump(resources []*resource.Resource) (json.RawMessage, error) {
 	var (
@@ -62,7 +62,7 @@ func configDump(resources []*resource.Resource) (json.RawMessage, error) {
 	return json.Marshal(tidy)
 }
 
-// redacted decodes a resource, removes its sensitive fields and packs it again.
+// redacted decodes a resource, removes its credentials and packs it again.
 func redacted(r *resource.Resource) (*anypb.Any, error) {
 	kind, err := protoregistry.GlobalTypes.FindMessageByURL(r.Type.URL())
 	if err != nil {
@@ -72,7 +72,7 @@ func redacted(r *resource.Resource) (*anypb.Any, error) {
 	if err := proto.Unmarshal(r.Body(), msg); err != nil {
 		return nil, err
 	}
-	if err := redact(msg.ProtoReflect()); err != nil {
+	if err := Redact(msg); err != nil {
 		return nil, err
 	}
 	return anypb.New(msg)

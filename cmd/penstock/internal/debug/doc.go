@@ -10,8 +10,9 @@
 //
 // Only an operator may reach these pages: internal/app serves them on the state folder's socket and on --admin.
 //
-// Invariants: no page contains a private key, a password or a token. Fields that Envoy's API marks as sensitive are
-// removed, and of Secrets only certificates are shown. A page never blocks translation for longer than one read.
+// Invariants: no page contains a private key, a password or a token. Of objects, pages show the fields that
+// discovery/store has decided to show (store.Show). Redact removes credentials from Envoy's resources. A page never blocks
+// translation for longer than one read.
 //
 // Tests: go test ./cmd/penstock/internal/debug
 package debug

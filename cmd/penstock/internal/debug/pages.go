@@ -62,9 +62,9 @@ const watchWrite = 10 * time.Second
 
 // Objects is the answer of /debug/store/KIND.
 type Objects struct {
-	Kind     string         `json:"kind"`
-	Revision uint64         `json:"revision"` // of the store
-	Objects  []store.Object `json:"objects"`
+	Kind     string            `json:"kind"`
+	Revision uint64            `json:"revision"` // of the store
+	Objects  []json.RawMessage `json:"objects"`  // as store.Show makes them
 }
 
 // Event is one line of /debug/store/KIND?watch: an object that changed.
@@ -85,13 +85,18 @@ func (c Config) store(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	view := c.Store.View()
-	out := Objects{Kind: t.Kind(), Revision: view.Revision(), Objects: []store.Object{}}
+	out := Objects{Kind: t.Kind(), Revision: view.Revision(), Objects: []json.RawMessage{}}
 	for _, change := range store.Everything(view) {
 		if change.Table != t.Kind() || !strings.HasPrefix(change.ID, r.URL.Query().Get("name")) {
 			continue
 		}
 		if obj, ok := t.Object(view, change.ID); ok {
-			out.Objects = append(out.Objects, redactedObject(obj))
+			text, err := store.Show(obj)
+			if err != nil {
+				http.Error(w, err.Error(), http.StatusInternalServerError)
+				return
+			}
+			out.Objects = append(out.Objects, text)
 		}
 	}
 	writeJSON(w, out)

@@ -5,8 +5,8 @@ import (
 	"strings"
 
 	"github.com/cncf/xds/go/udpa/annotations"
-	corev1 "k8s.io/api/core/v1"
-
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/descriptorpb"
@@ -15,67 +15,90 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
-// redactedObject returns obj, or for a Secret a copy in which only certificates are readable.
-func redactedObject(obj store.Object) store.Object {
-	secret, ok := obj.(*corev1.Secret)
-	if !ok {
-		return obj
-	}
-	out := secret.DeepCopy()
-	delete(out.Annotations, corev1.LastAppliedConfigAnnotation) // kubectl apply copies the whole object into it
-	for key, value := range out.Data {
-		if !publicKey(key) {
-			out.Data[key] = fmt.Appendf(nil, "redacted: %d bytes", len(value))
-		}
-	}
-	for key, value := range out.StringData {
-		if !publicKey(key) {
-			out.StringData[key] = fmt.Sprintf("redacted: %d bytes", len(value))
-		}
-	}
-	return out
-}
+// redactedText replaces the value of a credential.
+const redactedText = "redacted"
 
-// publicKey names the entries of a Secret that hold certificates only.
-func publicKey(key string) bool { return key == corev1.TLSCertKey || strings.EqualFold(key, "ca.crt") }
+// Redact removes credentials from a resource, at any depth: fields that Envoy's API marks as sensitive
+// (udpa.annotations.sensitive), values of headers and query parameters that authenticate a client, and private keys in
+// PEM. An Any whose type is not linked into this program loses its content.
+func Redact(m proto.Message) error { return redact(m.ProtoReflect()) }
 
-// redact removes every field that Envoy's API marks as sensitive (udpa.annotations.sensitive), at any depth, and inside
-// every Any whose type is linked into this program. An Any of an unknown type loses its content.
 func redact(m protoreflect.Message) error {
+	switch named := m.Interface().(type) {
+	case *anypb.Any:
+		return redactAny(named)
+	case *corev3.HeaderValue:
+		if store.Credential(named.GetKey()) {
+			named.Value, named.RawValue = redactedText, nil
+		}
+	case *routev3.HeaderMatcher:
+		if _, present := named.GetHeaderMatchSpecifier().(*routev3.HeaderMatcher_PresentMatch); !present && store.Credential(named.GetName()) {
+			named.HeaderMatchSpecifier = nil
+		}
+	case *routev3.QueryParameterMatcher:
+		if _, present := named.GetQueryParameterMatchSpecifier().(*routev3.QueryParameterMatcher_PresentMatch); !present && store.Credential(named.GetName()) {
+			named.QueryParameterMatchSpecifier = nil
+		}
+	}
 	var failed error
 	m.Range(func(field protoreflect.FieldDescriptor, value protoreflect.Value) bool {
 		if isSensitive(field) {
 			m.Clear(field)
 			return true
 		}
-		switch {
-		case field.IsMap():
-			if field.MapValue().Message() != nil {
-				value.Map().Range(func(_ protoreflect.MapKey, v protoreflect.Value) bool {
-					failed = redactMessage(v.Message())
-					return failed == nil
-				})
-			}
-		case field.Message() == nil:
-		case field.IsList():
-			for i := range value.List().Len() {
-				if failed = redactMessage(value.List().Get(i).Message()); failed != nil {
-					break
-				}
-			}
-		default:
-			failed = redactMessage(value.Message())
-		}
+		failed = redactField(m, field, value)
 		return failed == nil
 	})
 	return failed
 }
 
-func redactMessage(m protoreflect.Message) error {
-	packed, ok := m.Interface().(*anypb.Any)
-	if !ok {
-		return redact(m)
+func redactField(m protoreflect.Message, field protoreflect.FieldDescriptor, value protoreflect.Value) (err error) {
+	switch {
+	case field.IsMap():
+		value.Map().Range(func(k protoreflect.MapKey, v protoreflect.Value) bool {
+			if field.MapValue().Message() != nil {
+				err = redact(v.Message())
+			} else if hasKey(field.MapValue(), v) {
+				value.Map().Set(k, redactedValue(field.MapValue()))
+			}
+			return err == nil
+		})
+	case field.IsList():
+		list := value.List()
+		for i := 0; i < list.Len() && err == nil; i++ {
+			if field.Message() != nil {
+				err = redact(list.Get(i).Message())
+			} else if hasKey(field, list.Get(i)) {
+				list.Set(i, redactedValue(field))
+			}
+		}
+	case field.Message() != nil:
+		err = redact(value.Message())
+	case hasKey(field, value):
+		m.Set(field, redactedValue(field))
 	}
+	return err
+}
+
+// hasKey reports whether a text has a private key in PEM.
+func hasKey(field protoreflect.FieldDescriptor, v protoreflect.Value) bool {
+	switch field.Kind() {
+	case protoreflect.StringKind:
+		return strings.Contains(v.String(), store.KeyMark)
+	case protoreflect.BytesKind:
+		return strings.Contains(string(v.Bytes()), store.KeyMark)
+	}
+	return false
+}
+
+func redactedValue(field protoreflect.FieldDescriptor) protoreflect.Value {
+	if field.Kind() == protoreflect.BytesKind {
+		return protoreflect.ValueOfBytes([]byte(redactedText))
+	}
+	return protoreflect.ValueOfString(redactedText)
+}
+
+func redactAny(packed *anypb.Any) error {
 	inner, err := packed.UnmarshalNew()
 	if err != nil {
 		packed.Value = nil
@@ -84,8 +107,10 @@ func redactMessage(m protoreflect.Message) error {
 	if err := redact(inner.ProtoReflect()); err != nil {
 		return err
 	}
-	packed.Value, err = proto.MarshalOptions{Deterministic: true}.Marshal(inner)
-	return err
+	if packed.Value, err = (proto.MarshalOptions{Deterministic: true}).Marshal(inner); err != nil {
+		return fmt.Errorf("encode %s: %w", packed.GetTypeUrl(), err)
+	}
+	return nil
 }
 
 func isSensitive(field protoreflect.FieldDescriptor) bool {

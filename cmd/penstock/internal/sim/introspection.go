@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -28,9 +29,14 @@ type received struct {
 }
 
 func newReceived(r *http.Request, body []byte) *received {
-	sum := sha256.Sum256(body)
+	sum, headers := sha256.Sum256(body), maps.Clone(r.Header)
+	for _, name := range []string{"Authorization", "Proxy-Authorization", "Cookie", "X-Api-Key", "Api-Key"} { // every client may ask
+		if values := headers[name]; len(values) > 0 {
+			headers[name] = slices.Repeat([]string{"redacted"}, len(values))
+		}
+	}
 	return &received{
-		Method: r.Method, Path: r.URL.RequestURI(), Host: r.Host, Proto: r.Proto, Headers: maps.Clone(r.Header),
+		Method: r.Method, Path: r.URL.RequestURI(), Host: r.Host, Proto: r.Proto, Headers: headers,
 		Bytes: len(body), SHA256: hex.EncodeToString(sum[:]), Body: string(body[:min(len(body), shownBody)]),
 	}
 }

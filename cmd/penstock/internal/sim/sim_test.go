@@ -356,6 +356,7 @@ func TestDebugLast_ShowsLatestRequest(t *testing.T) {
 		t.Fatal(err)
 	}
 	req.Header.Set("x-gateway-destination-endpoint", "10.0.0.1:8000")
+	req.Header.Set("Authorization", "Bearer of-a-client")
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
 		t.Fatal(err)
@@ -365,7 +366,7 @@ func TestDebugLast_ShowsLatestRequest(t *testing.T) {
 	if err := json.Unmarshal([]byte(get(t, url+"/debug/last")), &last); err != nil {
 		t.Fatal(err)
 	}
-	if last.Headers.Get("x-gateway-destination-endpoint") != "10.0.0.1:8000" || last.Body != body || last.Bytes != len(body) || last.Path != "/v1/completions?q=1" || len(last.SHA256) != 64 {
+	if last.Headers.Get("x-gateway-destination-endpoint") != "10.0.0.1:8000" || last.Body != body || last.Bytes != len(body) || last.Path != "/v1/completions?q=1" || len(last.SHA256) != 64 || last.Headers.Get("Authorization") != "redacted" {
 		t.Errorf("got %+v", last)
 	}
 }

@@ -1,0 +1,170 @@
+package store
+
+import (
+	"github.com/penstock-project/penstock/manifests/about"
+	"github.com/penstock-project/penstock/manifests/endpointpicker"
+	"github.com/penstock-project/penstock/manifests/inferenceapi"
+	"github.com/penstock-project/penstock/manifests/inferenceapi/llmd"
+	"github.com/penstock-project/penstock/manifests/v1alpha1"
+)
+
+// decisions lists, for the types of all tables and of their fields, how pages show each field. A new field
+// is not shown, and fails TestShow_EveryFieldIsDecided, until it is listed.
+var decisions = byType(ofKubernetes, ofGateways, ofPenstock)
+
+// ofPenstock decides about the types of Penstock. Parameters of plugins, and additions to a bootstrap, may be
+// credentials for other services.
+var ofPenstock = []decision{
+	decide[inferenceapi.InferenceModel](shown("TypeMeta", "ObjectMeta", "Spec", "Status")),
+	decide[inferenceapi.InferenceModelSpec](shown("ModelName", "Criticality", "TargetModels", "PoolRef")),
+	decide[inferenceapi.TargetModel](shown("Name", "Weight")),
+	decide[inferenceapi.ModelPoolRef](shown("Group", "Kind", "Name")),
+	decide[inferenceapi.InferenceModelStatus](shown("Conditions")),
+	decide[llmd.InferenceModelRewrite](shown("TypeMeta", "ObjectMeta", "Spec", "Status")),
+	decide[llmd.InferenceModelRewriteSpec](shown("PoolRef", "Rules")),
+	decide[llmd.PoolObjectReference](shown("Group", "Kind", "Name")),
+	decide[llmd.InferenceModelRewriteRule](shown("Matches", "Targets")),
+	decide[llmd.Match](shown("Model")),
+	decide[llmd.ModelMatch](shown("Type", "Value")),
+	decide[llmd.TargetModel](shown("Weight", "ModelRewrite")),
+	decide[llmd.InferenceModelRewriteStatus](shown("Conditions")),
+	decide[llmd.InferenceObjective](shown("TypeMeta", "ObjectMeta", "Spec", "Status")),
+	decide[llmd.InferenceObjectiveSpec](shown("Priority", "PoolRef")),
+	decide[llmd.InferenceObjectiveStatus](shown("Conditions")),
+	decide[inferenceapi.InferencePoolImport](shown("TypeMeta", "ObjectMeta", "Spec", "Status")),
+	decide[inferenceapi.InferencePoolImportSpec](),
+	decide[inferenceapi.InferencePoolImportStatus](
+		shown("Controllers", "Clusters", "Conditions", "ObservedGeneration"),
+	),
+	decide[inferenceapi.ImportedCluster](
+		shown(
+			"Name", "RoutingMode", "TargetPortNumber", "TargetPorts", "EndpointPicker", "Endpoints", "PodCIDRs",
+			"Parents", "Weight", "FailureMode", "AppProtocol", "Region", "Zone", "Local", "Conditions",
+		),
+	),
+	decide[inferenceapi.Port](shown("Number", "Name", "AppProtocol")),
+	decide[inferenceapi.EndpointPickerImport](shown("Name", "Service", "Pool", "Peer", "Health", "Metrics")),
+	decide[inferenceapi.ServiceImport](shown("Type", "Addresses", "Ports")),
+	decide[inferenceapi.EndpointImport](shown("Port", "SecretRef")),
+	decide[inferenceapi.ImportedEndpoint](shown("Address", "Ports", "Draining")),
+	decide[inferenceapi.ParentImport](shown("Name", "Namespace", "Service", "Hostname", "Peer", "Conditions")),
+	decide[v1alpha1.ModelServers](shown("TypeMeta", "ObjectMeta", "Spec", "Status")),
+	decide[v1alpha1.ModelServersSpec](shown("Servers")),
+	decide[v1alpha1.ModelServer](shown("Address", "Ports", "Labels", "Draining")),
+	decide[v1alpha1.ModelServersStatus](shown("Conditions")),
+	decide[v1alpha1.PoolPolicy](shown("TypeMeta", "ObjectMeta", "Spec", "Status")),
+	decide[v1alpha1.PoolPolicySpec](
+		shown("TargetRef", "Picker", "Subset", "ExternalPicker", "Spill", "Remote", "Selection", "RetryOn"),
+	),
+	decide[v1alpha1.PoolRef](shown("Group", "Kind", "Name", "Namespace")),
+	decide[v1alpha1.PickerSpec](
+		shown(
+			"Strategy", "Shadow", "Criticality", "TrustHeaders", "ShedAfter", "FlowControl", "Processor",
+			"CHWBL", "Session", "Plugins", "ConfigRef", "FailureMode", "Full", "Metrics", "TokenUsage",
+			"KVEvents", "Fallbacks", "Prefix", "Body",
+		),
+	),
+	decide[v1alpha1.FlowControlSpec](shown("Order", "MaxRequests", "MaxBytes", "TTLSeconds", "Saturation")),
+	decide[v1alpha1.SaturationSpec](shown("Queue", "KVCachePercent")),
+	decide[v1alpha1.ProcessorSpec](shown("Service", "Port", "Timeout", "Headers", "Route")),
+	decide[v1alpha1.CHWBLSpec](shown("VirtualNodesPerReplica", "LoadFactorPercent", "MaxUserMessagesForCache")),
+	decide[v1alpha1.SessionSpec](shown("TTLSeconds", "CookieName")),
+	decide[v1alpha1.PluginsSpec](shown("Filters", "Scorers", "Choice")),
+	decide[v1alpha1.FilterPlugin](shown("Type"), sizes("Parameters")),
+	decide[v1alpha1.ScorerPlugin](shown("Type", "Weight"), sizes("Parameters")),
+	decide[v1alpha1.ConfigRef](shown("Kind", "Name", "Key")),
+	decide[v1alpha1.FullSpec](shown("Queue", "KVCachePercent", "InFlight")),
+	decide[v1alpha1.MetricsSpec](
+		shown("Engine", "Path", "Port", "MaxPageBytes", "LoadStatPort", "Queue", "Running", "KVCache"),
+	),
+	decide[v1alpha1.KVEventsSpec](shown("Mode", "Port", "ReplayPort", "Render", "Topic")),
+	decide[v1alpha1.RenderSpec](shown("TimeoutMilliseconds")),
+	decide[v1alpha1.ExternalPickerSpec](shown("DestinationKey", "DestinationNamespace", "SubsetNamespace")),
+	decide[v1alpha1.RemoteSpec](shown("PodCIDRs", "Addresses", "MaxGateways")),
+	decide[v1alpha1.SelectionSpec](shown("Policy", "Order", "LocalMargin", "Affinity", "Within")),
+	decide[v1alpha1.WithinSpec](shown("Clusters", "Regions")),
+	decide[v1alpha1.PoolPolicyStatus](shown("Conditions")),
+	decide[endpointpicker.EndpointPickerConfig](
+		shown(
+			"TypeMeta", "ObjectMeta", "Plugins", "SchedulingProfiles", "FeatureGates", "FlowControl",
+			"SaturationDetector",
+		),
+		sizes("DataLayer", "RequestHandler", "Parser"),
+	),
+	decide[endpointpicker.Plugin](shown("Name", "Type"), sizes("Parameters")),
+	decide[endpointpicker.SchedulingProfile](shown("Name", "Plugins")),
+	decide[endpointpicker.SchedulingPlugin](shown("PluginRef", "Weight")),
+	decide[endpointpicker.FlowControl](
+		shown(
+			"MaxBytes", "MaxRequests", "DefaultRequestTTL", "NoEndpointRequestTTL", "DefaultPriorityBand",
+			"DefaultNegativePriorityBand", "PriorityBands", "UsageLimitPolicyPluginRef", "SaturationDetector",
+			"EnableEviction",
+		),
+	),
+	decide[endpointpicker.PriorityBand](
+		shown("Priority", "MaxBytes", "MaxRequests", "FairnessPolicyRef", "OrderingPolicyRef"),
+	),
+	decide[endpointpicker.Ref](shown("PluginRef")),
+	decide[v1alpha1.EnvoyFleet](shown("TypeMeta", "ObjectMeta", "Spec")),
+	decide[v1alpha1.EnvoyFleetSpec](
+		shown(
+			"Mode", "Image", "Replicas", "Autoscaling", "Resources", "Concurrency", "DrainSeconds", "Service",
+			"Pod", "NetworkPolicy", "Clients", "External",
+		),
+		sizes("Bootstrap"),
+	),
+	decide[v1alpha1.FleetAutoscaling](shown("MinReplicas", "MaxReplicas", "CPUPercent")),
+	decide[v1alpha1.FleetService](shown("Type", "Annotations", "LoadBalancerClass", "ExternalTrafficPolicy")),
+	decide[v1alpha1.FleetPod](
+		shown(
+			"Labels", "Annotations", "NodeSelector", "Tolerations", "TopologySpreadConstraints",
+			"PriorityClassName", "ImagePullSecrets",
+		),
+	),
+	decide[v1alpha1.FleetNetworkPolicy](shown("Mode", "From")),
+	decide[v1alpha1.FleetClients](
+		shown(
+			"RequestTimeoutSeconds", "HTTP2Streams", "EscapedSlashes", "HeadersWithUnderscores", "RequestIDs",
+			"TrustedHops", "ProxyProtocol",
+		),
+	),
+	decide[v1alpha1.FleetExternalSpec](shown("ServiceAccounts", "Subjects", "Addresses")),
+	decide[v1alpha1.ClusterSet](shown("TypeMeta", "ObjectMeta", "Spec", "Status")),
+	decide[v1alpha1.ClusterSetSpec](
+		shown(
+			"Cluster", "Region", "Zone", "Imports", "CreateNamespaces", "PodCIDRs", "Members", "PeerListener",
+			"Draining",
+		),
+	),
+	decide[v1alpha1.ClusterSetMember](shown("Name", "Peer", "Kubeconfig", "ClusterProfile", "Draining", "Allow")),
+	decide[v1alpha1.ClusterSetPeer](shown("Address", "Hub"), certified("Bundle")),
+	decide[v1alpha1.ClusterSetKubeconfig](shown("File", "Context")),
+	decide[v1alpha1.ClusterSetProfile](shown("Namespace", "Name")),
+	decide[v1alpha1.ClusterSetAllow](shown("PodCIDRs", "Addresses", "Namespaces", "Exports", "Endpoints")),
+	decide[v1alpha1.ClusterSetPeerListener](shown("Port", "Address")),
+	decide[v1alpha1.ClusterSetStatus](shown("Members", "Conditions")),
+	decide[v1alpha1.ClusterSetMemberStatus](
+		shown("Name", "UID", "Epoch", "Sequence", "Draining"),
+		certified("Bundle"),
+	),
+	decide[about.ClusterProperty](shown("TypeMeta", "ObjectMeta", "Spec")),
+	decide[about.ClusterPropertySpec](shown("Value")),
+	decide[Host](shown("TypeMeta", "ObjectMeta", "Addresses", "Error")),
+	decide[Learned](shown("TypeMeta", "ObjectMeta", "Endpoints")),
+	decide[Offer](shown("TypeMeta", "ObjectMeta", "Import", "Cluster", "Allowed", "Pods", "Local")),
+	decide[Failback](shown("TypeMeta", "ObjectMeta", "Clusters")),
+	decide[Dialect](shown("TypeMeta", "ObjectMeta", "Acknowledges", "Health", "Lost")),
+	decide[Authority](shown("TypeMeta", "ObjectMeta"), certified("CA"), omit("Key")),
+	decide[Membership](
+		shown("TypeMeta", "ObjectMeta", "Cluster", "Region", "Zone", "PeerPort", "Members", "Names"),
+		certified("Chain"),
+		omit("Key"),
+	),
+	decide[Member](shown("Name"), certified("Bundle")),
+	decide[Export](shown("TypeMeta", "ObjectMeta", "Members")),
+	decide[AddressPolicy](
+		shown("TypeMeta", "ObjectMeta", "Allowed", "Denied", "Loopback", "ExternalName", "Shared", "Own"),
+	),
+	decide[ProcessorDefault](shown("TypeMeta", "ObjectMeta", "Route"), part{origin, []string{"URL"}}),
+	decide[Occupant](shown("TypeMeta", "ObjectMeta", "Clusters", "Endpoints", "Lists")),
+}

@@ -1,0 +1,320 @@
+package store
+
+import (
+	"bytes"
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"net/url"
+	"reflect"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+)
+
+// way is how pages show a field.
+type way int
+
+const (
+	undecided    way = iota // not shown, and a failed test
+	whole                   // shown, as its type is
+	hidden                  // not shown
+	lengths                 // of a map or bytes: the names and lengths of its values; of certificates, the text
+	certificates            // certificates in PEM, and nothing else of the text
+	credential              // shown unless the field Name is that of a credential
+	annotated               // annotations without the copy of the object that kubectl makes
+	origin                  // of a URL: the scheme and the host
+)
+
+// part is the decision about some fields of a type.
+type part struct {
+	way    way
+	fields []string
+}
+
+func shown(fields ...string) part       { return part{whole, fields} }
+func omit(fields ...string) part        { return part{hidden, fields} }
+func sizes(fields ...string) part       { return part{lengths, fields} }
+func certified(fields ...string) part   { return part{certificates, fields} }
+func unlessNamed(fields ...string) part { return part{credential, fields} }
+
+// decision is how pages show the fields of one type, by their names in Go.
+type decision struct {
+	of     reflect.Type
+	fields map[string]way
+}
+
+// decide decides about all fields of a type. A field that is missing is not shown.
+func decide[T any](parts ...part) decision {
+	d := decision{reflect.TypeFor[T](), map[string]way{}}
+	for _, p := range parts {
+		for _, f := range p.fields {
+			d.fields[f] = p.way
+		}
+	}
+	return d
+}
+
+func byType(lists ...[]decision) map[reflect.Type]map[string]way {
+	all := map[reflect.Type]map[string]way{}
+	for _, d := range slices.Concat(lists...) {
+		all[d.of] = d.fields
+	}
+	return all
+}
+
+// values are types with a JSON form of their own that are shown as that.
+var values = []reflect.Type{
+	reflect.TypeFor[metav1.Time](), reflect.TypeFor[metav1.Duration](), reflect.TypeFor[resource.Quantity](),
+	reflect.TypeFor[intstr.IntOrString](),
+}
+
+// Show returns the JSON of an object as pages and commands print it: the fields that its type's decision shows
+// (decisions.go). Private keys, tokens, passwords, and fields without a decision, are not part of it.
+func Show(obj Object) (json.RawMessage, error) {
+	out, ok := show(reflect.ValueOf(obj))
+	if !ok {
+		return nil, fmt.Errorf("it is not decided how a %T is shown", obj)
+	}
+	return json.Marshal(out)
+}
+
+// Quotable reports whether pages show the value of a field of any object of a kind, and a report may quote it.
+// path is a finding's field, such as spec.rules[0].matches[0].path.value.
+func Quotable(k Kind, path string) bool {
+	t := reflect.TypeOf(k.New())
+	for path != "" {
+		for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice {
+			t = t.Elem()
+		}
+		if t.Kind() != reflect.Struct {
+			return true // the rest is a key of a map that is shown
+		}
+		var name string
+		name, path, _ = strings.Cut(path, ".")
+		name, _, _ = strings.Cut(name, "[")
+		var how way
+		if t, how = member(t, name); how != whole && how != annotated {
+			return false
+		}
+	}
+	return true
+}
+
+// member finds a field of a type by its name in JSON.
+func member(t reflect.Type, name string) (reflect.Type, way) {
+	for i := range t.NumField() {
+		field := t.Field(i)
+		switch is, _, _ := strings.Cut(field.Tag.Get("json"), ","); {
+		case is == name:
+			return field.Type, decisions[t][field.Name]
+		case is == "" && field.Anonymous && decisions[t][field.Name] == whole:
+			if of, how := member(field.Type, name); how != undecided {
+				return of, how
+			}
+		}
+	}
+	return nil, undecided
+}
+
+var marshaler = reflect.TypeFor[json.Marshaler]()
+
+// show returns a value in a form to encode as JSON; false: it is not shown.
+func show(v reflect.Value) (any, bool) {
+	t := v.Type()
+	switch {
+	case slices.Contains(values, t):
+		return v.Interface(), true
+	case t.Kind() != reflect.Pointer && (t.Implements(marshaler) || reflect.PointerTo(t).Implements(marshaler)):
+		return nil, false
+	}
+	switch t.Kind() {
+	case reflect.Pointer:
+		if v.IsNil() {
+			return nil, true
+		}
+		return show(v.Elem())
+	case reflect.Struct:
+		return showStruct(v)
+	case reflect.Slice, reflect.Array:
+		if t.Elem().Kind() == reflect.Uint8 {
+			return nil, false // text that needs a decision
+		}
+		out := make([]any, v.Len())
+		for i := range out {
+			var ok bool
+			if out[i], ok = show(v.Index(i)); !ok {
+				return nil, false
+			}
+		}
+		return out, true
+	case reflect.Map:
+		out := make(map[string]any, v.Len())
+		for each := v.MapRange(); each.Next(); {
+			if value, ok := show(each.Value()); ok {
+				out[each.Key().String()] = value
+			}
+		}
+		return out, true
+	case reflect.String:
+		return withoutKeys(v.String()), true
+	case reflect.Interface, reflect.Func, reflect.Chan, reflect.UnsafePointer:
+		return nil, false
+	}
+	return v.Interface(), true
+}
+
+func showStruct(v reflect.Value) (any, bool) {
+	decided, ok := decisions[v.Type()]
+	if !ok {
+		return nil, false
+	}
+	out := map[string]any{}
+	for i := range v.NumField() {
+		field, value := v.Type().Field(i), v.Field(i)
+		name, options, _ := strings.Cut(field.Tag.Get("json"), ",")
+		if name == "-" || left(options, value) {
+			continue
+		}
+		one, ok := showField(decided[field.Name], v, value)
+		if !ok {
+			continue
+		}
+		if inline, is := one.(map[string]any); is && field.Anonymous && name == "" {
+			for k, of := range inline {
+				out[k] = of
+			}
+			continue
+		}
+		if name == "" {
+			name = field.Name
+		}
+		out[name] = one
+	}
+	return out, true
+}
+
+// left reports whether encoding/json leaves a value out.
+func left(options string, v reflect.Value) bool {
+	switch {
+	case strings.Contains(options, "omitzero") && v.IsZero():
+		return true
+	case !strings.Contains(options, "omitempty"):
+		return false
+	}
+	switch v.Kind() {
+	case reflect.Slice, reflect.Map, reflect.String, reflect.Array:
+		return v.Len() == 0
+	case reflect.Struct:
+		return false
+	}
+	return v.IsZero()
+}
+
+func showField(how way, of, v reflect.Value) (any, bool) {
+	switch how {
+	case whole:
+		return show(v)
+	case lengths:
+		return showLengths(v), true
+	case certificates:
+		return Certificates(text(v)), true
+	case credential:
+		if Credential(of.FieldByName("Name").String()) {
+			return redacted(v.Len()), true
+		}
+		return show(v)
+	case annotated:
+		out := map[string]string{}
+		for each := v.MapRange(); each.Next(); {
+			// kubectl apply copies the whole object into the annotation that is left out.
+			if name := each.Key().String(); name != corev1.LastAppliedConfigAnnotation {
+				out[name] = withoutKeys(each.Value().String())
+			}
+		}
+		return out, true
+	case origin:
+		u, err := url.Parse(v.String())
+		if err != nil || u.Host == "" {
+			return "", true
+		}
+		return u.Scheme + "://" + u.Host, true
+	}
+	return nil, false
+}
+
+func text(v reflect.Value) []byte {
+	if v.Kind() == reflect.String {
+		return []byte(v.String())
+	}
+	return v.Bytes()
+}
+
+func redacted(n int) string { return fmt.Sprintf("redacted: %d bytes", n) }
+
+func showLengths(v reflect.Value) any {
+	switch {
+	case v.Kind() == reflect.Map:
+		out := map[string]any{}
+		for each := v.MapRange(); each.Next(); {
+			out[each.Key().String()] = lengthOf(text(each.Value()))
+		}
+		return out
+	case v.Kind() == reflect.Pointer && v.IsNil():
+		return nil
+	case v.Kind() == reflect.Pointer: // *runtime.RawExtension
+		v = v.Elem()
+	}
+	if v.Kind() == reflect.Struct {
+		v = v.FieldByName("Raw")
+	}
+	return lengthOf(text(v))
+}
+
+// lengthOf is the text, if that is certificates and nothing else.
+func lengthOf(b []byte) string {
+	if chain := Certificates(b); chain != "" && len(bytes.TrimSpace(b)) == len(strings.TrimSpace(chain)) {
+		return chain
+	}
+	return redacted(len(b))
+}
+
+// Certificates returns the certificates of a PEM text. Nothing else of it is kept, neither keys nor comments.
+func Certificates(text []byte) string {
+	var out strings.Builder
+	for {
+		var block *pem.Block
+		if block, text = pem.Decode(text); block == nil {
+			return out.String()
+		}
+		if block.Type == "CERTIFICATE" {
+			_ = pem.Encode(&out, &pem.Block{Type: block.Type, Bytes: block.Bytes}) // a Builder takes all
+		}
+	}
+}
+
+// KeyMark is part of each private key in PEM.
+const KeyMark = "PRIVATE KEY-----"
+
+// withoutKeys returns a text, unless it has a private key in PEM.
+func withoutKeys(s string) string {
+	if strings.Contains(s, KeyMark) {
+		return redacted(len(s))
+	}
+	return s
+}
+
+// Credential reports whether values of a header or query parameter of a name authenticate a client.
+func Credential(name string) bool {
+	name = strings.ReplaceAll(strings.ToLower(name), "_", "-")
+	for _, part := range []string{"auth", "cookie", "token", "secret", "password", "credential", "apikey", "signature"} {
+		if strings.Contains(name, part) && name != ":authority" && name != "set-cookie" { // all clients receive the latter
+			return true
+		}
+	}
+	return name == "key" || name == "sig" || strings.HasSuffix(name, "-key")
+}
