@@ -41,6 +41,9 @@ type Config struct {
 	// Life is how long an authority is in use (default: one year); CertificateLife, how long a certificate is (default: one
 	// day). Both are valid for longer: see tolerance. Overlap is how long an authority is in the bundle before it signs (default: one day).
 	Life, CertificateLife, Overlap time.Duration
+	// Validity is how long a certificate is valid after it is signed, and before, for clocks that are behind; longer than
+	// CertificateLife. 0: as long as its authority.
+	Validity time.Duration
 	// Interval between reads of the Secret. Default: 10 s, less load than the renewal of the Lease.
 	Interval time.Duration
 	// Now is the clock; time.Now if nil.
@@ -61,7 +64,7 @@ type Authority struct {
 	ready  chan struct{}       // closed when there is a certificate
 
 	// Of Run's goroutine, monotonic.
-	issued  time.Time // when cert was signed
+	issued  signed    // when cert was signed
 	damaged time.Time // when the Secret was first found to be damaged; zero: it is intact
 }
 
@@ -185,12 +188,12 @@ func (a *Authority) take(s state, now time.Time) error {
 	cert, old := a.cert, a.state
 	a.mu.Unlock()
 	replaced := old.current != nil && !bytes.Equal(old.current.certPEM, s.current.certPEM)
-	if cert == nil || replaced || time.Since(a.issued) > a.cfg.CertificateLife*2/3 {
+	if cert == nil || replaced || a.due(a.issued) {
 		var err error
-		if cert, err = s.current.issue(a.cfg.Names, a.cfg.ID); err != nil {
+		if cert, err = s.current.issue(a.cfg.Names, a.cfg.ID, now, a.cfg.Validity); err != nil {
 			return fmt.Errorf("sign a certificate: %w", err)
 		}
-		a.issued = time.Now()
+		a.issued = signed{time.Now(), now}
 	}
 	given := s.given(now, a.cfg.Overlap)
 	a.mu.Lock()
@@ -272,37 +275,55 @@ func (a *Authority) Keys(purpose string) []string {
 	return a.keys[purpose]
 }
 
-// Certify signs a certificate for another process of this installation, with a new key, by the authority that signs now. It is valid as
-// long as the authority, for servers and for clients. signer changes with the authority: then the process needs another one.
-func (a *Authority) Certify(id *url.URL) (pair Pair, signer string, err error) {
+// signed is when a certificate was signed, by the monotonic clock, which stands still while the machine sleeps, and by
+// Config.Now, which may be set.
+type signed struct{ monotonic, wall time.Time }
+
+// due reports whether a certificate is replaced: after two thirds of CertificateLife by either clock, and if Config.Now is
+// set back.
+func (a *Authority) due(s signed) bool {
+	after, age := a.cfg.CertificateLife*2/3, a.cfg.Now().Round(0).Sub(s.wall.Round(0))
+	return time.Since(s.monotonic) > after || age > after || age < -skew
+}
+
+// Certificate is a certificate for another process of this installation.
+type Certificate struct {
+	Pair
+	signer []byte
+	signed signed
+}
+
+// Certify signs a certificate with a new key, by the authority that signs now, for servers and for clients. Current reports
+// when the process needs another one.
+func (a *Authority) Certify(id *url.URL) (Certificate, error) {
 	a.mu.RLock()
 	current := a.state.current
 	a.mu.RUnlock()
 	if current == nil {
-		return Pair{}, "", errors.New("no authority yet")
+		return Certificate{}, errors.New("no authority yet")
 	}
-	cert, err := current.issue(nil, id)
+	now := a.cfg.Now()
+	cert, err := current.issue(nil, id, now, a.cfg.Validity)
 	if err != nil {
-		return Pair{}, "", fmt.Errorf("sign a certificate: %w", err)
+		return Certificate{}, fmt.Errorf("sign a certificate: %w", err)
 	}
 	key, err := x509.MarshalPKCS8PrivateKey(cert.PrivateKey)
 	if err != nil {
-		return Pair{}, "", err
+		return Certificate{}, err
 	}
-	return Pair{
+	return Certificate{Pair{
 		Cert: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert.Certificate[0]}),
 		Key:  pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key}),
-	}, string(current.certPEM), nil
+	}, current.certPEM, signed{time.Now(), now}}, nil
 }
 
-// Signer is the authority that signs now, as Certify returns it; "" before Ready.
-func (a *Authority) Signer() string {
+// Current reports whether a process goes on with a certificate of Certify: the authority that signed it signs still, and
+// the certificate is not due to be replaced.
+func (a *Authority) Current(c Certificate) bool {
 	a.mu.RLock()
-	defer a.mu.RUnlock()
-	if a.state.current == nil {
-		return ""
-	}
-	return string(a.state.current.certPEM)
+	current := a.state.current
+	a.mu.RUnlock()
+	return current != nil && bytes.Equal(c.signer, current.certPEM) && !a.due(c.signed)
 }
 
 // GetCertificate is for tls.Config.

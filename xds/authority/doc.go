@@ -9,7 +9,8 @@
 // later, when all proxies trust it, it signs; the old one stays in the bundle until it expires. One that has expired at the
 // start of a process is replaced at once, and stays in the bundle for a week. A Secret that is deleted or damaged is written
 // again by a process that has its content. Certificates are valid for 800 days more than they are in use, at both ends: no
-// clock that is a year wrong cuts a proxy or a process off. The Secret holds this
+// clock that is a year wrong cuts a proxy or a process off. With Config.Validity, for other clusters, a certificate ends
+// earlier: a key that is stolen is of use for days. The Secret holds this
 // state (state.go), so replicas need no agreement: of two concurrent writes one fails, because the Secret has changed.
 //
 // Invariants: an authority signs only after Config.Overlap in the bundle, unless there is no other that is valid. A private key is never logged, and leaves the

@@ -202,9 +202,9 @@ func newSigner(now time.Time, before, after time.Duration) (*signer, error) {
 		pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER}), true)
 }
 
-// issue signs a certificate for a process with these names and, unless it is nil, this ID. It is valid as long as the authority: its key is in the memory that has
-// the authority's too, and ends with the process.
-func (s *signer) issue(names []string, id *url.URL) (*tls.Certificate, error) {
+// issue signs a certificate for a process with these names and, unless it is nil, this ID. Without a validity it is valid as
+// long as the authority, whose key is in the same memory.
+func (s *signer) issue(names []string, id *url.URL, now time.Time, validity time.Duration) (*tls.Certificate, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, err
@@ -220,6 +220,14 @@ func (s *signer) issue(names []string, id *url.URL) (*tls.Certificate, error) {
 	}
 	if id != nil {
 		template.URIs = []*url.URL{id}
+	}
+	if validity > 0 {
+		if begin := now.Add(-validity); begin.After(s.cert.NotBefore) {
+			template.NotBefore = begin
+		}
+		if end := now.Add(validity); end.Before(s.cert.NotAfter) {
+			template.NotAfter = end
+		}
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, s.cert, key.Public(), s.key)
 	if err != nil {

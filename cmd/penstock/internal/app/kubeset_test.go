@@ -217,7 +217,7 @@ func TestPeerListener_MembersPickFromAFleetsControlPlane(t *testing.T) {
 	}
 	_, port, _ := strings.Cut(string(text), `"number":`)
 	id, _ := url.Parse(model.GatewayURI("west"))
-	pair, _, err := west.Certify(id)
+	pair, err := west.Certify(id)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -136,8 +136,8 @@ type Set struct {
 	unserved    string            // why this process does not publish, though it should
 	damaged     string            // what of the records could not be read
 	mistaken    mistaken
-	exported    map[string]audience // by the pool's key
-	certificate gatewayCertificate
+	exported    map[string]audience   // by the pool's key
+	certificate authority.Certificate // of the Gateways
 
 	publishing sync.Mutex // of Memberships and Exports
 }

@@ -52,12 +52,17 @@ func OwnMember(state string) (string, error) {
 	return string(text), err
 }
 
-// overlap is how long the next authority is published before it signs. A member that is away for longer gets it with the ClusterSet.
-const overlap = 60 * 24 * time.Hour
+const (
+	// overlap is how long the next authority is published before it signs. A member that is away for longer gets it with the ClusterSet.
+	overlap = 60 * 24 * time.Hour
+	// validity is how long members accept a certificate, and so its key if it is stolen. Each is replaced within a day: Gateways
+	// reach members for six days without a control plane.
+	validity = 7 * 24 * time.Hour
+)
 
 // newAuthority makes the authority whose certificates the members of a cluster set see.
 func newAuthority(name string, secrets authority.Secrets, c authority.Config) *authority.Authority {
-	c.Secrets, c.Names, c.Overlap = secrets, []string{"penstock"}, overlap
+	c.Secrets, c.Names, c.Overlap, c.Validity = secrets, []string{"penstock"}, overlap, validity
 	c.ID = &url.URL{Scheme: "spiffe", Host: name, Path: federation.ProcessPath}
 	return authority.New(c)
 }

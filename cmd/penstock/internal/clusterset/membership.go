@@ -18,26 +18,17 @@ import (
 	"github.com/penstock-project/penstock/multicluster/federation"
 	"github.com/penstock-project/penstock/multicluster/registry"
 	"github.com/penstock-project/penstock/translator/model"
-	"github.com/penstock-project/penstock/xds/authority"
 )
 
-// gatewayCertificate is what this cluster's Gateways present to members. Each process makes its own, and gives it to the proxies that it serves.
-type gatewayCertificate struct {
-	authority.Pair
-	signer string    // authority.Authority.Signer when it was made
-	made   time.Time // monotonic
-}
-
 const (
-	// gatewayLife is how long Gateways present a certificate. It is valid for as long as its authority.
-	gatewayLife = 16 * time.Hour
 	// certifyTimeout bounds how long a process that starts waits for the first certificate: some reads of the authority's Secret.
 	certifyTimeout = 10 * time.Second
 	// certifyInterval is how late Gateways get a certificate of another authority, which members have trusted for days.
 	certifyInterval = 30 * time.Second
 )
 
-// certify keeps the certificate of the Gateways up to date until ctx ends.
+// certify keeps the certificate that this cluster's Gateways present to members up to date until ctx ends. Each process
+// makes its own, and gives it to the proxies that it serves.
 func (s *Set) certify(ctx context.Context) error {
 	tick := time.NewTicker(certifyInterval)
 	defer tick.Stop()
@@ -57,20 +48,20 @@ func (s *Set) certifyNow() error {
 	s.mu.Lock()
 	is, name := s.certificate, s.name
 	s.mu.Unlock()
-	if is.signer != "" && is.signer == s.authority.Signer() && time.Since(is.made) < gatewayLife {
+	if s.authority.Current(is) {
 		return nil
 	}
 	id, err := url.Parse(model.GatewayURI(name))
 	if err != nil {
 		return err
 	}
-	pair, signer, err := s.authority.Certify(id)
+	next, err := s.authority.Certify(id)
 	if err != nil {
 		return err
 	}
 	s.mu.Lock()
-	first := s.certificate.signer == ""
-	s.certificate = gatewayCertificate{pair, signer, time.Now()}
+	first := len(s.certificate.Cert) == 0
+	s.certificate = next
 	s.mu.Unlock()
 	err = s.publishMembership()
 	if first {
