@@ -43,6 +43,7 @@ Envoys. Keep ca.key away from both.`,
 	f.DurationVar(&c.life, "life", 365*24*time.Hour, "how long the certificates are valid; the CA is valid for ten years")
 	_ = cmd.MarkFlagRequired("dir")
 	_ = cmd.MarkFlagRequired("host")
+	cmd.AddCommand(newCredentialsRotate())
 	return cmd
 }
 

@@ -77,9 +77,12 @@ type formerSigner struct {
 // maxFormer bounds the former signers whose keys count.
 const maxFormer = 4
 
+// defaultLife is Config.Life if that is not set.
+const defaultLife = 365 * 24 * time.Hour
+
 // New returns an Authority that is not ready.
 func New(c Config) *Authority {
-	c.Life = cmp.Or(c.Life, 365*24*time.Hour)
+	c.Life = cmp.Or(c.Life, defaultLife)
 	c.CertificateLife = cmp.Or(c.CertificateLife, 24*time.Hour)
 	c.Overlap = cmp.Or(c.Overlap, 24*time.Hour)
 	c.Interval = cmp.Or(c.Interval, 10*time.Second)
@@ -202,7 +205,7 @@ func (a *Authority) take(s state, now time.Time) error {
 	// Proxies may have the key of either: a process whose clock is behind hands out current's for longer.
 	if !first {
 		for _, was := range []*signer{a.given, old.current} {
-			a.retire(was, s)
+			a.retire(was, s, now)
 		}
 	}
 	a.former = slices.DeleteFunc(a.former, func(f formerSigner) bool { return time.Now().After(f.until) })
@@ -219,8 +222,8 @@ func (a *Authority) take(s state, now time.Time) error {
 }
 
 // retire has the keys of a signer count for a while if it signs no more. Called with mu held.
-func (a *Authority) retire(was *signer, now state) {
-	for _, s := range []*signer{now.current, now.next} {
+func (a *Authority) retire(was *signer, is state, now time.Time) {
+	for _, s := range []*signer{is.current, is.next} {
 		if s != nil && bytes.Equal(was.certPEM, s.certPEM) {
 			return
 		}
@@ -228,7 +231,11 @@ func (a *Authority) retire(was *signer, now state) {
 	if slices.ContainsFunc(a.former, func(f formerSigner) bool { return bytes.Equal(f.certPEM, was.certPEM) }) {
 		return
 	}
-	a.former = append([]formerSigner{{was, time.Now().Add(a.cfg.Overlap)}}, a.former...)
+	hold := a.cfg.Overlap
+	if !is.rotation.ends.IsZero() { // the key may be known to others
+		hold = min(hold, is.rotation.ends.Sub(now))
+	}
+	a.former = append([]formerSigner{{was, time.Now().Add(hold)}}, a.former...)
 	a.former = a.former[:min(len(a.former), maxFormer)]
 }
 

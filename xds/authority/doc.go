@@ -13,6 +13,9 @@
 // earlier: a key that is stolen is of use for days. The Secret holds this
 // state (state.go), so replicas need no agreement: of two concurrent writes one fails, because the Secret has changed.
 //
+// Rotate replaces an authority before its time (rotation.go). Its overlap may be shorter, and the authority before is not
+// trusted any more soon after.
+//
 // Invariants: an authority signs only after Config.Overlap in the bundle, unless there is no other that is valid. A private key is never logged, and leaves the
 // process only for the Secret.
 //

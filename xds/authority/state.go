@@ -47,7 +47,10 @@ type signer struct {
 }
 
 // state is the content of the Secret.
-type state struct{ current, next, previous *signer }
+type state struct {
+	current, next, previous *signer
+	rotation                rotation
+}
 
 // read decodes the Secret's data. It returns what is intact. An error means that something is not; without the current authority
 // the state is of no use.
@@ -65,7 +68,7 @@ func read(data map[string][]byte) (s state, err error) {
 	}
 	s.current = part(currentCert, data[currentKey], true)
 	s.next = part(nextCert, data[nextKey], true)
-	s.previous = part(previousCert, nil, false)
+	s.previous, s.rotation = part(previousCert, nil, false), readRotation(data)
 	return s, err
 }
 
@@ -119,6 +122,7 @@ func (s state) write() map[string][]byte {
 	if s.previous != nil {
 		out[previousCert] = s.previous.certPEM
 	}
+	s.rotation.write(out)
 	return out
 }
 
@@ -138,6 +142,9 @@ func (s state) advance(now time.Time, life, overlap time.Duration) (next state, 
 	if s.previous != nil && now.After(s.previous.cert.NotAfter) && now.Sub(s.current.created()) > retention {
 		s.previous, changed = nil, true
 	}
+	if s.rotation.over(now) {
+		s.previous, s.rotation, changed = nil, rotation{}, true
+	}
 	// Without a signer that is valid there is no time for the overlap: proxies trust the new one once they have its bundle.
 	expired := now.After(s.current.cert.NotAfter)
 	if expired && (s.next == nil || now.After(s.next.cert.NotAfter)) {
@@ -145,8 +152,9 @@ func (s state) advance(now time.Time, life, overlap time.Duration) (next state, 
 			return s, false, err
 		}
 	}
-	if s.next != nil && (expired || now.Sub(s.next.created()) >= overlap) {
+	if s.next != nil && (expired || s.rotation.due(now) || now.Sub(s.next.created()) >= overlap) {
 		s.previous, s.current, s.next, changed = s.current.withoutKey(), s.next, nil, true
+		s.rotation = s.rotation.signing(now)
 	}
 	// The first condition is for authorities of earlier releases, which expire at the end of their life.
 	if s.next == nil && (s.current.cert.NotAfter.Sub(now) < life/3 || now.Sub(s.current.created()) > life-life/3) {
@@ -242,6 +250,9 @@ func (s *signer) issue(names []string, id *url.URL, now time.Time, validity time
 
 // given is the authority whose keys are handed out: the next one, once all replicas have long had it.
 func (s state) given(now time.Time, overlap time.Duration) *signer {
+	if s.next != nil && !s.rotation.signs.IsZero() {
+		overlap = min(overlap, s.rotation.signs.Sub(s.next.created()))
+	}
 	if s.next != nil && now.Sub(s.next.created()) > overlap/2 {
 		return s.next
 	}

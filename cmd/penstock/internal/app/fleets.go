@@ -42,9 +42,6 @@ type Fleet struct {
 	TrustDomain string
 }
 
-// authoritySecret is the Secret, beside the Lease, with the authority of the certificates.
-const authoritySecret = "penstock-ca"
-
 // fleets runs the proxies of Gateways.
 type fleets struct {
 	cfg       Fleet

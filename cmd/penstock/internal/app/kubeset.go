@@ -18,9 +18,6 @@ import (
 	"github.com/penstock-project/penstock/xds/fleet/apply"
 )
 
-// membersSecret is the Secret, beside the Lease, with the authority of the certificates that other clusters see.
-const membersSecret = "penstock-members-ca"
-
 // membership is this cluster's part in its cluster set, on Kubernetes.
 type membership struct {
 	set     *clusterset.Set

@@ -1,0 +1,31 @@
+package app
+
+import (
+	"k8s.io/client-go/rest"
+
+	"github.com/penstock-project/penstock/xds/authority"
+	"github.com/penstock-project/penstock/xds/fleet/apply"
+)
+
+const (
+	// authoritySecret is the Secret, beside the Lease, with the authority of the certificates of this cluster's processes.
+	authoritySecret = "penstock-ca"
+	// membersSecret is the Secret, beside the Lease, with the authority of the certificates that other clusters see.
+	membersSecret = "penstock-members-ca"
+)
+
+// AuthoritySecrets are the names of the Secrets with authorities.
+var AuthoritySecrets = []string{authoritySecret, membersSecret}
+
+// Authorities returns the authorities of a cluster, by the names of their Secrets in penstock's namespace.
+func Authorities(config *rest.Config, namespace string) (map[string]authority.Secrets, error) {
+	cluster, err := apply.New(apply.Config{REST: config, Namespaces: []string{namespace}, Changed: func(apply.Ref) {}})
+	if err != nil {
+		return nil, err
+	}
+	all := map[string]authority.Secrets{}
+	for _, name := range AuthoritySecrets {
+		all[name] = apply.Secret{Cluster: cluster, Namespace: namespace, Name: name}
+	}
+	return all, nil
+}
