@@ -39,6 +39,8 @@ const (
 	matchedHeader  = "a header that a route matches"
 	matchedQuery   = "a parameter that a route matches"
 	plugin         = "a parameter of a plugin"
+	invalidHeader  = "a header that is invalid"
+	invalidRegex   = "a header that is an invalid expression"
 )
 
 // in reports the secrets that a text has: as they are, or as JSON has bytes.
@@ -58,7 +60,7 @@ func secretFiles(t *testing.T, s secrets, port, secure int, server string) map[s
 	t.Helper()
 	for n, what := range []string{
 		clientToken, cookie, clientKey, queryKey, secretToken, secretPassword, annotation, configValue,
-		setHeader, matchedHeader, matchedQuery, plugin,
+		setHeader, matchedHeader, matchedQuery, plugin, invalidHeader, invalidRegex,
 	} {
 		s[what] = fmt.Sprintf("canary-%03d", n)
 	}
@@ -96,6 +98,10 @@ spec:
     plugins:
       scorers: [{type: prefix-cache-scorer, weight: 1, parameters: {huggingFaceToken: ` + s[plugin] + `}}]
 `
+	files["invalid.yaml"] = strings.Replace(routeYAML("invalid", "/", toPool("chat")), "filters: [", "filters: ["+
+		`{type: RequestHeaderModifier, requestHeaderModifier: {set: [{name: Authorization, value: "`+s[invalidHeader]+`\t"}]}}, `, 1)
+	files["regex.yaml"] = strings.Replace(routeYAML("regex", "/", toPool("chat")), "{path:",
+		`{headers: [{name: Authorization, type: RegularExpression, value: "`+s[invalidRegex]+`("}], path:`, 1)
 	files["set.yaml"] = clusterSetYAML("east", newTestMember(t, "home").member())
 	return files
 }
@@ -222,6 +228,9 @@ func TestSecrets_NoPageCommandLogOrOpenFileHasACredential(t *testing.T) {
 	})
 	for _, sp := range collected.all() {
 		s.in(t, "a span", []byte(sp.String()))
+	}
+	for _, finding := range []string{"has an invalid format: a value that is not shown", "the regular expression is not one of RE2"} {
+		site.errs.expect(t, finding)
 	}
 	site.stop()
 	s.in(t, "the output", []byte(site.out.String()))

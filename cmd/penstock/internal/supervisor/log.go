@@ -37,7 +37,12 @@ type logWriter struct {
 	lastWarning string // the last message logged at level warning or above
 	warnedAt    time.Time
 	ending      atomic.Bool // Envoy is shutting down: warnings about its streams are demoted to debug
+	crashed     bool        // Envoy has begun to write why it crashes
 }
+
+// crashLogger is the logger of a crash. After its lines, in no format, come the headers and buffers of the requests that were
+// served at that moment, credentials included.
+const crashLogger = "backtrace"
 
 // Write never fails: a log that can't be parsed must not block Envoy.
 func (w *logWriter) Write(b []byte) (int, error) {
@@ -60,14 +65,17 @@ func (w *logWriter) flush() {
 	}
 }
 
-// record logs one line. A line in another format is from before Envoy set up its log, or from a crash (a signal handler's
-// stack): it is a warning.
+// record logs one line. A line in another format is a warning: it is from before Envoy set up its log. Those of a crash are
+// left out.
 func (w *logWriter) record(line string) {
 	level, logger, text := slog.LevelWarn, "", line
 	if parts := strings.SplitN(line, " ", 3); len(parts) == 3 {
 		if known, ok := levels[parts[0]]; ok {
 			level, logger, text = known, parts[1], unescape.Replace(parts[2])
 		}
+	}
+	if w.crashed = w.crashed || logger == crashLogger; w.crashed && logger != crashLogger {
+		return
 	}
 	if text = strings.TrimSpace(text); text == "" {
 		return

@@ -1,0 +1,36 @@
+package supervisor
+
+import (
+	"bytes"
+	"log/slog"
+	"strings"
+	"testing"
+)
+
+// An Envoy that crashes writes the requests that it serves at that moment, in the form of these lines.
+func TestEnvoyLog_CrashHidesHeadersOfRequests(t *testing.T) {
+	var log bytes.Buffer
+	w := &logWriter{log: slog.New(slog.NewTextHandler(&log, nil))}
+	const text = `a line before the log is set up
+critical backtrace Caught Segmentation fault, suspect faulting address 0x0
+critical backtrace #0: [0x7f2870758050]
+ActiveStream 0x2b9e1d0, stream_id_: 7, has_continue_headers_: 0
+  filter_manager_callbacks_.requestHeaders():
+    ':authority', 'llm.example'
+    'authorization', 'Bearer of-a-client'
+current slice length: 60 contents: "POST / HTTP/1.1\r\nauthorization: Bearer of-a-client\r\n"
+error of-a-client in a body
+`
+	if _, err := w.Write([]byte(text)); err != nil {
+		t.Fatal(err)
+	}
+	w.flush()
+	for _, want := range []string{"before the log", "Segmentation fault", "0x7f2870758050"} {
+		if !strings.Contains(log.String(), want) {
+			t.Errorf("the log has no %q: %s", want, &log)
+		}
+	}
+	if strings.Contains(log.String(), "of-a-client") {
+		t.Errorf("the log has a client's credential: %s", &log)
+	}
+}
