@@ -110,7 +110,7 @@ func member(t reflect.Type, name string) (reflect.Type, way) {
 	for i := range t.NumField() {
 		field := t.Field(i)
 		switch is, _, _ := strings.Cut(field.Tag.Get("json"), ","); {
-		case is == name:
+		case is == name, is == "" && field.Name == name && !field.Anonymous:
 			return field.Type, decisions[t][field.Name]
 		case is == "" && field.Anonymous && decisions[t][field.Name] == whole:
 			if of, how := member(field.Type, name); how != undecided {

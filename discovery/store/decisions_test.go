@@ -1,0 +1,79 @@
+package store
+
+import (
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// shownTypes calls f with each struct type that a page may show.
+func shownTypes(f func(table string, t reflect.Type)) {
+	seen := map[reflect.Type]bool{}
+	var walk func(table string, t reflect.Type)
+	walk = func(table string, t reflect.Type) {
+		switch t.Kind() {
+		case reflect.Pointer, reflect.Slice, reflect.Array, reflect.Map:
+			walk(table, t.Elem())
+		case reflect.Struct:
+			if seen[t] || slices.Contains(values, t) {
+				return
+			}
+			seen[t] = true
+			f(table, t)
+			for i := range t.NumField() {
+				if decisions[t][t.Field(i).Name] == whole {
+					walk(table, t.Field(i).Type)
+				}
+			}
+		}
+	}
+	for _, table := range Tables() {
+		walk(table.Kind(), reflect.TypeOf(table.New()).Elem())
+	}
+}
+
+// A field that is new, of Penstock's types or of Kubernetes', is not shown before it is listed.
+func TestShow_EveryFieldIsDecided(t *testing.T) {
+	used := map[reflect.Type]bool{}
+	shownTypes(func(table string, of reflect.Type) {
+		used[of] = true
+		if of.Implements(marshaler) || reflect.PointerTo(of).Implements(marshaler) {
+			t.Errorf("%s: %s has a JSON form of its own: add it to values, or choose sizes or omit for its field", table, of)
+			return
+		}
+		fields, ok := decisions[of]
+		if !ok {
+			var names []string
+			for i := range of.NumField() {
+				names = append(names, fmt.Sprintf("%q", of.Field(i).Name))
+			}
+			t.Errorf("%s: nothing is decided about %s: add decide[%s](shown(%s))", table, of, of, strings.Join(names, ", "))
+			return
+		}
+		rest := maps.Clone(fields)
+		for i := range of.NumField() {
+			field := of.Field(i)
+			if delete(rest, field.Name); fields[field.Name] == undecided {
+				t.Errorf("%s: it is not decided how %s.%s is shown", table, of, field.Name)
+			}
+			kind := field.Type
+			for kind.Kind() == reflect.Pointer || kind.Kind() == reflect.Map {
+				kind = kind.Elem()
+			}
+			if fields[field.Name] == whole && kind == reflect.TypeFor[[]byte]() {
+				t.Errorf("%s: bytes of %s.%s cannot be shown: choose certified, sizes or omit", table, of, field.Name)
+			}
+		}
+		for name := range rest {
+			t.Errorf("%s: %s has no field %s", table, of, name)
+		}
+	})
+	for of := range decisions {
+		if !used[of] {
+			t.Errorf("a decision about %s, which no table shows", of)
+		}
+	}
+}
