@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/translator/envoy"
 	"github.com/penstock-project/penstock/translator/graph"
@@ -20,6 +21,7 @@ type clusterTables struct {
 	assignments     *graph.Table[model.ClusterID, assignment] // for any Gateway
 	gatewayClusters *graph.Table[clusterKey, encoded]         // clusters with their assignments
 	secrets         *graph.Table[secretKey, encoded]          // of listeners and clusters
+	presenters      *graph.Table[secretKey, []report.Ref]     // whose listeners present a certificate
 	policyTrusts    *graph.Table[string, *model.Secret]       // CA certificates of BackendTLSPolicies
 
 	assignmentsByOutside    *graph.Index[model.ClusterID, assignment, string]

@@ -164,7 +164,7 @@ func memberSecret(r store.Reader, name string) (*model.Secret, bool) {
 	if !ok {
 		return nil, false
 	}
-	out := &model.Secret{Name: name, Owner: store.Memberships.Ref(m)}
+	out := &model.Secret{Name: name, Owners: setOf(m)}
 	if name == model.MemberCertificate {
 		out.Chain, out.Key = m.Chain, m.Key
 		return out, len(m.Chain) > 0
@@ -173,6 +173,11 @@ func memberSecret(r store.Reader, name string) (*model.Secret, bool) {
 		out.Domains = append(out.Domains, model.TrustDomain{Name: member.Name, Bundle: member.Bundle})
 	}
 	return out, len(out.Domains) > 0
+}
+
+// setOf is the ClusterSet that made a membership: a NACK is reported there.
+func setOf(m *store.Membership) []report.Ref {
+	return []report.Ref{{Group: store.ClusterSets.Group(), Kind: store.ClusterSets.Kind(), Name: m.Set}}
 }
 
 // memberTrust is what verifies the Gateways of one member.
@@ -185,7 +190,7 @@ func memberTrust(r store.Reader, name, member string) (*model.Secret, bool) {
 	if i < 0 {
 		return nil, false
 	}
-	return &model.Secret{Name: name, CA: m.Members[i].Bundle, Owner: store.Memberships.Ref(m)}, true
+	return &model.Secret{Name: name, CA: m.Members[i].Bundle, Owners: setOf(m)}, true
 }
 
 // peerCluster is the peer listeners of an exporting cluster of an import.

@@ -1,6 +1,9 @@
 package translator
 
 import (
+	"slices"
+
+	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/translator/envoy"
 	"github.com/penstock-project/penstock/translator/gatewayapi"
@@ -22,6 +25,19 @@ func (t *tables) declarePolicyTrusts() {
 func (t *tables) declareSecrets() {
 	t.gatewayClustersBySecret = graph.NewIndex(t.gatewayClusters, "secret", func(key clusterKey, e encoded) []secretKey { return secretsOf(key.gateway, e) })
 	t.peerListenersBySecret = graph.NewIndex(t.peerListeners, "secret", func(key peerKey, e encoded) []secretKey { return secretsOf(key.gateway, e) })
+	// A certificate is not parsed again because another listener of its Gateway has changed.
+	t.presenters = graph.Declare(t.engine, graph.Table[secretKey, []report.Ref]{
+		Name:    "presenters",
+		Order:   secretKey.compare,
+		Sources: []graph.Source[secretKey]{t.gatewaysBySecret},
+		Compute: func(r *graph.Reader, key secretKey) ([]report.Ref, bool) {
+			g, ok := t.gateways.Get(r, key.gateway)
+			if !ok {
+				return nil, false
+			}
+			return presenters(g, key.secret), true
+		},
+	})
 	t.secrets = declareResources(t, graph.Table[secretKey, encoded]{
 		Name:    "secrets",
 		Order:   secretKey.compare,
@@ -31,7 +47,11 @@ func (t *tables) declareSecrets() {
 			if !ok {
 				return encoded{}, false
 			}
-			return one(envoy.Secret(*secret)), true
+			owned := *secret
+			if owners, ok := t.presenters.Get(r, key); ok {
+				owned.Owners = slices.Concat(owned.Owners, owners)
+			}
+			return one(envoy.Secret(owned)), true
 		},
 	})
 }
@@ -56,10 +76,11 @@ func (t *tables) secret(r *graph.Reader, key secretKey) (*model.Secret, bool) {
 		if !ok {
 			return nil, false
 		}
+		owners := []report.Ref{store.Authorities.Ref(a)}
 		if name == model.OwnKey {
-			return &model.Secret{Name: name, Token: []byte(model.PickKey(a.Key, key.gateway)), Owner: store.Authorities.Ref(a)}, true
+			return &model.Secret{Name: name, Token: []byte(model.PickKey(a.Key, key.gateway)), Owners: owners}, true
 		}
-		return &model.Secret{Name: name, CA: a.CA, Owner: store.Authorities.Ref(a)}, true
+		return &model.Secret{Name: name, CA: a.CA, Owners: owners}, true
 	}
 	if name == model.MemberCertificate || name == model.MembersTrust {
 		return memberSecret(r, name)
@@ -79,4 +100,18 @@ func (t *tables) secret(r *graph.Reader, key secretKey) (*model.Secret, bool) {
 	}
 	certificate, problem := gatewayapi.Certificate(r, id.Namespace, id.Name)
 	return certificate, problem == ""
+}
+
+// presenters are the objects whose listeners present a certificate, and the Gateway if it presents
+// it to backends: without it they are closed.
+func presenters(g *model.Gateway, secret string) (out []report.Ref) {
+	if g.Certificate == secret {
+		out = append(out, g.Ref)
+	}
+	for _, l := range g.Listeners {
+		if slices.Contains(l.Secrets, secret) {
+			out = append(out, l.Owner)
+		}
+	}
+	return out
 }

@@ -31,8 +31,17 @@ type testMember struct {
 
 func newTestMember(t *testing.T, name string) *testMember {
 	t.Helper()
+	return newTestMemberBy(t, name, name)
+}
+
+// newTestMemberBy is a newTestMember whose authority has another name.
+func newTestMemberBy(t *testing.T, name, authority string) *testMember {
+	t.Helper()
 	m := &testMember{t: t, name: name}
-	template := &x509.Certificate{SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: name}, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: authority},
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+	}
 	der := m.sign(template)
 	m.cert, _ = x509.ParseCertificate(der.Certificate[0])
 	m.key = der.PrivateKey.(*ecdsa.PrivateKey)
@@ -181,6 +190,37 @@ func TestPeerListener_ServesMembersTheExportedPoolsAlone(t *testing.T) {
 		return nil
 	})
 	answers(t, local(port), http.StatusOK)
+}
+
+// One secret of every Gateway has the certificates of all members, and Envoy takes or rejects it as
+// a whole.
+func TestPeerListener_MemberWhoseCertificateEnvoyCannotReadHarmsNoOther(t *testing.T) {
+	t.Parallel()
+	port, peer := freePort(t), freePort(t)
+	home, south := newTestMember(t, "home"), newTestMemberBy(t, "south", "south \uffff")
+	files := chatFiles(port, modelServer(t, sim.Config{Name: "east-chat"}))
+	files["set.yaml"] = withPeers(clusterSetYAML("east", home.member(), south.member()), peer)
+	files["pool.yaml"] = exportedPool(exportAnnotation + ", inference.networking.x-k8s.io/export-mode: ParentMode")
+	east := up(t, files, "--members-listen", "127.0.0.1:0", "--drain-time", "1s")
+	const host = "chat.default.east.pool.penstock"
+	eventually(t, "the other member is served by an Envoy that has just started", func() error {
+		got, err := askPeer(t, peer, home.gateway("home"), host, host, nil)
+		if err != nil || got.status != http.StatusOK {
+			return fmt.Errorf("%d %s %v; status:\n%s", got.status, got.body, err, east.penstock("status"))
+		}
+		return nil
+	})
+	if got, err := askPeer(t, peer, south.gateway("south"), host, host, nil); err == nil && got.status == http.StatusOK {
+		t.Error("the member whose certificate does not vouch for it is served")
+	}
+	text := east.penstock("status")
+	for _, want := range []string{
+		"spec.members[1].peer.bundle", "member south: ", "Envoy cannot read", "run `penstock clusters show` there",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the status lacks %q:\n%s", want, text)
+		}
+	}
 }
 
 // In ParentMode, members send requests through the peer listener alone: with the client's authority, whatever hosts the exporter's route has, and

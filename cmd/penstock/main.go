@@ -1,3 +1,6 @@
+// Envoy reads certificates of users with negative serial numbers (istio#56815).
+//go:debug x509negativeserial=1
+
 package main
 
 import (

@@ -144,6 +144,7 @@ type Membership struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
 
+	Set     string // the name of the ClusterSet
 	Cluster string // this cluster's name, which is its trust domain
 	// Region and Zone of this cluster; "": not known.
 	Region, Zone string

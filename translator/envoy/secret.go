@@ -1,10 +1,11 @@
 package envoy
 
 import (
+	"slices"
+
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
 
-	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/translator/model"
 	"github.com/penstock-project/penstock/xds/resource"
 )
@@ -28,7 +29,7 @@ func Secret(s model.Secret) (*resource.Resource, error) {
 	if b.err != nil {
 		return nil, b.err
 	}
-	return checked(resource.Secret, s.Name, out, nil, []report.Ref{s.Owner})
+	return checked(resource.Secret, s.Name, out, nil, slices.Clone(s.Owners))
 }
 
 func data(b []byte) *corev3.DataSource {

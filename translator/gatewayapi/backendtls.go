@@ -119,7 +119,8 @@ func PolicyTrust(r store.Reader, key string) (*model.Secret, bool) {
 		return nil, false
 	}
 	bundle, _ := trust(r, store.BackendTLSPolicies.Ref(p), policyRefs(p))
-	return &model.Secret{Name: model.PolicyTrust(p.Namespace, p.Name), CA: bundle, Owner: store.BackendTLSPolicies.Ref(p)}, len(bundle) > 0
+	owners := []report.Ref{store.BackendTLSPolicies.Ref(p)}
+	return &model.Secret{Name: model.PolicyTrust(p.Namespace, p.Name), CA: bundle, Owners: owners}, len(bundle) > 0
 }
 
 // winner is the policy that counts for a section of a target: of equal ones the oldest, then the first by name. A policy for

@@ -6,6 +6,8 @@ import (
 	"crypto/rsa"
 	"crypto/tls"
 	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/asn1"
 	"encoding/pem"
 	"errors"
 	"fmt"
@@ -18,6 +20,7 @@ import (
 
 	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/translator/certificates"
 	"github.com/penstock-project/penstock/translator/model"
 )
 
@@ -26,6 +29,11 @@ import (
 func (b *listenerBuilder) certificate(ref gatewayv1.SecretObjectReference) (name string, leaf *x509.Certificate, cond report.Condition) {
 	target := secretRef(b.owner.Namespace, ref)
 	secret, leaf, problem := usableCertificate(b.r, b.owner, target)
+	if problem == "" {
+		if err := nameless(leaf); err != nil {
+			problem = fmt.Sprintf("Secret %s: %v", target.Key(), err)
+		}
+	}
 	if problem == "" {
 		return secret.Name, leaf, report.Condition{}
 	}
@@ -94,7 +102,8 @@ func readCertificate(r store.Reader, namespace, name string) (secret *model.Secr
 	if err != nil {
 		return nil, nil, fmt.Sprintf("Secret %s/%s: %v", namespace, name, err)
 	}
-	return &model.Secret{Name: model.SecretName(namespace, name), Chain: chain, Key: key, Owner: store.Secrets.Ref(s)}, leaf, ""
+	owners := []report.Ref{store.Secrets.Ref(s)}
+	return &model.Secret{Name: model.SecretName(namespace, name), Chain: chain, Key: key, Owners: owners}, leaf, ""
 }
 
 // encode writes a certificate and its key as PEM again. Envoy parses PEM more strictly than Go: it rejects a certificate with
@@ -104,6 +113,9 @@ func encode(pair tls.Certificate) (leaf *x509.Certificate, chain, key []byte, er
 		c, err := x509.ParseCertificate(der)
 		if err != nil {
 			return nil, nil, nil, fmt.Errorf("certificate %d of %s: %w", i+1, corev1.TLSCertKey, err)
+		}
+		if err := certificates.Readable(c); err != nil {
+			return nil, nil, nil, err
 		}
 		if leaf == nil {
 			leaf = c
@@ -117,8 +129,16 @@ func encode(pair tls.Certificate) (leaf *x509.Certificate, chain, key []byte, er
 	return leaf, chain, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), nil
 }
 
-// usable finds keys that Go accepts and Envoy 1.40 rejects.
+// mustStaple is the extension by which clients demand OCSP responses (RFC 7633), which Penstock
+// does not fetch.
+var mustStaple = asn1.ObjectIdentifier{1, 3, 6, 1, 5, 5, 7, 1, 24}
+
+// usable finds certificates that Go accepts and Envoy 1.40 rejects.
 func usable(leaf *x509.Certificate) error {
+	if slices.ContainsFunc(leaf.Extensions, func(e pkix.Extension) bool { return e.Id.Equal(mustStaple) }) {
+		return errors.New("clients demand OCSP responses with it (must-staple), which are not supported: " +
+			"issue it without")
+	}
 	switch k := leaf.PublicKey.(type) {
 	case *rsa.PublicKey:
 		if bits := k.N.BitLen(); bits < 2048 {
@@ -128,6 +148,26 @@ func usable(leaf *x509.Certificate) error {
 		if k.Curve == elliptic.P224() {
 			return errors.New("the ECDSA key is on P-224, which Envoy rejects: use P-256, P-384 or P-521")
 		}
+		for _, e := range leaf.Extensions {
+			var usage asn1.BitString
+			if !e.Id.Equal(keyUsage) {
+				continue
+			}
+			if rest, err := asn1.Unmarshal(e.Value, &usage); err != nil || len(rest) > 0 || usage.At(0) == 0 {
+				return errors.New("its key usage has no digitalSignature, without which Envoy rejects an ECDSA key: " +
+					"add it, or leave the key usage out")
+			}
+		}
+	}
+	return nil
+}
+
+var keyUsage = asn1.ObjectIdentifier{2, 5, 29, 15}
+
+// nameless returns why Envoy rejects a certificate for servers; nil if it does not.
+func nameless(leaf *x509.Certificate) error {
+	if len(leaf.DNSNames)+len(leaf.IPAddresses)+len(leaf.URIs) == 0 && leaf.Subject.CommonName == "" {
+		return errors.New("it is for no name, and Envoy rejects that: issue it for the host names of the listener")
 	}
 	return nil
 }

@@ -1,17 +1,24 @@
 package gatewayapi_test
 
 import (
+	"bytes"
 	"crypto"
 	"crypto/ecdsa"
 	"crypto/ed25519"
 	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/rsa"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
 	"fmt"
+	"net"
+	"net/url"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/translator/gatewayapi"
@@ -56,9 +63,98 @@ func TestCertificate_KeysThatEnvoyRejectsAreReported(t *testing.T) {
 			if ok := problem == ""; ok != c.ok || ok != (secret != nil) {
 				t.Errorf("secret %v, problem %q", secret != nil, problem)
 			}
-			socket := fmt.Sprintf(`{"name": "tls", "typed_config": {"@type": "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.DownstreamTlsContext",
-				"common_tls_context": {"tls_certificates": [{"certificate_chain": {"inline_string": %q}, "private_key": {"inline_string": %q}}]}}}`, cert, key)
-			if problem := envoytest.Validate(t, []byte(bootstrap(socket, regexRoutes("a")))); (problem == "") != c.ok {
+			if problem := envoyRejects(t, cert, key); (problem == "") != c.ok {
+				t.Errorf("Envoy reports %q", problem)
+			}
+		})
+	}
+}
+
+// envoyRejects is what an Envoy that has just started reports about a certificate of a listener;
+// "": nothing.
+func envoyRejects(t *testing.T, cert, key string) string {
+	t.Helper()
+	socket := fmt.Sprintf(`{"name": "tls", "typed_config": {
+		"@type": "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.DownstreamTlsContext",
+		"common_tls_context": {"tls_certificates": [
+		{"certificate_chain": {"inline_string": %q}, "private_key": {"inline_string": %q}}]}}}`, cert, key)
+	return envoytest.Validate(t, []byte(bootstrap(socket, regexRoutes("a"))))
+}
+
+// Envoy judges more of a certificate than its key.
+func TestCertificate_IsJudgedAsEnvoyDoes(t *testing.T) {
+	t.Setenv("GODEBUG", "x509negativeserial=1") // as in cmd/penstock
+	ec, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rsaKey, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		t.Fatal(err)
+	}
+	unnamed := func(c *x509.Certificate) { c.Subject, c.DNSNames = pkix.Name{}, nil }
+	extension := func(value []byte, id ...int) func(*x509.Certificate) {
+		return func(c *x509.Certificate) { c.ExtraExtensions = []pkix.Extension{{Id: id, Value: value}} }
+	}
+	id := &url.URL{Scheme: "spiffe", Host: "a", Path: "/b"}
+	for _, c := range []struct {
+		name   string
+		key    crypto.Signer
+		ok     bool
+		change func(*x509.Certificate)
+	}{
+		{"no name", ec, false, unnamed},
+		{"an organization alone", ec, false, func(c *x509.Certificate) {
+			unnamed(c)
+			c.Subject.Organization = []string{"x"}
+		}},
+		{"an email address alone", ec, false, func(c *x509.Certificate) {
+			unnamed(c)
+			c.EmailAddresses = []string{"a@b"}
+		}},
+		{"a URI alone", ec, true, func(c *x509.Certificate) { unnamed(c); c.URIs = []*url.URL{id} }},
+		{"an address alone", ec, true, func(c *x509.Certificate) {
+			unnamed(c)
+			c.IPAddresses = []net.IP{net.IPv4(1, 2, 3, 4)}
+		}},
+		{"a common name alone", ec, true, func(c *x509.Certificate) { c.DNSNames = nil }},
+		{"ECDSA that may not sign", ec, false, func(c *x509.Certificate) { c.KeyUsage = x509.KeyUsageKeyEncipherment }},
+		{"ECDSA with a damaged key usage", ec, false, extension([]byte{3, 2, 7, 0x80, 5, 0}, 2, 5, 29, 15)},
+		{"RSA that may not sign", rsaKey, true, func(c *x509.Certificate) {
+			c.KeyUsage = x509.KeyUsageKeyEncipherment
+		}},
+		{"must-staple", ec, false, extension([]byte{0x30, 3, 2, 1, 5}, 1, 3, 6, 1, 5, 5, 7, 1, 24)},
+		{"of clients", ec, true, func(c *x509.Certificate) {
+			c.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}
+		}},
+		{"a reserved code point", ec, false, func(c *x509.Certificate) { c.Subject.CommonName = "\uffff" }},
+		{"a negative serial number", ec, true, nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			change := c.change
+			if change == nil {
+				change = func(*x509.Certificate) {}
+			}
+			cert, key := selfSigned(t, c.key, change)
+			if c.change == nil {
+				block, _ := pem.Decode([]byte(cert))
+				// Nothing verifies the signature.
+				block.Bytes = bytes.Replace(block.Bytes, []byte{2, 1, 1, 0x30}, []byte{2, 1, 0x81, 0x30}, 1)
+				cert = string(pem.EncodeToMemory(block))
+			}
+			gw := &gatewayv1.Gateway{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "gw"}}
+			refs := []gatewayv1.SecretObjectReference{{Name: "s"}}
+			gw.Spec.Listeners = []gatewayv1.Listener{{
+				Name: "a", Port: 443, Protocol: gatewayv1.HTTPSProtocolType, TLS: &gatewayv1.ListenerTLSConfig{CertificateRefs: refs},
+			}}
+			w := decide(view(t, []store.Op{store.Gateways.Put(gw), store.Secrets.Put(&corev1.Secret{
+				ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "s"},
+				Data:       map[string][]byte{"tls.crt": []byte(cert), "tls.key": []byte(key)},
+			})}), gatewayapi.Config{Controller: "penstock.dev/gateway-controller", AnyClass: true})
+			if l := w.gateways["default/gw"].Listeners[0]; (len(l.Secrets) > 0) != c.ok {
+				t.Errorf("the listener presents %q", l.Secrets)
+			}
+			if problem := envoyRejects(t, cert, key); (problem == "") != c.ok {
 				t.Errorf("Envoy reports %q", problem)
 			}
 		})

@@ -68,7 +68,8 @@ func ClientTrust(r store.Reader, key string, port uint16) (*model.Secret, bool) 
 	for _, c := range clientRules(gw) {
 		if c.port == port && c.validation != nil {
 			bundle, _ := trust(r, owner, c.refs(gw))
-			return &model.Secret{Name: model.GatewayTrust(gw.Namespace, gw.Name, port), CA: bundle, Owner: owner}, len(bundle) > 0
+			name := model.GatewayTrust(gw.Namespace, gw.Name, port)
+			return &model.Secret{Name: name, CA: bundle, Owners: []report.Ref{owner}}, len(bundle) > 0
 		}
 	}
 	return nil, false

@@ -15,6 +15,7 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/translator/certificates"
 	"github.com/penstock-project/penstock/translator/gatewayapi"
 )
 
@@ -92,8 +93,9 @@ func onlyPEM(t *testing.T, text []byte) {
 	}
 }
 
-// FuzzCABundle_AgreesWithX509: a bundle's certificates are those that x509 reads, and one that cannot be read takes the whole
-// bundle out: less trust than its author meant is a condition, and never another trust.
+// FuzzCABundle_AgreesWithX509: a bundle's certificates are those that x509 and Envoy read, and one
+// that cannot be read takes the whole bundle out: less trust than its author meant is a condition,
+// and never another trust.
 func FuzzCABundle_AgreesWithX509(f *testing.F) {
 	seeds := pemSeeds(f)
 	for i := 0; i < len(seeds); i += 2 {
@@ -119,7 +121,7 @@ func FuzzCABundle_AgreesWithX509(f *testing.F) {
 			if block.Type != "CERTIFICATE" {
 				continue
 			}
-			if _, err := x509.ParseCertificate(block.Bytes); err != nil {
+			if c, err := x509.ParseCertificate(block.Bytes); err != nil || certificates.Readable(c) != nil {
 				valid = false
 			}
 			if !slices.ContainsFunc(want, func(der []byte) bool { return bytes.Equal(der, block.Bytes) }) {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/translator/certificates"
 )
 
 // caKey is where a ConfigMap has its CA certificates (Gateway API, CACertificateRefs).
@@ -78,6 +79,9 @@ func caCertificates(r store.Reader, from, ref report.Ref) ([]*x509.Certificate, 
 		c, err := x509.ParseCertificate(block.Bytes)
 		if err != nil {
 			return nil, caBroken, fmt.Sprintf("%s: %s has a certificate that cannot be read: %v", ref, caKey, err)
+		}
+		if err := certificates.Readable(c); err != nil {
+			return nil, caBroken, fmt.Sprintf("%s: %s: %v", ref, caKey, err)
 		}
 		certs = append(certs, c)
 	}

@@ -73,11 +73,14 @@ func certificate(t *testing.T) (cert, key string) {
 	return selfSigned(t, private)
 }
 
-func selfSigned(t *testing.T, private crypto.Signer) (cert, key string) {
+func selfSigned(t *testing.T, private crypto.Signer, changes ...func(*x509.Certificate)) (cert, key string) {
 	t.Helper()
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "example.com"}, DNSNames: []string{"example.com", "*.example.com"},
 		NotBefore: time.Unix(0, 0), NotAfter: time.Unix(1<<33, 0),
+	}
+	for _, change := range changes {
+		change(template)
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
 	if err != nil {

@@ -396,5 +396,7 @@ type Secret struct {
 	Token []byte // set alone
 	// Domains are trusted as SPIFFE trust domains; set alone.
 	Domains []TrustDomain
-	Owner   report.Ref
+	// Owners are the objects that it was made from, and those whose traffic needs it: a NACK is
+	// reported to them.
+	Owners []report.Ref
 }

@@ -136,6 +136,7 @@ type Set struct {
 	unserved    string            // why this process does not publish, though it should
 	damaged     string            // what of the records could not be read
 	mistaken    mistaken
+	untrusted   []report.Finding      // about certificates of members that do not vouch for them
 	exported    map[string]audience   // by the pool's key
 	certificate authority.Certificate // of the Gateways
 

@@ -414,6 +414,7 @@ func (s *Set) report() {
 			}
 		}
 		rep.Findings = append(rep.Findings, s.mistakes()...)
+		rep.Findings = append(rep.Findings, s.untrusted...)
 		rep.Findings = append(rep.Findings, overlaps(spec, s.registry.PodCIDRs)...)
 		if s.unserved != "" {
 			rep.Findings = append(rep.Findings, report.Finding{Severity: report.Error, Owner: rep.Owner, Field: "spec.cluster", Problem: "this cluster publishes nothing to the members: " + s.unserved})

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
+	"github.com/penstock-project/penstock/translator/certificates"
 )
 
 // maxJoin bounds what ReadMembers reads, in bytes: 256 members with bundles of 4 KB.
@@ -88,15 +89,15 @@ func memberProblems(m *v1alpha1.ClusterSetMember, now time.Time) (problems []err
 
 // CheckBundle returns why no certificate of a bundle can vouch for a member now; nil if one can.
 func CheckBundle(bundle string, now time.Time) error {
-	certs, err := certificates(bundle)
+	certs, err := parse(bundle)
 	if err != nil {
 		return err
 	}
 	var late, early time.Time
 	for _, c := range certs {
-		switch {
-		case !c.IsCA:
-			return fmt.Errorf("the certificate of %.100q is that of no authority", c.Subject.CommonName)
+		switch err := certificates.Vouches(c); {
+		case err != nil:
+			return err
 		case now.After(c.NotAfter):
 			late = c.NotAfter
 		case now.Before(c.NotBefore):
@@ -111,8 +112,8 @@ func CheckBundle(bundle string, now time.Time) error {
 	return fmt.Errorf("its certificates are not valid before %s: a clock is wrong", early.UTC().Format(time.RFC3339))
 }
 
-// certificates returns those of a bundle, one at least.
-func certificates(bundle string) (out []*x509.Certificate, err error) {
+// parse returns the certificates of a bundle, one at least.
+func parse(bundle string) (out []*x509.Certificate, err error) {
 	for rest := []byte(bundle); ; {
 		var block *pem.Block
 		if block, rest = pem.Decode(rest); block == nil {
@@ -135,8 +136,8 @@ func certificates(bundle string) (out []*x509.Certificate, err error) {
 
 // shared reports whether two bundles have a certificate in common. One that cannot be read has none.
 func shared(a, b string) bool {
-	x, _ := certificates(a)
-	y, _ := certificates(b)
+	x, _ := parse(a)
+	y, _ := parse(b)
 	return slices.ContainsFunc(x, func(c *x509.Certificate) bool {
 		return slices.ContainsFunc(y, func(o *x509.Certificate) bool { return bytes.Equal(c.Raw, o.Raw) })
 	})

@@ -3,8 +3,8 @@ package clusterset
 import (
 	"bytes"
 	"context"
-	"encoding/pem"
 	"errors"
+	"fmt"
 	"net/url"
 	"reflect"
 	"slices"
@@ -13,10 +13,12 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 	"github.com/penstock-project/penstock/multicluster/federation"
 	"github.com/penstock-project/penstock/multicluster/registry"
+	"github.com/penstock-project/penstock/translator/certificates"
 	"github.com/penstock-project/penstock/translator/model"
 )
 
@@ -98,8 +100,18 @@ func (s *Set) publishMembership() error {
 	s.mu.Unlock()
 	op := store.Memberships.Delete(store.OwnMembership)
 	var is *store.Membership
+	var members []store.Member
+	var findings []report.Finding
+	if spec != nil {
+		members, findings = s.trustedMembers(spec)
+	}
+	s.reportUntrusted(findings)
 	if spec != nil && len(pair.Cert) > 0 {
-		is = &store.Membership{ObjectMeta: metav1.ObjectMeta{Name: store.OwnMembership}, Cluster: name, Region: spec.Spec.Region, Zone: spec.Spec.Zone, Chain: pair.Cert, Key: pair.Key, Members: s.trustedMembers(spec), Names: otherNames(spec, name)}
+		is = &store.Membership{
+			ObjectMeta: metav1.ObjectMeta{Name: store.OwnMembership}, Set: spec.Name, Cluster: name,
+			Region: spec.Spec.Region, Zone: spec.Spec.Zone,
+			Chain: pair.Cert, Key: pair.Key, Members: members, Names: otherNames(spec, name),
+		}
 		if l := spec.Spec.PeerListener; l != nil {
 			is.PeerPort = uint16(l.Port)
 		}
@@ -112,8 +124,21 @@ func (s *Set) publishMembership() error {
 	return err
 }
 
+// reportUntrusted reports which certificates of members do not vouch for them.
+func (s *Set) reportUntrusted(findings []report.Finding) {
+	s.mu.Lock()
+	same := slices.Equal(s.untrusted, findings)
+	s.untrusted = findings
+	s.mu.Unlock()
+	if !same {
+		s.report()
+	}
+}
+
 func sameMembership(a, b *store.Membership) bool {
-	return a.Cluster == b.Cluster && a.Region == b.Region && a.Zone == b.Zone && a.PeerPort == b.PeerPort && bytes.Equal(a.Chain, b.Chain) && bytes.Equal(a.Key, b.Key) && reflect.DeepEqual(a.Members, b.Members) && slices.Equal(a.Names, b.Names)
+	return a.Set == b.Set && a.Cluster == b.Cluster && a.Region == b.Region && a.Zone == b.Zone &&
+		a.PeerPort == b.PeerPort && bytes.Equal(a.Chain, b.Chain) && bytes.Equal(a.Key, b.Key) &&
+		reflect.DeepEqual(a.Members, b.Members) && slices.Equal(a.Names, b.Names)
 }
 
 // otherNames are the names of the other clusters of a set, sorted.
@@ -127,9 +152,12 @@ func otherNames(set *v1alpha1.ClusterSet, own string) (out []string) {
 	return out
 }
 
-// trustedMembers are the members with a valid certificate in their bundles, sorted.
-func (s *Set) trustedMembers(set *v1alpha1.ClusterSet) (out []store.Member) {
-	for _, m := range set.Spec.Members {
+// trustedMembers are the members with a certificate that may vouch for them, sorted, and findings
+// about the others. What the members have published, and what records of an earlier process have,
+// is judged here each time.
+func (s *Set) trustedMembers(set *v1alpha1.ClusterSet) (out []store.Member, findings []report.Finding) {
+	now, share := s.now(), certificates.Share(len(set.Spec.Members))
+	for i, m := range set.Spec.Members {
 		if !exchanges(&m) || m.Name == s.name || slices.ContainsFunc(out, func(o store.Member) bool { return o.Name == m.Name }) {
 			continue
 		}
@@ -137,30 +165,48 @@ func (s *Set) trustedMembers(set *v1alpha1.ClusterSet) (out []store.Member) {
 		if is, ok := s.registry.Member(m.Name); ok {
 			published = is.Bundle
 		}
-		if bundle := authorities(federation.TrustedBundle([]byte(m.Peer.Bundle), published)); len(bundle) > 0 {
+		written := []byte(m.Peer.Bundle)
+		published, _ = bytes.CutPrefix(federation.TrustedBundle(written, published), written)
+		bundle, problems := certificates.Select(now, share, written, published)
+		findings = append(findings, untrusted(store.ClusterSets.Ref(set), i, &m, problems, now)...)
+		if len(bundle) > 0 {
 			out = append(out, store.Member{Name: m.Name, Bundle: bundle})
 		}
 	}
 	slices.SortFunc(out, func(a, b store.Member) int { return strings.Compare(a.Name, b.Name) })
-	return out
+	return out, findings
 }
 
-// authorities are the CA certificates of a bundle, each once. Envoy would reject a bundle with anything else, and with it those of all members.
-func authorities(bundle []byte) (out []byte) {
-	var seen [][]byte
-	for {
-		var block *pem.Block
-		if block, bundle = pem.Decode(bundle); block == nil {
-			return out
-		}
-		one := pem.EncodeToMemory(&pem.Block{Type: block.Type, Bytes: block.Bytes})
-		list, err := certificates(string(one))
-		if err != nil || !list[0].IsCA || slices.ContainsFunc(seen, func(raw []byte) bool { return bytes.Equal(raw, list[0].Raw) }) {
-			continue
-		}
-		seen = append(seen, list[0].Raw)
-		out = append(out, one...)
+// maxUntrusted bounds the findings about the certificates of a member.
+const maxUntrusted = 4
+
+// untrusted are the findings about certificates of a member that do not vouch for it: those of its
+// bundle, and those that it publishes.
+func untrusted(
+	owner report.Ref, i int, m *v1alpha1.ClusterSetMember, problems [][]error, now time.Time,
+) (out []report.Finding) {
+	if CheckBundle(m.Peer.Bundle, now) != nil {
+		problems[0] = nil // mistakes reports it
 	}
+	field := fmt.Sprintf("spec.members[%d]", i)
+	for of, list := range problems {
+		at, what := field+".peer.bundle", "its bundle"
+		fix := "run `penstock clusters show` there, and `penstock clusters join` here"
+		if of > 0 {
+			at, what, fix = field, "a certificate that it publishes", "have its authority issued anew there"
+		}
+		for n, problem := range list {
+			text := fmt.Sprintf("member %s: %s does not vouch for it: %v", m.Name, what, problem)
+			if more := len(list) - maxUntrusted; n == maxUntrusted-1 && more > 0 {
+				text += fmt.Sprintf(" (and %d others)", more)
+			}
+			out = append(out, report.Finding{Severity: report.Error, Owner: owner, Field: at, Fix: fix, Problem: text})
+			if n == maxUntrusted-1 {
+				break
+			}
+		}
+	}
+	return out
 }
 
 // republish writes what translation needs of the cluster set again.

@@ -38,10 +38,16 @@ type fuzzEnvoy struct {
 
 func startFuzzEnvoy(f testing.TB) *fuzzEnvoy {
 	e := &fuzzEnvoy{control: xdstest.Serve(f, server.Config{}), acked: map[uint64]bool{}}
-	envoy := envoytest.StartGateway(f, bootstrap.Config{Gateway: xdstest.Gateway, ADS: []string{e.control.Address}, DrainTime: time.Second, Concurrency: 1})
 	e.control.Commit(nil)
-	envoy.WaitLive()
+	e.start(f).WaitLive()
 	return e
+}
+
+// start starts the Envoy.
+func (e *fuzzEnvoy) start(t testing.TB) *envoytest.Envoy {
+	return envoytest.StartGateway(t, bootstrap.Config{
+		Gateway: xdstest.Gateway, ADS: []string{e.control.Address}, DrainTime: time.Second, Concurrency: 1,
+	})
 }
 
 // check translates objects, and fails the test if Envoy rejects a part of the result.

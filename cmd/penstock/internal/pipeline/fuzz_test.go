@@ -23,6 +23,9 @@ import (
 	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/translator"
+	"github.com/penstock-project/penstock/xds/resource"
+	"github.com/penstock-project/penstock/xds/server"
+	"github.com/penstock-project/penstock/xds/xdstest"
 )
 
 // What users write passes our own checks or has a finding or a condition; and what passes, Envoy ACKs. Each target takes the
@@ -70,27 +73,67 @@ func fuzzObjects(f *testing.F, name string) {
 
 // FuzzCertificate_ValidIsACKed: the same for a certificate and its key, in whatever PEM.
 func FuzzCertificate_ValidIsACKed(f *testing.F) {
-	archive, err := txtar.ParseFile("../../../../translator/gatewayapi/testdata/fuzz-seeds.pem.txt")
-	if err != nil {
-		f.Fatal(err)
-	}
+	archive := certificateSeeds(f)
 	for i := 0; i < len(archive.Files); i += 2 {
 		f.Add(archive.Files[i].Data, archive.Files[i+1].Data)
 	}
 	objects := slices.Concat(readObjects(f, "base.yaml"), readObjects(f, "gateways.yaml"))
 	e := startFuzzEnvoy(f)
-	f.Fuzz(func(t *testing.T, chain, key []byte) {
-		changed := clone(t, objects)
-		for _, o := range changed {
-			switch data, _ := o["data"].(map[string]any); o["kind"] {
-			case "Secret":
-				data["tls.crt"], data["tls.key"] = base64.StdEncoding.EncodeToString(chain), base64.StdEncoding.EncodeToString(key)
-			case "ConfigMap":
-				data["ca.crt"] = strings.ToValidUTF8(string(chain), "?")
-			}
+	f.Fuzz(func(t *testing.T, chain, key []byte) { e.check(t, withCertificate(t, objects, chain, key)) })
+}
+
+func certificateSeeds(t testing.TB) *txtar.Archive {
+	t.Helper()
+	archive, err := txtar.ParseFile("../../../../translator/gatewayapi/testdata/fuzz-seeds.pem.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return archive
+}
+
+// withCertificate are objects with a certificate and its key in all Secrets and ConfigMaps.
+func withCertificate(t *testing.T, objects []map[string]any, chain, key []byte) []map[string]any {
+	t.Helper()
+	changed := clone(t, objects)
+	for _, o := range changed {
+		switch data, _ := o["data"].(map[string]any); o["kind"] {
+		case "Secret":
+			data["tls.crt"] = base64.StdEncoding.EncodeToString(chain)
+			data["tls.key"] = base64.StdEncoding.EncodeToString(key)
+		case "ConfigMap":
+			data["ca.crt"] = strings.ToValidUTF8(string(chain), "?")
 		}
-		e.check(t, changed)
-	})
+	}
+	return changed
+}
+
+// An Envoy that has just started has no last good version: each certificate of the corpus meets
+// one.
+func TestFuzzCertificate_SeedsAreACKedByEnvoysThatHaveJustStarted(t *testing.T) {
+	archive := certificateSeeds(t)
+	objects := slices.Concat(readObjects(t, "base.yaml"), readObjects(t, "gateways.yaml"))
+	used := 0
+	for i := 0; i < len(archive.Files); i += 2 {
+		t.Run(filepath.Dir(archive.Files[i].Name), func(t *testing.T) {
+			tr, _ := translate(t, withCertificate(t, objects, archive.Files[i].Data, archive.Files[i+1].Data))
+			for _, gateway := range tr.Gateways() {
+				e := &fuzzEnvoy{control: xdstest.Serve(t, server.Config{}), acked: map[uint64]bool{}}
+				now := tr.Resources(gateway)
+				if !slices.ContainsFunc(now, func(r *resource.Resource) bool { return r.Type == resource.Secret }) {
+					continue
+				}
+				used++
+				e.commit(now)
+				e.start(t)
+				if problem := e.rejects(t, now); problem != "" {
+					t.Errorf("gateway %s: %s", gateway, problem)
+				}
+			}
+		})
+	}
+	if used < len(archive.Files)/4 {
+		t.Errorf("%d certificates reach Envoy, of %d", used, len(archive.Files)/2)
+	}
 }
 
 // The targets would find little if Envoy did not get what they change.

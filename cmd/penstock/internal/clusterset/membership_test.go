@@ -1,0 +1,112 @@
+package clusterset
+
+import (
+	"bytes"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"fmt"
+	"log/slog"
+	"math/big"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/manifests/v1alpha1"
+	"github.com/penstock-project/penstock/multicluster/registry"
+	"github.com/penstock-project/penstock/xds/authority"
+)
+
+// authorityPEM is the certificate of an authority. Envoy cannot read one whose name has U+FFFF.
+func authorityPEM(t *testing.T, name string) []byte {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+}
+
+// One secret of every Gateway has the certificates of all members: what Envoy would reject does not
+// enter, wherever it came from.
+func TestMemberTrust_CertificateThatEnvoyCannotReadIsAFindingAndDoesNotEnter(t *testing.T) {
+	good, other, published := authorityPEM(t, "east"), authorityPEM(t, "west"), authorityPEM(t, "west, renewed")
+	bad := authorityPEM(t, "west \uffff")
+	join := func(list ...[]byte) []byte { return bytes.Join(list, nil) }
+	kept := func(bundle, published []byte) []byte { // as federation keeps it
+		return append(fmt.Appendf(nil, "Published under %x\n", sha256.Sum256(bundle)), published...)
+	}
+	for _, c := range []struct {
+		name              string
+		written, received []byte
+		field             string
+		want              []byte // of member west
+	}{
+		{"published", other, join(published, bad), "spec.members[1]", join(other, published)},
+		{"in the ClusterSet", join(other, bad), published, "spec.members[1].peer.bundle", join(other, published)},
+		{"alone", bad, nil, "spec.members[1].peer.bundle", nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			board := &lastBoard{}
+			s := New(Config{Store: store.New(), Board: board, Log: slog.New(slog.DiscardHandler)})
+			s.name, s.named = "here", "here"
+			s.certificate.Pair = authority.Pair{Cert: good, Key: []byte("key")}
+			s.spec = &v1alpha1.ClusterSet{ObjectMeta: metav1.ObjectMeta{Name: "set"}}
+			s.spec.Spec = v1alpha1.ClusterSetSpec{Cluster: "here", Members: []v1alpha1.ClusterSetMember{
+				{Name: "east", Peer: &v1alpha1.ClusterSetPeer{Address: "east:1", Bundle: string(good)}},
+				{Name: "west", Peer: &v1alpha1.ClusterSetPeer{Address: "west:1", Bundle: string(c.written)}},
+			}}
+			s.registry.SetMembers(map[string]string{"east": peerSource, "west": peerSource})
+			s.registry.Restore([]registry.Record{{ // as after a restart
+				RecordID: registry.RecordID{Cluster: "west"}, UID: "uid", Stamp: registry.Stamp{Epoch: 1, Sequence: 1},
+				Bundle: kept(c.written, c.received),
+			}})
+			if err := s.publishMembership(); err != nil {
+				t.Fatal(err)
+			}
+			m, _ := store.Memberships.Get(s.cfg.Store.View(), store.OwnMembership)
+			got := map[string]string{}
+			for _, member := range m.Members {
+				got[member.Name] = string(member.Bundle)
+			}
+			want := map[string]string{"east": string(good)}
+			if c.want != nil {
+				want["west"] = string(c.want)
+			}
+			if fmt.Sprint(got) != fmt.Sprint(want) {
+				t.Errorf("trusted: %v\nwant: %v", got, want)
+			}
+			s.report()
+			var found []string
+			for _, r := range board.last {
+				for _, f := range r.Findings {
+					if strings.Contains(f.Problem, "Envoy cannot read") {
+						found = append(found, f.Field)
+						if f.Owner.Name != "set" || !strings.HasPrefix(f.Problem, "member west: ") || f.Fix == "" {
+							t.Errorf("%+v", f)
+						}
+					}
+				}
+			}
+			if len(found) != 1 || found[0] != c.field {
+				t.Errorf("findings about %q, want one about %s", found, c.field)
+			}
+		})
+	}
+}

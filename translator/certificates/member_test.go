@@ -1,0 +1,89 @@
+package certificates_test
+
+import (
+	"crypto/elliptic"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/penstock-project/penstock/translator/certificates"
+)
+
+func TestSelect_OnlyWhatMayVouchEntersTheSecretOfAllMembers(t *testing.T) {
+	var bundle []byte
+	wrong := 0
+	var want [][]byte
+	for _, d := range damages(t) {
+		if len(want) < 2 || !d.vouches {
+			bundle = append(bundle, encodePEM(d.der)...)
+		}
+		if d.vouches && len(want) < 2 {
+			want = append(want, d.der)
+		} else if !d.vouches {
+			wrong++
+		}
+	}
+	bundle = append(bundle, "no PEM\n"...)
+	bundle = append(bundle, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: []byte("x")})...)
+	headers := map[string]string{"a": "b"}
+	bundle = append(bundle, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Headers: headers, Bytes: want[0]})...)
+	out, problems := certificates.Select(time.Now(), certificates.Share(1), bundle)
+	if string(out) != string(encodePEM(want...)) {
+		t.Errorf("%s", out)
+	}
+	if len(problems[0]) != wrong+1 {
+		t.Errorf("%d problems for %d certificates and a key: %v", len(problems[0]), wrong, problems[0])
+	}
+}
+
+func TestSelect_AMemberHasItsShareAndTheNewestCount(t *testing.T) {
+	key := newKey(t, elliptic.P256())
+	now := time.Now()
+	of := func(subject string, age time.Duration, change func(*x509.Certificate)) []byte {
+		return authority(t, key, func(c *x509.Certificate) {
+			c.Subject, c.NotBefore = pkix.Name{CommonName: subject}, now.Add(-age)
+			if change != nil {
+				change(c)
+			}
+		})
+	}
+	expired := of("expired", time.Hour, func(c *x509.Certificate) { c.NotAfter = now.Add(-time.Minute) })
+	// Penstock's own authorities, three of them, fit where there are 256 members.
+	var own [][]byte
+	for i := range 3 {
+		own = append(own, of(fmt.Sprintf("penstock %08x", i), time.Duration(i)*time.Hour, func(c *x509.Certificate) {
+			c.Subject.SerialNumber = now.UTC().Format(time.RFC3339)
+		}))
+	}
+	share := certificates.Share(256)
+	all := encodePEM(own[2], own[1], own[0])
+	out, problems := certificates.Select(now, share, encodePEM(expired, own[2]), all)
+	if string(out) != string(all) || len(problems[0])+len(problems[1]) > 0 {
+		t.Errorf("%v: %s", problems, out)
+	}
+	// A long subject, and an older one for which there is no room.
+	long := of(strings.Repeat("x", share-30), 0, nil)
+	out, problems = certificates.Select(now, share, encodePEM(own[2]), encodePEM(long))
+	if string(out) != string(encodePEM(long)) || len(problems[0]) != 1 || len(problems[1]) != 0 {
+		t.Errorf("%v: %s", problems, out)
+	}
+	// As many as there are, those of a member are bounded.
+	var many [][]byte
+	for i := range 70 {
+		many = append(many, of("penstock", time.Duration(i)*time.Second, nil))
+	}
+	out, problems = certificates.Select(now, share, encodePEM(many...))
+	if n := strings.Count(string(out), "BEGIN"); n != 8 || len(problems[0]) == 0 {
+		t.Errorf("%d certificates of 70, %v", n, problems)
+	}
+	// All members together stay below what a handshake can name.
+	for members := range 257 {
+		if total := members * certificates.Share(members); total > 65_535 || certificates.Share(members) < share {
+			t.Errorf("%d members have %d bytes of subjects", members, total)
+		}
+	}
+}
