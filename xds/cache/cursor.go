@@ -28,6 +28,8 @@ type Delta struct {
 
 // Cursor is one reader's place in a log. It is not safe for concurrent use, except where a method allows it.
 type Cursor struct {
+	// Number counts the cursors of the log.
+	Number uint64
 	log    *log
 	seq    atomic.Uint64
 	signal chan struct{}
@@ -37,6 +39,8 @@ func (l *log) cursor() *Cursor {
 	c := &Cursor{log: l, signal: make(chan struct{}, 1)}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.numbers++
+	c.Number = l.numbers
 	c.seq.Store(l.seq())
 	l.cursors[c] = struct{}{}
 	return c

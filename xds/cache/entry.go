@@ -142,6 +142,16 @@ func Variant(e *Entry, body []byte, names []*Slot) *Entry {
 	return out
 }
 
+// Resent is an entry with the same version and other bytes that mean the same. It is in no log.
+func Resent(e *Entry, body []byte) *Entry {
+	part := resource.NewPart(body, slices.Clone(e.Refs), slices.Clone(e.Owners()))
+	r := resource.FromParts(e.Type, e.Name, part)
+	r.Version = e.Version
+	out := newEntry(r, e.Slot, e.Seq)
+	out.Names, out.Commit = e.Names, e.Commit
+	return out
+}
+
 // shared finds equal parts while they are in use. It is safe for concurrent use.
 type shared struct {
 	mu    sync.Mutex

@@ -46,7 +46,8 @@ type log struct {
 	floor   uint64
 	bytes   int // of tail's replaced bodies
 	cursors map[*Cursor]struct{}
-	memo    *memo // the last coalesced delta; guarded by memoMu
+	numbers uint64 // cursors so far
+	memo    *memo  // the last coalesced delta; guarded by memoMu
 	// existing is the last result of Cursor.Each, by type; guarded by memoMu. It retains removed slots until the next
 	// call.
 	existing [types]existing

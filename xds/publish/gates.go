@@ -10,6 +10,11 @@ import (
 
 func always(*Stream, *item, time.Time) (bool, time.Time) { return true, time.Time{} }
 
+// secretReady sends one variant of a rejected secret at a time.
+func secretReady(_ *Stream, it *item, _ time.Time) (bool, time.Time) {
+	return it.quarantine == nil || it.flight == nil, time.Time{}
+}
+
 // clusterReady sends one response at a time, so that changes collapse. Envoy withholds the ACK while anything warms, so
 // the next one may go after the watchdog.
 func clusterReady(s *Stream, it *item, now time.Time) (bool, time.Time) {
@@ -61,7 +66,7 @@ func routesReady(s *Stream, it *item, now time.Time) (bool, time.Time) {
 		return false, time.Time{}
 	}
 	w := s.waiting(now)
-	if w.any(it.want) {
+	if w.any(it.want) || w.secret(it) {
 		return false, w.until
 	}
 	// All that is left to do may be to take out virtual hosts that endpoints still name: their ACK is awaited.

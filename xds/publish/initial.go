@@ -13,8 +13,11 @@ func (s *Stream) takeInitial(r Request, subscribed []*cache.Slot, now time.Time)
 		return initial
 	}
 	current, others := s.cursor.AcquireInitial(r.Type, r.Initial)
-	if s.resumedAt.IsZero() && len(current)+len(others) > 0 {
-		s.resumedAt = now
+	if len(current)+len(others) > 0 {
+		s.resumed = true
+		if s.resumedAt.IsZero() {
+			s.resumedAt = now
+		}
 	}
 	var asks bitSet
 	for _, slot := range subscribed {

@@ -19,6 +19,9 @@ func (s *Stream) nack(r *Response, message string, now time.Time) {
 	s.lastNack[r.Type] = shorten(message)
 	for _, e := range r.Upserts {
 		delete(s.carried, e.Slot) // the proxy may have this version, or still the one before
+		if e.Type == resource.Secret {
+			s.suspects.set(e.Slot.ID)
+		}
 	}
 	rejected := rejectedNames(r, message)
 	upserts := 0
@@ -63,7 +66,7 @@ func (s *Stream) continueQuarantine(it *item, ok bool, detail string, now time.T
 func (s *Stream) advanceQuarantine(it *item, now time.Time) {
 	q := it.quarantine
 	if s.dirty(it, !q.done(), now); q.done() {
-		it.quarantine, it.faults = nil, q.found
+		it.quarantine, it.faults, it.reported = nil, q.found, true
 		s.rejectionsSeq++
 	}
 }
@@ -73,6 +76,10 @@ const transient = "Address already in use"
 
 // retryAfter is when such a resource is sent again.
 const retryAfter = 5 * time.Second
+
+// isolates are the types of which one resource has what several users wrote: its rejected parts are
+// searched for.
+var isolates = [types]bool{resource.RouteConfiguration: true, resource.Secret: true}
 
 func (s *Stream) reject(it *item, version, message string, now time.Time) {
 	it.retry = time.Time{}
@@ -90,16 +97,21 @@ func (s *Stream) reject(it *item, version, message string, now time.Time) {
 		}
 	}
 	it.alone = false
-	if it.slot.Type == resource.RouteConfiguration && it.want != nil && it.want.Version == version {
+	if isolates[it.slot.Type] && it.want != nil && it.want.Version == version {
 		var before *cache.Entry
 		if !it.stale {
 			before = it.have
 		}
-		it.quarantine = newQuarantine(it.want, before, it.detail)
+		if it.slot.Type == resource.Secret {
+			it.quarantine = newSecretQuarantine(it.want, before, it.detail)
+		} else {
+			it.quarantine = newQuarantine(it.want, before, it.detail)
+		}
 		s.advanceQuarantine(it, now)
 		return
 	}
-	s.dirty(it, it.want == nil && (it.have != nil || it.stale) || it.want != nil && it.want.Version != version, now)
+	s.dirty(it, it.want == nil && (it.have != nil || it.stale) ||
+		it.want != nil && (it.want.Version != version || s.suspected(it.want, now)), now)
 }
 
 // retry makes transient rejections due.

@@ -26,7 +26,7 @@ type stage struct {
 // stages is make before break: the order of delivery as data.
 var stages = []stage{
 	// Clusters warm on their secrets; the proxy requests those of listeners. A removal only answers a request.
-	{t: resource.Secret, upsert: always, remove: always, window: 16},
+	{t: resource.Secret, upsert: secretReady, remove: always, window: 16},
 	{t: resource.Cluster, upsert: clusterReady, window: 4},
 	// Right behind: a modified cluster waits for its endpoints again, and withholds its ACK meanwhile.
 	{t: resource.Endpoints, upsert: endpointsReady, window: 16},
@@ -75,7 +75,7 @@ func (s *Stream) run(st *stage, now time.Time) []*Response {
 			held = held || s.config.StateOfTheWorld
 		case !s.passes(st.upsert, it, now):
 			held = true
-		case it.alone || st.single:
+		case it.alone || st.single || it.quarantine != nil:
 			alone = append(alone, it)
 		default:
 			together = append(together, it)
@@ -149,6 +149,8 @@ func (s *Stream) parts(now time.Time, items ...*item) []part {
 			out[i].entry = it.quarantine.entry
 		case it.slot.Type == resource.RouteConfiguration:
 			out[i].entry = s.withUsedHosts(it, now)
+		case it.slot.Type == resource.Secret && it.want != nil:
+			out[i].entry = s.marked(it, now)
 		}
 		if it.now && it.want != nil && it.slot.Type == resource.Endpoints {
 			// Enough to warm a cluster; endpoints that are new wait for their hop.

@@ -26,6 +26,8 @@ type quarantine struct {
 	// groups are still to be searched, the next one last.
 	groups []*group
 	good   string // the version that the proxy accepted last
+	// secret is the rejected secret; nil: of is a route configuration.
+	secret *secret
 	// entry is the variant to send now; then continues with the proxy's answer.
 	entry *cache.Entry
 	then  func(ok bool, detail string)
@@ -37,6 +39,7 @@ type quarantine struct {
 // Fault is a part of a route configuration that a proxy rejects.
 type Fault struct {
 	Host, Route string // names; Route is empty if the virtual host itself is rejected
+	Member      string // of a secret, a member of the cluster set
 	Message     string // Envoy's error detail
 	Owners      []report.Ref
 }
@@ -61,6 +64,13 @@ type group struct {
 	other    *group // contains a rejected piece if this one does not
 	detail   string // Envoy's error detail for them
 }
+
+// Levels of pieces. A virtual host has routes; a member of a secret has nothing that is split.
+const (
+	levelHost   = 1
+	levelRoute  = 2
+	levelMember = 3
+)
 
 // The fields that hold the pieces of the next level, and those that hold a piece's name, by level.
 var (
@@ -93,6 +103,10 @@ func newQuarantine(of, before *cache.Entry, detail string) *quarantine {
 	return q
 }
 
+// isSearch reports whether the rejected parts are searched for. Otherwise the last good version is
+// sent again.
+func (q *quarantine) isSearch() bool { return q.of.Type != resource.Secret || q.secret != nil }
+
 // done reports that nothing is left to find out.
 func (q *quarantine) done() bool { return q.then == nil }
 
@@ -106,12 +120,26 @@ func (q *quarantine) answer(ok bool, detail string) {
 }
 
 func (q *quarantine) try(then func(ok bool, detail string)) {
-	entry := cache.Variant(q.of, q.whole.encode(), q.names)
-	if entry.Version == q.good {
+	body := q.encode()
+	if body == nil {
+		then(true, "")
+		return
+	}
+	entry := cache.Variant(q.of, body, q.names)
+	// Envoy keeps the bytes of a rejected secret until it gets others.
+	if entry.Version == q.good && (q.secret == nil || q.entry != nil && q.entry.Version == q.good) {
 		then(true, "")
 		return
 	}
 	q.then, q.entry = then, entry
+}
+
+// encode returns the next variant; nil: there is nothing to send.
+func (q *quarantine) encode() []byte {
+	if q.secret != nil {
+		return q.encodeSecret()
+	}
+	return q.whole.encode()
 }
 
 // search continues with the next group.
@@ -175,8 +203,11 @@ func (q *quarantine) isolate(p *piece, detail string) {
 func (q *quarantine) disable(p *piece, detail string) {
 	p.open = false
 	fault := Fault{Host: p.host, Message: detail, Owners: q.owners(p)}
-	if p.level == 2 {
+	switch p.level {
+	case levelRoute:
 		fault.Route = p.name
+	case levelMember:
+		fault.Member = p.name
 	}
 	q.found = append(q.found, fault)
 	p.sends = p.encodeDisabled()
@@ -193,7 +224,7 @@ func (q *quarantine) disable(p *piece, detail string) {
 // owners are those owners whose KIND/NAMESPACE/NAME begins a route's name; all, if there is none.
 func (q *quarantine) owners(p *piece) []report.Ref {
 	names := []string{p.name}
-	if p.level == 1 {
+	if p.level == levelHost {
 		_, inner := fields(p.raw, fieldInner[1])
 		for _, r := range inner {
 			names = append(names, nameOf(r, 2))
@@ -246,7 +277,7 @@ func (p *piece) splitInto(head []byte, inner, before [][]byte) (changed []*piece
 	p.open, p.inner = true, nil
 	for _, raw := range inner {
 		in := &piece{level: p.level + 1, name: nameOf(raw, p.level+1), host: p.host, raw: raw, sends: raw}
-		if in.level == 1 {
+		if in.level == levelHost {
 			in.host = in.name
 		}
 		if in.old = old[in.name]; !bytes.Equal(in.old, raw) {
@@ -275,10 +306,13 @@ func (p *piece) encode() []byte {
 
 // encodeDisabled returns the piece with its match and the answer 500 only; as it was before, if it cannot be decoded.
 func (p *piece) encodeDisabled() []byte {
+	if p.level == levelMember {
+		return nil
+	}
 	answer := &routev3.Route_DirectResponse{DirectResponse: &routev3.DirectResponseAction{Status: 500}}
 	var msg proto.Message
 	switch p.level {
-	case 1:
+	case levelHost:
 		var vh routev3.VirtualHost
 		if proto.Unmarshal(p.raw, &vh) != nil {
 			return p.old

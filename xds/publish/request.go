@@ -58,7 +58,7 @@ func (s *Stream) Handle(r Request, now time.Time) {
 		s.subscribe(slot, initial.has(slot.ID), now)
 	}
 	if r.Unsubscribe != nil {
-		s.unsubscribe(r.Type, r.Unsubscribe)
+		s.unsubscribe(r.Type, r.Unsubscribe, now)
 	}
 	s.firstRequestDone(r.Type)
 }
@@ -120,12 +120,17 @@ func (s *Stream) ack(p part, r *Response, now time.Time) {
 	if it.want == nil && it.flight == nil && it.slot.Type == resource.Endpoints {
 		s.setWant(it, nil, now) // they were removed while they were in flight: their hops may be missing
 	}
+	whole := sameVersion(it.want, p.entry) || it.quarantine != nil && it.quarantine.secret != nil
 	if it.quarantine != nil && it.quarantine.entry == p.entry {
 		s.continueQuarantine(it, true, "", now)
-		return
-	}
-	if it.flight == nil && !it.dirty && it.want != nil && it.want.Version == p.entry.Version {
+	} else if it.flight == nil && !it.dirty && it.want != nil && it.want.Version == p.entry.Version {
 		s.accept(it)
+	}
+	if it.slot.Type == resource.Secret && it.quarantine == nil && it.flight == nil {
+		s.suspects.clear(it.slot.ID)
+		if s.retryUsers(it.slot, now); whole {
+			s.retryBeside(it.slot, now)
+		}
 	}
 }
 

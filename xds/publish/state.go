@@ -26,6 +26,7 @@ type StateRequest struct {
 func (s *Stream) HandleState(r StateRequest, now time.Time) {
 	s.answered(Request{Type: r.Type, Nonce: r.Nonce, Error: r.Error}, now)
 	first := s.first[r.Type]
+	s.resumed = s.resumed || first && r.Version != ""
 	s.first[r.Type] = false
 	if wildcardTypes[r.Type] && len(r.Names) == 0 {
 		if first {
@@ -65,7 +66,7 @@ func (s *Stream) HandleState(r StateRequest, now time.Time) {
 			s.subscribe(slot, false, now)
 		}
 	}
-	s.unsubscribe(r.Type, slices.Values(gone))
+	s.unsubscribe(r.Type, slices.Values(gone), now)
 	s.firstRequestDone(r.Type)
 }
 

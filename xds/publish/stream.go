@@ -45,6 +45,8 @@ type Stream struct {
 	unanswered [types]bool // the proxy waits for a first response, even an empty one
 	subscribed bitSet      // names that the proxy subscribes to
 	held       bitSet      // names of which the proxy may have a version
+	suspects   bitSet      // secrets of which the proxy stores bytes that it may have rejected; see marked
+	sent       bitSet      // secrets sent on this stream
 	items      [types]map[*cache.Slot]*item
 	accepted   map[*cache.Slot]*cache.Entry // see noteAccepted; empty in delta
 	carried    map[*cache.Slot]string       // the version of each cluster in the last response; empty in delta
@@ -53,6 +55,7 @@ type Stream struct {
 
 	unacked       []*Response // oldest first
 	nonce         uint64
+	resumed       bool      // the proxy had resources before this stream
 	resumedAt     time.Time // when the proxy resumed with versions that may be unknown here; zero: it brought none
 	nextFlush     time.Time
 	calm          bool   // see isCalm; for the stage that runs
@@ -85,7 +88,8 @@ type item struct {
 
 	rejected   string  // the version that was rejected
 	detail     string  // Envoy's error detail; kept until it accepts a version
-	faults     []Fault // the rejected parts of a route configuration
+	faults     []Fault // the rejected parts of a route configuration or a secret
+	reported   bool    // a version since the last accepted one is among Rejections
 	quarantine *quarantine
 	retry      time.Time // when the same version may be sent again; zero: never
 }
@@ -226,7 +230,8 @@ func (s *Stream) setWant(it *item, want *cache.Entry, now time.Time) {
 		s.dirty(it, it.now || s.wildcard[slot.Type], now)
 	case it.flight != nil && it.inFlight() != nil && it.inFlight().Version == want.Version:
 		it.dirty = false
-	case it.flight == nil && it.have != nil && !it.stale && it.have.Version == want.Version && !it.now:
+	case it.flight == nil && it.have != nil && !it.stale && it.have.Version == want.Version && !it.now &&
+		!s.suspects.has(slot.ID):
 		it.have = want
 		s.accept(it)
 	case want.Version == it.rejected:
@@ -262,6 +267,11 @@ func (it *item) lastSent() *cache.Entry {
 	return it.have
 }
 
+// sameVersion reports whether two entries, or the lack of one, are the same version.
+func sameVersion(a, b *cache.Entry) bool {
+	return a == b || a != nil && b != nil && a.Version == b.Version
+}
+
 // accept ends an item that is in sync.
 func (s *Stream) accept(it *item) {
 	s.clearRejection(it)
@@ -276,7 +286,7 @@ func (s *Stream) clearRejection(it *item) {
 	if it.detail != "" {
 		s.rejectionsSeq++
 	}
-	it.detail, it.rejected, it.faults, it.quarantine = "", "", nil, nil
+	it.detail, it.rejected, it.faults, it.quarantine, it.reported = "", "", nil, nil, false
 }
 
 func (s *Stream) drop(it *item) {
@@ -309,8 +319,11 @@ type Rejection struct {
 	// parts are in force. Both are empty if the whole resource is withheld. Route is empty if the virtual host itself
 	// is rejected.
 	Host, Route string
-	Message     string // Envoy's error detail
-	Owners      []report.Ref
+	// Member is the member of a cluster set whose certificates are rejected, of a secret that is in
+	// force without them.
+	Member  string
+	Message string // Envoy's error detail
+	Owners  []report.Ref
 }
 
 // Rejections lists the resources whose newest version the proxy rejects, ordered by type only. The version before stays
@@ -321,21 +334,29 @@ func (s *Stream) Rejections() []Rejection {
 		for _, it := range s.items[t] {
 			r := Rejection{Ref: it.slot.Ref, Version: it.rejected, Message: it.detail}
 			switch {
-			case it.detail == "" || it.quarantine != nil && it.faults == nil:
-				continue // the quarantine is still looking for the rejected part
+			case it.detail == "" || it.isSearched():
+				continue
 			case it.faults != nil:
 				for _, f := range it.faults {
-					r.Host, r.Route, r.Message, r.Owners = f.Host, f.Route, f.Message, f.Owners
+					r.Host, r.Route, r.Member, r.Message, r.Owners = f.Host, f.Route, f.Member, f.Message, f.Owners
 					out = append(out, r)
 				}
 				continue
 			case it.want != nil:
 				r.Owners = it.want.Owners()
+				if e := it.slot.Current(); sameVersion(e, it.want) {
+					r.Owners = e.Owners() // they may have changed since
+				}
 			}
 			out = append(out, r)
 		}
 	}
 	return out
+}
+
+// isSearched reports whether a quarantine is still looking for the first rejected part.
+func (it *item) isSearched() bool {
+	return it.quarantine != nil && it.faults == nil && !it.reported && it.quarantine.isSearch()
 }
 
 // RejectionsSeq changes whenever Rejections may have changed.
@@ -348,6 +369,22 @@ func (s *Stream) Rejected(slot *cache.Slot) (version, detail string) {
 		return it.rejected, it.detail
 	}
 	return "", ""
+}
+
+// Undecided reports whether the proxy has yet to ACK or to reject a version of a resource.
+func (s *Stream) Undecided(ref resource.Ref) bool {
+	slot := s.cursor.Acquire(ref.Type, ref.Name)
+	defer s.cursor.Release(slot)
+	it := s.items[slot.Type][slot]
+	switch {
+	case it != nil && it.detail != "":
+		return it.isSearched()
+	case slot.Current() == nil, s.Accepted(slot) != nil:
+		return false
+	case it != nil && (it.dirty || it.flight != nil), s.first[slot.Type]:
+		return true
+	}
+	return !s.Settled()
 }
 
 // Started reports whether the proxy has requested its listeners.
@@ -431,7 +468,7 @@ func (s *Stream) respond(t resource.Type, parts []part, now time.Time) *Response
 	s.nonce++
 	r := &Response{Type: t, Nonce: strconv.FormatUint(s.nonce, 36), At: now, parts: parts}
 	for _, p := range parts {
-		p.it.flight, p.it.dirty, p.it.now = r, p.entry != p.it.want, false
+		p.it.flight, p.it.dirty, p.it.now = r, !sameVersion(p.entry, p.it.want), false
 		if p.entry == nil {
 			r.Removed = append(r.Removed, p.it.slot.Name)
 			s.chainGone(p.it.have, nil, now)
@@ -443,6 +480,9 @@ func (s *Stream) respond(t resource.Type, parts []part, now time.Time) *Response
 		}
 		s.hold(p.it.slot)
 		r.Upserts = append(r.Upserts, p.entry)
+		if t == resource.Secret {
+			s.sent.set(p.it.slot.ID)
+		}
 	}
 	s.unacked = append(s.unacked, r)
 	if s.config.StateOfTheWorld {

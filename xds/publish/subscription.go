@@ -20,7 +20,7 @@ func (s *Stream) subscribe(slot *cache.Slot, has bool, now time.Time) {
 	s.resend(slot, now)
 }
 
-func (s *Stream) unsubscribe(t resource.Type, names iter.Seq[string]) {
+func (s *Stream) unsubscribe(t resource.Type, names iter.Seq[string], now time.Time) {
 	for name := range names {
 		if name == "*" {
 			s.wildcard[t] = false
@@ -39,6 +39,9 @@ func (s *Stream) unsubscribe(t resource.Type, names iter.Seq[string]) {
 		s.unhold(slot)
 		if it := s.items[t][slot]; it != nil {
 			s.drop(it)
+		}
+		if t == resource.Secret {
+			s.retryUsers(slot, now) // the proxy forgets a secret that nothing uses
 		}
 	}
 	s.cursor.Release(slots...)

@@ -44,7 +44,7 @@ func (s *Server) enter(st *stream) {
 	g := s.gateway(st.gateway)
 	g.streams[st] = struct{}{}
 	s.count(st.gateway, g)
-	st.inherited = s.rejections.byAnother(st)
+	st.inherited = s.rejections.ofAnother(st)
 	if s.stopped {
 		st.end(errStopped)
 	}

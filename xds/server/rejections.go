@@ -3,6 +3,8 @@ package server
 import (
 	"sync"
 	"time"
+
+	"github.com/penstock-project/penstock/xds/publish"
 )
 
 // rejections records which proxies have reported rejections, across reconnections. A rejected resource does not become
@@ -19,27 +21,31 @@ type proxyName struct{ gateway, node string }
 
 // reporter is the source of a proxy's standing report. Two streams of a proxy may overlap.
 type reporter struct {
-	stream *stream   // nil: it ended
+	stream *stream // nil: it ended
+	list   []publish.Rejection
 	until  time.Time // when the report is cleared; zero while the stream lives
 }
 
-// record notes that a stream has reported for its proxy. A report without rejections needs no record.
-func (r *rejections) record(st *stream, rejects bool) {
+// record notes what a stream has reported for its proxy. A report without rejections needs no
+// record.
+func (r *rejections) record(st *stream, list []publish.Rejection) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if rejects {
-		r.reporters[st.name()] = reporter{stream: st}
+	if len(list) > 0 {
+		r.reporters[st.name()] = reporter{stream: st, list: list}
 	} else {
 		delete(r.reporters, st.name())
 	}
 }
 
-// byAnother reports whether another stream made the standing report of a stream's proxy.
-func (r *rejections) byAnother(st *stream) bool {
+// ofAnother returns what another stream reported for a stream's proxy, and still stands.
+func (r *rejections) ofAnother(st *stream) []publish.Rejection {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	v, ok := r.reporters[st.name()]
-	return ok && v.stream != st
+	if v := r.reporters[st.name()]; v.stream != st {
+		return v.list
+	}
+	return nil
 }
 
 // expireAt keeps the report of a stream that ended until a time.
@@ -49,7 +55,7 @@ func (r *rejections) expireAt(st *stream, until time.Time) {
 	if r.reporters[st.name()].stream != st {
 		return // it reported nothing, or its successor has reported
 	}
-	r.reporters[st.name()] = reporter{until: until}
+	r.reporters[st.name()] = reporter{until: until, list: r.reporters[st.name()].list}
 	select {
 	case r.wake <- struct{}{}:
 	default:

@@ -14,19 +14,28 @@ import (
 // nackReason is Gateway API's for a Gateway. Other kinds have no standard condition for a rejected resource, and get the same.
 const nackReason = "Invalid"
 
-// reportChanged reports what the proxy rejects, if that may have changed. A proxy that reconnected reports once it has
-// answered everything, so that a condition is not cleared for a moment. Called with mu held.
+// reportChanged reports what the proxy rejects, if that may have changed. Called with mu held.
 func (st *stream) reportChanged() {
-	if st.inherited && st.machine.Settled() || !st.inherited && st.machine.RejectionsSeq() != st.reported {
+	if st.machine.RejectionsSeq() != st.reported || len(st.undecided()) != len(st.inherited) {
 		st.report()
 	}
+}
+
+// undecided are the rejections of an earlier stream that stand until the proxy ACKs or rejects a
+// version of the resource on this one.
+func (st *stream) undecided() (out []publish.Rejection) {
+	for _, r := range st.inherited {
+		if st.machine.Undecided(r.Ref) {
+			out = append(out, r)
+		}
+	}
+	return out
 }
 
 func (st *stream) name() proxyName { return proxyName{st.gateway, st.node.GetId()} }
 
 // report reports what the proxy rejects now. Called with mu held: Reports must not call back.
 func (st *stream) report() {
-	st.inherited = false
 	st.reported = st.machine.RejectionsSeq()
 	rejections := st.machine.Rejections()
 	for _, r := range rejections {
@@ -36,9 +45,14 @@ func (st *stream) report() {
 	if st.server.config.Reports == nil {
 		return
 	}
-	st.server.rejections.record(st, len(rejections) > 0)
+	st.inherited = st.undecided()
+	rejections = append(rejections, st.inherited...)
+	st.server.rejections.record(st, rejections)
 	st.server.config.Reports.Rejected(st.gateway, st.node.GetId(), reportsOf(rejections))
 }
+
+// leftOut is what becomes of a member of the cluster set whose certificates are rejected.
+const leftOut = "the member is left out, and the others are in force: have its authority issued anew there"
 
 // reportsOf returns one report for each owner.
 func reportsOf(rejections []publish.Rejection) []report.Report {
@@ -61,6 +75,9 @@ func reportsOf(rejections []publish.Rejection) []report.Report {
 			}
 			if r.Route != "" {
 				what = fmt.Sprintf("route %s of %s", r.Route, what)
+			}
+			if r.Member != "" {
+				what, instead = fmt.Sprintf("the certificates of member %s in %s", r.Member, r.Ref), leftOut
 			}
 			problem, fix := fmt.Sprintf("Envoy rejects %s: %s", what, strings.TrimSpace(r.Message)), ""
 			if strings.Contains(r.Message, "Address already in use") {

@@ -13,6 +13,8 @@ import (
 
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel/sdk/trace"
@@ -20,6 +22,8 @@ import (
 	statuspb "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/penstock-project/penstock/discovery/status/report"
@@ -369,6 +373,52 @@ func TestNACK_ConditionDoesNotFlapOnReconnect(t *testing.T) {
 	f.Disconnect()
 	c.Commit([]*resource.Resource{xdstest.Cluster(t, "bad", 0), xdstest.Cluster(t, "worse", 0)})
 	f.Reconnect(c.Address)
+	poll.Until(t, "the report is cleared", last(""))
+}
+
+// The proxy requests its secrets after all else, and what it rejects stays reported until it has
+// answered.
+func TestNACK_ReportOfASecretDoesNotFlapOnReconnect(t *testing.T) {
+	b := &board{}
+	c := xdstest.Serve(t, server.Config{Reports: b})
+	c.Commit(world(t, 2))
+	f := xdstest.StartFake(t, xdstest.FakeConfig{Address: c.Address})
+	secret := func(chain string) *resource.Resource {
+		return xdstest.Resource(t, resource.Secret, "bad", &tlsv3.Secret{Name: "bad", Type: &tlsv3.Secret_TlsCertificate{
+			TlsCertificate: &tlsv3.TlsCertificate{
+				CertificateChain: &corev3.DataSource{Specifier: &corev3.DataSource_InlineBytes{InlineBytes: []byte(chain)}},
+			},
+		}})
+	}
+	var l listenerv3.Listener
+	of := xdstest.Listener(t, "secure", 443, "routes-0")
+	if err := proto.Unmarshal(of.Body(), &l); err != nil {
+		t.Fatal(err)
+	}
+	config, err := anypb.New(&tlsv3.DownstreamTlsContext{CommonTlsContext: &tlsv3.CommonTlsContext{
+		TlsCertificateSdsSecretConfigs: []*tlsv3.SdsSecretConfig{{Name: "bad", SdsConfig: xdstest.ADS()}},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.FilterChains[0].TransportSocket = &corev3.TransportSocket{
+		Name: "tls", ConfigType: &corev3.TransportSocket_TypedConfig{TypedConfig: config},
+	}
+	refs := append(of.Refs, resource.Ref{Type: resource.Secret, Name: "bad"})
+	c.Commit([]*resource.Resource{xdstest.Resource(t, resource.Listener, "secure", &l, refs...), secret(xdstest.BadPEM)})
+	last := func(want string) func() bool {
+		return func() bool { all := b.all(); return len(all) > 0 && all[len(all)-1] == want }
+	}
+	poll.Until(t, "the owner gets a report", last("bad"))
+	for range 5 {
+		n := len(b.all())
+		f.Reconnect(c.Address)
+		poll.Until(t, "another report", func() bool { return len(b.all()) > n })
+	}
+	if i := slices.IndexFunc(b.all(), func(owners string) bool { return owners != "bad" }); i >= 0 {
+		t.Errorf("the report is on %q: %q", b.all()[i], b.all())
+	}
+	c.Commit([]*resource.Resource{secret("good")})
 	poll.Until(t, "the report is cleared", last(""))
 }
 

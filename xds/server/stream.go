@@ -33,9 +33,9 @@ type stream struct {
 	mu        sync.Mutex
 	machine   *publish.Stream
 	closed    bool
-	inherited bool               // the rejections that an earlier stream of this proxy reported still stand
-	reported  uint64             // RejectionsSeq of the last report
-	sent      map[string]sending // by nonce: what is timed
+	inherited []publish.Rejection // what an earlier stream of this proxy reported, and this one has not decided
+	reported  uint64              // RejectionsSeq of the last report
+	sent      map[string]sending  // by nonce: what is timed
 	waits     []target
 	checkAt   time.Time // when the permission is checked again; zero: when Recheck is called
 }

@@ -156,6 +156,16 @@ func (f *Fake) HasUnacked() bool {
 	return len(f.state.unacked) > 0
 }
 
+// Secret is the encoded secret in force; nil: there is none.
+func (f *Fake) Secret(name string) []byte {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if a := f.state.active[resource.Ref{Type: resource.Secret, Name: name}]; a != nil {
+		return a.body
+	}
+	return nil
+}
+
 // Names are the names of a type that are in force, sorted.
 func (f *Fake) Names(t resource.Type) []string {
 	f.mu.Lock()

@@ -27,6 +27,9 @@ type proxy struct {
 	// control plane that does not know their version cannot keep what is in it.
 	resumed, lost map[resource.Ref]bool
 	state         map[resource.Type]string
+	// stored are secrets as they came last, rejected ones included: Envoy ignores the same bytes,
+	// and uses them for new versions of listeners.
+	stored map[resource.Ref]storedSecret
 	// initialized: it has had a response of clusters; listening: it has requested its listeners.
 	initialized, listening bool
 }
@@ -35,6 +38,7 @@ type applied struct {
 	version string
 	names   []resource.Ref
 	ports   []uint32 // those of a listener, or of endpoints
+	body    []byte   // of a secret
 }
 
 func newProxy() proxy {
@@ -42,8 +46,13 @@ func newProxy() proxy {
 		active: map[resource.Ref]*applied{}, warming: map[string]*applied{}, accepted: map[resource.Ref]string{},
 		subscribed: map[resource.Ref]bool{}, unanswered: map[resource.Ref]bool{}, rejected: map[resource.Ref]bool{}, unacked: map[resource.Ref]bool{},
 		resumed: map[resource.Ref]bool{}, lost: map[resource.Ref]bool{},
-		state: map[resource.Type]string{},
+		state: map[resource.Type]string{}, stored: map[resource.Ref]storedSecret{},
 	}
+}
+
+type storedSecret struct {
+	hash     string
+	rejected bool
 }
 
 // restart is a new stream of the same process. A cluster may have been warming when the old stream ended, between its

@@ -1,6 +1,7 @@
 package xdstest
 
 import (
+	"bytes"
 	"fmt"
 	"net/netip"
 	"regexp"
@@ -60,9 +61,18 @@ func judge(msg any) *verdict {
 		}
 	case *routev3.RouteConfiguration:
 		return judgeRoutes(m)
+	case *tlsv3.Secret:
+		check := m.GetValidationContext().GetCustomValidatorConfig().GetTypedConfig()
+		if bytes.Contains(m.GetTlsCertificate().GetCertificateChain().GetInlineBytes(), []byte(BadPEM)) ||
+			bytes.Contains(check.GetValue(), []byte(BadPEM)) {
+			return &verdict{whole: true, text: "Failed to load certificate chain from <inline>"}
+		}
 	}
 	return nil
 }
+
+// BadPEM is in certificates that the fake rejects.
+const BadPEM = "BAD"
 
 func unknownPolicy(c *clusterv3.Cluster) string {
 	for _, p := range c.GetLoadBalancingPolicy().GetPolicies() {

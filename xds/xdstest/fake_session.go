@@ -128,7 +128,23 @@ func (s *session) take(r response) {
 		}
 		msg, names := read(r.t, res.body)
 		messages[i] = &applied{version: res.version, names: names, ports: ports(msg)}
-		if v := f.config.judge(ref, msg); v != nil {
+		v := f.config.judge(ref, msg)
+		switch r.t {
+		case resource.Secret:
+			is := storedSecret{hashOf(res.body), v != nil}
+			if p.stored[ref].hash == is.hash || !p.subscribed[ref] {
+				v, messages[i] = nil, nil // the same bytes are ACKed without another look
+				break
+			}
+			p.stored[ref], messages[i].body = is, res.body.GetValue()
+		case resource.Listener:
+			for _, n := range names {
+				if at, _ := p.has(ref); p.stored[n].rejected && at != res.version {
+					v = &verdict{text: "Failed to load certificate chain from <inline>"}
+				}
+			}
+		}
+		if v != nil {
 			verdicts[res.name] = v
 			bad = append(bad, res.name)
 			if v.whole {
@@ -168,7 +184,7 @@ func (s *session) applyGood(r response, messages []*applied, verdicts map[string
 	for i, res := range r.resources {
 		there[res.name] = true
 		ref := resource.Ref{Type: r.t, Name: res.name}
-		if verdicts[res.name] != nil {
+		if verdicts[res.name] != nil || messages[i] == nil {
 			continue
 		}
 		if !wildcard(r.t) && !p.subscribed[ref] {
@@ -237,6 +253,7 @@ func (s *session) follow() {
 				delete(p.unanswered, ref)
 				delete(p.active, ref)
 				delete(p.accepted, ref)
+				delete(p.stored, ref)
 				q.unsubscribe = append(q.unsubscribe, ref.Name)
 			}
 		}

@@ -230,6 +230,9 @@ func runSequence(t *testing.T, seed uint64, steps int) {
 			}
 			s.Settle(r)
 			wrong := outOfSync(s, world, &d)
+			if wrong == "" && step%5 == 0 {
+				wrong = freshOutOfSync(t, s, store, config, seed, world, &d)
+			}
 			if wrong == "" && len(s.Violations()) == 0 {
 				continue
 			}
@@ -239,6 +242,38 @@ func runSequence(t *testing.T, seed uint64, steps int) {
 			return
 		}
 	}
+}
+
+// freshOutOfSync lists what a proxy that has just started lacks, and what it rejects and the other
+// does not: it has no last good version, and nothing that it rejects may keep the rest from it.
+func freshOutOfSync(
+	t *testing.T, s *xdstest.Simulation, store *cache.Cache, c publish.Config, seed uint64,
+	world map[resource.Ref]*resource.Resource, d *dial,
+) string {
+	fresh := xdstest.Simulate(t, xdstest.FakeConfig{Node: "fresh", StateOfTheWorld: s.StateOfTheWorld()}, store, c)
+	fresh.Settle(rand.New(rand.NewPCG(seed, 1)))
+	wrong := append(fresh.Violations(), outOfSync(fresh, world, d))
+	if got, want := rejectedBy(fresh, world), rejectedBy(s, world); got != want {
+		wrong = append(wrong, fmt.Sprintf("it rejects %s; the other one %s", got, want))
+	}
+	if wrong := strings.TrimSpace(strings.Join(wrong, " ")); wrong != "" {
+		return "a proxy that has just started: " + wrong
+	}
+	return ""
+}
+
+// rejectedBy are the rejections that are reported of a proxy.
+func rejectedBy(s *xdstest.Simulation, world map[resource.Ref]*resource.Resource) string {
+	var out []string
+	for _, r := range s.Stream().Rejections() {
+		if world[r.Ref] == nil {
+			continue // it is leaving, and has no owner
+		}
+		of := fmt.Sprint(r.Ref, " ", r.Host, " ", r.Route, " ", r.Member)
+		out = append(out, strings.Join(strings.Fields(of), " "))
+	}
+	slices.Sort(out)
+	return strings.Join(out, ", ")
 }
 
 func storeOf(world map[resource.Ref]*resource.Resource) *cache.Cache {

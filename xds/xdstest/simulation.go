@@ -88,6 +88,12 @@ func (s *Simulation) Settle(r *rand.Rand) {
 	s.violate("events without end")
 }
 
+// StateOfTheWorld reports which variant of the protocol it uses.
+func (s *Simulation) StateOfTheWorld() bool { return s.config.StateOfTheWorld }
+
+// Node is FakeConfig.Node.
+func (s *Simulation) Node() string { return s.Fake.config.Node }
+
 // Stream is the state machine of the current connection.
 func (s *Simulation) Stream() *publish.Stream { return s.machine }
 

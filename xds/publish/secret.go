@@ -1,0 +1,217 @@
+package publish
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"time"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
+
+	"github.com/penstock-project/penstock/xds/cache"
+	"github.com/penstock-project/penstock/xds/resource"
+)
+
+// Envoy remembers the bytes of a secret before it uses them, and ACKs the same bytes without
+// another look. So a secret that the proxy may have rejected, on this stream or an earlier one, is
+// sent with a mark that no sending before it had.
+
+// marked returns a secret as it is sent now.
+func (s *Stream) marked(it *item, now time.Time) *cache.Entry {
+	if !s.resumed && !s.suspects.has(it.slot.ID) {
+		return it.want
+	}
+	msg, err := decodeSecret(it.want.Body())
+	if err != nil || !msg.mark(fmt.Sprintf("%x %x %x", now.UnixNano(), s.cursor.Number, s.nonce)) {
+		return it.want
+	}
+	body, err := msg.encode()
+	if err != nil {
+		return it.want
+	}
+	return cache.Resent(it.want, body)
+}
+
+// secret is a decoded secret, with the trust domains of its SPIFFE validator.
+type secret struct {
+	*tlsv3.Secret
+	spiffe *tlsv3.SPIFFECertValidatorConfig // nil: it has none
+}
+
+func decodeSecret(body []byte) (*secret, error) {
+	out := &secret{Secret: &tlsv3.Secret{}}
+	if err := proto.Unmarshal(body, out.Secret); err != nil {
+		return nil, err
+	}
+	config := out.GetValidationContext().GetCustomValidatorConfig().GetTypedConfig()
+	if config.MessageIs(&tlsv3.SPIFFECertValidatorConfig{}) {
+		out.spiffe = &tlsv3.SPIFFECertValidatorConfig{}
+		return out, config.UnmarshalTo(out.spiffe)
+	}
+	return out, nil
+}
+
+func (x *secret) encode() ([]byte, error) {
+	if x.spiffe != nil {
+		value, err := resource.Marshal(x.spiffe)
+		if err != nil {
+			return nil, err
+		}
+		config := x.GetValidationContext().GetCustomValidatorConfig()
+		config.TypedConfig = &anypb.Any{TypeUrl: config.GetTypedConfig().GetTypeUrl(), Value: value}
+	}
+	return resource.Marshal(x.Secret)
+}
+
+// mark writes a line in front of the first PEM block, which parsers of PEM ignore. False: there is
+// no PEM.
+func (x *secret) mark(text string) bool {
+	at := x.GetTlsCertificate().GetCertificateChain()
+	if at == nil {
+		at = x.GetValidationContext().GetTrustedCa()
+	}
+	if at == nil && len(x.spiffe.GetTrustDomains()) > 0 {
+		at = x.spiffe.GetTrustDomains()[0].GetTrustBundle()
+	}
+	pem, ok := at.GetSpecifier().(*corev3.DataSource_InlineBytes)
+	if ok {
+		pem.InlineBytes = slices.Concat([]byte(text+"\n"), pem.InlineBytes)
+	}
+	return ok
+}
+
+// newSecretQuarantine finds the members of a cluster set whose certificates are rejected: one
+// secret has those of all members. They are left out. Any other secret stays as it was. Its last
+// good version is sent again, because Envoy would use the rejected bytes for a new version of a
+// listener.
+func newSecretQuarantine(of, before *cache.Entry, detail string) *quarantine {
+	q := &quarantine{of: of, names: slices.Clone(of.Names)}
+	x, err := decodeSecret(of.Body())
+	if err != nil || len(x.spiffe.GetTrustDomains()) == 0 {
+		if before != nil {
+			q.entry, q.then = before, func(bool, string) {}
+		}
+		return q
+	}
+	q.secret = x
+	old := map[string][]byte{}
+	if before != nil {
+		q.good = before.Version
+		if was, err := decodeSecret(before.Body()); err == nil {
+			for _, d := range was.spiffe.GetTrustDomains() {
+				old[d.GetName()], _ = resource.Marshal(d) // it was decoded
+			}
+		}
+	}
+	var suspects []*piece
+	for _, d := range x.spiffe.GetTrustDomains() {
+		raw, err := resource.Marshal(d)
+		if err != nil {
+			continue
+		}
+		p := &piece{level: levelMember, name: d.GetName(), raw: raw, old: old[d.GetName()], sends: raw}
+		if !bytes.Equal(p.old, raw) {
+			p.sends = p.old
+			suspects = append(suspects, p)
+		}
+		q.whole.inner = append(q.whole.inner, p)
+	}
+	q.try(func(ok bool, _ string) {
+		if !ok { // what it accepted before
+			suspects = q.whole.inner
+			for _, p := range suspects {
+				p.old, p.sends = nil, nil
+			}
+		}
+		q.groups = append(q.groups, &group{pieces: suspects, rejected: true, detail: detail})
+		q.search()
+	})
+	return q
+}
+
+// encodeSecret returns the secret with those members that the next variant has; nil: with none,
+// which Envoy does not take.
+func (q *quarantine) encodeSecret() []byte {
+	x := &secret{Secret: proto.CloneOf(q.secret.Secret), spiffe: &tlsv3.SPIFFECertValidatorConfig{}}
+	for _, p := range q.whole.inner {
+		d := &tlsv3.SPIFFECertValidatorConfig_TrustDomain{}
+		if p.sends != nil && proto.Unmarshal(p.sends, d) == nil {
+			x.spiffe.TrustDomains = append(x.spiffe.TrustDomains, d)
+		}
+	}
+	if len(x.spiffe.GetTrustDomains()) == 0 {
+		return nil
+	}
+	body, err := x.encode()
+	if err != nil {
+		return nil
+	}
+	return body
+}
+
+// secret reports whether a secret that a listener names is in flight: the proxy may reject it, and
+// uses its last bytes for a new version of the listener even so.
+func (w *waiting) secret(it *item) bool {
+	if it.slot.Type != resource.Listener {
+		return false
+	}
+	return slices.ContainsFunc(it.want.Names, func(n *cache.Slot) bool {
+		is := w.s.items[resource.Secret][n]
+		pending := n.Type == resource.Secret && is != nil && (is.flight != nil || is.quarantine != nil)
+		return pending && w.before(it.since)
+	})
+}
+
+// retryUsers sends resources again that the proxy may have rejected because of the last bytes of a
+// secret: it has others now, or none.
+func (s *Stream) retryUsers(secret *cache.Slot, now time.Time) {
+	for _, t := range []resource.Type{resource.Cluster, resource.Listener} {
+		for _, it := range s.items[t] {
+			if it.want != nil && it.rejected == it.want.Version && it.flight == nil && it.want.NamesSlot(secret) {
+				s.dirty(it, true, now)
+			}
+		}
+	}
+}
+
+// retryBeside sends the rejected secrets again that some resource names beside one that the proxy
+// has accepted: the last of them to arrive is rejected for the faults of each. (The last good
+// version of that one is no reason to try: two such secrets would have each other sent without
+// end.)
+func (s *Stream) retryBeside(secret *cache.Slot, now time.Time) {
+	for _, it := range s.items[resource.Secret] {
+		if it.slot == secret || it.want == nil || it.rejected != it.want.Version ||
+			it.flight != nil || it.quarantine != nil {
+			continue
+		}
+		for _, t := range []resource.Type{resource.Cluster, resource.Listener} {
+			if slices.ContainsFunc(s.cursor.Each(t), func(user *cache.Slot) bool {
+				e := user.Current()
+				return e.NamesSlot(secret) && e.NamesSlot(it.slot)
+			}) {
+				s.dirty(it, true, now)
+			}
+		}
+	}
+}
+
+// suspected looks for the cause of a rejection in the secrets that a resource names. It reports
+// whether to send the resource again: the proxy may have rejected a secret and unsubscribed from it
+// since, and forgets it then. A secret that it stores since an earlier stream is sent again, and
+// the resource after it. Each happens once.
+func (s *Stream) suspected(e *cache.Entry, now time.Time) (again bool) {
+	for _, n := range e.Names {
+		switch {
+		case n.Type != resource.Secret:
+		case s.suspects.has(n.ID) && !s.subscribed.has(n.ID):
+			s.suspects.clear(n.ID)
+			again = true
+		case s.resumed && s.subscribed.has(n.ID) && !s.sent.has(n.ID):
+			s.resend(n, now)
+		}
+	}
+	return again
+}
