@@ -72,7 +72,7 @@ func TestMemberTrust_CertificateThatEnvoyCannotReadIsAFindingAndDoesNotEnter(t *
 				{Name: "east", Peer: &v1alpha1.ClusterSetPeer{Address: "east:1", Bundle: string(good)}},
 				{Name: "west", Peer: &v1alpha1.ClusterSetPeer{Address: "west:1", Bundle: string(c.written)}},
 			}}
-			s.registry.SetMembers(map[string]string{"east": peerSource, "west": peerSource})
+			s.registry.SetMembers([]string{"east", "west"})
 			s.registry.Restore([]registry.Record{{ // as after a restart
 				RecordID: registry.RecordID{Cluster: "west"}, UID: "uid", Stamp: registry.Stamp{Epoch: 1, Sequence: 1},
 				Bundle: kept(c.written, c.received),
