@@ -156,6 +156,9 @@ func sequence(t *testing.T, c *chaos, seed int) {
 		for range batch {
 			ops = append(ops, c.op())
 		}
+		if step == 0 && seed%4 < 2 {
+			ops = append(ops, c.tenants()...)
+		}
 		batch = 1 + c.IntN(4)
 		rev, err := s.Apply(ops...)
 		if err != nil {

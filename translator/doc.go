@@ -11,6 +11,7 @@
 //	clusters.go    clusters, assignments, external pickers                secrets.go    SDS secrets
 //	reports.go     reports about objects                                 panics.go     rows whose computation panics
 //	parents.go     Gateways through which other clusters reach a pool
+//	budgets.go     what the routes of a namespace may cost the Envoys of others
 //
 // cluster.go and assignment.go decide one cluster and its endpoints; explain*.go follow one request. gatewayapi and
 // inference turn objects into the model, services turns Services and selectors into endpoints, envoy turns the model into
@@ -29,6 +30,12 @@
 // Gateway, so one tenant's change reads no other tenant's row. The size of a program is estimated from its syntax tree, byte
 // by byte as Envoy reads it; a test compares it with Envoy's own. A rule above its budget takes all requests that it might
 // match, with a 500. Otherwise a less specific rule, written for other requests, would serve them.
+//
+// The routes of a namespace have a budget of Envoy's time on each chain of another namespace's Gateway (budgets.go here, Charge and
+// Cut in gatewayapi, Cost in envoy). It is decided before attachments, as a loss: a route without a place is attached nowhere, so no
+// later table has to leave it out. It is a share of nothing: how many namespaces there are changes no route. Where it ends is the age of
+// one route, so a further route above the budget recomputes none of the others. Routes of the Gateway's own namespace cost
+// nothing: no row and no read.
 //
 // Conflicts about a host are decided between routes (contests in routes.go): HTTPRoutes and GRPCRoutes do not share one, and
 // TLS and TCP routes cannot. HTTPRoutes alone never conflict there, so that thousands of them cost nothing.

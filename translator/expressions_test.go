@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	"google.golang.org/protobuf/proto"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
@@ -126,6 +128,22 @@ func http16(value string) map[string][]string {
 		h[fmt.Sprint("X-", i)] = []string{value}
 	}
 	return h
+}
+
+func TestRegularExpressions_MatchesThatDifferInThemAloneBecomeOne(t *testing.T) {
+	r := newTenants(t)
+	o := tenantRoute("a", "large", 1, []gatewayv1.Hostname{"a.example"}, 2048)
+	for i := range o.Spec.Rules[0].Matches {
+		o.Spec.Rules[0].Matches[i].Path.Value = ptr("/same")
+	}
+	r.apply(store.HTTPRoutes.Put(o))
+	var host routev3.VirtualHost
+	if err := proto.Unmarshal([]byte(r.hosts()["a.example"]), &host); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(host.Routes); n != 1 || len(host.Routes[0].Match.Headers) != 16 || host.Routes[0].GetDirectResponse().GetStatus() != 500 {
+		t.Errorf("128 matches above the budget became %d of Envoy's routes, the first is %v", n, host.Routes[0])
+	}
 }
 
 func TestRegularExpressions_NewestRulesOfANamespaceAboveItsShareAnswer500(t *testing.T) {

@@ -23,7 +23,7 @@ import (
 // chaos makes random operations on a small universe of objects, small enough that they meet each other often.
 type chaos struct {
 	*rand.Rand
-	words *rand.Rand   // decides on regular expressions
+	words *rand.Rand   // decides on regular expressions and budgets
 	certs [2][2][]byte // certificate and key
 }
 
@@ -62,9 +62,7 @@ func (c *chaos) gateway() (store.Op, func(string) store.Op, string) {
 	g := &gatewayv1.Gateway{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: fmt.Sprint("gw", c.IntN(2))}}
 	g.Spec.GatewayClassName = pick[gatewayv1.ObjectName](c, "penstock", "penstock", "penstock", "other")
 	if c.some(5) {
-		g.Spec.Infrastructure = &gatewayv1.GatewayInfrastructure{ParametersRef: &gatewayv1.LocalParametersReference{
-			Group: v1alpha1.Group, Kind: "EnvoyFleet", Name: fmt.Sprint("fleet", c.IntN(2)),
-		}}
+		g.Spec.Infrastructure = fleetRef(fmt.Sprint("fleet", c.IntN(2)))
 	}
 	for i := range 1 + c.IntN(4) {
 		g.Spec.Listeners = append(g.Spec.Listeners, c.listener(i))
@@ -101,7 +99,34 @@ func (c *chaos) export() (store.Op, func(string) store.Op, string) {
 func (c *chaos) fleet() (store.Op, func(string) store.Op, string) {
 	f := &v1alpha1.EnvoyFleet{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: fmt.Sprint("fleet", c.IntN(2))}}
 	f.Spec.Image = pick(c, "", "envoy:a", "envoy:b")
+	if c.words.IntN(3) > 0 {
+		f.Spec.Routes = &v1alpha1.FleetRoutes{BudgetMilliseconds: 1}
+	}
 	return made(store.EnvoyFleets, f)
+}
+
+// tenants are a Gateway and routes of another namespace, some of which are above its budget.
+func (c *chaos) tenants() (ops []store.Op) {
+	g := &gatewayv1.Gateway{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "gw0"}}
+	g.Spec.GatewayClassName = "penstock"
+	for i := range 2 {
+		l := c.listener(i)
+		l.AllowedRoutes.Namespaces = &gatewayv1.RouteNamespaces{From: ptr(gatewayv1.NamespacesFromAll)}
+		g.Spec.Listeners = append(g.Spec.Listeners, l)
+	}
+	g.Spec.Infrastructure = fleetRef("fleet0")
+	fleet := &v1alpha1.EnvoyFleet{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "fleet0"}}
+	fleet.Spec.Routes = &v1alpha1.FleetRoutes{BudgetMilliseconds: 1}
+	ops = append(ops, store.Gateways.Put(g), store.EnvoyFleets.Put(fleet))
+	for range 3 {
+		op, _, _ := c.route()
+		ops = append(ops, op)
+	}
+	return ops
+}
+
+func fleetRef(name string) *gatewayv1.GatewayInfrastructure {
+	return &gatewayv1.GatewayInfrastructure{ParametersRef: &gatewayv1.LocalParametersReference{Group: v1alpha1.Group, Kind: "EnvoyFleet", Name: name}}
 }
 
 func (c *chaos) gatewayTLS() *gatewayv1.GatewayTLSConfig {
@@ -156,6 +181,9 @@ func (c *chaos) rule() gatewayv1.HTTPRouteRule {
 		}
 		if c.words.IntN(4) == 0 { // the larger one is above a budget where it stands often enough
 			m.Headers = append(m.Headers, gatewayv1.HTTPHeaderMatch{Name: "X-Word", Type: ptr(gatewayv1.HeaderMatchRegularExpression), Value: []string{"a+", "(a[b-z]{900}){3}"}[c.words.IntN(2)]})
+		}
+		for i := range 200 * max(0, c.words.IntN(4)-2) { // a few of these matches are above a budget of Envoy's time
+			m.Headers = append(m.Headers, gatewayv1.HTTPHeaderMatch{Name: gatewayv1.HTTPHeaderName(fmt.Sprint("X-", i)), Value: "a"})
 		}
 		rule.Matches = append(rule.Matches, m)
 	}

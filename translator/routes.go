@@ -56,6 +56,7 @@ func (t *tables) declareRoutes() {
 		slices.Sort(keys)
 		return slices.Compact(keys)
 	})
+	t.declareBudgets()
 	t.attachments = graph.Declare(t.engine, graph.Table[string, *model.Attachment]{
 		Name:    "attachments",
 		Order:   order,
@@ -122,7 +123,7 @@ func (t *tables) retain(r *graph.Reader, key string, last *model.Attachment, _ b
 	return gatewayapi.Retain(r, last, c, t.losses(r, key, c)), true
 }
 
-// losses are those of one route, on every listener.
+// losses are those of one route, on every listener and chain.
 func (t *tables) losses(r *graph.Reader, key string, c *model.Candidate) (losses []model.Loss) {
 	for _, row := range t.contestsByRoute.By(r, key) {
 		for _, l := range row.Value {
@@ -131,7 +132,7 @@ func (t *tables) losses(r *graph.Reader, key string, c *model.Candidate) (losses
 			}
 		}
 	}
-	return losses
+	return append(losses, t.overBudget(r, key, c)...)
 }
 
 // indexAttachedHosts: by where routes are attached.

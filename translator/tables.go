@@ -19,6 +19,7 @@ type tables struct {
 	gatewayTables
 	poolTables
 	routeTables
+	budgetTables
 	expressionTables
 	hostTables
 	listenerTables

@@ -90,6 +90,7 @@ var conditionRows = []conditionRow{
 	{"Route", "Accepted", "False", "NoMatchingListenerHostname", "No hostname of the route matches a hostname of the parent's listeners"},
 	{"Route", "Accepted", "False", "NotAllowedByListeners", "`allowedRoutes` of the listeners does not allow the route's kind or namespace"},
 	{"Route", "Accepted", "False", "RouteConflict", "Other routes have all of its hostnames: HTTPRoutes and GRPCRoutes do not share one, nor do routes of connections. The older route wins"},
+	{"Route", "Accepted", "False", "RouteBudgetExceeded", "The routes of its namespace, which is not the Gateway's, are above the budget of Envoy's time on the listener (`routes.budgetMilliseconds` of the EnvoyFleet), and this route has no room beside older ones. The message has what it costs"},
 	{"Route", "Accepted", "False", "UnsupportedValue", "A field of a rule has a value that Penstock does not support. If other rules are valid the condition is `PartiallyInvalid`"},
 	{"Route", "Accepted", "False", "IncompatibleFilters", "Filters of one rule exclude each other. If other rules are valid the condition is `PartiallyInvalid`"},
 	{"Route", "Accepted", "False", "InternalError", "The route's translation panics, which is a bug, and proxies never had the route; its requests are answered 500. Findings of any object name such a bug, and `Programmed` is then False for the same reason"},

@@ -38,7 +38,7 @@ const (
 //
 // +kubebuilder:validation:XValidation:rule="!(has(self.replicas) && has(self.autoscaling))",message="replicas and autoscaling exclude each other: remove one of them"
 // +kubebuilder:validation:XValidation:rule="!has(self.external) || (has(self.mode) && self.mode == 'external')",message="external is for mode: external; set the mode, or remove external"
-// +kubebuilder:validation:XValidation:rule="!(has(self.mode) && self.mode == 'external' && (has(self.image) || has(self.replicas) || has(self.autoscaling) || has(self.resources) || has(self.concurrency) || has(self.drainSeconds) || has(self.service) || has(self.pod) || has(self.bootstrap) || has(self.networkPolicy)))",message="mode: external runs no proxies: remove all fields but mode, clients and external"
+// +kubebuilder:validation:XValidation:rule="!(has(self.mode) && self.mode == 'external' && (has(self.image) || has(self.replicas) || has(self.autoscaling) || has(self.resources) || has(self.concurrency) || has(self.drainSeconds) || has(self.service) || has(self.pod) || has(self.bootstrap) || has(self.networkPolicy)))",message="mode: external runs no proxies: remove all fields but mode, clients, routes and external"
 type EnvoyFleetSpec struct {
 	// Mode decides who runs the proxies: Penstock (managed, the default) or you (external).
 	//
@@ -106,6 +106,10 @@ type EnvoyFleetSpec struct {
 	//
 	// +optional
 	Clients *FleetClients `json:"clients,omitempty"`
+	// Routes bounds what the routes of other namespaces cost the proxies.
+	//
+	// +optional
+	Routes *FleetRoutes `json:"routes,omitempty"`
 	// External configures which proxies may attach in mode external, and the addresses at which clients reach them.
 	//
 	// +optional
@@ -285,6 +289,19 @@ type FleetClients struct {
 	// +optional
 	// +kubebuilder:validation:Enum=Disabled;Required;Optional
 	ProxyProtocol ProxyProtocol `json:"proxyProtocol,omitempty"`
+}
+
+// FleetRoutes bounds what the routes of other namespaces cost the proxies.
+type FleetRoutes struct {
+	// BudgetMilliseconds is how long the HTTPRoutes and GRPCRoutes of one namespace may keep the main thread of an Envoy busy
+	// each time that a route of the same listener changes, in milliseconds: Envoy then builds all routes of a cleartext port, or of an
+	// HTTPS listener, again. Penstock estimates it from what the routes contain. The routes that have no room beside older ones
+	// of their namespace are not accepted. The budget does not apply to the Gateway's own namespace. 0 is the default, 40.
+	//
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=60000
+	BudgetMilliseconds int32 `json:"budgetMilliseconds,omitempty"`
 }
 
 // EscapedSlashes is what becomes of a path with escaped slashes.

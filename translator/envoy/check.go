@@ -37,15 +37,16 @@ func checkMessage(msg proto.Message) error {
 			return err
 		}
 	}
-	return walk(msg.ProtoReflect())
+	return walk(msg.ProtoReflect(), checkOne)
 }
 
-func walk(m protoreflect.Message) error {
+// walk calls visit with a message and all messages in it until there is an error. visit itself looks into Any.
+func walk(m protoreflect.Message, visit func(proto.Message) error) error {
 	msg := m.Interface()
 	if _, ok := msg.(*structpb.Struct); ok {
 		return nil // every endpoint has one, and it has nothing to check
 	}
-	if err := checkOne(msg); err != nil {
+	if err := visit(msg); err != nil {
 		return err
 	}
 	var err error
@@ -54,17 +55,17 @@ func walk(m protoreflect.Message) error {
 		case fd.IsMap():
 			if fd.MapValue().Message() != nil {
 				v.Map().Range(func(_ protoreflect.MapKey, v protoreflect.Value) bool {
-					err = walk(v.Message())
+					err = walk(v.Message(), visit)
 					return err == nil
 				})
 			}
 		case fd.Message() == nil:
 		case fd.IsList():
 			for i := 0; i < v.List().Len() && err == nil; i++ {
-				err = walk(v.List().Get(i).Message())
+				err = walk(v.List().Get(i).Message(), visit)
 			}
 		default:
-			err = walk(v.Message())
+			err = walk(v.Message(), visit)
 		}
 		return err == nil
 	})

@@ -130,14 +130,9 @@ func programSize(re *syntax.Regexp) (size int64) {
 // routes that the match becomes.
 func Expressions(r *model.Route) (sum model.Expressions) {
 	add := func(m *matcherv3.RegexMatcher) {
-		if m == nil {
-			return
+		if m != nil {
+			sum = sum.Add(model.Expressions{Number: 1, Size: programOf(m)})
 		}
-		size, err := ProgramSize(m.Regex)
-		if err != nil {
-			size = maxProgram // no rule has one: it would have been reported
-		}
-		sum = sum.Add(model.Expressions{Number: 1, Size: uint32(size)})
 	}
 	for _, route := range (&builder{}).routes(&model.VirtualHost{Host: "*", Routes: []model.Route{*r}}) {
 		add(route.Match.GetSafeRegex())
@@ -149,6 +144,15 @@ func Expressions(r *model.Route) (sum model.Expressions) {
 		}
 	}
 	return sum
+}
+
+// programOf is the ProgramSize of an expression.
+func programOf(m *matcherv3.RegexMatcher) uint32 {
+	size, err := ProgramSize(m.Regex)
+	if err != nil {
+		size = maxProgram // no rule has one: it would have been reported
+	}
+	return uint32(size)
 }
 
 // Matchers counts the regular expressions of a match.

@@ -58,11 +58,21 @@ func attachParent(a *model.Attachment, parent *model.CandidateParent, losses []m
 		return
 	}
 	kept := 0
+	reason := reasonRouteConflict
+	fix := "choose other hostnames, or another listener"
+	if a.Route.Kind == store.TCPRoutes.Kind() {
+		fix = "choose another listener"
+	}
 	var messages []string
 	for _, place := range parent.Places {
 		gone := false
 		for _, loss := range losses {
 			switch {
+			case loss.Over != "" && loss.Gateway == place.Gateway && loss.Chain == place.Chain:
+				gone, reason, fix = true, reasonBudget, budgetFix(loss)
+				if !slices.Contains(messages, loss.Over) { // one for all listeners of the chain
+					messages = append(messages, loss.Over)
+				}
 			case loss.Gateway != place.Gateway || loss.Listener != place.Listener:
 			case loss.Host == "":
 				gone = true
@@ -83,12 +93,12 @@ func attachParent(a *model.Attachment, parent *model.CandidateParent, losses []m
 	accepted := trueCondition(gatewayv1.RouteConditionAccepted, gatewayv1.RouteReasonAccepted)
 	severity := report.Warning
 	if kept == 0 {
-		accepted = falseCondition(gatewayv1.RouteConditionAccepted, reasonRouteConflict, strings.Join(messages, "; "))
+		text := strings.Join(messages, "; ")
+		if reason == reasonBudget {
+			text += ": " + fix
+		}
+		accepted = falseCondition(gatewayv1.RouteConditionAccepted, reason, text)
 		severity = report.Error
-	}
-	fix := "choose other hostnames, or another listener"
-	if a.Route.Kind == store.TCPRoutes.Kind() {
-		fix = "choose another listener"
 	}
 	for _, t := range messages {
 		f := finding(a.Route, parent.Field, t, fix)

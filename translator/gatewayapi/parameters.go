@@ -89,6 +89,7 @@ func over(of, base *v1alpha1.EnvoyFleetSpec) *v1alpha1.EnvoyFleetSpec {
 		Bootstrap:    cmp.Or(of.Bootstrap, base.Bootstrap),
 		Clients:      cmp.Or(of.Clients, base.Clients),
 		External:     cmp.Or(of.External, base.External),
+		Routes:       cmp.Or(of.Routes, base.Routes),
 
 		NetworkPolicy: cmp.Or(of.NetworkPolicy, base.NetworkPolicy),
 	}

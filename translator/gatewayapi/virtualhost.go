@@ -62,6 +62,11 @@ func VirtualHost(gw *model.Gateway, chain, host string, attached []*model.Attach
 		}
 		if !c.rule.Expressions.IsZero() && (budget.Over(c.from, c.rule.Index) || c.wider && wider.above(c)) {
 			r.Match, r.Action = envoy.WithoutExpressions(r.Match), overAction(c.from)
+			key := "without expressions: " + matchKey(&r.Match)
+			if seen[key] { // many matches differ in their expressions alone
+				continue
+			}
+			seen[key] = true
 		}
 		vh.Routes = append(vh.Routes, r)
 		vh.Owners = append(vh.Owners, c.from.Route)

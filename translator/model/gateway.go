@@ -166,13 +166,16 @@ type CandidateParent struct {
 	NotAccepted *report.Condition // why the route is attached nowhere; nil if it is
 }
 
-// Loss is what a route does not get on a listener because another route has it.
+// Loss is what a route does not get: on a listener because another route has it, or on a whole chain because the routes of its
+// namespace are above a budget.
 type Loss struct {
 	Route    report.Ref
 	Gateway  string // "namespace/name"
-	Listener string // ListenerKey
+	Listener string // ListenerKey; "" for all of Chain
+	Chain    string // ChainName, if Over is set
 	Host     string // "" for the whole listener
 	Winner   report.Ref
+	Over     string // which budget, and what the route costs; "" if there is a Winner
 }
 
 // Attachment is a route with everything decided about it: where it is attached, what its rules do, its report.

@@ -1,0 +1,229 @@
+package translator_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	"google.golang.org/protobuf/proto"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/penstock-project/penstock/discovery/status/report"
+	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/manifests/v1alpha1"
+	"github.com/penstock-project/penstock/translator"
+	"github.com/penstock-project/penstock/xds/resource"
+)
+
+// largeRoute has so many matches with 16 headers each, and redirects, on a host of its own name.
+func largeRoute(namespace, name string, created int64, matches int) *gatewayv1.HTTPRoute {
+	o := &gatewayv1.HTTPRoute{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+	o.CreationTimestamp = metav1.Unix(created, 0)
+	o.Spec.ParentRefs = []gatewayv1.ParentReference{{Name: "gw", Namespace: ptr[gatewayv1.Namespace]("default")}}
+	o.Spec.Hostnames = []gatewayv1.Hostname{gatewayv1.Hostname(name + "." + namespace + ".example")}
+	for i := range matches {
+		if i%8 == 0 {
+			o.Spec.Rules = append(o.Spec.Rules, gatewayv1.HTTPRouteRule{Filters: []gatewayv1.HTTPRouteFilter{{
+				Type:            gatewayv1.HTTPRouteFilterRequestRedirect,
+				RequestRedirect: &gatewayv1.HTTPRequestRedirectFilter{StatusCode: ptr(301)},
+			}}})
+		}
+		m := gatewayv1.HTTPRouteMatch{Path: &gatewayv1.HTTPPathMatch{Value: ptr(fmt.Sprint("/", i))}}
+		for h := range 16 {
+			name := gatewayv1.HTTPHeaderName(fmt.Sprint("x-", h))
+			m.Headers = append(m.Headers, gatewayv1.HTTPHeaderMatch{Name: name, Value: "a"})
+		}
+		rule := &o.Spec.Rules[len(o.Spec.Rules)-1]
+		rule.Matches = append(rule.Matches, m)
+	}
+	return o
+}
+
+func (r *tenants) put(routes ...*gatewayv1.HTTPRoute) translator.Output {
+	r.t.Helper()
+	var ops []store.Op
+	for _, route := range routes {
+		ops = append(ops, store.HTTPRoutes.Put(route))
+	}
+	return r.apply(ops...)
+}
+
+// accepted is the Accepted condition of a route's only parent.
+func (r *tenants) accepted(namespace, name string) report.Condition {
+	r.t.Helper()
+	rep := r.world.Reports[report.Ref{Group: gatewayv1.GroupName, Kind: "HTTPRoute", Namespace: namespace, Name: name}]
+	if len(rep.Parents) != 1 {
+		r.t.Fatalf("no report on %s/%s: %v", namespace, name, rep)
+	}
+	c := *report.Find(rep.Parents[0].Conditions, string(gatewayv1.RouteConditionAccepted))
+	findings := slices.ContainsFunc(rep.Findings, func(f report.Finding) bool {
+		return f.Severity == report.Error && f.Fix != ""
+	})
+	if c.Reason == "RouteBudgetExceeded" != findings {
+		r.t.Errorf("%s/%s is %s, its findings are %v", namespace, name, c.Reason, rep.Findings)
+	}
+	return c
+}
+
+// hosts are the encoded virtual hosts of port 80 by their names.
+func (r *tenants) hosts() map[string]string {
+	out := map[string]string{}
+	for _, res := range r.tr.Resources("default/gw") {
+		var rc routev3.RouteConfiguration
+		if res.Type != resource.RouteConfiguration || res.Name != "http/80" {
+			continue
+		}
+		if err := proto.Unmarshal(res.Body(), &rc); err != nil {
+			r.t.Fatal(err)
+		}
+		for _, h := range rc.VirtualHosts {
+			body, err := resource.Marshal(h)
+			if err != nil {
+				r.t.Fatal(err)
+			}
+			out[h.Name] = string(body)
+		}
+	}
+	return out
+}
+
+// attached is how many routes the listener counts.
+func (r *tenants) attached() int32 {
+	rep := r.world.Reports[report.Ref{Group: gatewayv1.GroupName, Kind: "Gateway", Namespace: "default", Name: "gw"}]
+	return rep.Listeners[0].AttachedRoutes
+}
+
+// placed are those of n routes, by age, that have a place.
+func (r *tenants) placed(namespace string, n int) (out []int) {
+	for i := range n {
+		if r.accepted(namespace, fmt.Sprint("r", i)).Status == report.True {
+			out = append(out, i)
+		}
+	}
+	return out
+}
+
+func TestRouteBudget_LargeRoutesOfANamespaceLeaveItsNeighboursAlone(t *testing.T) {
+	r := newTenants(t)
+	r.put(largeRoute("neighbour", "small", 99, 1), largeRoute("default", "own", 99, 128))
+	before := r.hosts()
+	const n = 30
+	var routes []*gatewayv1.HTTPRoute
+	for i := range n { // the last is the oldest
+		routes = append(routes, largeRoute("attacker", fmt.Sprint("r", i), int64(100-i), 128))
+	}
+	r.put(routes...)
+	placed := r.placed("attacker", n)
+	if len(placed) < 5 || len(placed) > n/2 || placed[0] != n-len(placed) {
+		t.Fatalf("routes with a place are %v, want the oldest of them, some 13", placed)
+	}
+	hosts := r.hosts()
+	if len(hosts) != len(before)+len(placed) || r.attached() != int32(2+len(placed)) {
+		t.Errorf("Envoy has %d hosts, the listener %d routes; %d of the attacker have a place", len(hosts), r.attached(), len(placed))
+	}
+	for name, body := range before {
+		if hosts[name] != body {
+			t.Errorf("host %s is another one beside the attacker's routes", name)
+		}
+	}
+	for _, route := range [][2]string{{"neighbour", "small"}, {"default", "own"}} {
+		if c := r.accepted(route[0], route[1]); c.Status != report.True {
+			t.Errorf("%s: %+v", route, c)
+		}
+	}
+	c := r.accepted("attacker", "r0")
+	for _, want := range []string{"namespace attacker", "40ms", "http/80 of Gateway default/gw",
+		"128 Envoy routes, 2048 conditions", "routes.budgetMilliseconds"} {
+		if c.Reason != "RouteBudgetExceeded" || !strings.Contains(c.Message, want) {
+			t.Errorf("the condition has no %q: %+v", want, c)
+		}
+	}
+	// The next oldest takes the place of the oldest.
+	r.apply(store.HTTPRoutes.Delete(fmt.Sprint("attacker/r", n-1)))
+	if got := r.placed("attacker", n-1); len(got) != len(placed) || got[0] != placed[0]-1 {
+		t.Errorf("without the oldest, routes with a place are %v; they were %v", got, placed)
+	}
+}
+
+func TestRouteBudget_RouteThatNeverFitsTakesNoPlace(t *testing.T) {
+	r := newTenants(t)
+	huge := largeRoute("a", "huge", 1, 128)
+	for i := range 15 {
+		huge.Spec.Hostnames = append(huge.Spec.Hostnames, gatewayv1.Hostname(fmt.Sprintf("h%d.example", i)))
+	}
+	r.put(huge, largeRoute("a", "r0", 2, 128))
+	c := r.accepted("a", "huge")
+	if c.Reason != "RouteBudgetExceeded" || !strings.Contains(c.Message, "this route alone takes") {
+		t.Errorf("16 hosts with 128 matches each: %+v", c)
+	}
+	if c := r.accepted("a", "r0"); c.Status != report.True {
+		t.Errorf("a newer route that fits: %+v", c)
+	}
+	huge = largeRoute("a", "huge", 1, 128)
+	r.put(huge)
+	if c := r.accepted("a", "huge"); c.Status != report.True {
+		t.Errorf("on one host: %+v", c)
+	}
+}
+
+func TestRouteBudget_GatewaysOwnerSetsIt(t *testing.T) {
+	r := newTenants(t)
+	const n = 30
+	for i := range n {
+		r.put(largeRoute("a", fmt.Sprint("r", i), int64(i), 128))
+	}
+	usual := len(r.placed("a", n))
+	budget := func(milliseconds int32) int {
+		fleet := &v1alpha1.EnvoyFleet{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "fleet"}}
+		fleet.Spec.Routes = &v1alpha1.FleetRoutes{BudgetMilliseconds: milliseconds}
+		gw, _ := store.Gateways.Get(r.store.View(), "default/gw")
+		gw = gw.DeepCopy()
+		gw.Spec.Infrastructure = &gatewayv1.GatewayInfrastructure{ParametersRef: &gatewayv1.LocalParametersReference{
+			Group: v1alpha1.Group, Kind: "EnvoyFleet", Name: "fleet",
+		}}
+		r.apply(store.EnvoyFleets.Put(fleet), store.Gateways.Put(gw))
+		return len(r.placed("a", n))
+	}
+	if got := budget(0); got != usual {
+		t.Errorf("%d routes have a place with 0, and %d by default", got, usual)
+	}
+	if got := budget(10); got == 0 || got >= usual {
+		t.Errorf("%d routes have a place with 10 ms, and %d by default", got, usual)
+	}
+	if got := budget(1000); got != n {
+		t.Errorf("%d of %d routes have a place with a second", got, n)
+	}
+	// What runs goes on while the Gateway's parameters are missing.
+	r.apply(store.EnvoyFleets.Delete("default/fleet"))
+	if got := len(r.placed("a", n)); got != n {
+		t.Errorf("%d of %d routes have a place without the EnvoyFleet", got, n)
+	}
+}
+
+func TestRouteBudget_ChangeFarBelowItLooksAtNoOtherRoute(t *testing.T) {
+	r := newTenants(t)
+	var routes []*gatewayv1.HTTPRoute
+	for i := range 300 {
+		name := fmt.Sprint("r", i)
+		routes = append(routes, largeRoute("a", name, 1, 1), largeRoute("default", name, 1, 1))
+	}
+	r.put(routes...)
+	out := r.put(largeRoute("a", "r7", 1, 2))
+	if !strings.Contains(out.Work, "charges=1/1") || !strings.Contains(out.Work, "cuts=0/1") {
+		t.Errorf("a change of costs computed %s", out.Work)
+	}
+	for _, row := range r.tr.ExplainRow("{default/gw http/80 a}") {
+		for _, read := range row.Reads {
+			if row.Table == "cuts" && strings.HasPrefix(read, "charges by budget") {
+				t.Errorf("the budget of a namespace with 300 small routes has read all of them: %s", read)
+			}
+		}
+	}
+	out = r.put(largeRoute("default", "r7", 1, 2))
+	if strings.Contains(out.Work, "charges") {
+		t.Errorf("a change in the Gateway's own namespace computed %s", out.Work)
+	}
+}

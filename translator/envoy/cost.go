@@ -1,0 +1,156 @@
+package envoy
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"time"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	compositev3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/composite/v3"
+	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/ext_proc/v3"
+	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
+
+	"github.com/penstock-project/penstock/translator/model"
+)
+
+// Cost counts what Envoy builds, on its main thread, each time that a route configuration changes.
+type Cost struct {
+	Hosts        uint32 // virtual hosts
+	Routes       uint32 // a match becomes one of Envoy's routes, or several
+	Conditions   uint32 // on headers, query parameters and cookies
+	Changes      uint32 // of headers
+	Answers      uint32 // routes that Envoy answers by itself, without a redirect
+	Forwards     uint32 // routes that send requests on
+	Backends     uint32 // of these
+	Mirrors      uint32
+	Calls        uint32 // of pickers
+	Filters      uint32 // that a route fills in, such as external authorization
+	Extensions   uint32 // configurations of any kind, in a route
+	Instructions uint32 // of compiled regular expressions
+	Bytes        uint32 // of the encoded routes
+}
+
+// costs are the parts of a Cost, with the time that Envoy 1.40 takes for one of each (ENVOY.md,
+// "Delivery").
+var costs = []struct {
+	name string
+	time time.Duration
+	of   func(c *Cost) *uint32
+}{
+	{"hostnames", 12 * time.Microsecond, func(c *Cost) *uint32 { return &c.Hosts }},
+	{"Envoy routes", 4500 * time.Nanosecond, func(c *Cost) *uint32 { return &c.Routes }},
+	{"conditions", 1500 * time.Nanosecond, func(c *Cost) *uint32 { return &c.Conditions }},
+	{"header changes", 1600 * time.Nanosecond, func(c *Cost) *uint32 { return &c.Changes }},
+	{"answers", 3 * time.Microsecond, func(c *Cost) *uint32 { return &c.Answers }},
+	{"forwarding routes", 6 * time.Microsecond, func(c *Cost) *uint32 { return &c.Forwards }},
+	{"backends", 2 * time.Microsecond, func(c *Cost) *uint32 { return &c.Backends }},
+	{"mirrors", 14 * time.Microsecond, func(c *Cost) *uint32 { return &c.Mirrors }},
+	{"picker calls", 24 * time.Microsecond, func(c *Cost) *uint32 { return &c.Calls }},
+	{"filters", 135 * time.Microsecond, func(c *Cost) *uint32 { return &c.Filters }},
+	{"extensions", 4 * time.Microsecond, func(c *Cost) *uint32 { return &c.Extensions }},
+	{"regular expression instructions", 2 * time.Microsecond, func(c *Cost) *uint32 { return &c.Instructions }},
+	{"bytes", 4 * time.Nanosecond, func(c *Cost) *uint32 { return &c.Bytes }},
+}
+
+// Add is the sum, which does not wrap.
+func (c Cost) Add(o Cost) Cost {
+	for _, part := range costs {
+		p := part.of(&c)
+		*p = uint32(min(uint64(*p)+uint64(*part.of(&o)), math.MaxUint32))
+	}
+	return c
+}
+
+// Times is n times as much, which does not wrap.
+func (c Cost) Times(n int) Cost {
+	for _, part := range costs {
+		p := part.of(&c)
+		*p = uint32(min(uint64(*p)*uint64(n), math.MaxUint32))
+	}
+	return c
+}
+
+// Time estimates how long Envoy takes.
+func (c Cost) Time() (t time.Duration) {
+	for _, part := range costs {
+		t += time.Duration(*part.of(&c)) * part.time
+	}
+	return t
+}
+
+// String lists the parts.
+func (c Cost) String() string {
+	var parts []string
+	for _, part := range costs {
+		switch n := *part.of(&c); n {
+		case 0:
+		case 1:
+			parts = append(parts, "1 "+strings.TrimSuffix(part.name, "s"))
+		default:
+			parts = append(parts, fmt.Sprint(n, " ", part.name))
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+// CostOf is what one match of a rule costs in one virtual host.
+func CostOf(r *model.Route) (c Cost) {
+	for _, route := range (&builder{}).routes(&model.VirtualHost{Host: "*", Routes: []model.Route{*r}}) {
+		c = c.Add(routeCost(route))
+	}
+	return c
+}
+
+// plainer is how many instructions of an expression that Penstock writes, mostly plain text, take
+// as long as one of a user's.
+const plainer = 5
+
+// routeCost counts what is in one of Envoy's routes.
+func routeCost(r *routev3.Route) Cost {
+	c := Cost{Bytes: uint32(proto.Size(r))}
+	var count func(msg proto.Message) error
+	count = func(msg proto.Message) error {
+		switch m := msg.(type) {
+		case *anypb.Any:
+			c.Extensions++
+			inner, err := m.UnmarshalNew()
+			if err != nil {
+				return err // as building the virtual host reports
+			}
+			return walk(inner.ProtoReflect(), count)
+		case *routev3.Route:
+			c.Routes++
+			c.Changes += uint32(len(m.RequestHeadersToRemove) + len(m.ResponseHeadersToRemove))
+		case *routev3.WeightedCluster_ClusterWeight:
+			c.Backends++
+			c.Changes += uint32(len(m.RequestHeadersToRemove) + len(m.ResponseHeadersToRemove))
+		case *routev3.HeaderMatcher, *routev3.QueryParameterMatcher, *routev3.CookieMatcher, *matcherv3.MetadataMatcher:
+			c.Conditions++
+		case *corev3.HeaderValueOption:
+			c.Changes++
+		case *routev3.DirectResponseAction:
+			c.Answers++
+		case *routev3.RouteAction:
+			c.Forwards++
+		case *routev3.RouteAction_RequestMirrorPolicy:
+			c.Mirrors++
+		case *extprocv3.ExtProcPerRoute:
+			c.Calls++
+		case *compositev3.CompositePerRoute:
+			c.Filters++
+		case *matcherv3.RegexMatcher:
+			c.Instructions += programOf(m)
+		}
+		return nil
+	}
+	_ = walk(r.Match.ProtoReflect(), count)
+	matching := c
+	c = Cost{Bytes: c.Bytes}
+	_ = walk(r.ProtoReflect(), count)
+	c.Instructions = matching.Instructions + (c.Instructions-matching.Instructions)/plainer
+	return c
+}
