@@ -131,7 +131,7 @@ var figures = map[string]figure{
 	"attack_uploads.held":    {"uploads", none, "Uploads that are held; the others were answered 503."},
 
 	"attack_neighbour":             {"ratio", 1.1, "100 of the largest HTTPRoutes of another namespace, every other one full of regular expressions, on another port of the Gateway: from saving a small route, which has its hostname to itself, to the first request through a real Envoy that sees the change, over the same without them; medians of 300 changes each, in turns."},
-	"attack_neighbour.same_chain":  {"ratio", 8, "The same with these routes on the small route's own port, where Envoy builds one route configuration of all."},
+	"attack_neighbour.same_chain":  {"ratio", 8, "The same with these routes on the small route's own port, where Envoy builds one route configuration of all that have room in the budget of their namespace."},
 	"attack_neighbour.alone":       {"ms", none, ""},
 	"attack_neighbour.other_chain": {"ms", none, ""},
 	"attack_neighbour.together":    {"ms", none, "On the same port."},
