@@ -15,12 +15,16 @@ import (
 // budgetTables hold the routes of each namespace to their budget of Envoy's time on the chains of
 // Gateways of other namespaces.
 type budgetTables struct {
+	crowds  *graph.Table[chainKey, int]              // chains with charges of wildcard hostnames: at most 1<<crowd hosts
 	charges *graph.Table[string, *gatewayapi.Charge] // by route; only of routes that are bounded
 	cuts    *graph.Table[budgetKey, gatewayapi.Cut]  // only of namespaces above their budget
 
 	candidatesByNeighbour *graph.Index[string, *model.Candidate, string] // by their own keys: those that are bounded
 	chargesByBudget       *graph.Index[string, *gatewayapi.Charge, budgetKey]
 	chargesBySize         *graph.Index[string, *gatewayapi.Charge, sizeKey]
+	candidatesByCrowd     *graph.Index[string, *model.Candidate, crowdKey]
+	chargesByWide         *graph.Index[string, *gatewayapi.Charge, budgetKey] // those with wildcard hostnames
+	chargesByWideChain    *graph.Index[string, *gatewayapi.Charge, chainKey]
 }
 
 // budgetKey is a namespace with routes on a chain of another namespace's Gateway.
@@ -45,6 +49,15 @@ type sizeKey struct {
 const sizes = 28
 
 func sizeOf(cost time.Duration) int { return min(bits.Len64(uint64(cost.Microseconds())), sizes-1) }
+
+// crowdKey is the routes with so many hosts on a listener of a chain.
+type crowdKey struct {
+	chainKey
+	hosts int
+}
+
+// mostHosts is how many hostnames a route may have (Gateway API).
+const mostHosts = 16
 
 func (t *tables) declareBudgets() {
 	t.candidatesByNeighbour = graph.NewIndex(t.candidates, "neighbour", func(key string, c *model.Candidate) []string {
@@ -78,11 +91,55 @@ func (t *tables) declareBudgets() {
 		}
 		return keys
 	})
+	t.declareCrowds()
 	t.cuts = graph.Declare(t.engine, graph.Table[budgetKey, gatewayapi.Cut]{
 		Name:    "cuts",
 		Order:   budgetKey.compare,
 		Sources: []graph.Source[budgetKey]{t.chargesByBudget},
 		Compute: t.cut,
+	})
+}
+
+// declareCrowds counts hosts, roughly, so that a further one changes nothing else.
+func (t *tables) declareCrowds() {
+	t.candidatesByCrowd = graph.NewIndex(t.candidates, "crowd", func(_ string, c *model.Candidate) (keys []crowdKey) {
+		for _, parent := range c.Parents {
+			for _, p := range parent.Places {
+				if n := len(p.Hosts); n > 0 && !p.Stream {
+					keys = append(keys, crowdKey{chainKey{p.Gateway, p.Chain}, min(n, mostHosts)})
+				}
+			}
+		}
+		return keys
+	})
+	t.chargesByWide = graph.NewIndex(t.charges, "wide", func(key string, c *gatewayapi.Charge) (keys []budgetKey) {
+		for _, on := range c.Chains {
+			if on.Wide {
+				keys = append(keys, budgetOf(key, on))
+			}
+		}
+		return keys
+	})
+	t.chargesByWideChain = graph.NewIndex(t.charges, "wideChain", func(_ string, c *gatewayapi.Charge) (keys []chainKey) {
+		for _, on := range c.Chains {
+			if on.Wide {
+				keys = append(keys, chainKey{on.Gateway, on.Chain})
+			}
+		}
+		return keys
+	})
+	t.crowds = graph.Declare(t.engine, graph.Table[chainKey, int]{
+		Name:    "crowds",
+		Order:   chainKey.compare,
+		Sources: []graph.Source[chainKey]{t.chargesByWideChain},
+		Compute: func(r *graph.Reader, key chainKey) (int, bool) {
+			sum := 0
+			for hosts := 1; hosts <= mostHosts; hosts++ {
+				n, _ := t.candidatesByCrowd.Each(r, crowdKey{key, hosts})
+				sum += n * hosts
+			}
+			return bits.Len(uint(max(sum, 1) - 1)), true
+		},
 	})
 }
 
@@ -99,17 +156,34 @@ func (t *tables) cut(r *graph.Reader, key budgetKey) (none gatewayapi.Cut, ok bo
 		return none, false
 	}
 	budget, bounded := gatewayapi.RouteBudget(gw)
+	if !bounded {
+		return none, false
+	}
+	var copies *gatewayapi.Cut
+	if n, wide := t.chargesByWide.Each(r, key); n > 0 {
+		crowd, _ := t.crowds.Get(r, chainKey{key.gateway, key.chain})
+		cut, over := gatewayapi.CutOf(budget/2, func(yield func(gatewayapi.Age, time.Duration) bool) {
+			for _, c := range wide {
+				if !yield(c.Age, c.Each.Time()<<crowd) {
+					return
+				}
+			}
+		})
+		if over {
+			copies = &cut
+		}
+	}
 	most := time.Duration(0)
 	for size := range sizes {
 		if n, _ := t.chargesBySize.Each(r, sizeKey{key, size}); n > 0 {
 			most += time.Duration(n) * time.Microsecond << size
 		}
 	}
-	if !bounded || most <= budget {
-		return none, false
+	if most <= budget {
+		return gatewayapi.Cut{Budget: budget, Copies: copies}, copies != nil
 	}
 	_, rows := t.chargesByBudget.Each(r, key)
-	return gatewayapi.CutOf(budget, func(yield func(gatewayapi.Age, time.Duration) bool) {
+	cut, over := gatewayapi.CutOf(budget, func(yield func(gatewayapi.Age, time.Duration) bool) {
 		for route, c := range rows {
 			for _, on := range c.Chains {
 				if budgetOf(route, on) == key && !yield(c.Age, on.Cost.Time()) {
@@ -118,6 +192,8 @@ func (t *tables) cut(r *graph.Reader, key budgetKey) (none gatewayapi.Cut, ok bo
 			}
 		}
 	})
+	cut.Copies = copies
+	return cut, over || copies != nil
 }
 
 // overBudget are the chains on which a route has no place because of its namespace's budget.
@@ -132,8 +208,16 @@ func (t *tables) overBudget(r *graph.Reader, key string, c *model.Candidate) (lo
 			continue
 		}
 		for _, on := range charge.Chains {
-			if on.Gateway == at.Gateway && on.Chain == at.Chain && !cut.Takes(charge.Age, on.Cost.Time()) {
+			if on.Gateway != at.Gateway || on.Chain != at.Chain {
+				continue
+			}
+			if !cut.Takes(charge.Age, on.Cost.Time()) {
 				losses = append(losses, gatewayapi.BudgetLoss(c.Route, cut.Budget, on))
+			} else if on.Wide && cut.Copies != nil {
+				crowd, _ := t.crowds.Get(r, chainKey{on.Gateway, on.Chain})
+				if each := charge.Each.Time(); !cut.Copies.Takes(charge.Age, each<<crowd) {
+					losses = append(losses, gatewayapi.CopiesLoss(c.Route, cut.Copies.Budget, on, 1<<crowd, each))
+				}
 			}
 		}
 	}

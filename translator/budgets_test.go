@@ -106,6 +106,17 @@ func (r *tenants) placed(namespace string, n int) (out []int) {
 	return out
 }
 
+// budget gives the Gateway an EnvoyFleet.
+func (r *tenants) budget(milliseconds int32) {
+	r.t.Helper()
+	fleet := &v1alpha1.EnvoyFleet{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "fleet"}}
+	fleet.Spec.Routes = &v1alpha1.FleetRoutes{BudgetMilliseconds: milliseconds}
+	gw, _ := store.Gateways.Get(r.store.View(), "default/gw")
+	gw = gw.DeepCopy()
+	gw.Spec.Infrastructure = fleetRef("fleet")
+	r.apply(store.EnvoyFleets.Put(fleet), store.Gateways.Put(gw))
+}
+
 func TestRouteBudget_LargeRoutesOfANamespaceLeaveItsNeighboursAlone(t *testing.T) {
 	r := newTenants(t)
 	r.put(largeRoute("neighbour", "small", 99, 1), largeRoute("default", "own", 99, 128))
@@ -177,14 +188,7 @@ func TestRouteBudget_GatewaysOwnerSetsIt(t *testing.T) {
 	}
 	usual := len(r.placed("a", n))
 	budget := func(milliseconds int32) int {
-		fleet := &v1alpha1.EnvoyFleet{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "fleet"}}
-		fleet.Spec.Routes = &v1alpha1.FleetRoutes{BudgetMilliseconds: milliseconds}
-		gw, _ := store.Gateways.Get(r.store.View(), "default/gw")
-		gw = gw.DeepCopy()
-		gw.Spec.Infrastructure = &gatewayv1.GatewayInfrastructure{ParametersRef: &gatewayv1.LocalParametersReference{
-			Group: v1alpha1.Group, Kind: "EnvoyFleet", Name: "fleet",
-		}}
-		r.apply(store.EnvoyFleets.Put(fleet), store.Gateways.Put(gw))
+		r.budget(milliseconds)
 		return len(r.placed("a", n))
 	}
 	if got := budget(0); got != usual {
@@ -225,5 +229,34 @@ func TestRouteBudget_ChangeFarBelowItLooksAtNoOtherRoute(t *testing.T) {
 	out = r.put(largeRoute("default", "r7", 1, 2))
 	if strings.Contains(out.Work, "charges") {
 		t.Errorf("a change in the Gateway's own namespace computed %s", out.Work)
+	}
+}
+
+func TestRouteBudget_WildcardHostnamesAreBoundedInNarrowerHosts(t *testing.T) {
+	r := newTenants(t)
+	wide := largeRoute("attacker", "r0", 1, 128)
+	wide.Spec.Hostnames = nil
+	r.put(wide, largeRoute("neighbour", "small", 1, 1))
+	conditions := func() int { return strings.Count(r.hosts()["small.neighbour.example"], "x-15") }
+	if got := conditions(); got != 128 { // one is the same in both
+		t.Errorf("beside one host, it has %d matches, want those of the wider hostname too", got)
+	}
+	var routes []*gatewayv1.HTTPRoute
+	for i := range 50 {
+		routes = append(routes, largeRoute("neighbour", fmt.Sprint("r", i), 1, 1))
+	}
+	r.put(routes...)
+	if got := conditions(); got != 1 {
+		t.Errorf("beside 50 hosts, it has %d matches, want its own alone", got)
+	}
+	rep := r.world.Reports[report.Ref{Group: gatewayv1.GroupName, Kind: "HTTPRoute", Namespace: "attacker", Name: "r0"}]
+	warned := slices.ContainsFunc(rep.Findings, func(f report.Finding) bool {
+		return f.Severity == report.Warning && strings.Contains(f.Problem, "narrower hosts") && f.Fix != ""
+	})
+	if c := r.accepted("attacker", "r0"); c.Status != report.True || !warned {
+		t.Errorf("the wide route: %+v, findings %v", c, rep.Findings)
+	}
+	if r.hosts()["*"] == "" {
+		t.Error("the wide route's own host is gone")
 	}
 }

@@ -34,7 +34,8 @@
 // The routes of a namespace have a budget of Envoy's time on each chain of another namespace's Gateway (budgets.go here, Charge and
 // Cut in gatewayapi, Cost in envoy). It is decided before attachments, as a loss: a route without a place is attached nowhere, so no
 // later table has to leave it out. It is a share of nothing: how many namespaces there are changes no route. Where it ends is the age of
-// one route, so a further route above the budget recomputes none of the others. Routes of the Gateway's own namespace cost
+// one route, so a further route above the budget recomputes none of the others. Copies of a route in narrower hosts (Place.Narrow)
+// are counted by the chain's hosts to a power of two, so that a further host changes nothing. Routes of the Gateway's own namespace cost
 // nothing: no row and no read.
 //
 // Conflicts about a host are decided between routes (contests in routes.go): HTTPRoutes and GRPCRoutes do not share one, and

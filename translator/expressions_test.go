@@ -180,6 +180,7 @@ func TestRegularExpressions_NewestRulesOfANamespaceAboveItsShareAnswer500(t *tes
 
 func TestRegularExpressions_WiderHostnamesAreBoundedInEachHost(t *testing.T) {
 	r := newTenants(t)
+	r.budget(60_000)
 	r.apply(store.HTTPRoutes.Put(tenantRoute("a", "wide", 1, []gatewayv1.Hostname{"*.example"}, 50, 50)))
 	if n := r.compiled(); n != 100 {
 		t.Fatalf("%d expressions, want 100", n)

@@ -293,10 +293,12 @@ type FleetClients struct {
 
 // FleetRoutes bounds what the routes of other namespaces cost the proxies.
 type FleetRoutes struct {
-	// BudgetMilliseconds is how long the HTTPRoutes and GRPCRoutes of one namespace may keep the main thread of an Envoy busy
-	// each time that a route of the same listener changes, in milliseconds: Envoy then builds all routes of a cleartext port, or of an
-	// HTTPS listener, again. Penstock estimates it from what the routes contain. The routes that have no room beside older ones
-	// of their namespace are not accepted. The budget does not apply to the Gateway's own namespace. 0 is the default, 40.
+	// BudgetMilliseconds is how long the HTTPRoutes and GRPCRoutes of one namespace may keep the main
+	// thread of an Envoy busy each time that a route of the same listener changes, in milliseconds:
+	// Envoy then builds all routes of a cleartext port, or of an HTTPS listener, again. Penstock
+	// estimates it from what the routes contain. The routes that have no room beside older ones of
+	// their namespace are not accepted. Half as much again is for routes of wildcard hostnames in
+	// narrower hosts. The budget does not apply to the Gateway's own namespace. 0 is the default, 40.
 	//
 	// +optional
 	// +kubebuilder:validation:Minimum=0

@@ -69,7 +69,11 @@ func attachParent(a *model.Attachment, parent *model.CandidateParent, losses []m
 		for _, loss := range losses {
 			switch {
 			case loss.Over != "" && loss.Gateway == place.Gateway && loss.Chain == place.Chain:
-				gone, reason, fix = true, reasonBudget, budgetFix(loss)
+				if fix = budgetFix(loss); loss.Copies {
+					place.Narrow = true
+				} else {
+					gone, reason = true, reasonBudget
+				}
 				if !slices.Contains(messages, loss.Over) { // one for all listeners of the chain
 					messages = append(messages, loss.Over)
 				}

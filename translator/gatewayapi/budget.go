@@ -40,6 +40,7 @@ func RouteBudget(gw *model.Gateway) (budget time.Duration, bounded bool) {
 // Charge is what a route costs on the chains of Gateways of other namespaces.
 type Charge struct {
 	Age    Age
+	Each   envoy.Cost // in one host
 	Chains []ChainCharge
 }
 
@@ -47,7 +48,10 @@ type Charge struct {
 type ChainCharge struct {
 	Gateway, Chain string
 	Cost           envoy.Cost
+	Wide           bool // a hostname of the route covers others
 }
+
+func wildcard(host string) bool { return strings.HasPrefix(host, "*") }
 
 // Age orders the routes of a namespace: older ones come first, then it goes by name.
 type Age struct {
@@ -84,6 +88,7 @@ func Neighbours(c *model.Candidate) (chains []ChainCharge) {
 				i, chains = len(chains), append(chains, ChainCharge{Gateway: p.Gateway, Chain: p.Chain})
 			}
 			chains[i].Cost.Hosts += uint32(len(p.Hosts))
+			chains[i].Wide = chains[i].Wide || slices.ContainsFunc(p.Hosts, wildcard)
 		}
 	}
 	return chains
@@ -98,10 +103,10 @@ func ChargeOf(r store.Reader, backends Backends, c *model.Candidate) *Charge {
 	}
 	a := placed(c, nil)
 	(&ruleBuilder{r: r, backends: backends, out: a}).build()
-	each := costOf(a)
+	charge.Each = costOf(a)
 	for i := range charge.Chains {
 		one := &charge.Chains[i].Cost
-		*one = each.Times(int(one.Hosts))
+		*one = charge.Each.Times(int(one.Hosts))
 	}
 	return charge
 }
@@ -134,6 +139,9 @@ type Cut struct {
 	// From is the oldest route that does not fit beside older ones; nil: all fit except for routes
 	// that are above the budget alone.
 	From *Age
+	// Copies is the Cut of what routes of wildcard hostnames take again in narrower hosts, of half the
+	// budget; nil: all of these routes stand there.
+	Copies *Cut
 }
 
 // Takes reports whether a route has a place: routes that are newer than one without a place have
@@ -187,6 +195,14 @@ func BudgetLoss(route report.Ref, budget time.Duration, charge ChainCharge) mode
 	return model.Loss{Route: route, Gateway: charge.Gateway, Chain: charge.Chain, Over: fmt.Sprintf(
 		"the routes of namespace %s may take %v of Envoy's time for each change on %s of Gateway %s, and %s %v (%v)%s",
 		route.Namespace, budget, charge.Chain, charge.Gateway, who, takes.Round(10*time.Microsecond), charge.Cost, more)}
+}
+
+// CopiesLoss is that of a route which does not stand in narrower hosts because of the budget.
+func CopiesLoss(route report.Ref, budget time.Duration, at ChainCharge, hosts int, takes time.Duration) model.Loss {
+	return model.Loss{Route: route, Gateway: at.Gateway, Chain: at.Chain, Copies: true, Over: fmt.Sprintf(
+		"the routes of namespace %s may take %v of Envoy's time for each change again in narrower hosts on %s of Gateway %s. "+
+			"This route has no room there: it takes %v in each of up to %d hosts, so no request for a narrower hostname comes to it",
+		route.Namespace, budget, at.Chain, at.Gateway, takes.Round(time.Microsecond), hosts)}
 }
 
 // budgetFix is what to write instead of a route without a place.

@@ -129,7 +129,7 @@ func HasHost(a *model.Attachment, gateway, chain, host string) bool {
 // HasWildcard reports whether a route has a wildcard host on a Gateway.
 func HasWildcard(gateway string, a *model.Attachment) bool {
 	return slices.ContainsFunc(a.Places, func(p model.Place) bool {
-		return p.Gateway == gateway && slices.ContainsFunc(p.Hosts, func(h string) bool { return strings.HasPrefix(h, "*") })
+		return p.Gateway == gateway && slices.ContainsFunc(p.Hosts, wildcard)
 	})
 }
 

@@ -42,6 +42,9 @@ func VirtualHost(gw *model.Gateway, chain, host string, attached []*model.Attach
 				continue
 			}
 			own := slices.Contains(p.Hosts, host)
+			if p.Narrow && !own {
+				continue
+			}
 			exact = exact || own
 			all = append(all, candidates(a, mostSpecific(a.Hostnames, host), !own)...)
 		}

@@ -145,6 +145,7 @@ type Place struct {
 	Stream       bool     // the listener hands on connections
 	Passthrough  bool     // and does not end their TLS
 	ListenerHost string   // the listener's hostname
+	Narrow       bool     // the route does not stand behind those of narrower hosts
 	Hosts        []string // the hosts that the route answers for there, sorted: intersection of listener's and route's hostnames
 }
 
@@ -176,6 +177,7 @@ type Loss struct {
 	Host     string // "" for the whole listener
 	Winner   report.Ref
 	Over     string // which budget, and what the route costs; "" if there is a Winner
+	Copies   bool   // the route stands in its own hosts, and not again in narrower ones
 }
 
 // Attachment is a route with everything decided about it: where it is attached, what its rules do, its report.
