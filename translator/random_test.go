@@ -3,6 +3,7 @@ package translator_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -290,8 +291,20 @@ func (c *chaos) pool() (store.Op, func(string) store.Op, string) {
 	return made(store.InferencePools, p)
 }
 
+// importName is the name of an import. Some have the name of a cluster of another one, or with a
+// cluster of theirs two meanings.
+func (c *chaos) importName() string {
+	if c.some(4) {
+		return pick(c, "imp0-c-0", "imp0-c-1", "imp0-c")
+	}
+	return fmt.Sprint("imp", c.IntN(2))
+}
+
 func (c *chaos) imported() (store.Op, func(string) store.Op, string) {
-	imp := &inferenceapi.InferencePoolImport{ObjectMeta: c.numbered("imp", 2)}
+	imp := &inferenceapi.InferencePoolImport{ObjectMeta: c.meta(c.importName())}
+	if c.some(4) {
+		imp.Labels, imp.CreationTimestamp = map[string]string{v1alpha1.ImportedByLabel: "penstock"}, metav1.Unix(0, int64(c.IntN(3))*1000)
+	}
 	for i := range c.IntN(3) {
 		imp.Status.Clusters = append(imp.Status.Clusters, c.importedCluster(i))
 	}
@@ -324,8 +337,11 @@ func (c *chaos) importedCluster(i int) inferenceapi.ImportedCluster {
 
 // offer is what a member of the cluster set exports: to an import that may exist or not.
 func (c *chaos) offer() (store.Op, func(string) store.Op, string) {
-	name, i := fmt.Sprint("imp", c.IntN(2)), c.IntN(3)
-	o := &store.Offer{ObjectMeta: c.meta(store.OfferName(name, fmt.Sprint("c-", i))), Import: name, Cluster: c.importedCluster(i)}
+	name, cluster := c.importName(), c.importedCluster(c.IntN(3))
+	if c.some(4) {
+		cluster.Name = strings.TrimPrefix(cluster.Name, "c-")
+	}
+	o := &store.Offer{ObjectMeta: c.meta(store.OfferName(name, cluster.Name)), Import: name, Cluster: cluster, Since: int64(c.IntN(3))}
 	if c.some(3) {
 		o.Allowed, o.Pods = []string{pick(c, "10.9.0.1/32", "10.0.0.0/8")}, []string{"10.8.0.0/31"}
 	}
@@ -374,7 +390,7 @@ func (c *chaos) policy() (store.Op, func(string) store.Op, string) {
 	p := &v1alpha1.PoolPolicy{ObjectMeta: c.numbered("policy", 3)}
 	p.Spec.TargetRef = v1alpha1.PoolRef{Kind: "InferencePool", Name: fmt.Sprint("pool", c.IntN(3))}
 	if c.some(4) {
-		p.Spec.TargetRef = v1alpha1.PoolRef{Kind: "InferencePoolImport", Name: fmt.Sprint("imp", c.IntN(2))}
+		p.Spec.TargetRef = v1alpha1.PoolRef{Kind: "InferencePoolImport", Name: c.importName()}
 		if c.some(2) {
 			p.Spec.Selection = &v1alpha1.SelectionSpec{Within: &v1alpha1.WithinSpec{Clusters: []string{pick(c, "c-0", "c-1", "none")}}}
 		} else if c.some(2) {
@@ -401,7 +417,9 @@ func (c *chaos) policy() (store.Op, func(string) store.Op, string) {
 	p.Spec.Picker.Body = pick(c, "", "None", "Buffered")
 	for range c.IntN(3) {
 		ref := v1alpha1.PoolRef{Kind: pick(c, "InferencePool", "InferencePoolImport"), Namespace: pick(c, "", "", "other")}
-		ref.Name = fmt.Sprint(map[string]string{"InferencePool": "pool", "InferencePoolImport": "imp"}[ref.Kind], c.IntN(3))
+		if ref.Name = fmt.Sprint("pool", c.IntN(3)); ref.Kind == "InferencePoolImport" {
+			ref.Name = c.importName()
+		}
 		p.Spec.Spill = append(p.Spec.Spill, ref)
 	}
 	return made(store.PoolPolicies, p)
@@ -422,7 +440,7 @@ func (c *chaos) tlsPolicy() (store.Op, func(string) store.Op, string) {
 		case 0:
 			t.Group, t.Kind, t.Name = "inference.networking.k8s.io", "InferencePool", gatewayv1.ObjectName(fmt.Sprint("pool", c.IntN(3)))
 		case 1:
-			t.Group, t.Kind, t.Name = "inference.networking.x-k8s.io", "InferencePoolImport", gatewayv1.ObjectName(fmt.Sprint("imp", c.IntN(2)))
+			t.Group, t.Kind, t.Name = "inference.networking.x-k8s.io", "InferencePoolImport", gatewayv1.ObjectName(c.importName())
 		default:
 			t.Kind, t.Name = "Service", gatewayv1.ObjectName(fmt.Sprint("svc", c.IntN(3)))
 		}

@@ -102,7 +102,7 @@ func (t *tables) usersOfImport(r *graph.Reader, imp *model.Import) (gateways []r
 		routes, _ := t.attachmentsByHop.Each(r, model.HopTo(imp.Ref.Kind, imp.Ref.Namespace, name))
 		return routes > 0
 	}
-	spilledTo = spills(imp.Ref.Name)
+	spilledTo = spills(imp.Ref.Name) && gatewayapi.HasItsName(r, imp.Ref.Namespace, imp.Ref.Name)
 	for _, m := range imp.Members {
 		spilledTo = spilledTo || spills(gatewayapi.AliasName(imp.Ref.Name, m.Name)) && gatewayapi.IsImportAlias(r, imp.Ref.Namespace, imp.Ref.Name, m.Name)
 	}

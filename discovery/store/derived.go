@@ -64,6 +64,9 @@ type Offer struct {
 	Allowed, Pods []string
 	// Local: the cluster is this one. Requests go to the InferencePool of the import's name.
 	Local bool
+	// Since is when this cluster first received the export, in microseconds of Unix time: of two
+	// meanings of a name the older one counts (gatewayapi.ImportNamed). 0 is older than all others.
+	Since int64
 }
 
 // OfferName returns the name of the Offer of one exporting cluster of an import.

@@ -8,6 +8,11 @@ const (
 	Version = "v1alpha1"
 )
 
+// ImportedByLabel marks an InferencePoolImport that Penstock made for exports of other clusters;
+// its value names the part that made it. The import is deleted with the last export. Without the
+// label, a user or another controller wrote the import.
+const ImportedByLabel = Group + "/imported-by"
+
 // ModelServers lists model servers that are not pods, by address. An InferencePool of the same namespace selects them by label,
 // as it selects pods.
 //

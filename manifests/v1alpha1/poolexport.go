@@ -60,6 +60,11 @@ type PoolExportStatus struct {
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	Sequence int64 `json:"sequence,omitempty"`
+	// Since is when this cluster first received the export. Of two exports that a name may mean, the
+	// older one counts.
+	//
+	// +optional
+	Since *metav1.MicroTime `json:"since,omitempty"`
 	// Withdrawn: the cluster does not export the pool any more. The export takes no new request, and is removed after the drain time.
 	//
 	// +optional

@@ -294,7 +294,7 @@ func (i *Importer) share(member string, exports, endpoints int) map[registry.Poo
 func (i *Importer) sources(r store.Reader, p registry.Pool) (out []Source) {
 	taken := Taken(r, p)
 	for _, e := range i.cfg.Registry.Exports(nil, p) {
-		s := Source{Entry: e.Entry, Draining: e.Draining, most: len(e.Entry.Endpoints), gone: e.Withdrawn(), incarnation: e.Incarnation}
+		s := Source{Entry: e.Entry, Draining: e.Draining, most: len(e.Entry.Endpoints), gone: e.Withdrawn(), incarnation: e.Incarnation, since: e.Since}
 		s.Entry.Name = e.Cluster
 		if e.Entry.RoutingMode == inferenceapi.EndpointMode {
 			s.PickerDown = i.pickerDown(picker{p, e.Cluster})
@@ -390,7 +390,7 @@ func count(is *int32, otherwise int) int {
 // offer is an export as this cluster's translation reads it. It shares the entry's lists with the registry: neither changes them.
 func (i *Importer) offer(p registry.Pool, s *Source) *store.Offer {
 	allow := i.allow[s.Entry.Name]
-	o := &store.Offer{Import: p.Name, Cluster: s.Entry, Allowed: allow.Addresses, Pods: allow.PodCIDRs, Local: s.local}
+	o := &store.Offer{Import: p.Name, Cluster: s.Entry, Allowed: allow.Addresses, Pods: allow.PodCIDRs, Local: s.local, Since: s.since}
 	o.Namespace, o.Name = p.Namespace, store.OfferName(p.Name, s.Entry.Name)
 	c := &o.Cluster
 	c.Conditions, c.Endpoints = nil, c.Endpoints[:min(len(c.Endpoints), s.most)]

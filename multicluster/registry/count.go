@@ -117,7 +117,7 @@ func (t txn) room(e, old *Export) string {
 }
 
 // unread notes why the newest version of an export could not be taken. What is known of it stays.
-func (t txn) unread(cluster string, p Pool, why string) {
+func (r *Registry) unread(t txn, cluster string, p Pool, why string) {
 	next := Export{Cluster: cluster, Pool: p, Entry: inferenceapi.ImportedCluster{Name: cluster}}
 	old := rows.First[Export](t, exportTable, exportKey(cluster, p))
 	if old != nil {
@@ -125,6 +125,7 @@ func (t txn) unread(cluster string, p Pool, why string) {
 	} else if t.room(&next, nil) != "" {
 		return // it is counted, and named by the source
 	}
+	next.Since = r.since(t, old)
 	if next.Unread != why {
 		next.Unread = why
 		t.put(&next)

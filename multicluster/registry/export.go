@@ -26,6 +26,10 @@ type Export struct {
 	Entry inferenceapi.ImportedCluster
 	// Incarnation distinguishes the export from earlier ones of that pool, which the cluster has withdrawn.
 	Incarnation uint64
+	// Since is when this cluster first received the export, in microseconds of Unix time; 0: before
+	// that was recorded. It stays until the export is collected, whatever the member publishes: of two
+	// meanings of a name the older export counts.
+	Since int64
 	// Draining: the export is withdrawn, or its member drains. It takes no new request.
 	Draining bool
 	// Size is how many bytes the export has on the wire.
@@ -58,6 +62,40 @@ func (e *Export) addresses() (out []string) {
 		add(p.Service)
 	}
 	return out
+}
+
+// since is when an export that is stored now was received first: the same for all of a transaction,
+// and later than all before.
+func (r *Registry) since(t txn, old *Export) int64 {
+	if old != nil {
+		return old.Since
+	}
+	if *t.received == 0 {
+		*t.received = max(r.cfg.Now().UnixMicro(), r.latest.Load()+1)
+		r.latest.Store(*t.received)
+	}
+	return *t.received
+}
+
+// Newest is the newest Export.Since of all so far: it changes with each export that is received
+// first.
+func (r *Registry) Newest() int64 { return r.latest.Load() }
+
+// Agree takes over when the process that keeps the records received exports first, and returns the
+// pools to assemble again: all processes of a cluster decide the same about a name.
+func (r *Registry) Agree(records []Record) []Pool {
+	return r.write(func(t txn) {
+		for i := range records {
+			rec := &records[i]
+			r.latest.Store(max(r.latest.Load(), rec.Since))
+			e := rows.First[Export](t, exportTable, exportKey(rec.Cluster, rec.Pool))
+			if e != nil && rec.Since > 0 && e.Since != rec.Since {
+				same := *e
+				same.Since = rec.Since
+				t.put(&same)
+			}
+		}
+	})
 }
 
 // withdraw has an export drain.

@@ -29,6 +29,8 @@ type Record struct {
 	Stamp Stamp
 	// Entry is how to reach the pool; empty in the record of a member.
 	Entry inferenceapi.ImportedCluster
+	// Since is Export.Since.
+	Since int64
 	// Withdrawn: the export drains.
 	Withdrawn bool
 	// Draining: the member drains.
@@ -67,13 +69,14 @@ func (r *Registry) Restore(records []Record) []Pool {
 			if rec.Pool == (Pool{}) {
 				next.drained, next.Bundle = rec.Draining, rec.Bundle
 			} else {
-				e := &Export{Cluster: m.Name, Pool: rec.Pool, Stamp: rec.Stamp, Entry: rec.Entry, Draining: rec.Withdrawn || m.drained, withdrawn: rec.Withdrawn}
+				e := &Export{Cluster: m.Name, Pool: rec.Pool, Stamp: rec.Stamp, Entry: rec.Entry, Since: rec.Since, Draining: rec.Withdrawn || m.drained, withdrawn: rec.Withdrawn}
 				e.Entry.Name = m.Name
 				if e.withdrawn {
 					e.collect = r.now() + r.cfg.Drain
 				}
 				t.put(e)
 			}
+			r.latest.Store(max(r.latest.Load(), rec.Since))
 			rows.Must(t.Insert(memberTable, &next))
 		}
 	})
@@ -106,7 +109,7 @@ func (e *Export) record(t txn) (Record, bool) {
 	if m == nil || e.Entry.RoutingMode == "" {
 		return Record{}, false
 	}
-	return Record{RecordID: RecordID{e.Cluster, e.Pool}, UID: m.UID, Stamp: e.Stamp, Entry: e.Entry, Withdrawn: e.withdrawn}, true
+	return Record{RecordID: RecordID{e.Cluster, e.Pool}, UID: m.UID, Stamp: e.Stamp, Entry: e.Entry, Since: e.Since, Withdrawn: e.withdrawn}, true
 }
 
 // Unsaved has one element when records have changed since the last TakeUnsaved.

@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/go-memdb"
@@ -31,10 +32,11 @@ type Config struct {
 
 // Registry is safe for concurrent use.
 type Registry struct {
-	cfg   Config
-	began time.Time
-	db    *memdb.MemDB
-	wake  chan struct{} // has one element when there are unsaved records
+	cfg    Config
+	began  time.Time
+	db     *memdb.MemDB
+	wake   chan struct{} // has one element when there are unsaved records
+	latest atomic.Int64  // the newest Export.Since of all so far; write transactions change it
 
 	mu      sync.Mutex
 	unsaved map[RecordID]struct{}
@@ -133,7 +135,7 @@ func (r *Registry) apply(t txn, u *Update) (problem string, whole bool) {
 		}
 	}
 	for p, why := range u.Unread {
-		t.unread(m.Name, p, why)
+		r.unread(t, m.Name, p, why)
 	}
 	withdrawn := slices.Clone(u.Withdrawn)
 	if u.Snapshot || m.drained != u.Draining {
@@ -192,12 +194,13 @@ func (r *Registry) export(t txn, e *Export, known Stamp) (problem string) {
 	switch {
 	case old == nil && e.Stamp.Compare(known) < 0, old != nil && e.Stamp.Compare(old.Stamp) < 0:
 		return ""
-	case old != nil && reflect.DeepEqual(*old, *e):
+	}
+	if e.Since = r.since(t, old); old != nil && reflect.DeepEqual(*old, *e) {
 		return ""
 	}
 	if problem = t.room(e, old); problem != "" {
 		if old != nil {
-			t.unread(e.Cluster, e.Pool, problem)
+			r.unread(t, e.Cluster, e.Pool, problem)
 		}
 		return problem
 	}
@@ -236,7 +239,7 @@ func (r *Registry) Expire() []Pool {
 
 // write runs change in a write transaction, and returns the pools whose exports, or whose exports' members, have changed, sorted.
 func (r *Registry) write(change func(t txn)) []Pool {
-	t := txn{r.db.Txn(true), map[string]Count{}}
+	t := txn{r.db.Txn(true), map[string]Count{}, new(int64)}
 	defer t.Abort() // after a panic; a committed one stays
 	t.TrackChanges()
 	change(t)

@@ -98,6 +98,8 @@ func deadlineKey(d time.Duration) []byte { return binary.BigEndian.AppendUint64(
 type txn struct {
 	*memdb.Txn
 	counts map[string]Count // by cluster: those that a write transaction has changed
+	// received is Export.Since of the exports that a write transaction adds; 0: it has added none.
+	received *int64
 }
 
 // read begins a transaction that reads.

@@ -36,6 +36,7 @@ func (b *ruleBuilder) shares(specs []gatewayv1.HTTPBackendRef, matches []model.M
 		}
 		if res.Reason != string(gatewayv1.RouteReasonRefNotPermitted) { // an object without a grant neither changes the route nor has a status because of it
 			b.out.Backends = append(b.out.Backends, s.backend)
+			b.ambiguous(ref, at)
 		}
 		if res.Reason != "" {
 			c := falseCondition(gatewayv1.RouteConditionResolvedRefs, gatewayv1.RouteConditionReason(res.Reason), res.Message)
@@ -53,6 +54,16 @@ func (b *ruleBuilder) shares(specs []gatewayv1.HTTPBackendRef, matches []model.M
 	}
 	b.drained(specs, out, field)
 	return out
+}
+
+// ambiguous warns of the name of an import that has several meanings.
+func (b *ruleBuilder) ambiguous(ref report.Ref, field string) {
+	if !isPool(ref) || ref.Kind != store.InferencePoolImports.Kind() {
+		return
+	}
+	if f, several := Ambiguous(b.r, b.out.Route, field+".name", ref.Namespace, ref.Name); several {
+		b.out.Findings = append(b.out.Findings, f)
+	}
 }
 
 // drained warns of backends whose targets take no new request, though their weight is above zero.

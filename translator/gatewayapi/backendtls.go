@@ -138,7 +138,11 @@ func winner(r store.Reader, target report.Ref, section string) *gatewayv1.Backen
 			return p
 		}
 	}
-	return oldest(r, target, "")
+	p := oldest(r, target, "")
+	if p != nil && isImport(target) && !HasItsName(r, target.Namespace, target.Name) {
+		return nil // the policy is for a cluster of another import
+	}
+	return p
 }
 
 // oldest is the oldest of the policies that name a target with a section, then the first by name.

@@ -36,6 +36,12 @@ func PolicyReport(r store.Reader, key string, targets PolicyTargets) (report.Rep
 	d := decidePolicy(r, p)
 	var lost, found []report.Condition
 	for i, t := range p.Spec.TargetRefs {
+		if sectionOf(t) == "" && string(t.Kind) == store.InferencePoolImports.Kind() {
+			field := fmt.Sprintf("spec.targetRefs[%d].name", i)
+			if f, several := Ambiguous(r, ref, field, p.Namespace, string(t.Name)); several {
+				d.findings = append(d.findings, f)
+			}
+		}
 		target, section := unaliased(r, report.Ref{Group: string(t.Group), Kind: string(t.Kind), Namespace: p.Namespace, Name: string(t.Name)}, sectionOf(t))
 		c := targeted(r, p, target, section, sections(r, target, targets))
 		if c.Status == report.True && target.Kind == store.InferencePools.Kind() {

@@ -24,7 +24,7 @@ func ImportedWithin(r store.Reader, key string) (obj *inferenceapi.InferencePool
 	if !ok {
 		return nil, nil, false
 	}
-	policies := PoolPolicies(r, "InferencePoolImport", obj.Namespace, obj.Name)
+	policies := ImportPolicies(r, obj.Namespace, obj.Name)
 	if len(policies) == 0 || policies[0].Spec.Selection == nil || policies[0].Spec.Selection.Within == nil {
 		return obj, nil, true
 	}
@@ -64,6 +64,16 @@ func PoolPolicies(r store.Reader, kind, namespace, name string) []*v1alpha1.Pool
 	})
 }
 
+// ImportPolicies is PoolPolicies for a whole import: none if its name means a cluster of another
+// import, whose policies they are.
+func ImportPolicies(r store.Reader, namespace, name string) []*v1alpha1.PoolPolicy {
+	list := PoolPolicies(r, "InferencePoolImport", namespace, name)
+	if len(list) > 0 && !HasItsName(r, namespace, name) {
+		return nil
+	}
+	return list
+}
+
 // imported is Imported with all clusters.
 func imported(r store.Reader, key string) (*inferenceapi.InferencePoolImport, bool) {
 	obj, ok := store.InferencePoolImports.Get(r, key)
@@ -94,34 +104,4 @@ func imported(r store.Reader, key string) (*inferenceapi.InferencePoolImport, bo
 	}
 	out.Status.Clusters = clusters
 	return out, true
-}
-
-// ImportNamed finds the InferencePoolImport that a name means, as its key: the one of exactly that name, else the one of
-// NAME-CLUSTER, pinned to one of its exporting clusters (multi-cluster proposal, "Importing Cluster Manifests"). Of several
-// readings the one with the longest NAME counts. cluster is "" for a whole import.
-func ImportNamed(r store.Reader, namespace, name string) (key, cluster string, ok bool) {
-	key = namespace + "/" + name
-	if _, ok := Imported(r, key); ok {
-		return key, "", true
-	}
-	for i := len(name) - 2; i > 0; i-- {
-		if name[i] != '-' {
-			continue
-		}
-		key, cluster = namespace+"/"+name[:i], name[i+1:]
-		imp, ok := Imported(r, key)
-		if ok && slices.ContainsFunc(imp.Status.Clusters, func(c inferenceapi.ImportedCluster) bool { return c.Name == cluster }) {
-			return key, cluster, true
-		}
-	}
-	return "", "", false
-}
-
-// AliasName is the name by which one exporting cluster of an import is referred to.
-func AliasName(name, cluster string) string { return name + "-" + cluster }
-
-// IsImportAlias reports whether AliasName means that cluster, and nothing else.
-func IsImportAlias(r store.Reader, namespace, name, cluster string) bool {
-	key, pinned, ok := ImportNamed(r, namespace, AliasName(name, cluster))
-	return ok && pinned == cluster && key == namespace+"/"+name
 }

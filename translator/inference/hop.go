@@ -42,7 +42,7 @@ func importHop(r store.Reader, hop *model.Hop) (*model.Hop, bool) {
 	var imp *model.Import
 	var ok bool
 	switch {
-	case one:
+	case id.Member != "": // made of an import, and not of a name that a user wrote
 		if imp, _, _, ok = baseImport(r, id.Key()); !ok {
 			return nil, false
 		}
@@ -51,7 +51,7 @@ func importHop(r store.Reader, hop *model.Hop) (*model.Hop, bool) {
 		if !found {
 			return nil, false
 		}
-		if id.Member == "" && cluster == "" {
+		if cluster == "" {
 			if several, found := SpilledTo(r, key); found {
 				return throughMembers(r, hop, several), true
 			}

@@ -27,6 +27,9 @@ func Import(r store.Reader, key string) (*model.Import, bool) {
 	if !ok {
 		return nil, false
 	}
+	if f, several := gatewayapi.Ambiguous(r, imp.Ref, "metadata.name", imp.Ref.Namespace, imp.Ref.Name); several {
+		imp.Findings = append(imp.Findings, f)
+	}
 	imp.Ordered = priority(whole)
 	together(r, imp, whole)
 	governs := map[*v1alpha1.PoolPolicy][]model.ImportMember{}
@@ -86,7 +89,7 @@ func baseImport(r store.Reader, key string) (imp *model.Import, whole *v1alpha1.
 	if !ok {
 		return nil, nil, nil, false
 	}
-	whole, ignored := policyFor(r, "InferencePoolImport", obj.Namespace, obj.Name)
+	whole, ignored := importPolicy(r, obj.Namespace, obj.Name)
 	imp = &model.Import{Ref: store.InferencePoolImports.Ref(obj), Findings: append(ignored, beyond(whole, obj, outside)...)}
 	whole, found := withDocument(r, whole)
 	imp.Findings = append(append(imp.Findings, found...), misnamed(r, whole, obj, outside)...)
@@ -506,7 +509,7 @@ func Dialable(r store.Reader, imp *inferenceapi.InferencePoolImport, c *inferenc
 	if c.EndpointPicker == nil {
 		return nil
 	}
-	whole, _ := policyFor(r, "InferencePoolImport", imp.Namespace, imp.Name)
+	whole, _ := importPolicy(r, imp.Namespace, imp.Name)
 	policy, _ := memberPolicy(r, store.InferencePoolImports.Ref(imp), c.Name, whole)
 	allowed, _ := allowedFor(r, imp.Namespace, imp.Name, c.Name)
 	allowed, _ = allowed.narrowed(policy, fieldAddresses)

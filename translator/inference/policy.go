@@ -16,7 +16,15 @@ import (
 // policyFor chooses the policy of a pool: the oldest, then the first by name. Findings report that the others are
 // not used.
 func policyFor(r store.Reader, kind, namespace, name string) (*v1alpha1.PoolPolicy, []report.Finding) {
-	list := gatewayapi.PoolPolicies(r, kind, namespace, name)
+	return oldestPolicy(gatewayapi.PoolPolicies(r, kind, namespace, name), kind, namespace, name)
+}
+
+// importPolicy is policyFor for a whole import.
+func importPolicy(r store.Reader, namespace, name string) (*v1alpha1.PoolPolicy, []report.Finding) {
+	return oldestPolicy(gatewayapi.ImportPolicies(r, namespace, name), store.InferencePoolImports.Kind(), namespace, name)
+}
+
+func oldestPolicy(list []*v1alpha1.PoolPolicy, kind, namespace, name string) (*v1alpha1.PoolPolicy, []report.Finding) {
 	if len(list) == 0 {
 		return nil, nil
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 	"github.com/penstock-project/penstock/translator/addresses"
+	"github.com/penstock-project/penstock/translator/gatewayapi"
 	"github.com/penstock-project/penstock/translator/model"
 	"github.com/penstock-project/penstock/translator/services"
 )
@@ -87,6 +88,7 @@ func PolicyReport(r store.Reader, tables Tables, key string) (report.Report, boo
 		return report.Report{}, false
 	}
 	rep.Findings = of(owner, all)
+	rep.Findings = append(rep.Findings, ambiguous(r, policy)...)
 	if f, invalid := subsetFinding(policy); invalid {
 		rep.Findings = append(rep.Findings, f)
 	}
@@ -123,6 +125,25 @@ func PolicyReport(r store.Reader, tables Tables, key string) (report.Report, boo
 		rep.Conditions = append(rep.Conditions, refs)
 	}
 	return rep, true
+}
+
+// ambiguous are the findings about names of imports in a policy that have several meanings.
+func ambiguous(r store.Reader, policy *v1alpha1.PoolPolicy) (out []report.Finding) {
+	owner := store.PoolPolicies.Ref(policy)
+	check := func(field string, ref v1alpha1.PoolRef) {
+		to := store.RefOf(store.InferencePoolImports, cmp.Or(ref.Namespace, policy.Namespace)+"/"+ref.Name)
+		if ref.Kind != to.Kind || !gatewayapi.Granted(r, owner, to) {
+			return
+		}
+		if f, several := gatewayapi.Ambiguous(r, owner, field, to.Namespace, to.Name); several {
+			out = append(out, f)
+		}
+	}
+	check("spec.targetRef.name", v1alpha1.PoolRef{Kind: policy.Spec.TargetRef.Kind, Name: policy.Spec.TargetRef.Name})
+	for i, ref := range policy.Spec.Spill {
+		check(fmt.Sprintf("spec.spill[%d].name", i), ref)
+	}
+	return out
 }
 
 // mostErrors is how many errors a condition names: its message may have 32,768 characters.

@@ -36,7 +36,7 @@ func (b Backends) Resolve(r store.Reader, ref report.Ref, _ int32) gatewayapi.Re
 	}
 	imp, ok := importNamed(r, ref.Namespace, ref.Name, func(key string) (*model.Import, bool) { return b.Tables.Import(r, key) })
 	if !ok {
-		return missing(ref, store.InferencePoolImports.All(r))
+		return missingImport(r, ref)
 	}
 	res := gatewayapi.Resolution{Ref: targetKey(imp.Ref)}
 	useNames(r, imp.Ref.Key())
@@ -122,6 +122,21 @@ func (b Backends) together(res *gatewayapi.Resolution, r store.Reader, imp *mode
 func useSpillNames(r store.Reader, p *model.Pool) {
 	for _, key := range p.SpillImports {
 		useNames(r, key)
+	}
+}
+
+// missingImport is missing for an import, or for a cluster of one that its policy leaves out.
+func missingImport(r store.Reader, ref report.Ref) gatewayapi.Resolution {
+	key, cluster, known := gatewayapi.ImportNamed(r, ref.Namespace, ref.Name)
+	if !known || cluster == "" {
+		return missing(ref, store.InferencePoolImports.All(r))
+	}
+	whole := store.RefOf(store.InferencePoolImports, key)
+	message := fmt.Sprintf("%s means cluster %s of %s, which is outside %s of that import's PoolPolicy",
+		ref.Name, cluster, whole, fieldWithin)
+	return gatewayapi.Resolution{
+		Ref: targetKey(whole), Reason: "BackendNotFound",
+		Message: message + "; allow the cluster there, or name another backend",
 	}
 }
 

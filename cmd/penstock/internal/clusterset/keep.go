@@ -21,6 +21,9 @@ const (
 	settleTimeout = 3 * time.Second
 	// saveInterval is how long a change waits to be written, with those that come after it: a hundred members that connect at once are saved once.
 	saveInterval = time.Second
+	// agreeInterval is how long a process that does not lead waits for the leader to have saved what
+	// both have received.
+	agreeInterval = 10 * time.Second
 )
 
 // Restore takes over what members exported before this process began, so that the first translation has it. It is called once the store has
@@ -116,6 +119,8 @@ func (s *Set) keep(ctx context.Context) error {
 		return ctx.Err()
 	}
 	led, wait := false, saveInterval
+	var agree <-chan time.Time // what the leader kept is read then
+	var agreed int64
 	var outcome, local statefile.Outcome
 	for {
 		select {
@@ -125,6 +130,12 @@ func (s *Set) keep(ctx context.Context) error {
 		case <-s.registry.Unsaved():
 		case <-s.led:
 			led = false
+		case <-agree:
+			agree, agreed = nil, s.registry.Newest()
+			if !s.leads() {
+				s.agree(ctx)
+			}
+			continue
 		}
 		select {
 		case <-ctx.Done():
@@ -133,6 +144,9 @@ func (s *Set) keep(ctx context.Context) error {
 		}
 		if !s.leads() {
 			led = false // the leader saves it
+			if agree == nil && s.registry.Newest() != agreed {
+				agree = time.After(agreeInterval)
+			}
 		} else if !led {
 			s.markKept(ctx)
 			led = true
@@ -141,6 +155,17 @@ func (s *Set) keep(ctx context.Context) error {
 			wait = retry
 		}
 	}
+}
+
+// agree takes over when the leader received exports first.
+func (s *Set) agree(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, loadTimeout)
+	defer cancel()
+	kept, err := s.cfg.Records.Load(ctx)
+	if err != nil {
+		s.cfg.Log.Debug("not all records of the leader could be read", "error", err)
+	}
+	s.assemble(s.registry.Agree(kept))
 }
 
 // keepAgain has what members export of some pools saved again: without its namespace, an export was not kept (Kubernetes.Save).
@@ -164,6 +189,7 @@ func (s *Set) markKept(ctx context.Context) {
 	if err != nil {
 		s.cfg.Log.Debug("not all records could be read before they are saved", "error", err)
 	}
+	s.assemble(s.registry.Agree(kept))
 	var ids []registry.RecordID
 	for _, r := range slices.Concat(kept, s.registry.Records()) {
 		ids = append(ids, r.RecordID)

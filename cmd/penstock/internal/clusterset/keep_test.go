@@ -10,11 +10,14 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/penstock-project/penstock/cmd/penstock/internal/delivery"
 	"github.com/penstock-project/penstock/discovery/statefile"
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
+	"github.com/penstock-project/penstock/manifests/v1alpha1"
 	"github.com/penstock-project/penstock/multicluster/federation"
 	"github.com/penstock-project/penstock/multicluster/registry"
 )
@@ -148,4 +151,47 @@ func TestRecords_LocalOnesAreBounded(t *testing.T) {
 	if err != nil || len(got) != 10 {
 		t.Errorf("%d records of the other cluster: %v", len(got), err)
 	}
+}
+
+// Two processes of a cluster receive the same exports at different times, and translate a name to
+// the same place.
+func TestRecords_ProcessThatDoesNotLeadReceivedExportsWhenTheLeaderDid(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		shared := t.TempDir()
+		start := func(leads bool) *Set {
+			s := New(Config{Store: store.New(), Board: &countingBoard{}, Records: sharedRecords{FileRecords(shared)}, Leading: func() bool { return leads }, Log: slog.New(slog.DiscardHandler)})
+			s.federation = federation.New(federation.Config{Certificate: func() (*tls.Certificate, error) { return nil, errors.New("none") }})
+			s.registry.SetMembers([]string{"east", "west"})
+			s.importer.SetAllow(map[string]v1alpha1.ClusterSetAllow{"east": {}, "west": {}})
+			return s
+		}
+		leader, other := start(true), start(false)
+		receive := func(s *Set, member, pool string) {
+			at := registry.Stamp{Epoch: 1, Sequence: 1}
+			s.apply(registry.Update{Member: member, UID: member, Stamp: at, Snapshot: true, Exports: []registry.Export{
+				{Pool: registry.Pool{Namespace: "default", Name: pool}, Stamp: at, Entry: inferenceapi.ImportedCluster{RoutingMode: inferenceapi.EndpointMode}},
+			}})
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{}, 2)
+		for _, s := range []*Set{leader, other} {
+			go func() { _ = s.keep(ctx); done <- struct{}{} }()
+		}
+		receive(leader, "east", "chat")
+		receive(other, "west", "chat-east")
+		time.Sleep(time.Millisecond)
+		receive(leader, "west", "chat-east")
+		receive(other, "east", "chat")
+		time.Sleep(time.Minute)
+		for _, name := range []string{"default/chat.east", "default/chat-east.west"} {
+			want, _ := store.Offers.Get(leader.cfg.Store.View(), name)
+			got, ok := store.Offers.Get(other.cfg.Store.View(), name)
+			if want == nil || want.Since == 0 || !ok || got.Since != want.Since {
+				t.Errorf("%s: %+v, want as the leader %+v", name, got, want)
+			}
+		}
+		cancel()
+		<-done
+		<-done
+	})
 }

@@ -54,7 +54,7 @@ func (k *Kubernetes) manager() string {
 	return fieldManager
 }
 
-// maker is the value of madeLabel.
+// maker is the value of v1alpha1.ImportedByLabel.
 func (k *Kubernetes) maker() string {
 	if k.cfg.Hub != nil {
 		return hubManager
@@ -196,7 +196,8 @@ func (k *Kubernetes) Load(ctx context.Context) (out []registry.Record, err error
 		default:
 			out = append(out, registry.Record{
 				RecordID: registry.RecordID{Cluster: p.Spec.Cluster, Pool: registry.Pool{Namespace: p.Namespace, Name: p.Spec.Pool}},
-				UID:      p.Status.ClusterUID, Stamp: stampOf(p.Status.Epoch, p.Status.Sequence), Entry: *p.Status.Entry, Withdrawn: p.Status.Withdrawn,
+				UID:      p.Status.ClusterUID, Stamp: stampOf(p.Status.Epoch, p.Status.Sequence), Entry: *p.Status.Entry,
+				Since: sinceOf(p.Status.Since), Withdrawn: p.Status.Withdrawn,
 			})
 		}
 	}
@@ -258,7 +259,8 @@ func (k *Kubernetes) Save(ctx context.Context, changed []registry.Record, gone [
 			entry := r.Entry.DeepCopy()
 			entry.Endpoints = nil
 			failed = append(failed, k.savePoolExport(ctx, r.Pool, r.Cluster, v1alpha1.PoolExportStatus{
-				ClusterUID: r.UID, Epoch: int64(r.Stamp.Epoch), Sequence: int64(r.Stamp.Sequence), Withdrawn: r.Withdrawn, Entry: entry,
+				ClusterUID: r.UID, Epoch: int64(r.Stamp.Epoch), Sequence: int64(r.Stamp.Sequence), Since: sinceTime(r.Since),
+				Withdrawn: r.Withdrawn, Entry: entry,
 			}))
 		}
 	}
@@ -274,9 +276,16 @@ func (k *Kubernetes) savePoolExport(ctx context.Context, p registry.Pool, cluste
 	if !k.writable(p.Namespace) {
 		return nil
 	}
-	err := k.apply(ctx, poolExportKind, "PoolExport", p.Namespace, poolExportName(p.Name, cluster), map[string]any{
-		"spec": v1alpha1.PoolExportSpec{Cluster: cluster, Pool: p.Name}, "status": status,
-	})
+	write := func() error {
+		return k.apply(ctx, poolExportKind, "PoolExport", p.Namespace, poolExportName(p.Name, cluster), map[string]any{
+			"spec": v1alpha1.PoolExportSpec{Cluster: cluster, Pool: p.Name}, "status": status,
+		})
+	}
+	err := write()
+	if undeclared(err) && status.Since != nil { // the installed CRD is older
+		status.Since = nil
+		err = write()
+	}
 	if missing(err) {
 		return nil // the namespace
 	}

@@ -34,9 +34,6 @@ type task struct {
 	exports bool
 }
 
-// madeLabel marks the imports that we have made, with who of us has: they go with the last export.
-const madeLabel = v1alpha1.Group + "/imported-by"
-
 // importWorkers bounds the writes in flight.
 const importWorkers = 4
 
@@ -242,7 +239,7 @@ func (k *Kubernetes) writeImport(ctx context.Context, p registry.Pool) error {
 
 // makeImport makes an import that does not exist, and its namespace if the ClusterSet has it made.
 func (k *Kubernetes) makeImport(ctx context.Context, p registry.Pool, namespaces bool) error {
-	labels := map[string]any{madeLabel: k.maker()}
+	labels := map[string]any{v1alpha1.ImportedByLabel: k.maker()}
 	u := &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"namespace": p.Namespace, "name": p.Name, "labels": labels}}}
 	u.SetGroupVersionKind(importKind.GroupVersion().WithKind(store.InferencePoolImports.Kind()))
 	create := func() error {
@@ -332,7 +329,7 @@ func (k *Kubernetes) withdrawImport(ctx context.Context, p registry.Pool, obj *i
 	mine, ours := ownEntries(live, k.controller())
 	others := slices.ContainsFunc(live.Clusters, func(c inferenceapi.ImportedCluster) bool { return !slices.Contains(mine, c.Name) })
 	// One that the other of us has made, and has not written the status of yet, is not ours to delete.
-	if made := obj.Labels[madeLabel]; made != "" && !others && (made == k.maker() || ours) {
+	if made := obj.Labels[v1alpha1.ImportedByLabel]; made != "" && !others && (made == k.maker() || ours) {
 		uid := obj.UID
 		err := k.client.Resource(importKind).Namespace(p.Namespace).Delete(ctx, p.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}})
 		if apierrors.IsNotFound(err) {

@@ -57,6 +57,7 @@ type line struct {
 	Epoch     uint64                        `json:"epoch"`
 	Sequence  uint64                        `json:"sequence"`
 	Entry     *inferenceapi.ImportedCluster `json:"entry,omitempty"`
+	Since     int64                         `json:"since,omitempty"`
 	Withdrawn bool                          `json:"withdrawn,omitempty"`
 	Draining  bool                          `json:"draining,omitempty"`
 	Bundle    string                        `json:"bundle,omitempty"`
@@ -118,7 +119,7 @@ func readRecords(path, cluster string) (out []registry.Record, err error) {
 		}
 		r := registry.Record{
 			RecordID: registry.RecordID{Cluster: cluster, Pool: registry.Pool{Namespace: l.Namespace, Name: l.Name}}, UID: l.UID,
-			Stamp: registry.Stamp{Epoch: l.Epoch, Sequence: l.Sequence}, Withdrawn: l.Withdrawn, Draining: l.Draining, Bundle: []byte(l.Bundle),
+			Stamp: registry.Stamp{Epoch: l.Epoch, Sequence: l.Sequence}, Since: l.Since, Withdrawn: l.Withdrawn, Draining: l.Draining, Bundle: []byte(l.Bundle),
 		}
 		if l.Entry != nil {
 			r.Entry = *l.Entry
@@ -195,7 +196,7 @@ func (f *fileRecords) write(cluster string) error {
 
 // encodeRecord is the line of a record.
 func encodeRecord(r *registry.Record) ([]byte, error) {
-	l := line{Namespace: r.Pool.Namespace, Name: r.Pool.Name, UID: r.UID, Epoch: r.Stamp.Epoch, Sequence: r.Stamp.Sequence, Withdrawn: r.Withdrawn, Draining: r.Draining, Bundle: string(r.Bundle)}
+	l := line{Namespace: r.Pool.Namespace, Name: r.Pool.Name, UID: r.UID, Epoch: r.Stamp.Epoch, Sequence: r.Stamp.Sequence, Since: r.Since, Withdrawn: r.Withdrawn, Draining: r.Draining, Bundle: string(r.Bundle)}
 	if r.Pool != (registry.Pool{}) {
 		l.Entry = &r.Entry
 	}

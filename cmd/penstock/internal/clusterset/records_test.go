@@ -22,6 +22,7 @@ func TestRecords_DamagedLineHarmsNoOther(t *testing.T) {
 	of := func(cluster, name string) registry.Record {
 		r := registry.Record{RecordID: registry.RecordID{Cluster: cluster}, UID: "uid", Stamp: registry.Stamp{Epoch: 1, Sequence: 2}, Bundle: []byte("PEM")}
 		if name != "" {
+			r.Since = 1_700_000_000_000_001
 			r.Pool, r.Bundle = registry.Pool{Namespace: "ns", Name: name}, []byte{}
 			r.Entry = inferenceapi.ImportedCluster{Name: cluster, RoutingMode: inferenceapi.EndpointMode, Endpoints: []inferenceapi.ImportedEndpoint{{Address: "10.0.0.1"}}}
 		}

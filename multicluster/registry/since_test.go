@@ -1,0 +1,86 @@
+package registry_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/penstock-project/penstock/multicluster/registry"
+)
+
+func since(r *registry.Registry, member string, p registry.Pool) int64 {
+	for _, e := range r.ExportsOf(member) {
+		if e.Pool == p {
+			return e.Since
+		}
+	}
+	return -1
+}
+
+// Nothing that a member publishes changes when its export was received first, so that it cannot
+// take over what a name means.
+func TestSince_IsWhenAnExportWasReceivedFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := set()
+		publish := func(member, uid string, sequence uint64, snapshot bool, exports ...registry.Export) {
+			t.Helper()
+			apply(t, r, registry.Update{Member: member, UID: uid, Stamp: stamp(1, sequence), Snapshot: snapshot, Exports: exports})
+		}
+		own := export(chat, stamp(1, 1), "a")
+		own.Since = 1 // a source could have it from the wire
+		publish("east", "e", 1, true, own, export(code, stamp(1, 1), "a"))
+		first := since(r, "east", chat)
+		if first != time.Now().UnixMicro() || since(r, "east", code) != first {
+			t.Errorf("of two exports of one update: %d and %d", first, since(r, "east", code))
+		}
+		publish("west", "w", 1, true, export(chat, stamp(1, 1), "b"))
+		if got := since(r, "west", chat); got <= first {
+			t.Errorf("received later, at the same time of the clock: %d, not after %d", got, first)
+		}
+		time.Sleep(time.Hour)
+		publish("east", "e", 2, false, export(chat, stamp(1, 2), "c"))
+		publish("east", "e", 3, true)
+		publish("east", "e", 4, true, export(chat, stamp(1, 4), "d"))
+		r.Apply(registry.Update{Member: "east", UID: "e", Stamp: stamp(1, 5), Unread: map[registry.Pool]string{chat: "too large"}})
+		time.Sleep(time.Hour)
+		publish("east", "rebuilt", 6, true, export(chat, stamp(1, 6), "e"))
+		if got := since(r, "east", chat); got != first {
+			t.Errorf("changed, withdrawn, exported again, unreadable and taken over: %d, want %d", got, first)
+		}
+		publish("east", "rebuilt", 7, true)
+		time.Sleep(time.Hour)
+		r.Expire()
+		publish("east", "rebuilt", 8, true, export(chat, stamp(1, 8), "f"))
+		if got := since(r, "east", chat); got != time.Now().UnixMicro() {
+			t.Errorf("exported anew once the earlier export was collected: %d", got)
+		}
+	})
+}
+
+// A restart, and another process of this cluster, decide the same about a name.
+func TestSince_IsKeptAndAgreedOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := set()
+		apply(t, r, registry.Update{Member: "east", UID: "e", Stamp: stamp(1, 1), Snapshot: true, Exports: []registry.Export{export(chat, stamp(1, 1), "a")}})
+		records := func() []registry.Record {
+			return []registry.Record{
+				{RecordID: registry.RecordID{Cluster: "east"}, UID: "e", Stamp: stamp(1, 1)},
+				{RecordID: registry.RecordID{Cluster: "east", Pool: chat}, UID: "e", Stamp: stamp(1, 1), Since: since(r, "east", chat), Entry: export(chat, stamp(1, 1), "a").Entry},
+			}
+		}
+		again := set()
+		again.Restore(records())
+		if got := since(again, "east", chat); got != since(r, "east", chat) {
+			t.Errorf("restored: %d, want %d", got, since(r, "east", chat))
+		}
+		time.Sleep(time.Second)
+		other := set()
+		apply(t, other, registry.Update{Member: "east", UID: "e", Stamp: stamp(1, 1), Snapshot: true, Exports: []registry.Export{export(chat, stamp(1, 1), "a"), export(code, stamp(1, 1), "a")}})
+		if changed := other.Agree(records()); len(changed) != 1 || since(other, "east", chat) != since(r, "east", chat) {
+			t.Errorf("%v changed, received first %d, want %d", changed, since(other, "east", chat), since(r, "east", chat))
+		}
+		if changed := other.Agree([]registry.Record{{RecordID: registry.RecordID{Cluster: "east", Pool: code}}}); len(changed) > 0 {
+			t.Errorf("a record of an earlier release changes %v", changed)
+		}
+	})
+}

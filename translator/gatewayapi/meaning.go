@@ -1,0 +1,169 @@
+package gatewayapi
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/penstock-project/penstock/discovery/status/report"
+	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/manifests/inferenceapi"
+	"github.com/penstock-project/penstock/manifests/v1alpha1"
+)
+
+// Meaning is one meaning of the name of an InferencePoolImport: the import of that name, or as
+// NAME-CLUSTER one of the exporting clusters of an import (multi-cluster proposal, "Importing
+// Cluster Manifests").
+type Meaning struct {
+	Namespace, Import string
+	Cluster           string // "": the whole import
+
+	written bool  // a user or another controller wrote the import of exactly that name
+	since   int64 // store.Offer.Since
+}
+
+// Key is the import's key.
+func (m *Meaning) Key() string { return m.Namespace + "/" + m.Import }
+
+// String names what the name means.
+func (m *Meaning) String() string {
+	text := "InferencePoolImport " + m.Key()
+	if m.Cluster != "" {
+		text = "cluster " + m.Cluster + " of " + text
+	}
+	return text
+}
+
+// compare orders meanings by precedence. An import that a user or another controller wrote has its
+// exact name. Of all others the older one counts, so that no export of a member changes where a
+// name leads. If the ages are equal, a cluster of an import precedes an import, and the longer NAME
+// precedes.
+func (m *Meaning) compare(o *Meaning) int {
+	rank := func(first bool) int {
+		if first {
+			return 0
+		}
+		return 1
+	}
+	return cmp.Or(rank(m.written)-rank(o.written), cmp.Compare(m.since, o.since),
+		rank(m.Cluster != "")-rank(o.Cluster != ""), len(o.Import)-len(m.Import))
+}
+
+// ImportNamed finds the InferencePoolImport that a name means, as its key. cluster is "" for a
+// whole import, else the one exporting cluster that the name means. Every lookup of a name that a
+// user wrote goes through it. The bounds of a PoolPolicy do not change what a name means: a cluster
+// outside has its name, and takes no requests.
+func ImportNamed(r store.Reader, namespace, name string) (key, cluster string, ok bool) {
+	list := meanings(r, namespace, name)
+	if len(list) == 0 {
+		return "", "", false
+	}
+	return list[0].Key(), list[0].Cluster, true
+}
+
+// meanings lists what a name may mean. The first one counts.
+func meanings(r store.Reader, namespace, name string) (out []Meaning) {
+	if m, ok := wholeImport(r, namespace, name); ok {
+		out = append(out, m)
+	}
+	for i := len(name) - 2; i > 0; i-- {
+		if name[i] != '-' {
+			continue
+		}
+		if m, ok := oneCluster(r, namespace, name[:i], name[i+1:]); ok {
+			out = append(out, m)
+		}
+	}
+	slices.SortStableFunc(out, func(a, b Meaning) int { return a.compare(&b) })
+	return out
+}
+
+// wholeImport is an import by its own name.
+func wholeImport(r store.Reader, namespace, name string) (m Meaning, ok bool) {
+	m = Meaning{Namespace: namespace, Import: name}
+	obj, exists := store.InferencePoolImports.Get(r, m.Key())
+	if exists && !made(obj) {
+		m.written = true
+		return m, true
+	}
+	offers := store.Offers.By(r, store.ByImport, m.Key())
+	for i, o := range offers {
+		if i == 0 || o.Since < m.since {
+			m.since = o.Since
+		}
+	}
+	if len(offers) == 0 && exists {
+		m.since = created(obj)
+	}
+	return m, exists || len(offers) > 0
+}
+
+// oneCluster is an exporting cluster of an import.
+func oneCluster(r store.Reader, namespace, name, cluster string) (m Meaning, ok bool) {
+	m = Meaning{Namespace: namespace, Import: name, Cluster: cluster}
+	if o, offered := store.Offers.Get(r, namespace+"/"+store.OfferName(name, cluster)); offered && o.Import == name {
+		m.since, ok = o.Since, true
+	}
+	obj, exists := store.InferencePoolImports.Get(r, m.Key())
+	has := func(c inferenceapi.ImportedCluster) bool { return c.Name == cluster }
+	if !exists || !slices.ContainsFunc(obj.Status.Clusters, has) {
+		return m, ok
+	}
+	since := int64(0)
+	if made(obj) {
+		since = created(obj)
+	}
+	if !ok || since < m.since {
+		m.since = since
+	}
+	return m, true
+}
+
+// made reports whether Penstock made an import for what members export, here or as a hub. Such an
+// import is no user's word.
+func made(obj *inferenceapi.InferencePoolImport) bool {
+	return obj.Labels[v1alpha1.ImportedByLabel] != ""
+}
+
+// created is when an object was created, as store.Offer.Since.
+func created(obj *inferenceapi.InferencePoolImport) int64 {
+	if obj.CreationTimestamp.IsZero() {
+		return 0
+	}
+	return obj.CreationTimestamp.UnixMicro()
+}
+
+// AliasName is the name by which one exporting cluster of an import is referred to.
+func AliasName(name, cluster string) string { return name + "-" + cluster }
+
+// IsImportAlias reports whether AliasName means that cluster, and nothing else.
+func IsImportAlias(r store.Reader, namespace, name, cluster string) bool {
+	key, pinned, ok := ImportNamed(r, namespace, AliasName(name, cluster))
+	return ok && pinned == cluster && key == namespace+"/"+name
+}
+
+// HasItsName reports whether the name of an import means that import, and not a cluster of another
+// one.
+func HasItsName(r store.Reader, namespace, name string) bool {
+	_, cluster, ok := ImportNamed(r, namespace, name)
+	return !ok || cluster == ""
+}
+
+// Ambiguous is the finding about a name of an import that has several meanings; false if it has
+// one.
+func Ambiguous(r store.Reader, owner report.Ref, field, namespace, name string) (f report.Finding, ok bool) {
+	list := meanings(r, namespace, name)
+	if len(list) < 2 {
+		return f, false
+	}
+	f = report.Finding{Severity: report.Warning, Owner: owner, Field: field}
+	if list[0].written {
+		f.Problem = fmt.Sprintf("%s means %s, which a user or controller wrote, and not %s", name, &list[0], &list[1])
+		f.Fix = "if the cluster is meant, give that import another name"
+		return f, true
+	}
+	f.Problem = fmt.Sprintf("%s means %s, and not %s, which is not older", name, &list[0], &list[1])
+	f.Fix = fmt.Sprintf("have one of the two pools exported under another name, or write an InferencePoolImport %s/%s, "+
+		"which has its exact name", namespace, name)
+	return f, true
+}

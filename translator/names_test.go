@@ -1,0 +1,251 @@
+package translator_test
+
+import (
+	"net/url"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/penstock-project/penstock/discovery/status/report"
+	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/manifests/inferenceapi"
+	"github.com/penstock-project/penstock/manifests/v1alpha1"
+	"github.com/penstock-project/penstock/translator"
+	"github.com/penstock-project/penstock/translator/addresses"
+)
+
+// named is a cluster with a Gateway and objects that name imports.
+type named struct {
+	*testing.T
+	store   *store.Store
+	tr      *translator.Translator
+	reports map[report.Ref]report.Report
+}
+
+func newNamed(t *testing.T) *named {
+	w := &named{t, store.New(), translator.New(config()), map[report.Ref]report.Report{}}
+	w.apply(store.AddressPolicies.Put(addresses.Unrestricted()), store.Gateways.Put(&gatewayv1.Gateway{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "gw"}, Spec: gatewayv1.GatewaySpec{
+			GatewayClassName: "penstock", Listeners: []gatewayv1.Listener{{Name: "http", Port: 80, Protocol: gatewayv1.HTTPProtocolType}},
+		}}))
+	return w
+}
+
+// apply returns the names of the resources that proxies receive or lose.
+func (w *named) apply(ops ...store.Op) (changed []string) {
+	w.Helper()
+	rev, err := w.store.Apply(ops...)
+	if err != nil {
+		w.Fatal(err)
+	}
+	out := w.tr.Update(w.store.View(), rev.Changes)
+	if out.Err != nil {
+		w.Fatal(out.Err)
+	}
+	for _, d := range out.Deltas {
+		for _, r := range d.Upserts {
+			changed = append(changed, r.Name)
+		}
+		for _, r := range d.Removes {
+			changed = append(changed, "-"+r.Name)
+		}
+	}
+	for _, rep := range out.Reports {
+		w.reports[rep.Owner] = rep
+	}
+	for _, ref := range out.ReportsGone {
+		delete(w.reports, ref)
+	}
+	return changed
+}
+
+// leads is where the route of a host leads.
+func (w *named) leads(host string) string {
+	w.Helper()
+	e := w.tr.Explain(translator.Query{URL: &url.URL{Scheme: "http", Host: host}})
+	if len(e.Backends) != 1 {
+		return e.Answer
+	}
+	return e.Backends[0].Cluster
+}
+
+// finding reports whether an object has a finding with all of some words.
+func (w *named) finding(kind, name string, words ...string) bool {
+	for ref, rep := range w.reports {
+		if ref.Kind != kind || ref.Name != name {
+			continue
+		}
+		for _, f := range rep.Findings {
+			has := true
+			for _, word := range words {
+				has = has && strings.Contains(f.String(), word)
+			}
+			if has {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// offerSince is an export of a member that this cluster knows since some time.
+func offerSince(since int64, pool, cluster string, withdrawn bool) store.Op {
+	o := &store.Offer{Import: pool, Since: since, Cluster: inferenceapi.ImportedCluster{
+		Name: cluster, RoutingMode: inferenceapi.EndpointMode, TargetPortNumber: 8000, Endpoints: []inferenceapi.ImportedEndpoint{{Address: "10.1.0.1"}},
+		EndpointPicker: &inferenceapi.EndpointPickerImport{Service: inferenceapi.ServiceImports{{Addresses: []string{"192.0.2.9"}, Ports: []inferenceapi.Port{{Number: 9002}}}}},
+	}}
+	if withdrawn {
+		o.Cluster.Conditions = []metav1.Condition{{Type: "Ready", Status: metav1.ConditionFalse, Reason: "Draining"}}
+	}
+	o.Namespace, o.Name = "default", store.OfferName(pool, cluster)
+	return store.Offers.Put(o)
+}
+
+// failingOpen is an export of a member whose picker fails open: all such members of an import share
+// a hop.
+func failingOpen(pool, cluster string) store.Op {
+	o := &store.Offer{Import: pool, Since: 5, Cluster: inferenceapi.ImportedCluster{
+		Name: cluster, RoutingMode: inferenceapi.EndpointMode, TargetPortNumber: 8000, FailureMode: "FailOpen",
+		Endpoints:      []inferenceapi.ImportedEndpoint{{Address: "10.1.0.1"}},
+		EndpointPicker: &inferenceapi.EndpointPickerImport{Service: inferenceapi.ServiceImports{{Addresses: []string{"192.0.2.9"}, Ports: []inferenceapi.Port{{Number: 9002}}}}},
+	}}
+	o.Namespace, o.Name = "default", store.OfferName(pool, cluster)
+	return store.Offers.Put(o)
+}
+
+func written(name string, clusters ...string) *inferenceapi.InferencePoolImport {
+	imp := &inferenceapi.InferencePoolImport{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}}
+	for _, c := range clusters {
+		imp.Status.Clusters = append(imp.Status.Clusters, inferenceapi.ImportedCluster{
+			Name: c, RoutingMode: inferenceapi.ParentMode, Parents: []inferenceapi.ParentImport{{
+				Service: []inferenceapi.ServiceImport{{Addresses: []string{"192.0.2.80"}, Ports: []inferenceapi.Port{{Number: 80}}}}}},
+		})
+	}
+	return imp
+}
+
+func tlsPolicy(name, target string) *gatewayv1.BackendTLSPolicy {
+	p := &gatewayv1.BackendTLSPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}}
+	ref := gatewayv1.LocalPolicyTargetReferenceWithSectionName{}
+	ref.Group, ref.Kind, ref.Name = "inference.networking.x-k8s.io", "InferencePoolImport", gatewayv1.ObjectName(target)
+	p.Spec.TargetRefs = append(p.Spec.TargetRefs, ref)
+	p.Spec.Validation = gatewayv1.BackendTLSPolicyValidation{
+		Hostname: "pods.example", WellKnownCACertificates: ptr(gatewayv1.WellKnownCACertificatesSystem),
+	}
+	return p
+}
+
+// A member that exports a pool named chat-east takes no request, policy or spill from cluster east
+// of import chat, and its withdrawal changes nothing there.
+func TestImportName_KeepsItsMeaningWhenAMemberExportsAPoolOfThatName(t *testing.T) {
+	w := newNamed(t)
+	policy := &v1alpha1.PoolPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "east"}}
+	policy.Spec.TargetRef = v1alpha1.PoolRef{Kind: "InferencePoolImport", Name: "chat-east"}
+	policy.Spec.ExternalPicker = &v1alpha1.ExternalPickerSpec{DestinationKey: "x-pod"}
+	spills := &v1alpha1.PoolPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "spills"}}
+	spills.Spec.TargetRef = v1alpha1.PoolRef{Kind: "InferencePoolImport", Name: "code"}
+	spills.Spec.Spill = []v1alpha1.PoolRef{{Kind: "InferencePoolImport", Name: "chat-east"}}
+	code := importRoute("code", "code")
+	code.Spec.Hostnames = []gatewayv1.Hostname{"code.example.com"}
+	w.apply(offerSince(1, "chat", "east", false), offerSince(1, "chat", "west", false), offerSince(1, "code", "east", false),
+		store.HTTPRoutes.Put(importRoute("r", "chat-east")), store.HTTPRoutes.Put(code),
+		store.PoolPolicies.Put(policy), store.PoolPolicies.Put(spills), store.BackendTLSPolicies.Put(tlsPolicy("tls", "chat-east")))
+	const own = "import/default/chat/east"
+	if got := w.leads("a.example.com"); got != own {
+		t.Fatalf("chat-east leads to %s", got)
+	}
+	for _, step := range []struct {
+		what string
+		ops  []store.Op
+	}{
+		{"a pool of that name", []store.Op{offerSince(2, "chat-east", "north", false)}},
+		{"one of two members", []store.Op{offerSince(2, "chat-east", "north", false), offerSince(3, "chat-east", "south", false)}},
+		{"one whose exporters fail open", []store.Op{failingOpen("chat-east", "north"), failingOpen("chat-east", "south")}},
+		{"an import that Penstock made", []store.Op{offerSince(2, "chat-east", "north", false), store.InferencePoolImports.Put(madeByPenstock(written("chat-east")))}},
+		{"its withdrawal, while it drains", []store.Op{offerSince(2, "chat-east", "north", true)}},
+		{"its end", []store.Op{store.Offers.Delete("default/chat-east.north"), store.Offers.Delete("default/chat-east.south"), store.InferencePoolImports.Delete("default/chat-east")}},
+	} {
+		if changed := w.apply(step.ops...); len(changed) > 0 {
+			t.Errorf("%s: proxies receive %q", step.what, changed)
+		}
+		if got := w.leads("a.example.com"); got != own {
+			t.Errorf("%s: chat-east leads to %s", step.what, got)
+		}
+	}
+	w.apply(offerSince(2, "chat-east", "north", false))
+	for _, at := range []struct{ kind, name string }{{"HTTPRoute", "r"}, {"InferencePoolImport", "chat-east"}, {"PoolPolicy", "east"}, {"PoolPolicy", "spills"}, {"BackendTLSPolicy", "tls"}} {
+		if !w.finding(at.kind, at.name, "chat-east", "cluster east of InferencePoolImport default/chat", "InferencePoolImport default/chat-east") {
+			t.Errorf("%s %s has no finding that names both: %+v", at.kind, at.name, w.reports)
+		}
+	}
+	if w.apply(store.InferencePoolImports.Put(written("chat-east", "north"))); w.leads("a.example.com") != "import/default/chat-east/north" {
+		t.Errorf("an import that a user wrote has its exact name, and it leads to %s", w.leads("a.example.com"))
+	}
+	if !w.finding("HTTPRoute", "r", "InferencePoolImport default/chat-east", "cluster east of InferencePoolImport default/chat") {
+		t.Errorf("the route has no finding: %+v", w.reports)
+	}
+}
+
+func madeByPenstock(imp *inferenceapi.InferencePoolImport) *inferenceapi.InferencePoolImport {
+	imp.Labels = map[string]string{v1alpha1.ImportedByLabel: "penstock"}
+	return imp
+}
+
+// Of two readings of a name the older export counts, be it the name of a pool or of one cluster of
+// an import.
+func TestImportName_MeansWhatItMeantFirst(t *testing.T) {
+	for _, c := range []struct {
+		what  string
+		ops   []store.Op
+		name  string
+		leads string
+	}{
+		{"chat-us had cluster east first", []store.Op{offerSince(1, "chat-us", "east", false), offerSince(2, "chat", "us-east", false)}, "chat-us-east", "import/default/chat-us/east"},
+		{"chat had cluster us-east first", []store.Op{offerSince(2, "chat-us", "east", false), offerSince(1, "chat", "us-east", false)}, "chat-us-east", "import/default/chat/us-east"},
+		{"both at once", []store.Op{offerSince(1, "chat-us", "east", false), offerSince(1, "chat", "us-east", false)}, "chat-us-east", "import/default/chat-us/east"},
+		{"a pool of that name was first", []store.Op{offerSince(1, "chat-east", "north", false), offerSince(2, "chat", "east", false)}, "chat-east", "import/default/chat-east/north"},
+		{"a pool of that name, at once", []store.Op{offerSince(1, "chat-east", "north", false), offerSince(1, "chat", "east", false)}, "chat-east", "import/default/chat/east"},
+		{"a user wrote the import of the cluster", []store.Op{offerSince(1, "chat-us", "east", false), store.InferencePoolImports.Put(written("chat", "us-east"))}, "chat-us-east", "parent/default/chat/us-east"},
+		{"Penstock made it", []store.Op{offerSince(1, "chat-us", "east", false), offerSince(2, "chat", "us-east", false), store.InferencePoolImports.Put(madeByPenstock(written("chat")))}, "chat-us-east", "import/default/chat-us/east"},
+		{"the older one drains", []store.Op{offerSince(1, "chat", "us-east", true), offerSince(2, "chat-us", "east", false)}, "chat-us-east", "500: This route has no backend."},
+	} {
+		w := newNamed(t)
+		w.apply(append(c.ops, store.HTTPRoutes.Put(importRoute("r", c.name)))...)
+		if got := w.leads("a.example.com"); got != c.leads {
+			t.Errorf("%s: %s leads to %s, want %s", c.what, c.name, got, c.leads)
+		}
+	}
+}
+
+// Requests that may not go to a cluster do not go to a pool that has its name instead.
+func TestImportName_OfAClusterOutsideWithinLeadsToNoPoolOfThatName(t *testing.T) {
+	w := newNamed(t)
+	policy := &v1alpha1.PoolPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "within"}}
+	policy.Spec.TargetRef = v1alpha1.PoolRef{Kind: "InferencePoolImport", Name: "chat"}
+	policy.Spec.Selection = &v1alpha1.SelectionSpec{Within: &v1alpha1.WithinSpec{Clusters: []string{"west"}}}
+	w.apply(offerSince(1, "chat", "east", false), offerSince(1, "chat", "west", false), store.PoolPolicies.Put(policy),
+		store.HTTPRoutes.Put(importRoute("r", "chat-east")), offerSince(2, "chat-east", "north", false))
+	if got := w.leads("a.example.com"); got != "500: This route has no backend." {
+		t.Errorf("chat-east leads to %q", got)
+	}
+	if !w.finding("HTTPRoute", "r", "cluster east", "spec.selection.within") {
+		t.Errorf("the route has no finding with the reason: %+v", w.reports)
+	}
+}
+
+// The import that does not have its name is reached by the names of its clusters, and by nothing
+// else.
+func TestImportName_WithoutItsNameAnImportHasTheNamesOfItsClusters(t *testing.T) {
+	w := newNamed(t)
+	w.apply(offerSince(1, "chat", "east", false), offerSince(2, "chat-east", "north", false), store.HTTPRoutes.Put(importRoute("r", "chat-east-north")),
+		store.BackendTLSPolicies.Put(tlsPolicy("tls", "chat-east")))
+	if got := w.leads("a.example.com"); got != "import/default/chat-east/north" {
+		t.Errorf("chat-east-north leads to %s", got)
+	}
+	e := w.tr.Explain(translator.Query{URL: &url.URL{Scheme: "http", Host: "a.example.com"}})
+	if len(e.Backends) != 1 || e.Backends[0].TLS != "" {
+		t.Errorf("the policy of cluster east of chat has an effect on import chat-east: %+v", e.Backends)
+	}
+}
