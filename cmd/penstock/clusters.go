@@ -32,8 +32,8 @@ func newClustersShow() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "show",
 		Short: "Print what other clusters join this one with",
-		Long: `Print what other clusters join this one with: its name, its address and its CA certificates, as an entry of spec.members of their
-ClusterSet. Nothing of it is secret. A penstock up or serve that runs, or has run, for a folder with a ClusterSet has made it.`,
+		Long: `Print what other clusters join this one with: its name, its address, its CA certificates, and the namespaces of the pools
+that it exports now, as an entry of spec.members of their ClusterSet. Nothing of it is secret. A penstock up or serve that runs, or has run, for a folder with a ClusterSet has made it.`,
 		Example: `  penstock clusters show -f ./config > east.yaml
   penstock clusters show --http 127.0.0.1:9091   # of a process on Kubernetes, by kubectl port-forward`,
 		Args: cobra.NoArgs,

@@ -29,7 +29,7 @@ func (s *site) join(other *site) {
 		if err := os.WriteFile(path, []byte(side.text), 0o600); err != nil {
 			s.t.Fatal(err)
 		}
-		if out := side.of.penstock("clusters", "join", path); !strings.Contains(out, "is a member now") {
+		if out := side.of.penstock("clusters", "join", path, "--allow-namespaces", "default"); !strings.Contains(out, "is a member now") {
 			s.t.Fatalf("join: %s", out)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"slices"
 
 	"go.yaml.in/yaml/v3"
 	kyaml "sigs.k8s.io/yaml"
@@ -90,10 +91,16 @@ func (d *document) setMembers() error {
 		if err != nil {
 			return err
 		}
+		allow, err := node(exportable(&m.Allow))
+		if err != nil {
+			return err
+		}
 		if n == nil {
 			n = fresh
+			file.SetField(n, "allow", allow)
 		} else {
 			file.SetField(n, "peer", file.Field(fresh, "peer"))
+			setExportable(n, allow)
 		}
 		list.Content = append(list.Content, n)
 	}
@@ -103,6 +110,44 @@ func (d *document) setMembers() error {
 	}
 	file.SetField(spec, "members", list)
 	return nil
+}
+
+// exportable is what a member may export, also if that is nothing.
+func exportable(a *v1alpha1.ClusterSetAllow) map[string]any {
+	out := map[string]any{}
+	if len(a.Pools) > 0 {
+		out["pools"] = a.Pools
+	}
+	if len(a.Namespaces) > 0 || len(a.Pools) == 0 {
+		out["namespaces"] = append([]string{}, a.Namespaces...)
+	}
+	return out
+}
+
+// setExportable replaces what a member may export, where that changes. Other fields of allow stay.
+func setExportable(member, fresh *yaml.Node) {
+	is := file.Field(member, "allow")
+	if is == nil {
+		if len(values(file.Field(fresh, "namespaces")))+len(values(file.Field(fresh, "pools"))) > 0 {
+			file.SetField(member, "allow", fresh)
+		}
+		return
+	}
+	for _, field := range []string{"namespaces", "pools"} {
+		if old, now := values(file.Field(is, field)), file.Field(fresh, field); !slices.Equal(old, values(now)) {
+			file.SetField(is, field, now)
+		}
+	}
+}
+
+// values are the texts of a list.
+func values(list *yaml.Node) (out []string) {
+	if list != nil {
+		for _, n := range list.Content {
+			out = append(out, n.Value)
+		}
+	}
+	return out
 }
 
 // setDraining writes spec.draining.

@@ -7,9 +7,12 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/util/validation"
 	kyaml "sigs.k8s.io/yaml"
 
 	"github.com/penstock-project/penstock/cmd/penstock/internal/clusterset"
@@ -18,17 +21,22 @@ import (
 
 func newClustersJoin() *cobra.Command {
 	var t target
-	var replace bool
+	var how joining
 	cmd := &cobra.Command{
 		Use:   "join FILE",
 		Short: "Make another cluster a member, by what clusters show prints there",
 		Long: `Make another cluster a member of this cluster's ClusterSet, or renew its address and CA certificates: FILE has what
 "penstock clusters show" prints at the other cluster; "-" is the standard input. The command edits the ClusterSet in the folder, and prints what
-the other cluster joins this one with. What the ClusterSet allows the member stays as it is.
+the other cluster joins this one with. It prints first what the other cluster claims about itself.
+
+A member exports here only what "allow" of its entry names. A new member may export the namespaces that FILE has: those
+that the other cluster exported pools of when "clusters show" ran there. --allow-namespaces and --allow-pools allow others
+instead. Without these flags, what the ClusterSet allows a member that it has stays as it is.
 
 With --http, of a Penstock on Kubernetes, nothing is written: the command prints the ClusterSet to apply.`,
 		Example: `  penstock clusters show -f ./config | ssh east penstock clusters join -f ./config - > east.yaml
   penstock clusters join -f ./config east.yaml
+  penstock clusters join -f ./config --allow-pools default/chat east.yaml
 
   # On Kubernetes
   kubectl port-forward -n penstock-system deploy/penstock 9091 &
@@ -43,15 +51,64 @@ With --http, of a Penstock on Kubernetes, nothing is written: the command prints
 			if err != nil {
 				return err
 			}
-			if t.http != "" {
-				return t.printJoined(cmd, members, replace)
+			how.given = cmd.Flags().Changed("allow-namespaces") || cmd.Flags().Changed("allow-pools")
+			if err := how.check(); err != nil {
+				return err
 			}
-			return t.join(cmd, members, replace)
+			for i := range members {
+				fmt.Fprintln(cmd.ErrOrStderr(), clusterset.Claims(&members[i]))
+			}
+			if t.http != "" {
+				return t.printJoined(cmd, members, how)
+			}
+			return t.join(cmd, members, how)
 		},
 	}
 	t.flags(cmd)
-	cmd.Flags().BoolVar(&replace, "replace", false, "let the cluster take the name of a member that has other certificates: it was made anew")
+	cmd.Flags().StringSliceVar(&how.namespaces, "allow-namespaces", nil,
+		"namespaces in which the cluster's exports are imported here, in place of those that FILE has; comma-separated")
+	cmd.Flags().StringSliceVar(&how.pools, "allow-pools", nil,
+		"pools that are imported from the cluster, as NAMESPACE/NAME, in place of the namespaces that FILE has; comma-separated")
+	cmd.Flags().BoolVar(&how.replace, "replace", false, "let the cluster take the name of a member that has other certificates: it was made anew")
 	return cmd
+}
+
+// joining is how members join.
+type joining struct {
+	replace           bool
+	namespaces, pools []string // that each may export here
+	given             bool     // a flag has them, and not FILE
+}
+
+// check returns what is wrong with the flags.
+func (j *joining) check() error {
+	for _, ns := range j.namespaces {
+		if len(validation.IsDNS1123Label(ns)) > 0 {
+			return fmt.Errorf("--allow-namespaces: %q is no namespace: write its name", ns)
+		}
+	}
+	for _, p := range j.pools {
+		namespace, name, _ := strings.Cut(p, "/")
+		if len(validation.IsDNS1123Label(namespace)) > 0 || len(validation.IsDNS1123Subdomain(name)) > 0 {
+			return fmt.Errorf("--allow-pools: %q is no pool: write NAMESPACE/NAME", p)
+		}
+	}
+	return nil
+}
+
+// mayExport is a line about what a member may export here.
+func mayExport(m *v1alpha1.ClusterSetMember) string {
+	var parts []string
+	if len(m.Allow.Namespaces) > 0 {
+		parts = append(parts, "namespaces "+strings.Join(m.Allow.Namespaces, ", "))
+	}
+	if len(m.Allow.Pools) > 0 {
+		parts = append(parts, "pools "+strings.Join(m.Allow.Pools, ", "))
+	}
+	if len(parts) == 0 {
+		return m.Name + " may export nothing here: allow it with --allow-namespaces or --allow-pools, or in the ClusterSet"
+	}
+	return m.Name + " may export here: " + strings.Join(parts, "; ")
 }
 
 // readJoin reads FILE, up to more than a list of members may have.
@@ -70,7 +127,7 @@ func readJoin(stdin io.Reader, path string) (text []byte, name string, err error
 }
 
 // join edits the ClusterSet of the folder.
-func (t *target) join(cmd *cobra.Command, members []v1alpha1.ClusterSetMember, replace bool) error {
+func (t *target) join(cmd *cobra.Command, members []v1alpha1.ClusterSetMember, how joining) error {
 	d, err := t.openClusterSet()
 	if err != nil {
 		return err
@@ -79,7 +136,7 @@ func (t *target) join(cmd *cobra.Command, members []v1alpha1.ClusterSetMember, r
 	if err != nil {
 		return err
 	}
-	done, err := joinAll(&d.set, members, text, replace)
+	done, may, err := joinAll(&d.set, members, text, how)
 	if err != nil {
 		return fmt.Errorf("%s:%d: %w", d.Path, d.Line, err)
 	}
@@ -92,6 +149,7 @@ func (t *target) join(cmd *cobra.Command, members []v1alpha1.ClusterSetMember, r
 	for _, line := range done {
 		fmt.Fprintf(cmd.ErrOrStderr(), "%s of ClusterSet %s (%s)\n", line, d.Name, d.Path)
 	}
+	fmt.Fprintln(cmd.ErrOrStderr(), strings.Join(may, "\n"))
 	if text == "" {
 		fmt.Fprintln(cmd.ErrOrStderr(), "What it joins this cluster with is there once penstock up or serve runs with --members-listen: see penstock clusters show")
 		return nil
@@ -102,7 +160,7 @@ func (t *target) join(cmd *cobra.Command, members []v1alpha1.ClusterSetMember, r
 }
 
 // printJoined prints the ClusterSet of a process, with the members.
-func (t *target) printJoined(cmd *cobra.Command, members []v1alpha1.ClusterSetMember, replace bool) error {
+func (t *target) printJoined(cmd *cobra.Command, members []v1alpha1.ClusterSetMember, how joining) error {
 	is, err := t.clusterStatus(cmd.Context())
 	if err != nil {
 		return err
@@ -111,7 +169,7 @@ func (t *target) printJoined(cmd *cobra.Command, members []v1alpha1.ClusterSetMe
 	if err != nil {
 		return err
 	}
-	done, err := joinAll(set, members, is.Member, replace)
+	done, may, err := joinAll(set, members, is.Member, how)
 	if err != nil {
 		return err
 	}
@@ -125,6 +183,7 @@ func (t *target) printJoined(cmd *cobra.Command, members []v1alpha1.ClusterSetMe
 	for _, line := range done {
 		fmt.Fprintf(cmd.ErrOrStderr(), "%s of ClusterSet %s, once what follows is applied (kubectl apply --server-side -f -)\n", line, set.Name)
 	}
+	fmt.Fprintln(cmd.ErrOrStderr(), strings.Join(may, "\n"))
 	_, err = cmd.OutOrStdout().Write(raw)
 	return err
 }
@@ -153,18 +212,24 @@ func (r running) clusterSet(ctx context.Context) (*v1alpha1.ClusterSet, error) {
 	return set, nil
 }
 
-// joinAll adds or renews members. own is this cluster as a member, as text. It returns a line for each.
-func joinAll(set *v1alpha1.ClusterSet, members []v1alpha1.ClusterSetMember, own string, replace bool) (done []string, err error) {
+// joinAll adds or renews members. own is this cluster as a member, as text. It returns a line for
+// each, and one about what each may export.
+func joinAll(
+	set *v1alpha1.ClusterSet, members []v1alpha1.ClusterSetMember, own string, how joining,
+) (done, may []string, err error) {
 	var self *v1alpha1.ClusterSetMember
 	var list []v1alpha1.ClusterSetMember
 	if kyaml.Unmarshal([]byte(own), &list) == nil && len(list) == 1 {
 		self = &list[0]
 	}
 	for _, m := range members {
-		what, err := clusterset.Join(set, m, self, replace)
+		if how.given {
+			m.Allow.Namespaces, m.Allow.Pools = how.namespaces, how.pools
+		}
+		what, err := clusterset.Join(set, m, self, how.replace)
 		switch {
 		case err != nil:
-			return nil, err
+			return nil, nil, err
 		case what == "":
 			done = append(done, m.Name+" is, as before, a member")
 		case what == "added":
@@ -172,6 +237,12 @@ func joinAll(set *v1alpha1.ClusterSet, members []v1alpha1.ClusterSetMember, own 
 		default:
 			done = append(done, m.Name+" has a new address or new certificates, and is a member")
 		}
+		named := func(o v1alpha1.ClusterSetMember) bool { return o.Name == m.Name }
+		is := &set.Spec.Members[slices.IndexFunc(set.Spec.Members, named)]
+		if how.given {
+			is.Allow.Namespaces, is.Allow.Pools = how.namespaces, how.pools
+		}
+		may = append(may, mayExport(is))
 	}
-	return done, nil
+	return done, may, nil
 }

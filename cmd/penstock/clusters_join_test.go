@@ -10,10 +10,12 @@ import (
 	"math/big"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"sigs.k8s.io/yaml"
 
 	"github.com/penstock-project/penstock/cmd/penstock/internal/clusterset"
@@ -95,7 +97,7 @@ func TestClusterSet_JoinAddsAndRenewsMembers(t *testing.T) {
 	if !strings.HasPrefix(text, "# Ours.\n") || set.Spec.Cluster != "here" || len(set.Spec.Members) != 1 || set.Spec.Members[0].Peer.Bundle != first {
 		t.Fatalf("the ClusterSet:\n%s", text)
 	}
-	s.write("set.yaml", strings.Replace(text, "  - name: east\n", "  - name: east\n    allow: {namespaces: [chat]} # only chat\n", 1))
+	s.write("set.yaml", strings.Replace(text, "namespaces: []", "namespaces: [chat] # only chat", 1))
 	if out, err := s.joinText(memberYAML(t, "east", "192.0.2.1:9443", first+next)); err != nil || !strings.Contains(out, "east has a new address or new certificates") {
 		t.Fatalf("renewed: %s %v", out, err)
 	}
@@ -121,6 +123,75 @@ func TestClusterSet_JoinAddsAndRenewsMembers(t *testing.T) {
 	}
 	if _, err := s.joinText(memberYAML(t, "west", "192.0.2.2:9443", other)); err == nil || !strings.Contains(err.Error(), "its certificate is that of member east too") {
 		t.Errorf("one certificate for two: %v", err)
+	}
+}
+
+// A member exports what the join names: the namespaces that the other cluster claims, or what flags
+// have instead.
+func TestClusterSet_JoinAllowsWhatItPrints(t *testing.T) {
+	bundle := caBundle(t, time.Hour)
+	claims := func(namespaces ...string) string {
+		raw, err := yaml.Marshal([]v1alpha1.ClusterSetMember{{
+			Name: "east", Peer: &v1alpha1.ClusterSetPeer{Address: "192.0.2.1:9443", Bundle: bundle}, Allow: v1alpha1.ClusterSetAllow{Namespaces: namespaces},
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(raw)
+	}
+	for _, c := range []struct {
+		what, set, text, prints string
+		args                    []string
+		want                    v1alpha1.ClusterSetAllow
+	}{
+		{"what it exports", "", claims("prod", "team"), "east may export here: namespaces prod, team", nil, v1alpha1.ClusterSetAllow{Namespaces: []string{"prod", "team"}}},
+		{"nothing", "", claims(), "east may export nothing here: allow it with --allow-namespaces or --allow-pools", nil, v1alpha1.ClusterSetAllow{}},
+		{"flags", "", claims("prod"), "east may export here: namespaces team; pools prod/chat", []string{"--allow-namespaces", "team", "--allow-pools", "prod/chat"},
+			v1alpha1.ClusterSetAllow{Namespaces: []string{"team"}, Pools: []string{"prod/chat"}}},
+		{"a pool alone", "", claims("prod"), "east may export here: pools prod/chat", []string{"--allow-pools", "prod/chat"}, v1alpha1.ClusterSetAllow{Pools: []string{"prod/chat"}}},
+		{"it is a member already", "allow: {namespaces: [chat], exports: 7}", claims("prod"), "east may export here: namespaces chat", nil,
+			v1alpha1.ClusterSetAllow{Namespaces: []string{"chat"}, Exports: new(int32(7))}},
+		{"it is one, and a flag is given", "allow: {namespaces: [chat], exports: 7}", claims("prod"), "east may export here: pools prod/chat", []string{"--allow-pools", "prod/chat"},
+			v1alpha1.ClusterSetAllow{Pools: []string{"prod/chat"}, Exports: new(int32(7))}},
+	} {
+		set := clusterSetYAML("here")
+		if c.set != "" {
+			set += "  members:\n  - name: east\n    " + c.set + "\n    peer: {address: \"192.0.2.1:1\", bundle: " + strconv.Quote(bundle) + "}\n"
+		}
+		s := clusterFolder(t, set, caBundle(t, time.Hour))
+		out, err := s.joinText(c.text, c.args...)
+		if err != nil || !strings.Contains(out, c.prints) || !strings.Contains(out, "east claims: its address is 192.0.2.1:9443, the SHA-256 of its CA certificates ") {
+			t.Errorf("%s: %s %v", c.what, out, err)
+		}
+		raw, err := os.ReadFile(filepath.Join(s.dir, "set.yaml"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var is v1alpha1.ClusterSet
+		if err := yaml.UnmarshalStrict(raw, &is); err != nil {
+			t.Fatal(err)
+		}
+		if c.want.Namespaces == nil && c.want.Pools == nil {
+			c.want.Namespaces = []string{} // which is written, too
+		}
+		if diff := cmp.Diff(c.want, is.Spec.Members[0].Allow); diff != "" {
+			t.Errorf("%s: %s\n%s", c.what, diff, raw)
+		}
+	}
+	s := clusterFolder(t, clusterSetYAML("here"), caBundle(t, time.Hour))
+	for _, c := range []struct{ text, flag, value, want string }{
+		{claims("prod"), "--allow-pools", "chat", `--allow-pools: "chat" is no pool: write NAMESPACE/NAME`},
+		{claims("prod"), "--allow-namespaces", "Prod", `--allow-namespaces: "Prod" is no namespace`},
+		{claims("a b"), "--replace", "", `allow.namespaces: "a b" is no namespace`},
+		{strings.Replace(claims("prod"), "- allow:", "- allow:\n    cleartext: true", 1), "--replace", "", "allow: it has more than the namespaces"},
+	} {
+		flag := c.flag
+		if c.value != "" {
+			flag += "=" + c.value
+		}
+		if _, err := s.joinText(c.text, flag); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v", c.want, err)
+		}
 	}
 }
 

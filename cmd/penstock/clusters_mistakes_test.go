@@ -51,7 +51,7 @@ func TestClusterSet_MistakesAreFindingsAndOthersServe(t *testing.T) {
 		"ClusterSet gpus spec.members[1]: member west: the certificate at "+westAt+" is not valid for it", "run `penstock clusters show` there, and join it again here")
 	finds("another member at the address", clusterSetYAML("here", good, memberYAML(t, "north", westAt, caBundle(t, time.Hour))),
 		"ClusterSet gpus spec.members[1]: member north: the certificate at "+westAt+" is not valid for it")
-	ranges := strings.NewReplacer("  cluster: here\n", "  cluster: here\n  podCIDRs: [10.0.0.0/8]\n", "allow: {}", "allow: {podCIDRs: [127.0.0.0/8, 10.1.0.0/16]}")
+	ranges := strings.NewReplacer("  cluster: here\n", "  cluster: here\n  podCIDRs: [10.0.0.0/8]\n", "cleartext: true", "podCIDRs: [127.0.0.0/8, 10.1.0.0/16]")
 	finds("overlapping ranges", ranges.Replace(clusterSetYAML("here", good)),
 		"ClusterSet gpus spec.members[0].allow.podCIDRs[1]: 10.1.0.0/16 of member east overlaps 10.0.0.0/8 of this cluster (spec.podCIDRs[0])", "export-mode: ParentMode")
 	finds("two members of one name", clusterSetYAML("here", good, memberYAML(t, "east", "192.0.2.1:1", caBundle(t, time.Hour))), "ClusterSet gpus spec.members[1]", "uplicate")
@@ -64,7 +64,7 @@ func TestClusterSet_MistakesAreFindingsAndOthersServe(t *testing.T) {
 		"ClusterSet gpus spec.members[1]: it has no peer, kubeconfig or clusterProfile: add the peer that penstock clusters show prints at that cluster")
 	finds("a hub that relayed", clusterSetYAML("here", good, strings.Replace(memberYAML(t, "hub", westAt, caBundle(t, time.Hour)), "  peer:\n", "  peer:\n    hub: true\n", 1)),
 		"ClusterSet gpus spec.members[1].peer.hub: no hub relays between Penstocks any more: remove this member, and join the clusters that it relayed to each other with penstock clusters join")
-	finds("members of a hub", clusterSetYAML("here", strings.Replace(good, "allow: {}", "allow: {}\n  draining: true", 1), "- {name: west, kubeconfig: {file: west.yaml}}\n"),
+	finds("members of a hub", clusterSetYAML("here", strings.Replace(good, "  name: ", "  draining: true\n  name: ", 1), "- {name: west, kubeconfig: {file: west.yaml}}\n"),
 		"ClusterSet gpus spec.members[0].draining: member east: it has no effect on a member that has a peer", "member west: it is a member of `penstock hub`, which reads its API server, and not of this process")
 	here.write("set.yaml", clusterSetYAML("here", good))
 	for what, c := range map[string]struct{ annotations, want string }{
@@ -100,7 +100,7 @@ func TestClusterSet_ExportOfWhichNothingIsAllowedIsNotExported(t *testing.T) {
 		})
 	}
 	condition("imported", "imported by 1 member;")
-	here.write("set.yaml", strings.Replace(clusterSetYAML("here", east.show()), "allow: {}", "allow: {podCIDRs: [10.99.0.0/16]}", 1))
+	here.write("set.yaml", strings.Replace(clusterSetYAML("here", east.show()), "cleartext: true", "podCIDRs: [10.99.0.0/16]", 1))
 	condition("not allowed", "imported by 0 members, and not by others: NotAllowed: here (none of its model servers is allowed: address 127.0.0.1 is outside the ranges that the ClusterSet allows member east)")
 	here.write("set.yaml", clusterSetYAML("here", east.show()))
 	condition("allowed again", "imported by 1 member;")

@@ -9,7 +9,10 @@ import (
 	"strings"
 	"testing"
 
+	"sigs.k8s.io/yaml"
+
 	"github.com/penstock-project/penstock/cmd/penstock/internal/sim"
+	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
 
 // clusterSetYAML is a ClusterSet with members as `penstock clusters show` prints them.
@@ -20,11 +23,29 @@ func clusterSetYAML(cluster string, members ...string) string {
 	}
 	text += "  members:\n"
 	for _, m := range members {
-		for line := range strings.Lines(m) {
+		for line := range strings.Lines(allowing(m)) {
 			text += "  " + line
 		}
 	}
 	return text
+}
+
+// allowing lets a member export to namespace default, and to gateways without TLS, unless its entry
+// names what it may.
+func allowing(shown string) string {
+	var list []v1alpha1.ClusterSetMember
+	if err := yaml.UnmarshalStrict([]byte(shown), &list); err != nil || len(list) != 1 || list[0].Peer == nil || list[0].Peer.Address == "" || len(list[0].Allow.Pools) > 0 {
+		return shown
+	}
+	list[0].Allow.Cleartext = true
+	if len(list[0].Allow.Namespaces) == 0 {
+		list[0].Allow.Namespaces = []string{"default"}
+	}
+	raw, err := yaml.Marshal(list)
+	if err != nil {
+		return shown
+	}
+	return string(raw)
 }
 
 // show is what a site is as a member, once it has its certificates.

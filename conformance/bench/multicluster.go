@@ -190,7 +190,8 @@ func writeClusterSet(dir, cluster string, members []*simulatedMember) error {
 	set := v1alpha1.ClusterSet{Spec: v1alpha1.ClusterSetSpec{Cluster: cluster}}
 	set.APIVersion, set.Kind, set.Name = v1alpha1.Group+"/"+v1alpha1.Version, "ClusterSet", "bench"
 	for _, m := range members {
-		set.Spec.Members = append(set.Spec.Members, v1alpha1.ClusterSetMember{Name: m.name, Peer: &v1alpha1.ClusterSetPeer{Address: m.listener.Addr().String(), Bundle: string(m.bundle)}})
+		set.Spec.Members = append(set.Spec.Members, v1alpha1.ClusterSetMember{Name: m.name, Peer: &v1alpha1.ClusterSetPeer{Address: m.listener.Addr().String(), Bundle: string(m.bundle)},
+			Allow: v1alpha1.ClusterSetAllow{Namespaces: []string{"default"}}})
 	}
 	return writeObject(dir, "set.yaml", set)
 }

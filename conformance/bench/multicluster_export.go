@@ -83,9 +83,11 @@ func (s *site) save(name, text string) error {
 // joinSites makes two clusters members of each other.
 func joinSites(a, b *site) error {
 	for _, way := range [][2]*site{{a, b}, {b, a}} {
+		other := way[1].self
+		other.Allow = v1alpha1.ClusterSetAllow{Namespaces: []string{"default"}}
 		raw, err := yaml.Marshal(map[string]any{
 			"apiVersion": v1alpha1.Group + "/" + v1alpha1.Version, "kind": "ClusterSet", "metadata": map[string]any{"name": "bench"},
-			"spec": v1alpha1.ClusterSetSpec{Cluster: way[0].name, Members: []v1alpha1.ClusterSetMember{way[1].self}},
+			"spec": v1alpha1.ClusterSetSpec{Cluster: way[0].name, Members: []v1alpha1.ClusterSetMember{other}},
 		})
 		if err != nil {
 			return err

@@ -62,6 +62,8 @@ type Offer struct {
 	// Allowed are the ranges in which the member may have pickers and gateways, and Pods those of its model servers, as CIDRs. Without any,
 	// all are that the AddressPolicy allows.
 	Allowed, Pods []string
+	// Cleartext: requests may go to gateways of the member without TLS.
+	Cleartext bool
 	// Local: the cluster is this one. Requests go to the InferencePool of the import's name.
 	Local bool
 	// Since is when this cluster first received the export, in microseconds of Unix time: of two

@@ -262,7 +262,7 @@ type ClusterSetPeerListener struct {
 	Address string `json:"address,omitempty"`
 }
 
-// ClusterSetAllow limits a member.
+// ClusterSetAllow limits a member. It exports nothing here but what namespaces or pools names.
 type ClusterSetAllow struct {
 	// PodCIDRs are the ranges in which the member's model servers may have addresses. Defaults to all that the operator allows.
 	//
@@ -276,12 +276,26 @@ type ClusterSetAllow struct {
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=64
 	Addresses []string `json:"addresses,omitempty"`
-	// Namespaces in which the member's exports are imported. Defaults to all.
+	// Namespaces in which the member's exports are imported. Defaults to none.
 	//
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=256
 	Namespaces []string `json:"namespaces,omitempty"`
+	// Pools that are imported from the member in other namespaces, each as NAMESPACE/NAME. Defaults to
+	// none.
+	//
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=1024
+	// +kubebuilder:validation:items:MaxLength=317
+	// +kubebuilder:validation:items:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?/[a-z0-9]([-a-z0-9.]*[a-z0-9])?$`
+	Pools []string `json:"pools,omitempty"`
+	// Cleartext lets requests, with their prompts and credentials, go to gateways of the member
+	// (ParentMode) without TLS. Peer listeners have TLS always.
+	//
+	// +optional
+	Cleartext bool `json:"cleartext,omitempty"`
 	// Exports is how many pools of the member are imported; further ones, by namespace and name, are not. Defaults to 1,000.
 	//
 	// +optional

@@ -87,6 +87,11 @@ func (in *ClusterSetAllow) DeepCopyInto(out *ClusterSetAllow) {
 		*out = make([]string, len(*in))
 		copy(*out, *in)
 	}
+	if in.Pools != nil {
+		in, out := &in.Pools, &out.Pools
+		*out = make([]string, len(*in))
+		copy(*out, *in)
+	}
 	if in.Exports != nil {
 		in, out := &in.Exports, &out.Exports
 		*out = new(int32)

@@ -9,6 +9,7 @@ import (
 	upstream "sigs.k8s.io/gateway-api-inference-extension/apix/v1alpha1"
 
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
+	"github.com/penstock-project/penstock/multicluster/registry"
 )
 
 // The annotations of an InferencePool. The first two are the multi-cluster proposal's ("Export Annotations").
@@ -26,8 +27,6 @@ var Annotation = upstream.ExportAnnotationKey
 
 // known are the annotations above.
 var known = []string{Annotation, ModeAnnotation, ToAnnotation, WeightAnnotation}
-
-const maxWeight = 1_000_000
 
 // Wish is what the valid annotations of a pool ask for.
 type Wish struct {
@@ -91,8 +90,8 @@ func parse(annotations map[string]string, members []string) (w Wish, asked bool,
 	}
 	if text, ok := annotations[WeightAnnotation]; ok {
 		n, err := strconv.ParseInt(strings.TrimSpace(text), 10, 32)
-		if err != nil || n < 0 || n > maxWeight {
-			add(WeightAnnotation, fmt.Sprintf("write a number from 0 to %d", maxWeight), "%.40q is no weight", text)
+		if err != nil || n < 0 || n > registry.MaxWeight {
+			add(WeightAnnotation, fmt.Sprintf("write a number from 0 to %d", registry.MaxWeight), "%.40q is no weight", text)
 		} else {
 			weight := int32(n)
 			w.weight = &weight

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"maps"
+	"net/netip"
 	"reflect"
 	"slices"
 	"sync"
@@ -28,6 +29,9 @@ type Config struct {
 	Drain time.Duration
 	// Grace is how long a member that has not been read yet is waited for. Default: 15 s, which is also the lease of one that was.
 	Grace time.Duration
+	// Never is why an address may be in no import, as a phrase that follows it; "": it may. nil: all
+	// may.
+	Never func(netip.Addr) string
 	Now   func() time.Time // this process's monotonic clock; time.Now if nil
 }
 
@@ -126,7 +130,7 @@ func (h *Hub) SetMembers(list []Member, all bool) {
 		if is == nil || is.Store != m.Store {
 			is = &member{since: h.cfg.Now(), placed: map[registry.Pool]map[string]registry.Placement{}, written: map[registry.Pool]Writing{}, stamps: map[registry.Pool]registry.Stamp{}}
 			is.registry = registry.New(registry.Config{Drain: h.cfg.Drain, Lease: h.cfg.Grace, Now: h.cfg.Now})
-			is.importer = imports.New(imports.Config{Registry: is.registry, Store: m.Store, Namespace: m.Namespace, Own: m.Own})
+			is.importer = imports.New(imports.Config{Registry: is.registry, Store: m.Store, Namespace: m.Namespace, Own: m.Own, Self: m.Name})
 		}
 		is.Member = m
 		now[m.Name] = is
@@ -207,7 +211,7 @@ func (h *Hub) Exports(name, uid string, decisions []export.Decision) {
 	next := registry.Stamp{Epoch: 1, Sequence: h.sequence}
 	changed := !m.read || rebuilt
 	for _, d := range decisions {
-		d = within(d, m.Allow)
+		d = h.within(d, m.Allow)
 		m.decisions[d.Pool] = d
 		old := before[d.Pool]
 		if !reflect.DeepEqual(old.Export, d.Export) {

@@ -2,6 +2,7 @@ package hub_test
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 	"sync"
@@ -33,7 +34,12 @@ type world struct {
 
 func newWorld(t *testing.T, names ...string) *world {
 	w := &world{t: t, members: map[string]hub.Member{}}
-	w.Hub = hub.New(hub.Config{Imports: func(member string, pools []registry.Pool) {
+	w.Hub = hub.New(hub.Config{Never: func(ip netip.Addr) string {
+		if ip.IsLinkLocalUnicast() {
+			return "a link-local address"
+		}
+		return ""
+	}, Imports: func(member string, pools []registry.Pool) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		for _, p := range pools {
@@ -41,7 +47,7 @@ func newWorld(t *testing.T, names ...string) *world {
 		}
 	}})
 	for _, n := range names {
-		w.members[n] = hub.Member{Name: n, Store: store.New(), Namespace: func(ns string) bool { return ns != "missing" }, Own: func(registry.Pool) []string { return nil }}
+		w.members[n] = hub.Member{Name: n, Allow: v1alpha1.ClusterSetAllow{Namespaces: []string{"ns"}}, Store: store.New(), Namespace: func(ns string) bool { return ns != "missing" }, Own: func(registry.Pool) []string { return nil }}
 	}
 	w.set()
 	for _, n := range names {
@@ -223,8 +229,10 @@ func TestHub_MemberExportsWithinWhatItIsAllowed(t *testing.T) {
 		{v1alpha1.ClusterSetAllow{Addresses: []string{"192.0.2.0/24"}}, "198.51.100.1", "False/NotAllowed"},
 		{v1alpha1.ClusterSetAllow{Addresses: []string{"192.0.2.0/24"}}, "epp.example.com", "False/NotAllowed"},
 		{v1alpha1.ClusterSetAllow{Namespaces: []string{"other"}}, "192.0.2.1", "False/NotAllowed"},
-		{v1alpha1.ClusterSetAllow{Exports: new(int32)}, "192.0.2.1", "False/NotAllowed"},
-		{v1alpha1.ClusterSetAllow{Addresses: []string{"192.0.2.0/24"}, PodCIDRs: []string{"10.1.0.0/16"}}, "192.0.2.1", "True/Exported"},
+		{v1alpha1.ClusterSetAllow{}, "192.0.2.1", "False/NotAllowed"},
+		{v1alpha1.ClusterSetAllow{Pools: []string{"ns/chat"}}, "169.254.169.254", "False/NotAllowed"},
+		{v1alpha1.ClusterSetAllow{Namespaces: []string{"ns"}, Exports: new(int32)}, "192.0.2.1", "False/NotAllowed"},
+		{v1alpha1.ClusterSetAllow{Pools: []string{"ns/chat"}, Addresses: []string{"192.0.2.0/24"}, PodCIDRs: []string{"10.1.0.0/16"}}, "192.0.2.1", "True/Exported"},
 	} {
 		m := w.members["east"]
 		m.Allow = c.allow
@@ -282,4 +290,40 @@ func TestHub_ExportWithdrawnWhileNoHubRanDrains(t *testing.T) {
 		w.exports("east", "192.0.2.1")
 		w.has("west", "east 192.0.2.1")
 	})
+}
+
+// An import that a hub writes sends no prompts in cleartext to gateways of a member that may not
+// have them.
+func TestHub_GatewaysInCleartextAreExportedOnlyIfAllowed(t *testing.T) {
+	w := newWorld(t, "east", "west")
+	w.exports("west", "")
+	gateway := func(address, appProtocol string) inferenceapi.ParentImport {
+		return inferenceapi.ParentImport{Service: inferenceapi.ServiceImports{{
+			Addresses: []string{address}, Ports: []inferenceapi.Port{{Number: 80, AppProtocol: appProtocol}},
+		}}}
+	}
+	for _, c := range []struct {
+		cleartext bool
+		parents   []inferenceapi.ParentImport
+		want      int
+	}{
+		{false, []inferenceapi.ParentImport{gateway("192.0.2.1", "")}, 0},
+		{false, []inferenceapi.ParentImport{gateway("192.0.2.1", "http"), gateway("192.0.2.2", "https")}, 1},
+		{true, []inferenceapi.ParentImport{gateway("192.0.2.1", "http"), gateway("192.0.2.2", "https")}, 2},
+	} {
+		m := w.members["east"]
+		m.Allow.Cleartext = c.cleartext
+		w.members["east"] = m
+		w.set()
+		w.Exports("east", "uid-east", []export.Decision{{Pool: chat, Asked: true, Export: &export.Export{Pool: chat, Entry: inferenceapi.ImportedCluster{
+			Name: "east", RoutingMode: inferenceapi.ParentMode, TargetPortNumber: 8000, Parents: c.parents,
+		}}}})
+		got := 0
+		if s, ok := w.Import("west", chat, 1); ok && len(s.Clusters) == 1 {
+			got = len(s.Clusters[0].Parents)
+		}
+		if got != c.want {
+			t.Errorf("cleartext allowed %t: %d of %d gateways are in the import, want %d", c.cleartext, got, len(c.parents), c.want)
+		}
+	}
 }

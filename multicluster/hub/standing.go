@@ -195,8 +195,9 @@ func (m *member) standing(cluster string, p registry.Pool) (pl registry.Placemen
 	return pl, pl.Reason == ""
 }
 
-// within is a decision with what the member is allowed: its ranges narrow the entry, and an address outside of them is not exported.
-func within(d export.Decision, allow v1alpha1.ClusterSetAllow) export.Decision {
+// within is a decision within what the ClusterSet allows its member. Endpoints do not pass through
+// an API server.
+func (h *Hub) within(d export.Decision, allow v1alpha1.ClusterSetAllow) export.Decision {
 	if d.Export == nil {
 		return d
 	}
@@ -206,26 +207,71 @@ func within(d export.Decision, allow v1alpha1.ClusterSetAllow) export.Decision {
 		e.Entry.PodCIDRs = allow.PodCIDRs
 	}
 	d.Export = &e
+	member := "spec.members[" + e.Entry.Name + "].allow"
+	deny := func(format string, args ...any) export.Decision {
+		d.Export, d.Reason, d.Message = nil, imports.NotAllowedReason, fmt.Sprintf(format, args...)
+		return d
+	}
 	if at, ok := outside(e.Entry, allow.Addresses); ok {
-		d.Export, d.Reason = nil, imports.NotAllowedReason
-		d.Message = fmt.Sprintf("%s is outside of spec.members[%s].allow.addresses of the hub's ClusterSet", at, e.Entry.Name)
+		return deny("%s is outside of %s.addresses of the hub's ClusterSet", at, member)
+	}
+	if at, why := h.never(e.Entry); why != "" {
+		return deny("%s is %s, which no import may have", at, why)
+	}
+	if parents := encrypted(e.Entry.Parents); !allow.Cleartext && len(parents) < len(e.Entry.Parents) {
+		if e.Entry.Parents = parents; len(parents) == 0 {
+			return deny("its gateways are reached in cleartext, which %s.cleartext of the hub's ClusterSet does not allow", member)
+		}
 	}
 	return d
 }
 
-// outside is an address of an entry that is in none of some ranges. Without ranges there is none; with ranges, a host name is one.
+// never is an address of an entry that no import may have, and why; "" if there is none.
+func (h *Hub) never(e inferenceapi.ImportedCluster) (at, why string) {
+	if h.cfg.Never == nil {
+		return "", ""
+	}
+	for _, s := range services(e) {
+		for _, a := range s.Addresses {
+			if ip, err := netip.ParseAddr(a); err == nil { // importers judge what names resolve to
+				if why := h.cfg.Never(ip); why != "" {
+					return a, why
+				}
+			}
+		}
+	}
+	return "", ""
+}
+
+// encrypted are the gateways that are reached over TLS.
+func encrypted(parents []inferenceapi.ParentImport) (out []inferenceapi.ParentImport) {
+	for _, p := range parents {
+		cleartext := func(s inferenceapi.ServiceImport) bool { return len(s.Ports) == 0 || s.Ports[0].AppProtocol != "https" }
+		if p.Peer || !slices.ContainsFunc(p.Service, cleartext) {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// services are those of an entry.
+func services(e inferenceapi.ImportedCluster) (out inferenceapi.ServiceImports) {
+	if e.EndpointPicker != nil {
+		out = append(out, e.EndpointPicker.Service...)
+	}
+	for _, p := range e.Parents {
+		out = append(out, p.Service...)
+	}
+	return out
+}
+
+// outside is an address of an entry that is in none of some ranges. Without ranges there is none;
+// with ranges, a host name is one.
 func outside(e inferenceapi.ImportedCluster, ranges []string) (string, bool) {
 	if len(ranges) == 0 {
 		return "", false
 	}
-	var services inferenceapi.ServiceImports
-	if e.EndpointPicker != nil {
-		services = append(services, e.EndpointPicker.Service...)
-	}
-	for _, p := range e.Parents {
-		services = append(services, p.Service...)
-	}
-	for _, s := range services {
+	for _, s := range services(e) {
 		for _, a := range s.Addresses {
 			ip, err := netip.ParseAddr(a)
 			if err != nil || !slices.ContainsFunc(ranges, func(r string) bool {

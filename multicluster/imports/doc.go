@@ -8,10 +8,12 @@
 //
 // What an update costs does not grow with what its member exports, unless that is more than it is allowed.
 //
-// Invariants: the Offers are the only thing that this package writes. A member's exports are within what its Allow names: namespaces,
-// ranges, number. What is not imported is returned as a Placement with a reason, for its exporter; so is an export whose entry in the import's
-// status is another's, though its Offer counts, and one that translation cannot use (SetUnusable). A member that is silent keeps its Offers; one
-// that drains, or withdraws an export, keeps them with weight 0 until the registry collects them.
+// Invariants: the Offers are the only thing that this package writes. A member's exports are within
+// what its Allow names: namespaces or pools (none without), ranges, number. What is not imported is
+// returned as a Placement with a reason, for its exporter; so is an export whose entry in the
+// import's status is another's, though its Offer counts, and one that translation cannot use
+// (SetUnusable). A member that is silent keeps its Offers; one that drains, or withdraws an export,
+// keeps them with weight 0 until the registry collects them.
 //
 // Tests: go test ./multicluster/imports
 package imports

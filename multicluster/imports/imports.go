@@ -35,6 +35,9 @@ type Config struct {
 	Store    *store.Store
 	// Namespace reports whether a namespace exists here; nil: all do.
 	Namespace func(name string) bool
+	// Self is a cluster whose exports are imported without being allowed; "": none is. It is that of
+	// the store, in a hub.
+	Self string
 	// Own are the clusters of an import whose entries the store has though the writer of this Importer's Status has written them; nil: none.
 	Own func(p registry.Pool) []string
 }
@@ -46,9 +49,13 @@ type Importer struct {
 	mu    sync.Mutex
 	allow map[string]v1alpha1.ClusterSetAllow // by member
 	over  map[string]map[registry.Pool]share  // members that export more than they are allowed: what their pools have, as assembled last
-	own   string                              // this cluster's name
-	local map[registry.Pool]*int32            // weights of this cluster's own entries
-	down  map[picker]map[string]string        // why pickers cannot be reached, by who has noticed
+	// unnamed are exports that the ClusterSet does not name, by member, and unnamedAt are their
+	// members.
+	unnamed   map[string]map[registry.Pool]struct{}
+	unnamedAt map[registry.Pool][]string
+	own       string                       // this cluster's name
+	local     map[registry.Pool]*int32     // weights of this cluster's own entries
+	down      map[picker]map[string]string // why pickers cannot be reached, by who has noticed
 	// unusable are the clusters of imports that translation cannot use, and why.
 	unusable map[registry.Pool]map[string]Unusable
 }
@@ -67,7 +74,8 @@ func New(c Config) *Importer {
 	if c.Namespace == nil {
 		c.Namespace = func(string) bool { return true }
 	}
-	return &Importer{cfg: c, allow: map[string]v1alpha1.ClusterSetAllow{}, over: map[string]map[registry.Pool]share{}, local: map[registry.Pool]*int32{}, down: map[picker]map[string]string{}, unusable: map[registry.Pool]map[string]Unusable{}}
+	return &Importer{cfg: c, allow: map[string]v1alpha1.ClusterSetAllow{}, over: map[string]map[registry.Pool]share{}, local: map[registry.Pool]*int32{}, down: map[picker]map[string]string{}, unusable: map[registry.Pool]map[string]Unusable{},
+		unnamed: map[string]map[registry.Pool]struct{}{}, unnamedAt: map[registry.Pool][]string{}}
 }
 
 // SetAllow replaces what each member may have imported. It returns the pools to assemble: all.
@@ -194,7 +202,11 @@ func (i *Importer) Assemble(pools []registry.Pool) (out Assembled, err error) {
 	out.Revision = view.Revision()
 	for _, p := range out.Pools {
 		wanted := map[string]bool{}
+		var unnamed []string
 		for _, s := range i.sources(view, p) {
+			if s.unnamed && !s.gone {
+				unnamed = append(unnamed, s.Entry.Name)
+			}
 			if !s.local && !s.gone {
 				is := registry.Placement{Member: s.Entry.Name, Pool: p, Reason: s.reason, Message: s.message, Incarnation: s.incarnation}
 				if not := i.unusable[p][is.Member]; s.imported() && is.Reason == "" {
@@ -209,6 +221,7 @@ func (i *Importer) Assemble(pools []registry.Pool) (out Assembled, err error) {
 			wanted[o.Name] = true
 			ops = append(ops, store.Offers.Put(o)) // one that is equal changes nothing
 		}
+		i.noteUnnamed(p, unnamed)
 		for _, o := range store.Offers.By(view, store.ByImport, p.Namespace+"/"+p.Name) {
 			if !wanted[o.Name] {
 				ops = append(ops, store.Offers.Delete(store.ID(o)))
@@ -278,10 +291,10 @@ type share struct {
 
 // share divides what a member is allowed among its pools, the first by namespace and name first.
 func (i *Importer) share(member string, exports, endpoints int) map[registry.Pool]share {
-	out := map[registry.Pool]share{}
+	out, allow := map[registry.Pool]share{}, i.allow[member]
 	for _, e := range i.cfg.Registry.ExportsOf(member) {
-		if e.Withdrawn() {
-			continue // it takes no new request, and its endpoints have those in flight
+		if e.Withdrawn() || !allows(&allow, e.Pool) {
+			continue // it takes no new request, and its endpoints have those in flight; or it is not imported at all
 		}
 		out[e.Pool] = share{none: exports <= 0, endpoints: min(endpoints, len(e.Entry.Endpoints))}
 		exports--
@@ -302,6 +315,8 @@ func (i *Importer) sources(r store.Reader, p registry.Pool) (out []Source) {
 		if m, ok := i.cfg.Registry.Member(e.Cluster); ok {
 			s.State = m.State
 		}
+		allow, member := i.allow[e.Cluster]
+		s.unnamed = member && !allows(&allow, p)
 		if s.reason, s.message = i.problem(e); s.reason == "" {
 			if of, limited := i.over[e.Cluster][p]; limited {
 				s.most = of.endpoints
@@ -339,15 +354,17 @@ func (i *Importer) Beyond(member string) (n int) {
 	return n
 }
 
-// AllBeyond reports whether all clusters that export a pool export more than they are allowed, and this pool is one too many of each.
-func (i *Importer) AllBeyond(p registry.Pool) bool {
+// NoneAllowed reports whether no cluster that exports a pool may: the ClusterSet does not name the
+// pool for it, or it exports more than it may, and this pool is one too many. Findings about the
+// members count such exports.
+func (i *Importer) NoneAllowed(p registry.Pool) bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if len(i.over) == 0 {
-		return false
-	}
 	list := i.cfg.Registry.Exports(nil, p)
-	return len(list) > 0 && !slices.ContainsFunc(list, func(e *registry.Export) bool { return !i.over[e.Cluster][p].none })
+	return len(list) > 0 && !slices.ContainsFunc(list, func(e *registry.Export) bool {
+		allow, member := i.allow[e.Cluster]
+		return !i.over[e.Cluster][p].none && (!member || allows(&allow, p))
+	})
 }
 
 // Taken are the clusters of an import whose entries are another controller's, or a user's, sorted.
@@ -372,12 +389,46 @@ func (i *Importer) problem(e *registry.Export) (reason, message string) {
 			return "", "" // the member has left the set, and its exports drain
 		}
 		return NotAllowedReason, fmt.Sprintf("%s is no member here", e.Cluster)
-	case len(allow.Namespaces) > 0 && !slices.Contains(allow.Namespaces, e.Pool.Namespace):
-		return NotAllowedReason, fmt.Sprintf("allow.namespaces of member %s in the ClusterSet of the importing cluster does not have %s; add it there", e.Cluster, e.Pool.Namespace)
+	case !allows(&allow, e.Pool) && e.Cluster != i.cfg.Self:
+		return NotAllowedReason, fmt.Sprintf("the ClusterSet of the importing cluster, or of its hub, does not name it: "+
+			"add pools: [%[2]s/%[3]s] or namespaces: [%[2]s] to allow of member %[1]s", e.Cluster, e.Pool.Namespace, e.Pool.Name)
 	case !i.cfg.Namespace(e.Pool.Namespace):
 		return NamespaceNotFoundReason, fmt.Sprintf("namespace %s does not exist", e.Pool.Namespace)
 	}
 	return "", ""
+}
+
+// allows reports whether a member may export a pool here.
+func allows(allow *v1alpha1.ClusterSetAllow, p registry.Pool) bool {
+	return slices.Contains(allow.Namespaces, p.Namespace) || slices.Contains(allow.Pools, p.Namespace+"/"+p.Name)
+}
+
+// Unnamed lists exports of a member that the ClusterSet does not name, up to a number, and how many
+// there are, as assembled last.
+func (i *Importer) Unnamed(member string, most int) (first []registry.Pool, n int) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	first = slices.SortedFunc(maps.Keys(i.unnamed[member]), registry.Pool.Compare)
+	return first[:min(most, len(first))], len(first)
+}
+
+// noteUnnamed notes which members export a pool that the ClusterSet does not name for them. mu is
+// held.
+func (i *Importer) noteUnnamed(p registry.Pool, now []string) {
+	for _, member := range i.unnamedAt[p] {
+		if !slices.Contains(now, member) {
+			delete(i.unnamed[member], p)
+		}
+	}
+	for _, member := range now {
+		if i.unnamed[member] == nil {
+			i.unnamed[member] = map[registry.Pool]struct{}{}
+		}
+		i.unnamed[member][p] = struct{}{}
+	}
+	if i.unnamedAt[p] = now; len(now) == 0 {
+		delete(i.unnamedAt, p)
+	}
 }
 
 func count(is *int32, otherwise int) int {
@@ -389,8 +440,8 @@ func count(is *int32, otherwise int) int {
 
 // offer is an export as this cluster's translation reads it. It shares the entry's lists with the registry: neither changes them.
 func (i *Importer) offer(p registry.Pool, s *Source) *store.Offer {
-	allow := i.allow[s.Entry.Name]
-	o := &store.Offer{Import: p.Name, Cluster: s.Entry, Allowed: allow.Addresses, Pods: allow.PodCIDRs, Local: s.local, Since: s.since}
+	allow, member := i.allow[s.Entry.Name]
+	o := &store.Offer{Import: p.Name, Cluster: s.Entry, Allowed: allow.Addresses, Pods: allow.PodCIDRs, Cleartext: allow.Cleartext || !member, Local: s.local, Since: s.since}
 	o.Namespace, o.Name = p.Namespace, store.OfferName(p.Name, s.Entry.Name)
 	c := &o.Cluster
 	c.Conditions, c.Endpoints = nil, c.Endpoints[:min(len(c.Endpoints), s.most)]

@@ -25,12 +25,20 @@ type world struct {
 	sequence uint64
 }
 
+// newWorld lets members export to the namespaces of the tests, unless they name some.
 func newWorld(t *testing.T, allow map[string]v1alpha1.ClusterSetAllow) *world {
 	t.Helper()
 	w := &world{t: t, registry: registry.New(registry.Config{}), store: store.New()}
 	w.Importer = imports.New(imports.Config{Registry: w.registry, Store: w.store, Namespace: func(name string) bool { return name != "missing" }})
 	w.registry.SetMembers(slices.Collect(maps.Keys(allow)))
-	w.assemble(w.SetAllow(allow))
+	named := map[string]v1alpha1.ClusterSetAllow{}
+	for name, a := range allow {
+		if len(a.Namespaces)+len(a.Pools) == 0 {
+			a.Namespaces = []string{"ns", "a", "b", "missing"}
+		}
+		named[name] = a
+	}
+	w.assemble(w.SetAllow(named))
 	return w
 }
 
@@ -124,6 +132,8 @@ func TestImports_MemberStaysWithinWhatItIsAllowed(t *testing.T) {
 	}{
 		{v1alpha1.ClusterSetAllow{}, "a/1 of east: ; a/2 of east: ; b/1 of east: ; missing/1 of east: NamespaceNotFound", "a/1.east 3; a/2.east 3; b/1.east 3"},
 		{v1alpha1.ClusterSetAllow{Namespaces: []string{"b"}}, "a/1 of east: NotAllowed; a/2 of east: NotAllowed; b/1 of east: ; missing/1 of east: NotAllowed", "b/1.east 3"},
+		{v1alpha1.ClusterSetAllow{Pools: []string{"a/2", "b/2", "a"}}, "a/1 of east: NotAllowed; a/2 of east: ; b/1 of east: NotAllowed; missing/1 of east: NotAllowed", "a/2.east 3"},
+		{v1alpha1.ClusterSetAllow{Namespaces: []string{"b"}, Pools: []string{"a/2"}, Exports: &two}, "a/1 of east: NotAllowed; a/2 of east: ; b/1 of east: ; missing/1 of east: NotAllowed", "a/2.east 3; b/1.east 3"},
 		{v1alpha1.ClusterSetAllow{Exports: &two}, "a/1 of east: ; a/2 of east: ; b/1 of east: NotAllowed; missing/1 of east: NamespaceNotFound", "a/1.east 3; a/2.east 3"},
 		{v1alpha1.ClusterSetAllow{Endpoints: &five}, "a/1 of east: ; a/2 of east: ; b/1 of east: ; missing/1 of east: NamespaceNotFound", "a/1.east 3; a/2.east 2; b/1.east 0"},
 	} {
@@ -167,7 +177,7 @@ func TestImports_ExportsBeyondWhatAMemberIsAllowedCostNothing(t *testing.T) {
 	if n := w.Beyond("east"); n != 2 || w.Beyond("west") != 0 {
 		t.Errorf("%d exports of east are beyond what it is allowed, want 2", n)
 	}
-	if !w.AllBeyond(pool("3")) || w.AllBeyond(pool("2")) || w.AllBeyond(pool("4")) || w.AllBeyond(pool("none")) {
+	if !w.NoneAllowed(pool("3")) || w.NoneAllowed(pool("2")) || w.NoneAllowed(pool("4")) || w.NoneAllowed(pool("none")) {
 		t.Error("only a/3 has no exporter that is allowed")
 	}
 	w.sequence++
@@ -346,5 +356,72 @@ func BenchmarkImports_OneOfManyExportsChanges(b *testing.B) {
 				r.TakeUnsaved()
 			}
 		})
+	}
+}
+
+// A member that the ClusterSet allows nothing by name exports nothing here, and its exports take
+// nothing away from others.
+func TestImports_MemberExportsOnlyWhatIsNamed(t *testing.T) {
+	w := newWorld(t, map[string]v1alpha1.ClusterSetAllow{"east": {}, "west": {}})
+	w.assemble(w.SetAllow(map[string]v1alpha1.ClusterSetAllow{"east": {Addresses: []string{"0.0.0.0/0"}}, "west": {Pools: []string{"ns/chat"}}}))
+	w.export("west", 1, "ns/chat", "ns/code")
+	if got := w.export("east", 1, "ns/chat"); got != "ns/chat of east: NotAllowed; ns/chat of west: " {
+		t.Errorf("placed: %s", got)
+	}
+	if got := w.offers(); got != "ns/chat.west 1" {
+		t.Errorf("offers: %s", got)
+	}
+	chat, code := registry.Pool{Namespace: "ns", Name: "chat"}, registry.Pool{Namespace: "ns", Name: "code"}
+	if first, n := w.Unnamed("east", 8); n != 1 || first[0] != chat {
+		t.Errorf("%d exports of east are not named: %v", n, first)
+	}
+	if !w.NoneAllowed(code) || w.NoneAllowed(chat) {
+		t.Error("only ns/code has no exporter that is allowed")
+	}
+	w.assemble(w.SetAllow(map[string]v1alpha1.ClusterSetAllow{"east": {Namespaces: []string{"ns"}, Cleartext: true}, "west": {Pools: []string{"ns/chat"}}}))
+	if got := w.offers(); got != "ns/chat.east 1; ns/chat.west 1" {
+		t.Errorf("two exporters, each named: %s", got)
+	}
+	east, _ := store.Offers.Get(w.store.View(), "ns/chat.east")
+	west, _ := store.Offers.Get(w.store.View(), "ns/chat.west")
+	if !east.Cleartext || west.Cleartext {
+		t.Errorf("cleartext: east %t, west %t", east.Cleartext, west.Cleartext)
+	}
+}
+
+// A weight that no export may have is not taken: the one before counts, and a first one is no
+// export.
+func TestImports_WeightOutOfRangeIsNotTaken(t *testing.T) {
+	for _, weight := range []int32{-1, -2147483648, 1_000_001, 2147483647} {
+		w := newWorld(t, map[string]v1alpha1.ClusterSetAllow{"east": {}})
+		publish := func(sequence uint64, weight int32, pools ...string) string {
+			at := registry.Stamp{Epoch: 1, Sequence: sequence}
+			u := registry.Update{Member: "east", UID: "east", Stamp: at, Snapshot: true}
+			for _, name := range pools {
+				u.Exports = append(u.Exports, registry.Export{
+					Pool: registry.Pool{Namespace: "ns", Name: name}, Stamp: at,
+					Entry: inferenceapi.ImportedCluster{RoutingMode: inferenceapi.EndpointMode, Weight: &weight},
+				})
+			}
+			changed, _ := w.registry.Apply(u)
+			return w.assemble(changed)
+		}
+		publish(1, 1_000_000, "chat")
+		if got := publish(2, weight, "chat", "code"); got != "ns/chat of east: NotSupported; ns/code of east: NotSupported" {
+			t.Errorf("weight %d: placed %s", weight, got)
+		}
+		all := store.Offers.All(w.store.View())
+		if len(all) != 1 || *all[0].Cluster.Weight != 1_000_000 {
+			t.Errorf("weight %d: %+v", weight, all)
+		}
+		records := w.registry.Records()
+		for i := range records {
+			records[i].Entry.Weight = &weight // as an earlier release kept it
+		}
+		again := newWorld(t, map[string]v1alpha1.ClusterSetAllow{"east": {}})
+		again.assemble(again.registry.Restore(records))
+		if got := again.offers(); got != "" {
+			t.Errorf("weight %d, restored: %s", weight, got)
+		}
 	}
 }

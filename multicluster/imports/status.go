@@ -46,6 +46,7 @@ type Source struct {
 	most            int    // endpoints
 	gone            bool   // withdrawn
 	incarnation     uint64 // of the export
+	unnamed         bool   // the ClusterSet does not name it for its member
 	since           int64  // Export.Since; 0 of this cluster itself, whose own users wrote the export
 	local           bool   // it is this cluster itself
 }

@@ -2,6 +2,7 @@ package registry
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"time"
 
@@ -43,6 +44,17 @@ type Export struct {
 
 // Withdrawn reports whether the member does not export the pool any more.
 func (e *Export) Withdrawn() bool { return e.withdrawn }
+
+// MaxWeight is the largest weight that an export may have; the least is 0.
+const MaxWeight = 1_000_000
+
+// invalid is why an export is not taken; "" if it is.
+func (e *Export) invalid() string {
+	if w := e.Entry.Weight; w != nil && (*w < 0 || *w > MaxWeight) {
+		return fmt.Sprintf("its weight is %d, and a weight is 0 to %d", *w, MaxWeight)
+	}
+	return ""
+}
 
 // addresses are what requests for the pool are sent to, less its endpoints: pickers and gateways.
 func (e *Export) addresses() (out []string) {

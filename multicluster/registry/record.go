@@ -71,6 +71,9 @@ func (r *Registry) Restore(records []Record) []Pool {
 			} else {
 				e := &Export{Cluster: m.Name, Pool: rec.Pool, Stamp: rec.Stamp, Entry: rec.Entry, Since: rec.Since, Draining: rec.Withdrawn || m.drained, withdrawn: rec.Withdrawn}
 				e.Entry.Name = m.Name
+				if e.Unread = e.invalid(); e.Unread != "" { // an earlier release took it
+					e.Entry = inferenceapi.ImportedCluster{Name: m.Name}
+				}
 				if e.withdrawn {
 					e.collect = r.now() + r.cfg.Drain
 				}

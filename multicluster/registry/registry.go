@@ -195,6 +195,10 @@ func (r *Registry) export(t txn, e *Export, known Stamp) (problem string) {
 	case old == nil && e.Stamp.Compare(known) < 0, old != nil && e.Stamp.Compare(old.Stamp) < 0:
 		return ""
 	}
+	if problem := e.invalid(); problem != "" {
+		r.unread(t, e.Cluster, e.Pool, problem)
+		return ""
+	}
 	if e.Since = r.since(t, old); old != nil && reflect.DeepEqual(*old, *e) {
 		return ""
 	}

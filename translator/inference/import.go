@@ -193,7 +193,7 @@ func importMember(r store.Reader, imp *model.Import, policy *v1alpha1.PoolPolicy
 	m := model.ImportMember{
 		Name: c.Name, Region: c.Region, Zone: c.Zone, Protocol: model.HTTP1,
 		Cluster: model.ImportCluster(imp.Ref.Namespace, imp.Ref.Name, c.Name),
-		Share:   uint32(or(c.Weight, 1)),
+		Share:   uint32(max(0, or(c.Weight, 1))),
 	}
 	if m.NotReady = notReady(c.Conditions); m.NotReady != "" {
 		m.Share = 0
@@ -230,7 +230,7 @@ func importMember(r store.Reader, imp *model.Import, policy *v1alpha1.PoolPolicy
 		if policy != nil && policy.Spec.Remote.MaxGateways != nil {
 			m.MaxGateways = uint32(max(1, *policy.Spec.Remote.MaxGateways))
 		}
-		waiting := ""
+		waiting, cleartext := "", cleartextAllowed(r, m.Cluster)
 		var denied []outside
 		for i, parent := range c.Parents {
 			if parent.Peer {
@@ -252,9 +252,14 @@ func importMember(r store.Reader, imp *model.Import, policy *v1alpha1.PoolPolicy
 				})
 				continue
 			}
-			addrs, outside := dialable(r, allowed, parent.Service, fmt.Sprintf("%s.parents[%d].service", field, i), func(appProtocol string) bool { return appProtocol != "https" })
-			m.Parents = append(m.Parents, addrs...)
-			denied = append(denied, outside...)
+			at := fmt.Sprintf("%s.parents[%d].service", field, i)
+			addrs, no := dialable(r, allowed, parent.Service, at, func(appProtocol string) bool { return appProtocol != "https" })
+			if !cleartext {
+				var without []outside
+				addrs, without = encrypted(addrs, at, c.Name)
+				no = append(no, without...)
+			}
+			m.Parents, denied = append(m.Parents, addrs...), append(denied, no...)
 		}
 		imp.Findings = append(imp.Findings, notAllowed(imp.Ref, c.Name, denied)...)
 		m.Parents = distinct(m.Parents)

@@ -26,6 +26,7 @@ kind: Offer
 metadata: {name: llm.east}
 Import: llm
 Cluster: {name: east, routingMode: ParentMode, parents: [{service: [{addresses: [192.0.2.9], ports: [{number: 80}]}]}]}
+Cleartext: true
 `
 
 func TestOffer_IsPartOfTheImportOfItsName(t *testing.T) {
@@ -202,5 +203,48 @@ status: {clusters: [{name: here, local: true, routingMode: EndpointMode, targetP
 	}
 	if clusters, shares, _ := resolve(world(t, strings.TrimPrefix(offers+own, "\n---")), "llm"); slices.ContainsFunc(clusters, func(c string) bool { return strings.HasPrefix(c, "pool/") }) {
 		t.Errorf("without the pool: %q %v", clusters, shares)
+	}
+}
+
+// A member that exports in ParentMode gets no prompts in cleartext unless its ClusterSet entry
+// allows it. Entries that a user wrote, and gateways with TLS, are not affected.
+func TestOffer_GatewaysOfAMemberGetNoCleartextUnlessAllowed(t *testing.T) {
+	denied := strings.Replace(offers, "Cleartext: true\n", "", 1)
+	east := func(documents string) (*model.ImportMember, string) {
+		t.Helper()
+		_, imp := imported(t, llmImport+westHost+documents)
+		return &imp.Members[0], texts(imp.Findings)
+	}
+	m, text := east(denied)
+	if len(m.Parents) > 0 || m.Takes() || m.Reason != "NotAllowed" || !strings.Contains(m.Problem, "192.0.2.9:80 is reached in cleartext") {
+		t.Errorf("%+v", m)
+	}
+	if !strings.Contains(text, "write allow: {cleartext: true} for the member in the ClusterSet here") {
+		t.Errorf("findings: %s", text)
+	}
+	if strings.Contains(text, "cluster west-2: address") {
+		t.Errorf("an entry that a user wrote is denied: %s", text)
+	}
+	if m, _ := east(offers); len(m.Parents) != 1 || !m.Takes() {
+		t.Errorf("allowed: %+v", m)
+	}
+	if m, _ := east(strings.Replace(denied, "{number: 80}", "{number: 443, appProtocol: https}", 1)); len(m.Parents) != 1 || !m.Takes() {
+		t.Errorf("a gateway with TLS: %+v", m)
+	}
+	const secured = `
+---
+apiVersion: gateway.networking.k8s.io/v1
+kind: BackendTLSPolicy
+metadata: {name: secured}
+spec:
+  targetRefs: [{group: inference.networking.x-k8s.io, kind: InferencePoolImport, name: llm, sectionName: east}]
+  validation: {hostname: gw.example, wellKnownCACertificates: System}
+`
+	if m, text := east(denied + secured); len(m.Parents) != 1 || !m.Takes() {
+		t.Errorf("with a BackendTLSPolicy: %+v, %s", m, text)
+	}
+	two := strings.Replace(denied, "ports: [{number: 80}]}]}]", "ports: [{number: 80}]}, {addresses: [192.0.2.10], ports: [{number: 443, appProtocol: https}]}]}]", 1)
+	if m, _ := east(two); len(m.Parents) != 1 || m.Parents[0].Cleartext || !m.Takes() {
+		t.Errorf("one gateway of two has TLS: %+v", m)
 	}
 }

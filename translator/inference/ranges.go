@@ -11,6 +11,8 @@ import (
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 	"github.com/penstock-project/penstock/translator/addresses"
+	"github.com/penstock-project/penstock/translator/gatewayapi"
+	"github.com/penstock-project/penstock/translator/model"
 )
 
 // ranges are what one exporting cluster may have addresses in: what the ClusterSet allows the member, and what a PoolPolicy does. Without
@@ -139,6 +141,9 @@ func overlap(a, b []netip.Prefix) bool {
 // fixOutside is addresses.Fix, for the ranges that an exporting cluster may have.
 func fixOutside(problem string) string {
 	switch {
+	case strings.Contains(problem, noCleartext):
+		return "have the Gateway there listen with HTTPS, or write spec.peerListener in the ClusterSet there, " +
+			"or a BackendTLSPolicy for the cluster here; or write allow: {cleartext: true} for the member in the ClusterSet here"
 	case strings.Contains(problem, outsideClusterSet):
 		return "add the range to allow.podCIDRs (model servers) or allow.addresses (pickers, gateways) of the member in the ClusterSet here"
 	case strings.Contains(problem, "spec.remote."):
@@ -161,4 +166,27 @@ func parseRanges(cidrs []string) (list []netip.Prefix, bad []string) {
 	}
 	slices.SortFunc(list, netip.Prefix.Compare)
 	return slices.Compact(list), bad
+}
+
+// noCleartext is in the reasons against gateways that are reached without TLS.
+const noCleartext = "is reached in cleartext, which the ClusterSet does not allow member "
+
+// cleartextAllowed reports whether requests may go to the gateways of a cluster of an import
+// without TLS: for a member the ClusterSet decides, and with a BackendTLSPolicy all have TLS. An
+// entry that a user or another controller wrote is that user's word.
+func cleartextAllowed(r store.Reader, id model.ClusterID) bool {
+	o, member := store.Offers.Get(r, id.Namespace+"/"+store.OfferName(id.Name, id.Member))
+	return !member || o.Cleartext || gatewayapi.BackendPolicy(r, id) != nil
+}
+
+// encrypted leaves out the addresses of gateways that are reached without TLS.
+func encrypted(addrs []model.RemoteAddress, field, member string) (out []model.RemoteAddress, no []outside) {
+	for _, a := range addrs {
+		if a.Cleartext {
+			no = append(no, outside{field, fmt.Sprintf("address %s %s%s", a.Addr, noCleartext, member)})
+		} else {
+			out = append(out, a)
+		}
+	}
+	return out, no
 }

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -68,7 +69,7 @@ func (h *Hub) Admit(ctx context.Context, name string, cluster *rest.Config) erro
 func (h *Hub) Lead(podCIDRs string, members ...string) error {
 	set := "apiVersion: penstock.dev/v1alpha1\nkind: ClusterSet\nmetadata: {name: gpus}\nspec:\n  cluster: management\n  members:\n"
 	for _, name := range members {
-		set += fmt.Sprintf("  - {name: %[1]s, kubeconfig: {file: %[1]s.yaml}, allow: {podCIDRs: [%[2]s]}}\n", name, podCIDRs)
+		set += fmt.Sprintf("  - {name: %[1]s, kubeconfig: {file: %[1]s.yaml}, allow: {podCIDRs: [%[2]s], namespaces: [%[3]s], cleartext: true}}\n", name, podCIDRs, strings.Join(Exported, ", "))
 	}
 	return os.WriteFile(filepath.Join(h.dir, "set.yaml"), []byte(set), 0o600)
 }

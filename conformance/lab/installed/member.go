@@ -20,12 +20,16 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/tools/remotecommand"
+	"sigs.k8s.io/yaml"
 
 	"github.com/penstock-project/penstock/conformance/lab"
 )
 
 // System is the namespace of an installed Penstock.
 const System = "penstock-system"
+
+// Exported are the namespaces of the pools that labs export.
+var Exported = []string{"bench", "team"}
 
 // PeerPort is the port of the members' Service, over which members exchange exports.
 const PeerPort = 18443
@@ -60,6 +64,8 @@ type Spec struct {
 	PodCIDRs []string
 	Draining bool
 	Members  []*Member
+	// Namespaces are those whose pools each of Members may export; Exported without any.
+	Namespaces []string
 	// PeerListener is the port at which its Gateways listen for members; 0: they do not.
 	PeerListener int
 }
@@ -190,9 +196,18 @@ func (m *Member) Penstock(ctx context.Context, pod, input string, args ...string
 	return out.String(), nil
 }
 
-// entry indents what `penstock clusters show` prints as an entry of spec.members.
-func entry(shown string) string {
-	return "  " + strings.ReplaceAll(strings.TrimSpace(shown), "\n", "\n  ") + "\n"
+// entry is what `penstock clusters show` prints as an entry of spec.members that may export pools
+// of some namespaces, and be reached at gateways without TLS.
+func entry(shown string, namespaces []string) (string, error) {
+	var list []map[string]any
+	if err := yaml.Unmarshal([]byte(shown), &list); err != nil {
+		return "", fmt.Errorf("what penstock clusters show prints: %w", err)
+	}
+	for _, m := range list {
+		m["allow"] = map[string]any{"namespaces": namespaces, "cleartext": true}
+	}
+	raw, err := yaml.Marshal(list)
+	return "  " + strings.ReplaceAll(strings.TrimSpace(string(raw)), "\n", "\n  ") + "\n", err
 }
 
 // Join replaces the member's ClusterSet.
@@ -210,8 +225,16 @@ func (m *Member) Join(ctx context.Context, spec Spec) error {
 	if len(spec.Members) > 0 {
 		text += "  members:\n"
 	}
+	namespaces := spec.Namespaces
+	if len(namespaces) == 0 {
+		namespaces = Exported
+	}
 	for _, o := range spec.Members {
-		text += entry(o.peer)
+		is, err := entry(o.peer, namespaces)
+		if err != nil {
+			return err
+		}
+		text += is
 	}
 	return Apply(ctx, m.Config, "", []byte(text))
 }

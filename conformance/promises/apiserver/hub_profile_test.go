@@ -63,7 +63,7 @@ func TestHub_MembersByClusterProfileThroughTheLossOfTheLeader(t *testing.T) {
 	for name, s := range of {
 		s.namespace(t, "team")
 		management.profile(t, "fleet", name, s)
-		text += "{name: " + name + ", clusterProfile: {namespace: fleet, name: " + name + "}}, "
+		text += "{name: " + name + ", clusterProfile: {namespace: fleet, name: " + name + "}, allow: {namespaces: [team]}}, "
 	}
 	management.profile(t, "fleet", "bare", nil)
 	management.profile(t, "elsewhere", "other", of["east"])

@@ -168,7 +168,7 @@ func (s *set) begin(t *testing.T, more string, files map[string]string, evil []*
 	member := func(name string, at net.Listener, c *ca, allow string) string {
 		return fmt.Sprintf("  - name: %s\n    allow: {%s}\n    peer:\n      address: %s\n      bundle: |\n        %s\n", name, allow, at.Addr(), strings.ReplaceAll(strings.TrimSpace(c.bundle), "\n", "\n        "))
 	}
-	text := "apiVersion: penstock.dev/v1alpha1\nkind: ClusterSet\nmetadata: {name: set}\nspec:\n  cluster: east\n" + more + "  members:\n" + member("good", s.good.listener, s.good.ca, "")
+	text := "apiVersion: penstock.dev/v1alpha1\nkind: ClusterSet\nmetadata: {name: set}\nspec:\n  cluster: east\n" + more + "  members:\n" + member("good", s.good.listener, s.good.ca, "namespaces: [default], cleartext: true")
 	for _, p := range evil {
 		text += member(p.name, p.listener, p.ca, "namespaces: [evil], podCIDRs: [10.66.0.0/16], addresses: [10.66.0.0/16], exports: 20, endpoints: 100")
 	}

@@ -31,6 +31,15 @@ func clusterSet(ctx context.Context, c config) (err error) {
 	if err != nil {
 		return fmt.Errorf("clusterset: %w", err)
 	}
+	namespaces, err := exec.CommandContext(ctx, "../bin/clusterset-conformance", "-namespaces").Output()
+	if err != nil {
+		return fmt.Errorf("clusterset: %w", err)
+	}
+	for _, m := range members {
+		if err := m.Join(ctx, installed.Spec{Members: m.Others(members), Namespaces: strings.Fields(string(namespaces))}); err != nil {
+			return fmt.Errorf("clusterset: %w", err)
+		}
+	}
 	var pairs, addresses []string
 	for i, m := range members {
 		pairs, addresses = append(pairs, m.Name+"="+l.Contexts()[i]), append(addresses, m.Outside)

@@ -36,7 +36,14 @@ func main() {
 	flag.StringVar(&o.of.URL, "url", "", "in the report")
 	flag.StringVar(&o.of.Version, "version", "", "in the report")
 	contact := flag.String("contact", "", "in the report, comma-separated")
+	list := flag.Bool("namespaces", false, "print the namespaces of the tests, and run none: an implementation may have to allow their exports")
 	flag.Parse()
+	if *list {
+		for i := range tests {
+			fmt.Println(tests[i].namespace())
+		}
+		return
+	}
 	o.of.Contact = split(*contact)
 	suite, err := o.suite()
 	if err != nil {

@@ -7,8 +7,6 @@ import (
 	"runtime"
 	"runtime/debug"
 	"time"
-
-	"k8s.io/apimachinery/pkg/util/rand"
 )
 
 // run is a test that runs. Its methods that cannot do what they promise end the test.
@@ -30,7 +28,7 @@ func (s *Suite) run(ctx context.Context, t Test) Result {
 		return result
 	}
 	r := &run{Context: ctx, config: s.config}
-	namespace := "clusterset-" + rand.String(5)
+	namespace := t.namespace()
 	for _, c := range s.config.Clusters {
 		r.members = append(r.members, &member{run: r, name: c.Name, client: c.Client, namespace: namespace})
 	}

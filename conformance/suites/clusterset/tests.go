@@ -1,5 +1,7 @@
 package main
 
+import "strings"
+
 // Test is one test.
 type Test struct {
 	// Name of the test, one word.
@@ -12,6 +14,12 @@ type Test struct {
 	Needs needs
 
 	test func(*run)
+}
+
+// namespace is that of the test's objects. Each has its own, which it deletes: importers may have
+// to allow them by name.
+func (t *Test) namespace() string {
+	return "clusterset-" + strings.ToLower(t.Name)
 }
 
 // needs are what a test needs beyond its profile.

@@ -124,7 +124,10 @@ type Set struct {
 	annotated map[string]bool     // keys of pools with an annotation about exports
 	decisions map[string]export.Decision
 
+	writing sync.Mutex // of the file that others join this cluster with
+
 	mu          sync.Mutex
+	exporting   []string             // the namespaces of this cluster's exports, sorted
 	spec        *v1alpha1.ClusterSet // the one in use; nil: none
 	others      []report.Report      // on the ClusterSets that are not
 	named       string               // the name that spec, or a ClusterProperty, has for this cluster now; "": none
@@ -187,7 +190,17 @@ func (s *Set) renewed() {
 
 // writeMember writes what other clusters need to make this one a member.
 func (s *Set) writeMember() {
-	if err := writeMember(s.cfg.StateDir, s.name, v1alpha1.ClusterSetPeer{Address: s.cfg.Address, Bundle: string(s.authority.Bundle())}); err != nil {
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	s.mu.Lock()
+	namespaces := s.exporting
+	s.mu.Unlock()
+	bundle := string(s.authority.Bundle())
+	if bundle == "" {
+		return // there is no certificate yet
+	}
+	is := v1alpha1.ClusterSetPeer{Address: s.cfg.Address, Bundle: bundle}
+	if err := writeMember(s.cfg.StateDir, s.name, is, namespaces); err != nil {
 		s.cfg.Log.Error("what other clusters need to make this one a member cannot be written", "error", err)
 	}
 }

@@ -146,3 +146,19 @@ func (s *Set) incarnate(before, now *export.Export) {
 	default:
 	}
 }
+
+// noteNamespaces notes the namespaces of this cluster's exports, which others allow it when they
+// join it, and reports whether they have changed. mu is held.
+func (s *Set) noteNamespaces() (changed bool) {
+	var now []string
+	for _, d := range s.decisions {
+		if d.Export != nil {
+			now = append(now, d.Pool.Namespace)
+		}
+	}
+	slices.Sort(now)
+	now = slices.Compact(now)
+	changed = !slices.Equal(now, s.exporting)
+	s.exporting = now
+	return changed
+}

@@ -264,6 +264,7 @@ func (s *Set) decide(r store.Reader, dirty map[string]bool, again bool) {
 		}
 	}
 	s.noteExported(cfg.Members)
+	exporting := s.noteNamespaces()
 	var list []export.Export
 	local := map[registry.Pool]*int32{}
 	for _, key := range slices.Sorted(maps.Keys(s.decisions)) {
@@ -277,6 +278,9 @@ func (s *Set) decide(r store.Reader, dirty map[string]bool, again bool) {
 	s.mu.Unlock()
 	if err := s.publishExports(); err != nil {
 		s.cfg.Log.Error("which members may use which pools cannot be stored", "error", err)
+	}
+	if exporting {
+		s.writeMember()
 	}
 	s.wakeUp() // what was withdrawn expires
 	s.assemble(s.importer.SetLocal(cfg.Cluster, local))
@@ -404,6 +408,14 @@ func (s *Set) report() {
 			}
 			if n := s.importer.Beyond(m.Name); n > 0 {
 				add(report.Warning, fmt.Sprintf("%d of its exports are not imported: it exports more pools than it may, and others come first by namespace and name", n), "raise allow.exports, or have it export fewer")
+			}
+			if line := s.unnamed(m.Name); line != "" {
+				severity := report.Info
+				if len(m.Allow.Namespaces)+len(m.Allow.Pools) == 0 {
+					severity = report.Warning
+				}
+				add(severity, "it exports pools that its allow does not name, and that are not imported",
+					"to import them, write for this member: "+line)
 			}
 			switch is, ok := s.registry.Member(m.Name); {
 			case !ok || is.State == registry.Ready:

@@ -34,9 +34,11 @@ func IdentityFile(state string) string  { return filepath.Join(state, "cluster",
 func AuthorityFile(state string) string { return filepath.Join(state, "cluster", "authority.json") }
 func MemberFile(state string) string    { return filepath.Join(state, "cluster", "member.yaml") }
 
-// writeMember writes what other clusters need to make this one a member.
-func writeMember(state, name string, is v1alpha1.ClusterSetPeer) error {
-	raw, err := yaml.Marshal([]v1alpha1.ClusterSetMember{{Name: name, Peer: &is}})
+// writeMember writes what other clusters need to make this one a member, with the namespaces of its
+// exports.
+func writeMember(state, name string, is v1alpha1.ClusterSetPeer, namespaces []string) error {
+	m := v1alpha1.ClusterSetMember{Name: name, Peer: &is, Allow: v1alpha1.ClusterSetAllow{Namespaces: namespaces}}
+	raw, err := yaml.Marshal([]v1alpha1.ClusterSetMember{m})
 	if err != nil {
 		return err
 	}

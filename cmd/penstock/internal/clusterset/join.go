@@ -2,12 +2,14 @@ package clusterset
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"crypto/x509"
 	"encoding/json"
 	"encoding/pem"
 	"errors"
 	"fmt"
 	"net"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -70,6 +72,17 @@ func checkAddress(address string) error {
 func memberProblems(m *v1alpha1.ClusterSetMember, now time.Time) (problems []error) {
 	if bad := validation.IsDNS1123Label(m.Name); len(bad) > 0 {
 		problems = append(problems, fmt.Errorf("name: %.100q is no DNS label; correct spec.cluster of the ClusterSet there: lower-case letters, digits and '-', 63 at most", m.Name))
+	}
+	for _, ns := range m.Allow.Namespaces {
+		if len(validation.IsDNS1123Label(ns)) > 0 {
+			problems = append(problems,
+				fmt.Errorf("allow.namespaces: %.100q is no namespace; run `penstock clusters show` there again", ns))
+			break
+		}
+	}
+	if claimed := m.Allow; !reflect.DeepEqual(claimed, v1alpha1.ClusterSetAllow{Namespaces: claimed.Namespaces}) {
+		problems = append(problems, errors.New("allow: it has more than the namespaces of what is exported there; "+
+			"what the member may do is decided here: remove the other fields, and write them into the ClusterSet here"))
 	}
 	if m.Peer == nil {
 		return append(problems, errors.New("peer: it is missing; write what `penstock clusters show` prints there"))
@@ -143,8 +156,25 @@ func shared(a, b string) bool {
 	})
 }
 
-// Join adds a member to a ClusterSet, or renews its address and bundle: what the ClusterSet allows it stays. own is this cluster as a
-// member; nil if it has no certificate yet. replace lets another cluster take a member's name over.
+// Claims are what a member that is about to join states about itself, in a line.
+func Claims(m *v1alpha1.ClusterSetMember) string {
+	namespaces := "it exports nothing now"
+	if len(m.Allow.Namespaces) > 0 {
+		namespaces = "it exports pools of namespaces " + strings.Join(m.Allow.Namespaces, ", ")
+	}
+	prints := ""
+	if list, err := certificates(m.Peer.Bundle); err == nil {
+		for _, c := range list {
+			prints += fmt.Sprintf(" %x", sha256.Sum256(c.Raw))
+		}
+	}
+	return fmt.Sprintf("%s claims: its address is %s, the SHA-256 of its CA certificates%s, and %s",
+		m.Name, m.Peer.Address, prints, namespaces)
+}
+
+// Join adds a member to a ClusterSet, or renews its address and bundle: what the ClusterSet allows
+// one that it has stays. own is this cluster as a member; nil if it has no certificate yet. replace
+// lets another cluster take a member's name over.
 func Join(set *v1alpha1.ClusterSet, m v1alpha1.ClusterSetMember, own *v1alpha1.ClusterSetMember, replace bool) (what string, err error) {
 	owner := "ClusterSet " + set.Name
 	if m.Name == set.Spec.Cluster || own != nil && m.Name == own.Name {

@@ -162,7 +162,9 @@ func TestRecords_ProcessThatDoesNotLeadReceivedExportsWhenTheLeaderDid(t *testin
 			s := New(Config{Store: store.New(), Board: &countingBoard{}, Records: sharedRecords{FileRecords(shared)}, Leading: func() bool { return leads }, Log: slog.New(slog.DiscardHandler)})
 			s.federation = federation.New(federation.Config{Certificate: func() (*tls.Certificate, error) { return nil, errors.New("none") }})
 			s.registry.SetMembers([]string{"east", "west"})
-			s.importer.SetAllow(map[string]v1alpha1.ClusterSetAllow{"east": {}, "west": {}})
+			s.importer.SetAllow(map[string]v1alpha1.ClusterSetAllow{
+				"east": {Namespaces: []string{"default"}}, "west": {Pools: []string{"default/chat-east"}},
+			})
 			return s
 		}
 		leader, other := start(true), start(false)

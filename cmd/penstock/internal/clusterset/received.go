@@ -53,6 +53,7 @@ type shown struct {
 	unread  int
 	first   string // Set.unread
 	beyond  int    // Importer.Beyond
+	unnamed string // Set.unnamed
 	pods    string // Registry.PodCIDRs
 }
 
@@ -61,7 +62,7 @@ func (s *Set) shown(updates []registry.Update) []shown {
 	out := make([]shown, len(updates))
 	for i, u := range updates {
 		is, _ := s.registry.Member(u.Member)
-		out[i] = shown{state: is.State, unread: s.registry.Count(u.Member).Unread, beyond: s.importer.Beyond(u.Member), pods: strings.Join(s.registry.PodCIDRs(u.Member), " ")}
+		out[i] = shown{state: is.State, unread: s.registry.Count(u.Member).Unread, beyond: s.importer.Beyond(u.Member), unnamed: s.unnamed(u.Member), pods: strings.Join(s.registry.PodCIDRs(u.Member), " ")}
 		if out[i].unread > 0 {
 			out[i].first = s.unread(u.Member, out[i].unread)
 		}
@@ -70,6 +71,27 @@ func (s *Set) shown(updates []registry.Update) []shown {
 		s.mu.Unlock()
 	}
 	return out
+}
+
+// listed is how many pools a finding about a member lists.
+const listed = 8
+
+// unnamed describes the exports of a member that the ClusterSet does not name; "" if there are
+// none.
+func (s *Set) unnamed(member string) string {
+	first, n := s.importer.Unnamed(member, listed)
+	if n == 0 {
+		return ""
+	}
+	names := make([]string, len(first))
+	for i, p := range first {
+		names[i] = p.Namespace + "/" + p.Name
+	}
+	more := ""
+	if n > len(first) {
+		more = fmt.Sprintf(" # and %d more, or their namespaces", n-len(first))
+	}
+	return fmt.Sprintf("allow: {pools: [%s]}%s", strings.Join(names, ", "), more)
 }
 
 func (s *Set) disconnected(member string, is bool) {
@@ -213,7 +235,7 @@ func (s *Set) Import(p registry.Pool, generation int64) (is inferenceapi.Inferen
 // show reports on the import of a pool: clusters that are not Ready, and why. What can be used of it, translation reports.
 func (s *Set) show(p registry.Pool) {
 	owner := report.Ref{Group: store.InferencePoolImports.Group(), Kind: store.InferencePoolImports.Kind(), Namespace: p.Namespace, Name: p.Name}
-	if s.importer.AllBeyond(p) { // a finding about the member counts them
+	if s.importer.NoneAllowed(p) { // a finding about the member counts them
 		s.cfg.Board.Remove(status.Imports, owner)
 		return
 	}

@@ -33,7 +33,7 @@ func TestSet_UpdateThatChangesNothingReportedIsNotReported(t *testing.T) {
 	s.spec = &v1alpha1.ClusterSet{Spec: v1alpha1.ClusterSetSpec{Members: []v1alpha1.ClusterSetMember{{Name: "east", Peer: &v1alpha1.ClusterSetPeer{}}}}}
 	s.federation = federation.New(federation.Config{Certificate: func() (*tls.Certificate, error) { return nil, errors.New("none") }})
 	s.registry.SetMembers([]string{"east"})
-	s.importer.SetAllow(map[string]v1alpha1.ClusterSetAllow{"east": {}})
+	s.importer.SetAllow(map[string]v1alpha1.ClusterSetAllow{"east": {Namespaces: []string{"ns", "default"}}})
 	apply := func(sequence uint64, change func(u *registry.Update)) (reports int) {
 		u := registry.Update{Member: "east", UID: "uid", Stamp: registry.Stamp{Epoch: 1, Sequence: sequence}}
 		change(&u)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"maps"
+	"net/netip"
 	"slices"
 	"strings"
 	"sync"
@@ -21,6 +22,7 @@ import (
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 	"github.com/penstock-project/penstock/multicluster/hub"
 	"github.com/penstock-project/penstock/multicluster/registry"
+	"github.com/penstock-project/penstock/translator/addresses"
 )
 
 // LeaseName is that of the Lease by which one of several hubs of a management cluster leads.
@@ -138,7 +140,7 @@ func (h *Hub) lead(ctx context.Context, identity func(context.Context) (string, 
 	clear(h.mistakes)
 	clear(h.uids)
 	h.mu.Unlock()
-	out := hub.New(hub.Config{Drain: h.cfg.Drain, Imports: func(member string, pools []registry.Pool) {
+	out := hub.New(hub.Config{Drain: h.cfg.Drain, Never: never, Imports: func(member string, pools []registry.Pool) {
 		if c := h.at(member); c != nil {
 			c.mu.Lock()
 			objects := c.objects
@@ -383,4 +385,11 @@ func (h *Hub) forget(name string) {
 	delete(h.uids, name)
 	delete(h.mistakes, name)
 	delete(h.mistakes, name+newest)
+}
+
+// never is why no import that a hub writes has an address: the kinds that no range of an importer
+// allows. What each importer's own --allowed-cidrs leave out, it reports itself.
+func never(ip netip.Addr) string {
+	var none addresses.Ranges
+	return none.Never(ip)
 }
