@@ -109,10 +109,11 @@ var ofPenstock = []decision{
 	decide[v1alpha1.EnvoyFleetSpec](
 		shown(
 			"Mode", "Image", "Replicas", "Autoscaling", "Resources", "Concurrency", "DrainSeconds", "Service",
-			"Pod", "NetworkPolicy", "Clients", "External",
+			"Pod", "NetworkPolicy", "Clients", "External", "Routes",
 		),
 		sizes("Bootstrap"),
 	),
+	decide[v1alpha1.FleetRoutes](shown("BudgetMilliseconds")),
 	decide[v1alpha1.FleetAutoscaling](shown("MinReplicas", "MaxReplicas", "CPUPercent")),
 	decide[v1alpha1.FleetService](shown("Type", "Annotations", "LoadBalancerClass", "ExternalTrafficPolicy")),
 	decide[v1alpha1.FleetPod](
@@ -140,7 +141,9 @@ var ofPenstock = []decision{
 	decide[v1alpha1.ClusterSetPeer](shown("Address", "Hub"), certified("Bundle")),
 	decide[v1alpha1.ClusterSetKubeconfig](shown("File", "Context")),
 	decide[v1alpha1.ClusterSetProfile](shown("Namespace", "Name")),
-	decide[v1alpha1.ClusterSetAllow](shown("PodCIDRs", "Addresses", "Namespaces", "Exports", "Endpoints")),
+	decide[v1alpha1.ClusterSetAllow](
+		shown("PodCIDRs", "Addresses", "Namespaces", "Pools", "Cleartext", "Exports", "Endpoints"),
+	),
 	decide[v1alpha1.ClusterSetPeerListener](shown("Port", "Address")),
 	decide[v1alpha1.ClusterSetStatus](shown("Members", "Conditions")),
 	decide[v1alpha1.ClusterSetMemberStatus](
@@ -151,12 +154,12 @@ var ofPenstock = []decision{
 	decide[about.ClusterPropertySpec](shown("Value")),
 	decide[Host](shown("TypeMeta", "ObjectMeta", "Addresses", "Error")),
 	decide[Learned](shown("TypeMeta", "ObjectMeta", "Endpoints")),
-	decide[Offer](shown("TypeMeta", "ObjectMeta", "Import", "Cluster", "Allowed", "Pods", "Local")),
+	decide[Offer](shown("TypeMeta", "ObjectMeta", "Import", "Cluster", "Allowed", "Pods", "Cleartext", "Local", "Since")),
 	decide[Failback](shown("TypeMeta", "ObjectMeta", "Clusters")),
 	decide[Dialect](shown("TypeMeta", "ObjectMeta", "Acknowledges", "Health", "Lost")),
 	decide[Authority](shown("TypeMeta", "ObjectMeta"), certified("CA"), omit("Key")),
 	decide[Membership](
-		shown("TypeMeta", "ObjectMeta", "Cluster", "Region", "Zone", "PeerPort", "Members", "Names"),
+		shown("TypeMeta", "ObjectMeta", "Set", "Cluster", "Region", "Zone", "PeerPort", "Members", "Names"),
 		certified("Chain"),
 		omit("Key"),
 	),

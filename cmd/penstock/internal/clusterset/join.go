@@ -163,7 +163,7 @@ func Claims(m *v1alpha1.ClusterSetMember) string {
 		namespaces = "it exports pools of namespaces " + strings.Join(m.Allow.Namespaces, ", ")
 	}
 	prints := ""
-	if list, err := certificates(m.Peer.Bundle); err == nil {
+	if list, err := parse(m.Peer.Bundle); err == nil {
 		for _, c := range list {
 			prints += fmt.Sprintf(" %x", sha256.Sum256(c.Raw))
 		}
