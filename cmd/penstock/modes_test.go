@@ -15,7 +15,7 @@ var readable = map[string]string{
 	"cmd/penstock/drain.go":                    "a copy of this program",
 	"cmd/penstock/internal/demo/clusterset.go": "the demo's configuration",
 	"cmd/penstock/internal/demo/config.go":     "the demo's configuration",
-	"discovery/file/written.go":                "a file of the user's, which keeps its mode",
+	"discovery/statefile/statefile.go":         "Rewrite: a file of the user's, which keeps its mode",
 }
 
 // A file that this program writes can be read by its owner alone, or is listed.
