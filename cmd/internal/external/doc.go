@@ -15,7 +15,8 @@
 // IDs travel in the body; a worker without the token store tokenizes the prompt. So an upgrade during which both releases run costs
 // no request.
 //
-// Invariants: the bodies that a Server holds at a time have a limit in bytes together, and each has one of its own. A call of a Peer
+// Invariants: the bodies that a Server holds at a time have a limit in bytes together, half of it for an address, and each has
+// one of its own. A body takes room as its bytes arrive. A call of a Peer
 // has a deadline and a largest answer; after five failures in a row the peer is left out for two seconds.
 //
 // Tests: go test ./cmd/internal/external/...

@@ -1,13 +1,18 @@
 package external
 
 import (
+	"bytes"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
 func TestRelease_PeerOfAnotherMinorReleaseIsNotUsed(t *testing.T) {
@@ -105,7 +110,9 @@ func TestServer_BodiesHaveLimits(t *testing.T) {
 	s.Handle("POST /", func(w http.ResponseWriter, _ *http.Request, body []byte) { fmt.Fprint(w, len(body)) })
 	ask := func(path string, size int) *httptest.ResponseRecorder {
 		w := httptest.NewRecorder()
-		s.ServeHTTP(w, httptest.NewRequest(http.MethodPost, path, strings.NewReader(strings.Repeat("x", size))))
+		r := httptest.NewRequest(http.MethodPost, path, strings.NewReader(strings.Repeat("x", size)))
+		r.RemoteAddr = path + ":1" // another client for each path
+		s.ServeHTTP(w, r)
 		return w
 	}
 	if w := ask("/", 101); w.Code != http.StatusRequestEntityTooLarge {
@@ -130,4 +137,53 @@ func TestServer_BodiesHaveLimits(t *testing.T) {
 	if s.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/version", nil)); !strings.Contains(w.Body.String(), `{"component":"router","version":"v1.2.3"}`) {
 		t.Errorf("%s", w.Body)
 	}
+}
+
+// from is the connection of a client at an address.
+func from(address string, body io.Reader, size int64) *http.Request {
+	r := httptest.NewRequest(http.MethodPost, "/", body)
+	r.RemoteAddr, r.ContentLength = address+":1234", size
+	return r
+}
+
+// A client that announces large bodies and sends them slowly, or many of them, leaves room for others.
+func TestServer_SlowOrHugeClientLeavesRoomForOthers(t *testing.T) {
+	const body = 4 * bodyPart
+	s := NewServer(ServerConfig{Component: "router", Body: body, Bodies: 2 * body})
+	inside, leave := make(chan struct{}), make(chan struct{})
+	var waiting atomic.Bool
+	s.Handle("POST /", func(w http.ResponseWriter, _ *http.Request, body []byte) {
+		if waiting.Load() {
+			inside <- struct{}{}
+			<-leave
+		}
+		fmt.Fprint(w, len(body))
+	})
+	ask := func(address string) int {
+		w := httptest.NewRecorder()
+		s.ServeHTTP(w, from(address, bytes.NewReader(make([]byte, body)), body))
+		return w.Code
+	}
+	var all sync.WaitGroup
+	defer all.Wait()
+	for range 100 { // they have announced 200 times what there is
+		slow, rest := io.Pipe()
+		all.Go(func() { s.ServeHTTP(httptest.NewRecorder(), from("192.0.2.1", slow, body)) })
+		defer func() { _ = rest.Close() }()
+	}
+	poll.Until(t, "the slow bodies have their first part, as far as there is room", func() bool {
+		s.bodies.mu.Lock()
+		defer s.bodies.mu.Unlock()
+		return s.bodies.of["192.0.2.1"] == body
+	})
+	if code := ask("192.0.2.2"); code != http.StatusOK {
+		t.Errorf("another client beside slow ones: %d", code)
+	}
+	waiting.Store(true)
+	all.Go(func() { ask("192.0.2.3") })
+	<-inside
+	if code := ask("192.0.2.3"); code != http.StatusServiceUnavailable {
+		t.Errorf("a second body from one address, half of the room: %d", code)
+	}
+	close(leave)
 }

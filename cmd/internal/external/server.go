@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -15,7 +14,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"golang.org/x/sync/errgroup"
-	"golang.org/x/sync/semaphore"
 
 	"github.com/penstock-project/penstock/cmd/internal/ports"
 )
@@ -36,7 +34,7 @@ type ServerConfig struct {
 type Server struct {
 	cfg      ServerConfig
 	mux      *http.ServeMux
-	bodies   *semaphore.Weighted
+	bodies   *room
 	listener net.Listener
 	draining atomic.Bool
 }
@@ -49,7 +47,7 @@ func NewServer(cfg ServerConfig) *Server {
 	if cfg.Log == nil {
 		cfg.Log = slog.Default()
 	}
-	s := &Server{cfg: cfg, mux: http.NewServeMux(), bodies: semaphore.NewWeighted(cfg.Bodies)}
+	s := &Server{cfg: cfg, mux: http.NewServeMux(), bodies: newRoom(cfg.Bodies, cfg.Body)}
 	s.mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		if s.draining.Load() {
 			w.WriteHeader(http.StatusServiceUnavailable)
@@ -75,14 +73,15 @@ func (s *Server) Handle(pattern string, handle func(w http.ResponseWriter, r *ht
 		case size > s.cfg.Body:
 			Fail(w, http.StatusRequestEntityTooLarge, "the body has %d bytes; the limit is %d", size, s.cfg.Body)
 			return
-		case !s.bodies.TryAcquire(size):
-			w.Header().Set("retry-after", "1")
-			Fail(w, http.StatusServiceUnavailable, "the bodies of other requests take the %d bytes that are held at a time", s.cfg.Bodies)
-			return
 		}
-		defer s.bodies.Release(size)
-		body := make([]byte, size)
-		if _, err := io.ReadFull(r.Body, body); err != nil {
+		body, release, err := s.bodies.read(r, size)
+		defer release()
+		switch {
+		case errors.Is(err, errNoRoom):
+			w.Header().Set("retry-after", "1")
+			Fail(w, http.StatusServiceUnavailable, "the bodies of other requests take the %d bytes that are held at a time, or half of them are from this address", s.cfg.Bodies)
+			return
+		case err != nil:
 			Fail(w, http.StatusBadRequest, "the body ended early")
 			return
 		}

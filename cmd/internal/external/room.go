@@ -1,0 +1,76 @@
+package external
+
+import (
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"sync"
+)
+
+// bodyPart is how much of a body takes room at once, in bytes.
+const bodyPart = 64 << 10
+
+// room is the memory for the bodies that a Server holds at a time. A body takes it as its bytes arrive, so a client that
+// announces a large body and sends nothing takes none. Bodies from one address take half of it at most, or one body.
+type room struct {
+	all, each int64
+
+	mu   sync.Mutex
+	held int64
+	of   map[string]int64 // by address
+}
+
+func newRoom(all, body int64) *room {
+	return &room{all: all, each: max(all/2, body), of: map[string]int64{}}
+}
+
+var errNoRoom = errors.New("there is no room for the body")
+
+func (r *room) take(address string, n int64) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.held+n > r.all || r.of[address]+n > r.each {
+		return errNoRoom
+	}
+	r.held += n
+	r.of[address] += n
+	return nil
+}
+
+func (r *room) release(address string, n int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.held -= n
+	if r.of[address] -= n; r.of[address] <= 0 {
+		delete(r.of, address)
+	}
+}
+
+// read reads a body of a known size. release gives its room back, whatever the error.
+func (r *room) read(request *http.Request, size int64) (body []byte, release func(), err error) {
+	address, _, err := net.SplitHostPort(request.RemoteAddr)
+	if err != nil {
+		address = request.RemoteAddr
+	}
+	taken := int64(0)
+	release = func() { r.release(address, taken) }
+	for int64(len(body)) < size {
+		if len(body) == cap(body) {
+			grown := min(max(2*int64(cap(body)), bodyPart), size)
+			if err := r.take(address, grown-taken); err != nil {
+				return nil, release, err
+			}
+			taken = grown
+			next := make([]byte, len(body), grown)
+			copy(next, body)
+			body = next
+		}
+		n, err := request.Body.Read(body[len(body):cap(body)])
+		body = body[:len(body)+n]
+		if int64(len(body)) < size && err != nil {
+			return nil, release, io.ErrUnexpectedEOF
+		}
+	}
+	return body, release, nil
+}
