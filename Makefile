@@ -26,7 +26,7 @@ SUITES := $(TOOLS)/gateway-api-conformance $(TOOLS)/inference-conformance
 # reading of every dependency. Each would cost a fresh clone some minutes; make race and make lint run them.
 FLAVOR := -trimpath -vet=off
 
-.PHONY: help demo demo-multicluster build test race fuzz lint bench bench-kube bench-multicluster bench-picker soak conformance suites golden generate envoy sims helm audit image lab lab-down labs test-lab test-clients bin/lab bin/certify bin/clusterset-conformance go
+.PHONY: help demo demo-multicluster build test race fuzz simulate lint bench bench-kube bench-multicluster bench-picker soak conformance suites golden generate envoy sims helm audit image lab lab-down labs test-lab test-clients bin/lab bin/certify bin/clusterset-conformance go
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
@@ -67,6 +67,10 @@ race: go envoy sims ## the tests of packages whose goroutines share state, under
 
 fuzz: go envoy ## run every fuzz target for FUZZTIME=30s, one after the other (FUZZ=regexp selects, PARALLEL=2 workers)
 	@ENVOY="$(ENVOY_PATH)" CGO_ENABLED=0 FUZZ='$(FUZZ)' FUZZTIME='$(FUZZTIME)' PARALLEL='$(PARALLEL)' conformance/tools/fuzz.sh
+
+simulate: go ## three clusters in virtual time, with faults that SEEDS=1000 seeds draw (SEED=n replays one, and prints its log; FAULTS=1: are known mistakes found)
+	@SEEDS='$(or $(SEEDS),1000)' SEED='$(SEED)' FAULTS='$(FAULTS)' CGO_ENABLED=0 go test $(FLAVOR) -count=1 -timeout 60m $(if $(SEED),-v -run SeedsHold) $(if $(FAULTS),-v -tags faults -run FaultsAreFound) \
+	  ./cmd/penstock/internal/clusterset/simulate
 
 lint: go $(TOOLS)/staticcheck $(TOOLS)/controller-gen ## vet, staticcheck, gofmt, the layout, the glossary, and whether generated files are up to date
 	@unformatted=$$(git ls-files --cached --others --exclude-standard '*.go' | while read -r f; do [ ! -f "$$f" ] || echo "$$f"; done | xargs gofmt -l); \

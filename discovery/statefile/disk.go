@@ -2,46 +2,59 @@ package statefile
 
 import (
 	"errors"
+	"io"
 	"io/fs"
 	"os"
 	"syscall"
 )
 
-// disk is the operations of a replacement. A test stops after each of them.
-type disk interface {
-	isFolder(path string) bool
-	mkdir(path string) error
-	create(folder, pattern string) (file, error)
-	rename(from, to string) error
-	remove(path string) error
-	syncFolder(path string) error
+// Disk is the file system that state is kept on. A simulation of faults has one of its own. It has as many methods as a file
+// that is replaced needs.
+type Disk interface {
+	Open(path string) (fs.File, error)
+	ReadDir(path string) ([]fs.DirEntry, error)
+	MkdirAll(path string, mode fs.FileMode) error
+	// CreateTemp creates a file of mode 0600 with a name of its own, as os.CreateTemp does.
+	CreateTemp(folder, pattern string) (File, error)
+	Rename(from, to string) error
+	Remove(path string) error
+	// Sync writes the names in a folder to the disk: until then a power cut may undo a Rename.
+	Sync(folder string) error
 }
 
-// file is an unfinished file.
-type file interface {
+// File is a file that is written.
+type File interface {
+	io.WriteCloser
 	Name() string
-	Write(raw []byte) (int, error)
-	Chmod(mode fs.FileMode) error
 	Sync() error
-	Close() error
 }
 
-// system is the operating system's disk.
-type system struct{}
+// Machine is the Disk of this machine.
+type Machine struct{}
 
-func (system) isFolder(path string) bool {
-	info, err := os.Stat(path)
-	return err == nil && info.IsDir()
+// Open implements Disk.
+func (Machine) Open(path string) (fs.File, error) { return os.Open(path) }
+
+// ReadDir implements Disk.
+func (Machine) ReadDir(path string) ([]fs.DirEntry, error) { return os.ReadDir(path) }
+
+// MkdirAll implements Disk.
+func (Machine) MkdirAll(path string, mode fs.FileMode) error { return os.MkdirAll(path, mode) }
+
+// CreateTemp implements Disk.
+func (Machine) CreateTemp(folder, pattern string) (File, error) {
+	return os.CreateTemp(folder, pattern)
 }
 
-func (system) mkdir(path string) error                     { return os.Mkdir(path, 0o700) }
-func (system) create(folder, pattern string) (file, error) { return os.CreateTemp(folder, pattern) }
-func (system) rename(from, to string) error                { return os.Rename(from, to) }
-func (system) remove(path string) error                    { return os.Remove(path) }
+// Rename implements Disk.
+func (Machine) Rename(from, to string) error { return os.Rename(from, to) }
 
-// syncFolder syncs the names in a folder. Some network file systems cannot, and keep names by themselves.
-func (system) syncFolder(path string) error {
-	f, err := os.Open(path)
+// Remove implements Disk.
+func (Machine) Remove(path string) error { return os.Remove(path) }
+
+// Sync implements Disk. Some network file systems cannot sync a folder, and keep names by themselves.
+func (Machine) Sync(folder string) error {
+	f, err := os.Open(folder)
 	if err != nil {
 		return err
 	}
@@ -50,4 +63,14 @@ func (system) syncFolder(path string) error {
 		err = nil
 	}
 	return errors.Join(err, f.Close())
+}
+
+// Read returns what a file has.
+func Read(d Disk, path string) ([]byte, error) {
+	f, err := d.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }()
+	return io.ReadAll(f)
 }

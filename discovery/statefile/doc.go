@@ -5,7 +5,8 @@
 // content, one error is logged, and another line once writing works again.
 //
 // A file is replaced by a temporary one, whose content is synced before it takes the name, and the folder is synced afterwards
-// (replace). powercut_internal_test.go cuts the power after each of these operations.
+// (ReplaceOn). powercut_internal_test.go cuts the power after each of these operations.
+// Files are on a Disk, this machine's or a simulated one.
 //
 // Invariants: a file has its old content or its new one, never a part, over a power cut too. Once Replace returns, it has the
 // new one. Its mode is 0600.

@@ -1,6 +1,7 @@
 package statefile
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
 	"maps"
@@ -65,16 +66,28 @@ func (m *model) get(path string) *inode {
 	return is
 }
 
-func (m *model) isFolder(path string) bool { return m.folders[path] != nil }
+func (m *model) Open(path string) (fs.File, error) {
+	if m.folders[path] == nil {
+		return nil, fs.ErrNotExist
+	}
+	return opened{}, nil
+}
 
-func (m *model) mkdir(path string) error {
+// opened is a folder that exists.
+type opened struct{ fs.File }
+
+func (opened) Close() error { return nil }
+
+func (m *model) ReadDir(string) ([]fs.DirEntry, error) { return nil, errors.ErrUnsupported }
+
+func (m *model) MkdirAll(path string, _ fs.FileMode) error {
 	m.step()
 	m.set(path, &inode{folder: true})
 	m.folders[path] = &folder{synced: map[string]*inode{}}
 	return nil
 }
 
-func (m *model) create(in, pattern string) (file, error) {
+func (m *model) CreateTemp(in, pattern string) (File, error) {
 	m.step()
 	m.inodes++
 	f := &modelFile{m, filepath.Join(in, strings.Replace(pattern, "*", fmt.Sprint(m.inodes), 1)), &inode{}}
@@ -82,7 +95,7 @@ func (m *model) create(in, pattern string) (file, error) {
 	return f, nil
 }
 
-func (m *model) rename(from, to string) error {
+func (m *model) Rename(from, to string) error {
 	m.step()
 	is := m.get(from)
 	m.set(to, is)
@@ -90,13 +103,13 @@ func (m *model) rename(from, to string) error {
 	return nil
 }
 
-func (m *model) remove(path string) error {
+func (m *model) Remove(path string) error {
 	m.step()
 	m.set(path, nil)
 	return nil
 }
 
-func (m *model) syncFolder(path string) error {
+func (m *model) Sync(path string) error {
 	m.step()
 	f := m.folders[path]
 	for _, c := range f.pending {
@@ -120,9 +133,8 @@ func (f *modelFile) Write(raw []byte) (int, error) {
 	return len(raw), nil
 }
 
-func (f *modelFile) Chmod(fs.FileMode) error { f.on.step(); return nil }
-func (f *modelFile) Sync() error             { f.on.step(); f.inode.synced = f.inode.written; return nil }
-func (f *modelFile) Close() error            { f.on.step(); return nil }
+func (f *modelFile) Sync() error  { f.on.step(); f.inode.synced = f.inode.written; return nil }
+func (f *modelFile) Close() error { f.on.step(); return nil }
 
 // lost is what a power cut may leave of a file: every part of what is not synced, and for each folder on its path every first
 // part of its changes. "" stands for no file.
@@ -205,9 +217,9 @@ func TestStateFile_PowerCutLeavesTheOldContentOrTheNew(t *testing.T) {
 // The test above must find what it looks for.
 func TestStateFile_MissingSyncsAreFound(t *testing.T) {
 	const path = "/state/identity.json"
-	for what, on := range map[string]func(*model) disk{
-		"no sync of the file":   func(m *model) disk { return unsynced{m, true, false} },
-		"no sync of the folder": func(m *model) disk { return unsynced{m, false, true} },
+	for what, on := range map[string]func(*model) Disk{
+		"no sync of the file":   func(m *model) Disk { return unsynced{m, true, false} },
+		"no sync of the folder": func(m *model) Disk { return unsynced{m, false, true} },
 	} {
 		m := newModel()
 		if err := replace(m, path, []byte("old"), 0o600); err != nil {
@@ -228,15 +240,15 @@ type unsynced struct {
 	files, folders bool
 }
 
-func (u unsynced) syncFolder(path string) error {
+func (u unsynced) Sync(path string) error {
 	if u.folders {
 		return nil
 	}
-	return u.model.syncFolder(path)
+	return u.model.Sync(path)
 }
 
-func (u unsynced) create(in, pattern string) (file, error) {
-	f, err := u.model.create(in, pattern)
+func (u unsynced) CreateTemp(in, pattern string) (File, error) {
+	f, err := u.model.CreateTemp(in, pattern)
 	if u.files {
 		return unsyncedFile{f.(*modelFile)}, err
 	}

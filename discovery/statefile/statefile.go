@@ -12,11 +12,15 @@ import (
 // temporary is what the names of unfinished files have in them. They begin with a dot, so that readers of a folder skip them.
 const temporary = ".new-"
 
-// Replace replaces a file, whose folder is created if it does not exist. Once it returns nil, the new content survives a power
-// cut. On an error the file keeps its content, unless it is an error of a sync after the replacement.
-func Replace(path string, raw []byte) error { return replace(system{}, path, raw, 0o600) }
+// Replace replaces a file on this machine. See ReplaceOn.
+func Replace(path string, raw []byte) error { return ReplaceOn(Machine{}, path, raw) }
 
-// Rewrite replaces a file that exists, and keeps its mode. It removes what a killed process has left of an earlier attempt.
+// ReplaceOn replaces a file, whose folder is created if it does not exist. Its mode is 0600. Once it returns nil, the new
+// content survives a power cut. On an error the file has its old content or the new one, never a part.
+func ReplaceOn(d Disk, path string, raw []byte) error { return replace(d, path, raw, 0o600) }
+
+// Rewrite replaces a file that exists on this machine, and keeps its mode. It removes what a killed process has left of an
+// earlier attempt.
 func Rewrite(path string, raw []byte) error {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -27,7 +31,7 @@ func Rewrite(path string, raw []byte) error {
 			_ = os.Remove(name)
 		}
 	}
-	return replace(system{}, path, raw, info.Mode().Perm())
+	return replace(Machine{}, path, raw, info.Mode().Perm())
 }
 
 // Sweep removes the unfinished files below a state folder: a process was killed while it wrote them. Call it before this
@@ -50,51 +54,56 @@ func Sweep(folder string) error {
 
 // replace writes and syncs a temporary file, renames it, and syncs the folder: else a power cut may leave the new name with
 // nothing in it, or the old content under it.
-func replace(on disk, path string, raw []byte, mode fs.FileMode) error {
+func replace(d Disk, path string, raw []byte, mode fs.FileMode) error {
 	folder := filepath.Dir(path)
-	if err := makeFolder(on, folder); err != nil {
+	if err := makeFolder(d, folder); err != nil {
 		return err
 	}
-	f, err := on.create(folder, "."+filepath.Base(path)+temporary+"*") // mode 0600
+	f, err := d.CreateTemp(folder, "."+filepath.Base(path)+temporary+"*") // mode 0600
 	if err != nil {
 		return err
 	}
 	_, err = f.Write(raw)
-	if err == nil && mode != 0o600 {
-		err = f.Chmod(mode)
+	if changes, ok := f.(interface{ Chmod(fs.FileMode) error }); ok && err == nil && mode != 0o600 {
+		err = changes.Chmod(mode)
 	}
-	if err == nil {
+	if err == nil && !faulty("file sync") {
 		err = f.Sync()
 	}
 	if closeErr := f.Close(); err == nil {
 		err = closeErr
 	}
 	if err == nil {
-		err = on.rename(f.Name(), path)
+		err = d.Rename(f.Name(), path)
 	}
 	if err != nil {
-		_ = on.remove(f.Name())
+		_ = d.Remove(f.Name())
 		return err
 	}
-	return on.syncFolder(folder)
+	if faulty("folder sync") {
+		return nil
+	}
+	return d.Sync(folder)
 }
 
 // makeFolder makes a folder and those above it. A new one is lost with its files unless the folder above it is synced.
-func makeFolder(on disk, path string) error {
-	if on.isFolder(path) {
-		return nil
+func makeFolder(d Disk, path string) error {
+	if f, err := d.Open(path); err == nil {
+		return f.Close()
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return err
 	}
 	above := filepath.Dir(path)
 	if above == path {
-		return on.mkdir(path)
+		return d.MkdirAll(path, 0o700)
 	}
-	if err := makeFolder(on, above); err != nil {
+	if err := makeFolder(d, above); err != nil {
 		return err
 	}
-	if err := on.mkdir(path); err != nil && !errors.Is(err, fs.ErrExist) {
+	if err := d.MkdirAll(path, 0o700); err != nil {
 		return err
 	}
-	return on.syncFolder(above)
+	return d.Sync(above)
 }
 
 // Outcome logs how writes of one file go: the first error of a row of errors, and the first success after it. It is not safe for

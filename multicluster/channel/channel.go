@@ -12,6 +12,8 @@ import (
 	"sync"
 	"time"
 
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 )
@@ -28,6 +30,8 @@ type Config struct {
 	NameOf func(address string) string
 	// Dial connects to an address of a peer; nil: over TCP.
 	Dial func(ctx context.Context, peer, address string) (net.Conn, error)
+	// Connect makes the connections to peers; nil: gRPC's, with Dial.
+	Connect Connect
 	// Identify returns the name of a subscriber, by the context of its call, or an error that ends it. Topic.Visible gets it. nil: subscribers
 	// have no names.
 	Identify func(ctx context.Context) (string, error)
@@ -35,6 +39,9 @@ type Config struct {
 	// rest of it, and a frozen process costs a pick this time once. It is enough for a process that a busy machine seldom runs: with
 	// 250 ms, at 7 % of a core, picks named endpoints that Envoy did not have yet, and pools that fail closed answered 503.
 	AckTimeout time.Duration
+	// Debounce is how long a response waits for further publications, which it has then too. 0: not at all,
+	// because picks wait for what processes of one control plane publish.
+	Debounce time.Duration
 	// GracePeriod is how long a disconnected peer is expected to come back. Default: 5 s.
 	GracePeriod time.Duration
 	// Limits bound what each peer makes this process hold. Exceeded is called when the stream of a peer has ended because it
@@ -46,6 +53,16 @@ type Config struct {
 	Log *slog.Logger // nil: discarded
 	// OnPanic is called when handling a message of a peer has panicked. That ends the peer's stream, or drops the message. nil drops it.
 	OnPanic func(peer string, value any, stack []byte)
+}
+
+// Connect makes a connection to the process at an address. It is established when a stream is made.
+type Connect func(address string, with credentials.TransportCredentials) (Connection, error)
+
+// Connection is a connection to a peer. *grpc.ClientConn implements it.
+type Connection interface {
+	grpc.ClientConnInterface
+	GetState() connectivity.State
+	Close() error
 }
 
 // Channel is this process's end of all topics, as publisher and as subscriber. It is safe for concurrent use.

@@ -75,7 +75,7 @@ type walk struct {
 
 // put adds an item, unless the subscriber has it or it has expired.
 func (w *walk) put(key string, it published) {
-	if version, ok := w.sub.has[key]; it.expired(w.now) || ok && version == it.version {
+	if version, ok := w.sub.has[key]; it.expired(w.now) || ok && (version == it.version || faulty("resumption")) {
 		return
 	}
 	w.out.Resources = append(w.out.Resources, it.encode(key, w.now))

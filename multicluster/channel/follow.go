@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/connectivity"
+	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/status"
 )
@@ -33,7 +34,7 @@ const (
 type peer struct {
 	address string
 	id      string // Channel.id of the process that was connected last
-	conn    *grpc.ClientConn
+	conn    Connection
 	redial  context.CancelCauseFunc // ends an attempt to connect; nil: there is none
 	stop    context.CancelFunc      // ends the subscription; nil: not begun
 	tried   bool                    // an attempt has failed
@@ -102,11 +103,27 @@ func (c *Channel) dialAgain() {
 var errSelf = errors.New("this process itself")
 
 // dial makes the connection to a peer, which is established when it is used.
-func (c *Channel) dial(p *peer) (*grpc.ClientConn, error) {
+func (c *Channel) dial(p *peer) (Connection, error) {
 	with := c.cfg.Credentials
 	if c.cfg.CredentialsOf != nil {
 		with = c.cfg.CredentialsOf(p.address)
 	}
+	connect := c.connect
+	if c.cfg.Connect != nil {
+		connect = c.cfg.Connect
+	}
+	conn, err := connect(p.address, with)
+	if err != nil {
+		return nil, err
+	}
+	c.mu.Lock()
+	p.conn = conn
+	c.mu.Unlock()
+	return conn, nil
+}
+
+// connect implements Connect by gRPC.
+func (c *Channel) connect(peer string, with credentials.TransportCredentials) (Connection, error) {
 	options := []grpc.DialOption{
 		grpc.WithTransportCredentials(with), grpc.WithMaxHeaderListSize(maxHeaders),
 		grpc.WithConnectParams(grpc.ConnectParams{
@@ -118,17 +135,10 @@ func (c *Channel) dial(p *peer) (*grpc.ClientConn, error) {
 	}
 	if c.cfg.Dial != nil {
 		options = append(options, grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) {
-			return c.cfg.Dial(ctx, p.address, address)
+			return c.cfg.Dial(ctx, peer, address)
 		}))
 	}
-	conn, err := grpc.NewClient(p.address, options...)
-	if err != nil {
-		return nil, err
-	}
-	c.mu.Lock()
-	p.conn = conn
-	c.mu.Unlock()
-	return conn, nil
+	return grpc.NewClient(peer, options...)
 }
 
 // log names a peer.
@@ -145,7 +155,7 @@ func (c *Channel) log(p *peer) *slog.Logger {
 // follow subscribes to one peer, again whenever the connection is lost, until its context ends.
 func (c *Channel) follow(ctx context.Context, p *peer) {
 	defer p.stop()
-	var conn *grpc.ClientConn
+	var conn Connection
 	defer func() {
 		if conn != nil {
 			_ = conn.Close()
@@ -227,7 +237,7 @@ func (c *Channel) lost(ctx context.Context, p *peer, self bool) {
 
 // read is one connection: it subscribes to all topics, and delivers and acknowledges responses, each topic on its own.
 // connected is called with the first response.
-func (c *Channel) read(ctx context.Context, p *peer, conn *grpc.ClientConn, connected func()) error {
+func (c *Channel) read(ctx context.Context, p *peer, conn Connection, connected func()) error {
 	ctx, end := context.WithCancelCause(ctx)
 	stop := func() { end(nil) }
 	defer stop()

@@ -2,6 +2,7 @@ package channel
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"runtime/debug"
@@ -127,6 +128,9 @@ func (c *Channel) serve(stream *serverStream) error {
 		}
 		select {
 		case <-s.wake:
+			if !c.debounced(stream.Context()) {
+				return nil
+			}
 		case err := <-expiry:
 			return err
 		case err := <-failed:
@@ -135,6 +139,21 @@ func (c *Channel) serve(stream *serverStream) error {
 			}
 			return nil // the subscriber has ended, as processes do
 		}
+	}
+}
+
+// debounced waits for Config.Debounce; false if ctx ends before.
+func (c *Channel) debounced(ctx context.Context) bool {
+	if c.cfg.Debounce <= 0 {
+		return true
+	}
+	timer := time.NewTimer(c.cfg.Debounce)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
 	}
 }
 

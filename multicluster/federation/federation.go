@@ -32,6 +32,10 @@ const stateKey = ""
 // renewal is how often a cluster publishes its state: three times in a lease.
 const renewal = 5 * time.Second
 
+// debounce makes one response of what a change of this cluster publishes: records, those that are gone, and
+// its state.
+const debounce = time.Millisecond
+
 // Config is what a Federation needs.
 type Config struct {
 	// Certificate is this process's, for both directions: its one URI is spiffe://TRUSTDOMAIN/penstock.
@@ -52,6 +56,8 @@ type Config struct {
 	Placed func(registry.Reports)
 	// Load receives what a member reports of a pool whose load was asked for (Want); nil: nothing does.
 	Load func(MemberPool, Load)
+	// Connect makes the connections to members; nil: gRPC's, over TCP.
+	Connect channel.Connect
 	// Now is the clock that certificates are compared with; time.Now if nil.
 	Now     func() time.Time
 	Log     *slog.Logger
@@ -96,7 +102,8 @@ func New(c Config) *Federation {
 	}
 	f := &Federation{cfg: c, trust: newTrust(c.Certificate, c.Now), members: map[string]Member{}, left: map[string]bool{}, received: map[string]cluster{}, missed: map[string]bool{}, parts: map[string]*assemblies{}, placedAt: map[registry.Pool]map[string]placed{}, askedFor: map[string]map[registry.Pool]bool{}, decided: make(chan struct{})}
 	f.channel = channel.New(channel.Config{
-		CredentialsOf: f.credentials, Identify: f.trust.identify, NameOf: f.nameAt, Dial: f.dialled.dial, Limits: f.limits(), Exceeded: f.exceeded,
+		CredentialsOf: f.credentials, Identify: f.trust.identify, NameOf: f.nameAt, Dial: f.dialled.dial,
+		Connect: c.Connect, Debounce: debounce, Limits: f.limits(), Exceeded: f.exceeded,
 		Now: c.Now, Log: c.Log, OnPanic: c.OnPanic,
 	})
 	f.exports, f.imports = f.channel.Topic(exportsTopic), f.channel.Topic(importsTopic)
@@ -177,7 +184,12 @@ func (f *Federation) credentials(address string) credentials.TransportCredential
 
 // ServerOptions are those of a gRPC server that Register is called with: members alone may connect.
 func (f *Federation) ServerOptions() []grpc.ServerOption {
-	return append(channel.ServerOptions(), grpc.Creds(credentials.NewTLS(f.trust.server())))
+	return append(channel.ServerOptions(), grpc.Creds(f.ServerCredentials()))
+}
+
+// ServerCredentials are those of ServerOptions.
+func (f *Federation) ServerCredentials() credentials.TransportCredentials {
+	return credentials.NewTLS(f.trust.server())
 }
 
 // Register adds the service to a gRPC server with ServerOptions.

@@ -217,7 +217,7 @@ func (i *Importer) Assemble(pools []registry.Pool) (out Assembled, err error) {
 			if !s.imported() {
 				continue
 			}
-			o := i.offer(p, &s)
+			o := i.offer(view, p, &s)
 			wanted[o.Name] = true
 			ops = append(ops, store.Offers.Put(o)) // one that is equal changes nothing
 		}
@@ -317,7 +317,7 @@ func (i *Importer) sources(r store.Reader, p registry.Pool) (out []Source) {
 		}
 		allow, member := i.allow[e.Cluster]
 		s.unnamed = member && !allows(&allow, p)
-		if s.reason, s.message = i.problem(e); s.reason == "" {
+		if s.reason, s.message = i.problem(r, e); s.reason == "" {
 			if of, limited := i.over[e.Cluster][p]; limited {
 				s.most = of.endpoints
 				if of.none {
@@ -381,15 +381,15 @@ func Taken(r store.Reader, p registry.Pool) (clusters []string) {
 }
 
 // problem returns why an export is not imported, beside the number of its member's exports.
-func (i *Importer) problem(e *registry.Export) (reason, message string) {
+func (i *Importer) problem(r store.Reader, e *registry.Export) (reason, message string) {
 	allow, ok := i.allow[e.Cluster]
 	switch {
 	case !ok:
-		if e.Draining {
-			return "", "" // the member has left the set, and its exports drain
+		if _, imported := store.Offers.Get(r, offerID(e.Pool, e.Cluster)); imported && e.Draining {
+			return "", "" // the member has left the set, and what was imported drains
 		}
 		return NotAllowedReason, fmt.Sprintf("%s is no member here", e.Cluster)
-	case !allows(&allow, e.Pool) && e.Cluster != i.cfg.Self:
+	case !allows(&allow, e.Pool) && !faulty("allow") && e.Cluster != i.cfg.Self:
 		return NotAllowedReason, fmt.Sprintf("the ClusterSet of the importing cluster, or of its hub, does not name it: "+
 			"add pools: [%[2]s/%[3]s] or namespaces: [%[2]s] to allow of member %[1]s", e.Cluster, e.Pool.Namespace, e.Pool.Name)
 	case !i.cfg.Namespace(e.Pool.Namespace):
@@ -431,6 +431,10 @@ func (i *Importer) noteUnnamed(p registry.Pool, now []string) {
 	}
 }
 
+func offerID(p registry.Pool, cluster string) string {
+	return p.Namespace + "/" + store.OfferName(p.Name, cluster)
+}
+
 func count(is *int32, otherwise int) int {
 	if is == nil {
 		return otherwise
@@ -439,10 +443,13 @@ func count(is *int32, otherwise int) int {
 }
 
 // offer is an export as this cluster's translation reads it. It shares the entry's lists with the registry: neither changes them.
-func (i *Importer) offer(p registry.Pool, s *Source) *store.Offer {
+func (i *Importer) offer(r store.Reader, p registry.Pool, s *Source) *store.Offer {
 	allow, member := i.allow[s.Entry.Name]
 	o := &store.Offer{Import: p.Name, Cluster: s.Entry, Allowed: allow.Addresses, Pods: allow.PodCIDRs, Cleartext: allow.Cleartext || !member, Local: s.local, Since: s.since}
 	o.Namespace, o.Name = p.Namespace, store.OfferName(p.Name, s.Entry.Name)
+	if before, ok := store.Offers.Get(r, offerID(p, s.Entry.Name)); ok && !member { // it drains, as it was allowed
+		o.Allowed, o.Pods, o.Cleartext = before.Allowed, before.Pods, before.Cleartext
+	}
 	c := &o.Cluster
 	c.Conditions, c.Endpoints = nil, c.Endpoints[:min(len(c.Endpoints), s.most)]
 	if ready := s.ready(); ready.Status != metav1.ConditionTrue {

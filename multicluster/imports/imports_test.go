@@ -88,6 +88,24 @@ func (w *world) offers() string {
 	return strings.Join(parts, "; ")
 }
 
+// A member that is removed because it is not trusted gets nothing that it was denied before.
+func TestImports_ThatDrainAreWithinWhatTheMemberWasAllowed(t *testing.T) {
+	w := newWorld(t, map[string]v1alpha1.ClusterSetAllow{
+		"east": {Namespaces: []string{"ns"}, Addresses: []string{"192.0.2.0/24"}, Exports: new(int32(1))},
+	})
+	w.export("east", 1, "ns/chat", "ns/more", "private/chat")
+	if got := w.offers(); got != "ns/chat.east 1" {
+		t.Errorf("as a member: %s", got)
+	}
+	w.assemble(slices.Concat(w.registry.SetMembers(nil), w.SetAllow(nil)))
+	if got := w.offers(); got != "ns/chat.east 1 Ready=False Draining" {
+		t.Errorf("removed from the set: %s", got)
+	}
+	if o, ok := store.Offers.Get(w.store.View(), "ns/chat.east"); !ok || !slices.Equal(o.Allowed, []string{"192.0.2.0/24"}) {
+		t.Errorf("removed from the set: addresses %v", o.Allowed)
+	}
+}
+
 func TestImports_FollowWhatMembersExport(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, map[string]v1alpha1.ClusterSetAllow{"east": {Addresses: []string{"192.0.2.0/24"}, PodCIDRs: []string{"10.0.0.0/8"}}, "west": {}})

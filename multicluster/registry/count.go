@@ -99,7 +99,7 @@ func (t txn) count(cluster string) Count {
 // room is why there is no room for an export in place of what is held under its name; "" if there is.
 func (t txn) room(e, old *Export) string {
 	c := t.count(e.Cluster)
-	if c.rows < leastExports && c.bytes+e.Size <= leastBytes { // every share has room for it
+	if faulty("share") || c.rows < leastExports && c.bytes+e.Size <= leastBytes { // every share has room for it
 		return ""
 	}
 	exports, bytes := t.share()

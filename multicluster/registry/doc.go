@@ -20,7 +20,8 @@
 //
 // Fencing: every update has the UID of its cluster and a Stamp, and an older one changes nothing. So neither a leader that was paused, nor
 // an old hub, nor a cluster that was restored from a backup revives or withdraws an export. Another UID takes a member's name over only
-// after the lease of the one before has expired.
+// after the lease of the one before has expired. A member that lost its epoch starts again (startsAgain). A snapshot of an update that
+// counts has all exports, also those with older stamps that are not known here.
 //
 // Restart: TakeUnsaved returns what has changed of the Records, which cmd keeps, and Restore takes them over, stamps and UIDs included. So
 // neither the exports of a member that is away are lost, nor does an update that is older than the records have an effect.

@@ -49,7 +49,8 @@ type Member struct {
 	Bundle []byte
 
 	connected bool
-	drained   bool // by its own update
+	drained   bool          // by its own update
+	lapsed    time.Duration // when its lease expired last, since the registry was made
 }
 
 // Connected reports whether there is a connection to the member.
@@ -90,6 +91,10 @@ func (r *Registry) remove(t txn, m *Member) {
 		rows.Must(t.Delete(leaseTable, l))
 	}
 	t.unplace(m.Name, func(Pool) bool { return true })
+	r.withdrawAll(t, m)
+}
+
+func (r *Registry) withdrawAll(t txn, m *Member) {
 	for _, e := range slices.Collect(rows.Walk[Export](t, nil, exportTable, rows.ByID, rows.Key(m.Name))) {
 		r.withdraw(t, e, e.Stamp)
 	}
@@ -122,7 +127,11 @@ func silent(connected bool) State {
 
 // renew has a member's lease run from now on.
 func (r *Registry) renew(t txn, m *Member) {
-	rows.Must(t.Insert(leaseTable, &lease{m.Name, r.now() + r.cfg.Lease}))
+	deadline := r.now() + r.cfg.Lease
+	if faulty("lease") {
+		deadline = 1 << 62
+	}
+	rows.Must(t.Insert(leaseTable, &lease{m.Name, deadline}))
 }
 
 // running reports whether a member's lease runs.
@@ -136,10 +145,17 @@ func (r *Registry) expireLeases(t txn) {
 	now := r.now()
 	for _, l := range slices.Collect(until(t, leaseTable, byDeadline, func(l *lease) time.Duration { return l.deadline }, now)) {
 		rows.Must(t.Delete(leaseTable, l))
-		if m := rows.First[Member](t, memberTable, rows.Key(l.cluster)); m != nil && m.State == Ready {
-			next := *m
+		m := rows.First[Member](t, memberTable, rows.Key(l.cluster))
+		if m == nil {
+			continue
+		}
+		next := *m
+		if next.lapsed = now; m.State == Ready {
 			next.State = silent(m.connected)
-			rows.Must(t.Insert(memberTable, &next))
+		}
+		rows.Must(t.Insert(memberTable, &next))
+		if faulty("silence") {
+			r.withdrawAll(t, m)
 		}
 	}
 }

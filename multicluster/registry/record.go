@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"slices"
+	"time"
 
 	"github.com/penstock-project/penstock/discovery/store/rows"
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
@@ -35,8 +36,10 @@ type Record struct {
 	Withdrawn bool
 	// Draining: the member drains.
 	Draining bool
-	// Bundle has the CA certificates that the member published last, in PEM; empty in the record of an export.
-	Bundle []byte
+	// Bundle has the CA certificates that the member published last, in PEM, and Started is when its process
+	// began to publish; empty in the record of an export.
+	Bundle  []byte
+	Started time.Time
 }
 
 // Restore applies records, of members of the set without an update so far, and returns the pools to assemble. Those members
@@ -67,7 +70,7 @@ func (r *Registry) Restore(records []Record) []Pool {
 				next.Known = rec.Stamp
 			}
 			if rec.Pool == (Pool{}) {
-				next.drained, next.Bundle = rec.Draining, rec.Bundle
+				next.drained, next.Bundle, next.Started = rec.Draining, rec.Bundle, rec.Started
 			} else {
 				e := &Export{Cluster: m.Name, Pool: rec.Pool, Stamp: rec.Stamp, Entry: rec.Entry, Since: rec.Since, Draining: rec.Withdrawn || m.drained, withdrawn: rec.Withdrawn}
 				e.Entry.Name = m.Name
@@ -103,7 +106,9 @@ func (r *Registry) Records() (out []Record) {
 }
 
 func (m *Member) record() Record {
-	return Record{RecordID: RecordID{Cluster: m.Name}, UID: m.UID, Stamp: m.Known, Draining: m.drained, Bundle: m.Bundle}
+	return Record{
+		RecordID: RecordID{Cluster: m.Name}, UID: m.UID, Stamp: m.Known, Draining: m.drained, Bundle: m.Bundle, Started: m.Started,
+	}
 }
 
 // record is false for an export of a cluster that is no member any more, and for one that could never be read.
@@ -169,7 +174,8 @@ func recorded(before, after any) (id RecordID, ok bool) {
 	case *Member:
 		if before != nil && after != nil {
 			b, a := before.(*Member), after.(*Member)
-			if b.UID == a.UID && b.Known == a.Known && b.drained == a.drained && bytes.Equal(b.Bundle, a.Bundle) {
+			same := b.UID == a.UID && b.Known == a.Known && b.drained == a.drained && b.Started.Equal(a.Started)
+			if same && bytes.Equal(b.Bundle, a.Bundle) {
 				return id, false
 			}
 		}

@@ -104,7 +104,7 @@ func (r *Registry) apply(t txn, u *Update) (problem string, whole bool) {
 		return "it is no member of the cluster set", true
 	}
 	next := *m
-	older := u.Stamp.Compare(m.Known) < 0
+	older := u.Stamp.Compare(m.Known) < 0 && !faulty("fence")
 	switch {
 	case m.UID != "" && m.UID != u.UID:
 		if r.running(t, m) {
@@ -124,13 +124,17 @@ func (r *Registry) apply(t txn, u *Update) (problem string, whole bool) {
 	if u.Draining {
 		next.State = Draining
 	}
+	known := next.Known
+	if u.Snapshot { // it has all exports as they are at its stamp; an update with some may have had no effect
+		known = Stamp{}
+	}
 	named := make(map[Pool]bool, len(u.Exports))
 	for i := range u.Exports {
 		e := u.Exports[i]
 		e.Cluster, e.Entry.Name = m.Name, m.Name
 		e.Draining = u.Draining
 		named[e.Pool] = true
-		if why := r.export(t, &e, next.Known); why != "" {
+		if why := r.export(t, &e, known); why != "" {
 			problem = why // not which export: a member with many more could have each of them reported
 		}
 	}
@@ -173,9 +177,16 @@ func (r *Registry) plausible(started time.Time) bool {
 
 // startsAgain reports whether a member whose update is older than what is known may begin anew: its epoch is lost with its
 // state folder, its Lease or its namespace. Its lease here has expired, so that it is silent; or it has begun to publish after
-// the process that published what is known.
+// the process that published what is known. One that began before that was replaced by it, unless a clock
+// went back: it counts after an hour of silence.
 func (r *Registry) startsAgain(t txn, m *Member, u *Update) bool {
-	return !r.running(t, m) || !m.Started.IsZero() && u.Started.After(m.Started) && r.plausible(u.Started)
+	switch {
+	case m.Started.IsZero(), !r.plausible(u.Started):
+		return !r.running(t, m)
+	case u.Started.Before(m.Started):
+		return !r.running(t, m) && r.now() > m.lapsed+maxAhead
+	}
+	return !r.running(t, m) || u.Started.After(m.Started)
 }
 
 // forget makes every stamp of a member's next update newer than what is known. Its exports stay until then.
@@ -192,6 +203,7 @@ func (t txn) forget(member string) Stamp {
 func (r *Registry) export(t txn, e *Export, known Stamp) (problem string) {
 	old := rows.First[Export](t, exportTable, exportKey(e.Cluster, e.Pool))
 	switch {
+	case faulty("fence"):
 	case old == nil && e.Stamp.Compare(known) < 0, old != nil && e.Stamp.Compare(old.Stamp) < 0:
 		return ""
 	}

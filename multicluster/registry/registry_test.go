@@ -178,6 +178,28 @@ func TestStamp_MemberThatLostItsEpochIsServedAgain(t *testing.T) {
 			t.Errorf("once its lease has expired: %q and %q", of(r, chat), of(r, code))
 		}
 	})
+	// A process that goes on after it was replaced is all that can be reached of the member.
+	synctest.Test(t, func(t *testing.T) {
+		began = time.Now()
+		r := prepared(t)
+		time.Sleep(16 * time.Second)
+		r.Expire()
+		kept := registry.New(registry.Config{})
+		kept.SetMembers([]string{"east", "west"})
+		kept.Restore(r.Records())
+		time.Sleep(16 * time.Second)
+		kept.Expire()
+		for what, r := range map[string]*registry.Registry{"": r, "after a restart here": kept} {
+			_, rejected := r.Apply(lost(began.Add(-time.Second)))
+			if len(rejected) != 1 || strings.HasSuffix(of(r, chat), "again") {
+				t.Errorf("%s: a process that was replaced revives what its successor has withdrawn: %q", what, of(r, chat))
+			}
+		}
+		time.Sleep(time.Hour)
+		if apply(t, r, lost(began.Add(-time.Second))); of(r, chat) != "east=again" { // a clock went back
+			t.Errorf("after an hour: %q", of(r, chat))
+		}
+	})
 }
 
 func TestMember_NameOfALostClusterCanBeTakenOver(t *testing.T) {
@@ -191,6 +213,27 @@ func TestMember_NameOfALostClusterCanBeTakenOver(t *testing.T) {
 			t.Errorf("%q and %q", of(r, chat), of(r, code))
 		}
 	})
+}
+
+// While the lease of the cluster before runs, updates of the one in its place have no effect. The first one
+// that has is a renewal, and what it exported before comes with the snapshot that is asked for then.
+func TestMember_ThatStartsAgainHasAllItsExports(t *testing.T) {
+	for _, uid := range []string{"e", "rebuilt"} {
+		synctest.Test(t, func(t *testing.T) {
+			r := set()
+			snapshot := func(uid string, at registry.Stamp, exports ...registry.Export) {
+				apply(t, r, registry.Update{Member: "east", UID: uid, Stamp: at, Snapshot: true, Exports: exports})
+			}
+			snapshot("e", stamp(7, 7), export(code, stamp(7, 7), "a"))
+			time.Sleep(16 * time.Second)
+			r.Expire()
+			apply(t, r, registry.Update{Member: "east", UID: uid, Stamp: stamp(1, 4)})
+			snapshot(uid, stamp(1, 4), export(chat, stamp(1, 2), "b"), export(code, stamp(1, 2), "b"))
+			if of(r, chat) != "east=b" || of(r, code) != "east=b" {
+				t.Errorf("%s: %q and %q", uid, of(r, chat), of(r, code))
+			}
+		})
+	}
 }
 
 func TestMember_ThatDrainsTakesNoNewRequest(t *testing.T) {

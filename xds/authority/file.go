@@ -15,13 +15,19 @@ import (
 // File is Secrets in a file of a private folder, for a process without Kubernetes. One process writes it.
 type File struct {
 	Path string
+	// ReadAll returns what the file has; os.ReadFile if nil.
+	ReadAll func(path string) ([]byte, error)
 	// Replace writes the file as a whole, or leaves it as it was.
 	Replace func(path string, raw []byte) error
 }
 
 // Read implements Secrets.
 func (f File) Read(context.Context) (data map[string][]byte, version string, err error) {
-	raw, err := os.ReadFile(f.Path)
+	readAll := f.ReadAll
+	if readAll == nil {
+		readAll = os.ReadFile
+	}
+	raw, err := readAll(f.Path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, "", nil
 	}

@@ -6,15 +6,18 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
 
+	"github.com/penstock-project/penstock/discovery/statefile"
 	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
+	"github.com/penstock-project/penstock/multicluster/channel"
 	"github.com/penstock-project/penstock/multicluster/export"
 	"github.com/penstock-project/penstock/multicluster/federation"
 	"github.com/penstock-project/penstock/multicluster/imports"
@@ -43,6 +46,8 @@ type Config struct {
 	Store    *store.Store
 	Board    Board
 	StateDir string
+	// Disk has the state folder; nil: this machine's.
+	Disk statefile.Disk
 	// Identity returns who this cluster is to others: uid is another one in a cluster that takes its name later, epoch grows with each
 	// process that begins to publish. It is called when this process begins to.
 	Identity func(ctx context.Context) (uid string, epoch uint64, err error)
@@ -59,6 +64,10 @@ type Config struct {
 	// Listen opens the port that serves members, each time this process begins to publish; nil: this cluster imports, and no other subscribes
 	// to what it exports. The Set closes the listener.
 	Listen func(ctx context.Context) (net.Listener, error)
+	// Server makes the server of that port, and Connect the connections to members; nil: gRPC's, over TCP.
+	// A simulation has its own.
+	Server  func(*federation.Federation) Server
+	Connect channel.Connect
 	// Address is where members reach that port, as HOST:PORT.
 	Address string
 	// Imported is called with the pools whose imports may have changed, from several goroutines: Set.Import has their status. nil: the conditions
@@ -98,6 +107,13 @@ type Config struct {
 	Now     func() time.Time // the clock that certificates are compared with; time.Now if nil
 	Log     *slog.Logger
 	OnPanic func(peer string, value any, stack []byte)
+}
+
+// Server serves members. *grpc.Server implements it.
+type Server interface {
+	grpc.ServiceRegistrar
+	Serve(net.Listener) error
+	Stop()
 }
 
 // Set is this cluster's part in its cluster set. Run runs it.
@@ -148,6 +164,14 @@ type Set struct {
 
 // New makes a Set that does nothing until there is a ClusterSet.
 func New(c Config) *Set {
+	if c.Disk == nil {
+		c.Disk = statefile.Machine{}
+	}
+	if c.Server == nil {
+		c.Server = func(f *federation.Federation) Server {
+			return grpc.NewServer(slices.Concat(c.ServerOptions, f.ServerOptions())...)
+		}
+	}
 	s := &Set{
 		cfg: c, registry: registry.New(registry.Config{Drain: c.Drain}), begun: make(chan struct{}), certified: make(chan struct{}), decided: make(chan struct{}), wake: make(chan struct{}, 1), leading: make(chan struct{}, 1), led: make(chan struct{}, 1),
 		pools: map[registry.Pool]export.Pool{}, parents: map[registry.Pool][]model.ParentGateway{}, taken: map[string][]string{}, annotated: map[string]bool{}, decisions: map[string]export.Decision{}, rejected: map[string]string{}, exported: map[string]audience{},
@@ -164,7 +188,8 @@ func (s *Set) begin(name string) {
 	s.federation = federation.New(federation.Config{
 		Certificate: func() (*tls.Certificate, error) { return s.authority.GetCertificate(nil) },
 		Bundle:      s.authority.Bundle, Apply: s.apply, Connected: s.disconnected, Placed: s.placed, Problem: s.problem,
-		Share: func() int { _, bytes := s.registry.Share(); return bytes }, Denied: s.denied, Load: s.cfg.Load, Now: s.cfg.Now, Log: s.cfg.Log, OnPanic: s.cfg.OnPanic,
+		Share: func() int { _, bytes := s.registry.Share(); return bytes }, Denied: s.denied, Load: s.cfg.Load,
+		Connect: s.cfg.Connect, Now: s.cfg.Now, Log: s.cfg.Log, OnPanic: s.cfg.OnPanic,
 	})
 }
 
@@ -174,6 +199,9 @@ func (s *Set) Federation() *federation.Federation {
 	defer s.mu.Unlock()
 	return s.federation
 }
+
+// Registry has the members, and what they export.
+func (s *Set) Registry() *registry.Registry { return s.registry }
 
 // Cluster is the name of this cluster in its set; "" before the first ClusterSet.
 func (s *Set) Cluster() string {
@@ -200,7 +228,7 @@ func (s *Set) writeMember() {
 		return // there is no certificate yet
 	}
 	is := v1alpha1.ClusterSetPeer{Address: s.cfg.Address, Bundle: bundle}
-	if err := writeMember(s.cfg.StateDir, s.name, is, namespaces); err != nil {
+	if err := writeMember(Files{s.cfg.Disk, s.cfg.StateDir}, s.name, is, namespaces); err != nil {
 		s.cfg.Log.Error("what other clusters need to make this one a member cannot be written", "error", err)
 	}
 }

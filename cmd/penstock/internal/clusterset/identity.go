@@ -36,13 +36,13 @@ func MemberFile(state string) string    { return filepath.Join(state, "cluster",
 
 // writeMember writes what other clusters need to make this one a member, with the namespaces of its
 // exports.
-func writeMember(state, name string, is v1alpha1.ClusterSetPeer, namespaces []string) error {
+func writeMember(f Files, name string, is v1alpha1.ClusterSetPeer, namespaces []string) error {
 	m := v1alpha1.ClusterSetMember{Name: name, Peer: &is, Allow: v1alpha1.ClusterSetAllow{Namespaces: namespaces}}
 	raw, err := yaml.Marshal([]v1alpha1.ClusterSetMember{m})
 	if err != nil {
 		return err
 	}
-	return statefile.Replace(MemberFile(state), raw)
+	return statefile.ReplaceOn(f.Disk, MemberFile(f.State), raw)
 }
 
 // OwnMember returns what writeMember wrote; "": nothing yet.
@@ -69,35 +69,49 @@ func newAuthority(name string, secrets authority.Secrets, c authority.Config) *a
 	return authority.New(c)
 }
 
+// Files are the files of a cluster below the state folder of a process without Kubernetes.
+type Files struct {
+	Disk  statefile.Disk
+	State string
+}
+
 // FileIdentity is Config.Identity for a process without Kubernetes: in the state folder.
 func FileIdentity(state string) func(context.Context) (string, uint64, error) {
-	return func(context.Context) (string, uint64, error) {
-		id, err := nextIdentity(IdentityFile(state))
-		return id.UID, id.Epoch, err
-	}
+	return Files{statefile.Machine{}, state}.Identity
 }
 
 // FileAuthority is Config.Authority for a process without Kubernetes: in the state folder.
 func FileAuthority(state string) authority.Secrets {
-	return authority.File{Path: AuthorityFile(state), Replace: statefile.Replace}
+	return Files{statefile.Machine{}, state}.Authority()
 }
 
-// nextIdentity reads the identity and begins a new epoch.
-func nextIdentity(path string) (id identity, err error) {
-	raw, err := os.ReadFile(path)
+// Identity implements Config.Identity: it reads the identity and begins a new epoch.
+func (f Files) Identity(context.Context) (uid string, epoch uint64, err error) {
+	path, id := IdentityFile(f.State), identity{}
+	raw, err := statefile.Read(f.Disk, path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		id.UID = rand.Text()
 	case err != nil:
-		return id, err
+		return "", 0, err
 	default:
 		if err := json.Unmarshal(raw, &id); err != nil || id.UID == "" {
-			return id, fmt.Errorf("%s is damaged: restore it, or remove it and this cluster is a new one to its members", path)
+			const damaged = "%s is damaged: restore it, or remove it and this cluster is a new one to its members"
+			return "", 0, fmt.Errorf(damaged, path)
 		}
 	}
 	id.Epoch++
 	if raw, err = json.Marshal(id); err != nil {
-		return id, err
+		return "", 0, err
 	}
-	return id, statefile.Replace(path, raw)
+	return id.UID, id.Epoch, statefile.ReplaceOn(f.Disk, path, raw)
+}
+
+// Authority is Config.Authority.
+func (f Files) Authority() authority.Secrets {
+	return authority.File{
+		Path:    AuthorityFile(f.State),
+		ReadAll: func(path string) ([]byte, error) { return statefile.Read(f.Disk, path) },
+		Replace: func(path string, raw []byte) error { return statefile.ReplaceOn(f.Disk, path, raw) },
+	}
 }

@@ -119,7 +119,7 @@ func TestRecords_ExportIsKeptOnceItsNamespaceExists(t *testing.T) {
 // The local records of a process in a pod share a small volume: what is too much is left out, and nothing else.
 func TestRecords_LocalOnesAreBounded(t *testing.T) {
 	state := t.TempDir()
-	r := newFileRecords(state, 2000)
+	r := newFileRecords(statefile.Machine{}, state, 2000)
 	var list []registry.Record
 	for _, cluster := range []string{"a", "b"} {
 		for n := range 10 {
@@ -147,7 +147,7 @@ func TestRecords_LocalOnesAreBounded(t *testing.T) {
 	if err := r.Save(t.Context(), list[10:], gone); err != nil {
 		t.Fatal(err)
 	}
-	got, err := newFileRecords(state, 2000).Load(t.Context())
+	got, err := newFileRecords(statefile.Machine{}, state, 2000).Load(t.Context())
 	if err != nil || len(got) != 10 {
 		t.Errorf("%d records of the other cluster: %v", len(got), err)
 	}

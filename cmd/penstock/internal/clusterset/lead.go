@@ -5,10 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"slices"
 	"time"
-
-	"google.golang.org/grpc"
 )
 
 // LeadingChanged notes that Config.Leading returns something else.
@@ -91,7 +88,7 @@ func (s *Set) publish(ctx context.Context) error {
 	}
 	ended := make(chan error, 1)
 	if l != nil {
-		server := grpc.NewServer(slices.Concat(s.cfg.ServerOptions, s.federation.ServerOptions())...)
+		server := s.cfg.Server(s.federation)
 		s.federation.Register(server)
 		defer server.Stop()
 		go func() { ended <- server.Serve(l) }() // ends with the server

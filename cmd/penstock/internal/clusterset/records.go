@@ -9,11 +9,11 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/penstock-project/penstock/discovery/statefile"
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
@@ -31,6 +31,7 @@ const (
 
 // fileRecords is Records in a folder: a file a member, a line a record, the member's own first.
 type fileRecords struct {
+	disk   statefile.Disk
 	folder string
 	limit  int // of all files, in bytes; 0: none
 
@@ -40,13 +41,19 @@ type fileRecords struct {
 }
 
 // FileRecords is Config.Records for a process without Kubernetes: in the state folder.
-func FileRecords(state string) Records { return newFileRecords(state, 0) }
+func FileRecords(state string) Records { return Files{statefile.Machine{}, state}.Records() }
+
+// Records is Config.Records.
+func (f Files) Records() Records { return newFileRecords(f.Disk, f.State, 0) }
 
 // LocalRecords is Config.Local in a process's own state folder. What is too much is left out.
-func LocalRecords(state string) Records { return newFileRecords(state, maxLocal) }
+func LocalRecords(state string) Records { return newFileRecords(statefile.Machine{}, state, maxLocal) }
 
-func newFileRecords(state string, limit int) *fileRecords {
-	return &fileRecords{folder: filepath.Join(state, "cluster", "records"), limit: limit, kept: map[string]map[registry.Pool][]byte{}, sizes: map[string]int{}}
+func newFileRecords(disk statefile.Disk, state string, limit int) *fileRecords {
+	return &fileRecords{
+		disk: disk, folder: filepath.Join(state, "cluster", "records"), limit: limit,
+		kept: map[string]map[registry.Pool][]byte{}, sizes: map[string]int{},
+	}
 }
 
 // line is a record as a file has it.
@@ -61,13 +68,14 @@ type line struct {
 	Withdrawn bool                          `json:"withdrawn,omitempty"`
 	Draining  bool                          `json:"draining,omitempty"`
 	Bundle    string                        `json:"bundle,omitempty"`
+	Started   int64                         `json:"started,omitempty"` // in milliseconds since 1970
 }
 
 // Load implements Records.
 func (f *fileRecords) Load(context.Context) (out []registry.Record, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	files, err := os.ReadDir(f.folder)
+	files, err := f.disk.ReadDir(f.folder)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -80,7 +88,7 @@ func (f *fileRecords) Load(context.Context) (out []registry.Record, err error) {
 		if !ok {
 			continue
 		}
-		list, err := readRecords(filepath.Join(f.folder, file.Name()), cluster)
+		list, err := readRecords(f.disk, filepath.Join(f.folder, file.Name()), cluster)
 		if err != nil {
 			problems = append(problems, err)
 		}
@@ -97,8 +105,8 @@ func (f *fileRecords) Load(context.Context) (out []registry.Record, err error) {
 }
 
 // readRecords reads a file as far as it is intact.
-func readRecords(path, cluster string) (out []registry.Record, err error) {
-	file, err := os.Open(path)
+func readRecords(disk statefile.Disk, path, cluster string) (out []registry.Record, err error) {
+	file, err := disk.Open(path)
 	if err != nil {
 		return nil, err
 	}
@@ -123,6 +131,9 @@ func readRecords(path, cluster string) (out []registry.Record, err error) {
 		}
 		if l.Entry != nil {
 			r.Entry = *l.Entry
+		}
+		if l.Started > 0 {
+			r.Started = time.UnixMilli(l.Started)
 		}
 		out = append(out, r)
 	}
@@ -172,10 +183,13 @@ func (f *fileRecords) write(cluster string) error {
 	delete(f.sizes, cluster)
 	if len(f.kept[cluster]) == 0 {
 		delete(f.kept, cluster)
-		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		switch err := f.disk.Remove(path); {
+		case errors.Is(err, fs.ErrNotExist):
+			return nil
+		case err != nil:
 			return err
 		}
-		return nil
+		return f.disk.Sync(f.folder) // else a power cut may bring them back
 	}
 	room := maxRecordFile
 	if f.limit > 0 {
@@ -191,7 +205,7 @@ func (f *fileRecords) write(cluster string) error {
 		}
 	}
 	f.sizes[cluster] = out.Len()
-	return statefile.Replace(path, out.Bytes())
+	return statefile.ReplaceOn(f.disk, path, out.Bytes())
 }
 
 // encodeRecord is the line of a record.
@@ -199,6 +213,9 @@ func encodeRecord(r *registry.Record) ([]byte, error) {
 	l := line{Namespace: r.Pool.Namespace, Name: r.Pool.Name, UID: r.UID, Epoch: r.Stamp.Epoch, Sequence: r.Stamp.Sequence, Since: r.Since, Withdrawn: r.Withdrawn, Draining: r.Draining, Bundle: string(r.Bundle)}
 	if r.Pool != (registry.Pool{}) {
 		l.Entry = &r.Entry
+	}
+	if !r.Started.IsZero() {
+		l.Started = r.Started.UnixMilli()
 	}
 	out, err := json.Marshal(l)
 	if err != nil {

@@ -6,9 +6,11 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/penstock-project/penstock/discovery/statefile"
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
 	"github.com/penstock-project/penstock/multicluster/registry"
 )
@@ -20,10 +22,14 @@ func TestRecords_DamagedLineHarmsNoOther(t *testing.T) {
 		t.Errorf("without a folder: %v, %v", got, err)
 	}
 	of := func(cluster, name string) registry.Record {
-		r := registry.Record{RecordID: registry.RecordID{Cluster: cluster}, UID: "uid", Stamp: registry.Stamp{Epoch: 1, Sequence: 2}, Bundle: []byte("PEM")}
+		r := registry.Record{
+			RecordID: registry.RecordID{Cluster: cluster}, UID: "uid", Stamp: registry.Stamp{Epoch: 1, Sequence: 2},
+			Bundle: []byte("PEM"), Started: time.UnixMilli(7),
+		}
 		if name != "" {
 			r.Since = 1_700_000_000_000_001
 			r.Pool, r.Bundle = registry.Pool{Namespace: "ns", Name: name}, []byte{}
+			r.Started = time.Time{}
 			r.Entry = inferenceapi.ImportedCluster{Name: cluster, RoutingMode: inferenceapi.EndpointMode, Endpoints: []inferenceapi.ImportedEndpoint{{Address: "10.0.0.1"}}}
 		}
 		return r
@@ -72,7 +78,7 @@ func FuzzRecords_LoadOrFail(f *testing.F) {
 		if err := os.WriteFile(path, raw, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		got, _ := readRecords(path, "east")
+		got, _ := readRecords(statefile.Machine{}, path, "east")
 		for _, r := range got {
 			if r.UID == "" || (r.Pool.Name == "") != (r.Entry.Name == "" && r.Entry.RoutingMode == "") && r.Pool.Name == "" {
 				t.Errorf("%+v", r)

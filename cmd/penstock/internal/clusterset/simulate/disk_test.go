@@ -1,0 +1,265 @@
+package simulate
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/penstock-project/penstock/discovery/statefile"
+)
+
+// inode is what a file has. A power cut leaves of it at least what was synced.
+type inode struct {
+	data   []byte
+	synced int
+}
+
+// disk is the disk of a node. Names are kept apart from what they lead to, as file systems do.
+type disk struct {
+	mu    sync.Mutex
+	names map[string]*inode // as processes see them
+	kept  map[string]*inode // as a power cut leaves them at least
+	files int
+
+	full    bool // writes fail
+	lying   bool // Sync of a folder has no effect, and no error
+	lied    bool // it has been lying
+	forgets bool // it always does, and what must hold is what it was
+}
+
+func newDisk() *disk { return &disk{names: map[string]*inode{}, kept: map[string]*inode{}} }
+
+// cutPower leaves what a power cut may leave.
+func (d *disk) cutPower(draw func(n int, what string) int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	after := map[string]*inode{}
+	all := maps.Clone(d.names)
+	maps.Copy(all, d.kept)
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		is, kept := d.names[name], d.kept[name]
+		if is != kept && draw(2, "name "+name) == 0 {
+			is = kept
+		}
+		if is == nil {
+			continue
+		}
+		n := is.synced
+		if n < len(is.data) {
+			n += draw(len(is.data)-n+1, "data "+name)
+		}
+		after[name] = &inode{slices.Clone(is.data[:n]), n}
+	}
+	d.names, d.kept = after, maps.Clone(after)
+}
+
+// snapshot is a copy of what processes see, all of it on the disk.
+func (d *disk) snapshot() map[string]*inode {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	out := map[string]*inode{}
+	for name, is := range d.names {
+		out[name] = &inode{slices.Clone(is.data), len(is.data)}
+	}
+	return out
+}
+
+// restore replaces the files that a backup has.
+func (d *disk) restore(backup map[string]*inode) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for name, is := range backup {
+		is = &inode{slices.Clone(is.data), len(is.data)}
+		d.names[name], d.kept[name] = is, is
+	}
+}
+
+// lose removes the files with a prefix.
+func (d *disk) lose(prefix string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, of := range []map[string]*inode{d.names, d.kept} {
+		maps.DeleteFunc(of, func(name string, _ *inode) bool { return strings.HasPrefix(name, prefix) })
+	}
+}
+
+var errDead = errors.New("the process has ended")
+
+// mount is a disk as one process has it, until the process ends. It implements statefile.Disk.
+type mount struct {
+	*disk
+	dead bool
+}
+
+func (m *mount) end() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.dead = true
+}
+
+// use locks the disk for an operation.
+func (m *mount) use() (unlock func(), err error) {
+	m.mu.Lock()
+	if m.dead {
+		err = errDead
+	}
+	return m.mu.Unlock, err
+}
+
+func (m *mount) Open(name string) (fs.File, error) {
+	unlock, err := m.use()
+	defer unlock()
+	if err != nil {
+		return nil, err
+	}
+	is := m.names[name]
+	if is == nil {
+		return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrNotExist}
+	}
+	return &reading{bytes.NewReader(slices.Clone(is.data)), info{path.Base(name), len(is.data)}}, nil
+}
+
+func (m *mount) ReadDir(folder string) (out []fs.DirEntry, err error) {
+	unlock, err := m.use()
+	defer unlock()
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range slices.Sorted(maps.Keys(m.names)) {
+		if path.Dir(name) == folder {
+			out = append(out, info{path.Base(name), len(m.names[name].data)})
+		}
+	}
+	if len(out) == 0 {
+		return nil, &fs.PathError{Op: "readdir", Path: folder, Err: fs.ErrNotExist}
+	}
+	return out, nil
+}
+
+func (m *mount) MkdirAll(string, fs.FileMode) error { return nil }
+
+func (m *mount) CreateTemp(folder, pattern string) (statefile.File, error) {
+	unlock, err := m.use()
+	defer unlock()
+	if err != nil {
+		return nil, err
+	}
+	m.files++
+	name := path.Join(folder, strings.Replace(pattern, "*", fmt.Sprint(m.files), 1))
+	m.names[name] = &inode{}
+	return &writing{m, name, m.names[name]}, nil
+}
+
+func (m *mount) Rename(from, to string) error {
+	unlock, err := m.use()
+	defer unlock()
+	if err != nil {
+		return err
+	}
+	m.names[to] = m.names[from]
+	delete(m.names, from)
+	return nil
+}
+
+func (m *mount) Remove(name string) error {
+	unlock, err := m.use()
+	defer unlock()
+	if err != nil {
+		return err
+	}
+	if m.names[name] == nil {
+		return &fs.PathError{Op: "remove", Path: name, Err: fs.ErrNotExist}
+	}
+	delete(m.names, name)
+	return nil
+}
+
+func (m *mount) Sync(folder string) error {
+	unlock, err := m.use()
+	defer unlock()
+	if err != nil {
+		return err
+	}
+	if m.forgets {
+		return nil
+	}
+	if m.lying {
+		m.lied = true
+		return nil
+	}
+	maps.DeleteFunc(m.kept, func(name string, _ *inode) bool {
+		return path.Dir(name) == folder && m.names[name] == nil
+	})
+	for name, is := range m.names {
+		if path.Dir(name) == folder {
+			m.kept[name] = is
+		}
+	}
+	return nil
+}
+
+// writing is a file that is written.
+type writing struct {
+	m    *mount
+	name string
+	is   *inode
+}
+
+func (w *writing) Name() string { return w.name }
+func (w *writing) Close() error { return nil }
+
+func (w *writing) Write(raw []byte) (int, error) {
+	unlock, err := w.m.use()
+	defer unlock()
+	if err != nil {
+		return 0, err
+	}
+	if w.m.full {
+		w.is.data = append(w.is.data, raw[:len(raw)/2]...)
+		return len(raw) / 2, syscall.ENOSPC
+	}
+	w.is.data = append(w.is.data, raw...)
+	return len(raw), nil
+}
+
+func (w *writing) Sync() error {
+	unlock, err := w.m.use()
+	defer unlock()
+	if err == nil {
+		w.is.synced = len(w.is.data)
+	}
+	return err
+}
+
+// reading is a file that is read.
+type reading struct {
+	*bytes.Reader
+	info
+}
+
+func (r *reading) Stat() (fs.FileInfo, error) { return r.info, nil }
+func (r *reading) Close() error               { return nil }
+func (r *reading) Size() int64                { return r.info.Size() }
+
+// info describes a file.
+type info struct {
+	name string
+	size int
+}
+
+func (i info) Name() string               { return i.name }
+func (i info) Size() int64                { return int64(i.size) }
+func (i info) Mode() fs.FileMode          { return 0o600 }
+func (i info) Type() fs.FileMode          { return 0 }
+func (i info) ModTime() time.Time         { return time.Time{} }
+func (i info) IsDir() bool                { return false }
+func (i info) Sys() any                   { return nil }
+func (i info) Info() (fs.FileInfo, error) { return i, nil }

@@ -1,0 +1,115 @@
+package simulate
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+	"time"
+
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	googleproto "google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+)
+
+type discoveryResponse = discoveryv3.DeltaDiscoveryResponse
+
+var (
+	epochs = regexp.MustCompile(`"epoch":\d+`)
+	uids   = regexp.MustCompile(`"uid":"[^"]*"`)
+)
+
+// lie is what a node sends in place of a response. Hostile ones send one in three otherwise.
+func (n *node) lie(stream string, r *discoveryResponse) *discoveryResponse {
+	n.w.mu.Lock()
+	defer n.w.mu.Unlock()
+	to, _, _ := strings.Cut(stream, "#")
+	before := n.published[to+r.TypeUrl]
+	n.published[to+r.TypeUrl] = r
+	if !time.Now().Before(n.hostile) {
+		return r
+	}
+	if n.floods && r.TypeUrl == "exports" {
+		return n.flood(googleproto.Clone(r).(*discoveryResponse))
+	}
+	name := fmt.Sprintf("lie %s %s %d", stream, r.TypeUrl, time.Since(n.w.began))
+	if n.w.draw(3, name) > 0 {
+		return r
+	}
+	out := googleproto.Clone(r).(*discoveryResponse)
+	add := func(key, value string) { add(out, key, value) }
+	record := func(pool, address string, epoch uint64) string {
+		return fmt.Sprintf(`{"epoch":%d,"sequence":1,"entry":{"name":%q,"routingMode":"EndpointMode",`+
+			`"weight":2147483647,"targetPorts":[{"number":8000}],"endpoints":[{"address":%q}],"endpointPicker":{"name":"p","pool":%q,`+
+			`"service":[{"addresses":["10.9.9.9"],"ports":[{"number":1}]}]}}}`, epoch, n.name, address, pool)
+	}
+	edit := func(pattern *regexp.Regexp, with string) {
+		for _, is := range out.Resources {
+			var value wrapperspb.BytesValue
+			if is.Resource.UnmarshalTo(&value) == nil {
+				is.Resource, _ = anypb.New(wrapperspb.Bytes(pattern.ReplaceAll(value.Value, []byte(with))))
+			}
+		}
+	}
+	switch n.w.draw(12, name+" which") {
+	case 0:
+		edit(epochs, `"epoch":18446744073709551615`)
+	case 1:
+		edit(epochs, `"epoch":0`)
+	case 2:
+		edit(epochs, `"epoch":9007199254740992`)
+	case 3:
+		edit(uids, `"uid":"another"`)
+	case 4: // pools of others
+		for _, p := range sharedPools {
+			add("team/"+p, record("team/"+p, "10.9.0.1", 1))
+		}
+	case 5: // namespaces that it is not allowed
+		add("private/secret", record("private/secret", "10.9.0.2", 1))
+	case 6: // many
+		for i := range 600 {
+			add(fmt.Sprintf("team/many-%d", i), record("team/many", "10.9.0.3", 1))
+		}
+	case 7:
+		add("team/"+sharedPools[0], "\x00{")
+		add("../../etc", "{}")
+		add("team/x#1", `{"epoch":1,"endpoints":[{"address":"10.9.0.4"}]}`)
+	case 8: // what it has sent before
+		if before != nil {
+			out = googleproto.Clone(before).(*discoveryResponse)
+			out.Nonce = r.Nonce
+		}
+	case 9:
+		out.TypeUrl = "secrets"
+	case 10:
+		for i := range 5000 {
+			out.RemovedResources = append(out.RemovedResources, fmt.Sprintf("team/gone-%d", i))
+		}
+	case 11:
+		out.Resources = append(out.Resources, out.Resources...)
+		for _, is := range out.Resources {
+			is.Ttl = durationpb.New(-time.Second)
+		}
+	}
+	return out
+}
+
+// add adds an item to a response.
+func add(to *discoveryResponse, key, value string) {
+	raw, _ := anypb.New(wrapperspb.Bytes([]byte(value)))
+	to.Resources = append(to.Resources, &discoveryv3.Resource{Name: key, Resource: raw, Version: "x"})
+}
+
+// flood adds exports that the member has never had, until they are more than any share.
+func (n *node) flood(to *discoveryResponse) *discoveryResponse {
+	for range 4000 {
+		if n.flooded > 30_000 {
+			break
+		}
+		n.flooded++
+		const record = `{"epoch":1,"sequence":1,"entry":{"routingMode":"ParentMode"}}`
+		add(to, fmt.Sprintf("team/flood-%d", n.flooded), record)
+	}
+	return to
+}

@@ -1,0 +1,288 @@
+package simulate
+
+import (
+	"encoding/json"
+	"fmt"
+	"hash/fnv"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/manifests/inferenceapi"
+	"github.com/penstock-project/penstock/multicluster/registry"
+	"github.com/penstock-project/penstock/xds/resource"
+)
+
+// watched is what was seen of a process.
+type watched struct {
+	withdrawn map[registry.RecordID]registry.Stamp // by member and pool: when the export was withdrawn
+	exported  map[registry.RecordID]bool           // exports that were not
+	left      map[registry.RecordID]bool           // exports that drain because their member left, or had
+	checked   map[string]string                    // by member: what has not changed since it was checked
+	shown     map[string]string                    // by member: the last line of the log about it
+	shares    map[string]string                    // by member: its share before an event
+}
+
+// checkAll checks what holds at each moment at which nothing happens.
+func (w *world) checkAll() {
+	for _, n := range w.nodes {
+		for _, p := range n.processes {
+			p.check()
+		}
+	}
+}
+
+func (p *process) check() {
+	w := p.node.w
+	p.mu.Lock()
+	panicked := p.panicked
+	p.mu.Unlock()
+	if panicked != "" {
+		w.violated("%s panicked: %s", p.id, panicked)
+		return
+	}
+	if p.watched.withdrawn == nil {
+		p.watched = watched{
+			withdrawn: map[registry.RecordID]registry.Stamp{}, exported: map[registry.RecordID]bool{},
+			left:    map[registry.RecordID]bool{},
+			checked: map[string]string{}, shown: map[string]string{}, shares: map[string]string{},
+		}
+	}
+	r := p.set.Registry()
+	most, bytes := r.Share()
+	for _, m := range r.Members(nil) {
+		if is := fmt.Sprint(m.UID, m.State, m.Known, m.Connected(), r.Count(m.Name)); p.watched.checked[m.Name] == is {
+			continue
+		} else {
+			p.watched.checked[m.Name] = is
+		}
+		list, size := r.ExportsOf(m.Name), 0
+		var text []string
+		for _, e := range list {
+			size += e.Size
+			p.checkReturn(w.node(m.Name), m, e)
+			p.checkSilence(w.node(m.Name), e)
+			if !e.Withdrawn() && len(text) < 8 {
+				text = append(text, fmt.Sprintf("%s/%s %d.%d %d endpoints", e.Pool.Namespace, e.Pool.Name,
+					e.Stamp.Epoch, e.Stamp.Sequence, len(e.Entry.Endpoints)))
+			}
+		}
+		if len(list) > most || size > bytes {
+			w.violated("%s holds %d exports and %d bytes of member %s, whose share is %d and %d",
+				p.id, len(list), size, m.Name, most, bytes)
+		}
+		line := fmt.Sprintf("%s sees %s %s: %s", p.id, m.Name, m.State, strings.Join(text, ", "))
+		if p.watched.shown[m.Name] != line {
+			p.watched.shown[m.Name] = line
+			w.note("%s", line)
+		}
+	}
+	for _, o := range store.Offers.All(p.store.View()) {
+		if o.Namespace != "team" {
+			w.violated("%s imports %s/%s of %s, and allows it namespace team alone",
+				p.id, o.Namespace, o.Import, o.Cluster.Name)
+		}
+	}
+}
+
+// checkReturn: a withdrawn export returns only if its exporter publishes it anew with a later stamp.
+func (p *process) checkReturn(of *node, m registry.Member, e *registry.Export) {
+	id := registry.RecordID{Cluster: m.Name, Pool: e.Pool}
+	if e.Withdrawn() {
+		if !p.watched.left[id] {
+			p.watched.withdrawn[id] = e.Stamp
+		}
+		return
+	}
+	delete(p.watched.left, id)
+	at, was := p.watched.withdrawn[id]
+	delete(p.watched.withdrawn, id)
+	if !was || e.Stamp.Compare(at) > 0 || of.lied() || of.lost || e.Entry.RoutingMode == "" {
+		return
+	}
+	p.node.w.violated("%s has export %s/%s of %s again at %v, and it was withdrawn at %v",
+		p.id, e.Pool.Namespace, e.Pool.Name, m.Name, e.Stamp, at)
+}
+
+// forget drops what was seen of a member that leaves or joins again: a user decides that its exports go and come.
+func (p *process) forget(member string) {
+	for _, e := range p.set.Registry().ExportsOf(member) {
+		if p.watched.left != nil {
+			p.watched.left[registry.RecordID{Cluster: member, Pool: e.Pool}] = true
+		}
+	}
+	maps.DeleteFunc(p.watched.withdrawn, func(id registry.RecordID, _ registry.Stamp) bool { return id.Cluster == member })
+	maps.DeleteFunc(p.watched.exported, func(id registry.RecordID, _ bool) bool { return id.Cluster == member })
+}
+
+// unchanged is how long after the last change of a pool all members have it.
+const unchanged = 2 * time.Minute
+
+// checkSilence: an export is withdrawn only if its exporter has withdrawn it.
+func (p *process) checkSilence(of *node, e *registry.Export) {
+	id := registry.RecordID{Cluster: of.name, Pool: e.Pool}
+	was := p.watched.exported[id]
+	if p.watched.exported[id] = !e.Withdrawn(); !was || !e.Withdrawn() || of.lied() {
+		return
+	}
+	for _, is := range of.pools {
+		same := is.namespace == e.Pool.Namespace && is.name == e.Pool.Name
+		if same && is.exportedTo(p.node.name) && time.Since(is.changed) > unchanged {
+			p.node.w.violated("%s has %s of %s withdrawn, which exports it", p.id, is.key(), of.name)
+		}
+	}
+}
+
+// lied reports whether a node has been hostile.
+func (n *node) lied() bool { return !n.hostile.IsZero() }
+
+// checkLoaded: what was saved is there when a process starts, or something newer.
+func (n *node) checkLoaded(p *process, list []registry.Record, err error) {
+	defer func() {
+		n.kept, n.dropped = map[registry.RecordID]registry.Record{}, map[registry.RecordID]bool{}
+		for _, r := range list {
+			n.kept[r.RecordID] = r
+		}
+	}()
+	if n.lost || n.disk.lied {
+		return
+	}
+	if err != nil {
+		n.w.violated("%s cannot read its records: %v", p.id, err)
+	}
+	for _, id := range slices.SortedFunc(maps.Keys(n.kept), registry.RecordID.Compare) {
+		was := n.kept[id]
+		i := slices.IndexFunc(list, func(r registry.Record) bool { return r.RecordID == id })
+		if i < 0 {
+			continue // dropped since, perhaps by a save that had no time to succeed
+		}
+		is, of := list[i], n.w.node(id.Cluster)
+		if is.UID == was.UID && is.Stamp.Compare(was.Stamp) < 0 && !of.lost && !of.lied() {
+			n.w.violated("%s starts with the record of %s %s at %v, and had saved it at %v",
+				p.id, id.Cluster, id.Pool, is.Stamp, was.Stamp)
+		}
+	}
+	for _, r := range list {
+		if n.dropped[r.RecordID] {
+			n.w.violated("%s starts with the record of %s %s, which it had dropped", p.id, r.Cluster, r.Pool)
+		}
+	}
+}
+
+func (w *world) node(name string) *node {
+	for _, n := range w.nodes {
+		if n.name == name {
+			return n
+		}
+	}
+	return nil
+}
+
+// share is what a process has of a member: exports, offers, and endpoints for Envoys.
+func (p *process) share(member string) string {
+	var out strings.Builder
+	for _, e := range p.set.Registry().ExportsOf(member) {
+		fmt.Fprintf(&out, "%v %v %v %v %q %v\n", e.Pool, e.Stamp, e.Withdrawn(), e.Draining, e.Unread, hash(e.Entry))
+	}
+	for _, o := range store.Offers.All(p.store.View()) {
+		if o.Cluster.Name == member {
+			fmt.Fprintf(&out, "%s %v\n", o.Name, hash(o.Cluster))
+		}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, ref := range slices.SortedFunc(maps.Keys(p.resources), resource.Ref.Compare) {
+		if ref.Type == resource.Endpoints && strings.Contains("/"+ref.Name+"/", "/"+member+"/") {
+			fmt.Fprintf(&out, "%s %s\n", ref, p.resources[ref])
+		}
+	}
+	return out.String()
+}
+
+func hash(is any) uint64 {
+	h := fnv.New64a()
+	raw, _ := json.Marshal(is)
+	_, _ = h.Write(raw)
+	return h.Sum64()
+}
+
+// before notes the shares of the other members, at a process that a message with exports is about to reach.
+func (w *world) before(e *event) {
+	at, from, ok := arrives(e.name)
+	if !ok {
+		return
+	}
+	for _, p := range w.node(at).processes {
+		for _, n := range w.nodes {
+			if n.name != from && n.name != at {
+				p.watched.shares[n.name] = p.share(n.name)
+			}
+		}
+	}
+}
+
+// after: a message of one member changes nothing of another.
+func (w *world) after(e *event) {
+	at, from, ok := arrives(e.name)
+	if !ok {
+		return
+	}
+	for _, p := range w.node(at).processes {
+		for _, n := range w.nodes {
+			if n.name == from || n.name == at {
+				continue
+			}
+			if now := p.share(n.name); now != p.watched.shares[n.name] {
+				w.violated("%s: a message of %s changed what it has of %s:\n%s",
+					p.id, from, n.name, cmp.Diff(p.watched.shares[n.name], now))
+			}
+		}
+	}
+}
+
+// checkArrived: once faults have healed for long enough, each importer has what each exporter exports to
+// it, and nothing else, whatever epoch was lost, and also of one that was hostile.
+func (w *world) checkArrived() {
+	for _, to := range w.nodes {
+		for _, of := range w.nodes {
+			if to == of {
+				continue
+			}
+			if text := to.own().missing(of); text != "" {
+				w.violated("%v after all faults have healed, %s", time.Since(w.began)-healed, text)
+			}
+		}
+	}
+}
+
+// missing is what a process lacks of what another node exports to it; "": nothing.
+func (p *process) missing(of *node) string {
+	wanted, has := map[string]inferenceapi.ImportedCluster{}, map[string]inferenceapi.ImportedCluster{}
+	from := of.own()
+	from.mu.Lock()
+	for _, e := range from.exports {
+		if e.Pool.Namespace == "team" && (e.To == nil || slices.Contains(e.To, p.node.name)) {
+			wanted[e.Pool.Name] = e.Entry
+		}
+	}
+	from.mu.Unlock()
+	for _, o := range store.Offers.All(p.store.View()) {
+		if is := o.Cluster; is.Name == of.name {
+			if len(is.Conditions) == 1 && is.Conditions[0].Reason == "Draining" && of.draining {
+				is.Conditions = nil
+			}
+			has[o.Import] = is
+		}
+	}
+	// Those that come in parts have another order.
+	unordered := cmpopts.SortSlices(func(a, b inferenceapi.ImportedEndpoint) bool { return a.Address < b.Address })
+	if diff := cmp.Diff(wanted, has, unordered); diff != "" {
+		return fmt.Sprintf("%s has not what %s exports (-) but (+):\n%s", p.id, from.id, diff)
+	}
+	return ""
+}

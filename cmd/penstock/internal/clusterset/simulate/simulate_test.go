@@ -1,0 +1,101 @@
+package simulate
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/synctest"
+)
+
+// simulate runs a seed. It returns the log, and the first invariant that does not hold; "": all do.
+func simulate(t *testing.T, seed uint64, with ...func(w *world)) (log, violated string) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, seed)
+		w.populate()
+		for _, prepare := range with {
+			prepare(w)
+		}
+		w.plan()
+		w.run(w.began.Add(healed + settled))
+		if w.fail == "" {
+			w.checkArrived()
+		}
+		w.end()
+		log, violated = w.log.String(), w.fail
+	})
+	return log, violated
+}
+
+func number(t *testing.T, variable string, otherwise uint64) uint64 {
+	t.Helper()
+	text := os.Getenv(variable)
+	if text == "" {
+		return otherwise
+	}
+	n, err := strconv.ParseUint(text, 10, 64)
+	if err != nil {
+		t.Fatalf("%s: %v", variable, err)
+	}
+	return n
+}
+
+// Whatever happens to three clusters, none of them loses or keeps what it should not.
+func TestSimulation_SeedsHold(t *testing.T) {
+	if os.Getenv("SEED") != "" {
+		seed := number(t, "SEED", 0)
+		log, violated := simulate(t, seed)
+		fmt.Print(log)
+		if violated != "" {
+			t.Errorf("seed %d: %s", seed, violated)
+		}
+		return
+	}
+	for seed := range number(t, "SEEDS", 8) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			t.Parallel()
+			if _, violated := simulate(t, seed); violated != "" {
+				t.Errorf("seed %d: %s\nmake simulate SEED=%d replays it", seed, violated, seed)
+			}
+		})
+	}
+}
+
+// The same seed gives the same log, byte for byte: else a failure could not be replayed.
+func TestSimulation_SeedReplaysExactly(t *testing.T) {
+	for seed := range uint64(1) {
+		first, _ := simulate(t, seed)
+		again, _ := simulate(t, seed)
+		if first != again {
+			t.Errorf("seed %d: %s", seed, differs(first, again))
+		}
+	}
+}
+
+// A simulation that finds nothing proves nothing. make simulate FAULTS=1 has more mistakes.
+func TestSimulation_FolderThatIsNotSyncedIsFound(t *testing.T) {
+	for seed := range uint64(20) {
+		if _, violated := simulate(t, seed, func(w *world) {
+			for _, n := range w.nodes {
+				n.disk.forgets = true
+			}
+		}); violated != "" {
+			t.Logf("seed %d: %.200s", seed, violated)
+			return
+		}
+	}
+	t.Error("no seed has found it")
+}
+
+// differs shows where two logs differ first.
+func differs(a, b string) string {
+	x, y := strings.Split(a, "\n"), strings.Split(b, "\n")
+	for i := range min(len(x), len(y)) {
+		if x[i] != y[i] {
+			return fmt.Sprintf("line %d: %q and %q", i+1, x[i], y[i])
+		}
+	}
+	return fmt.Sprintf("%d and %d lines", len(x), len(y))
+}

@@ -1,0 +1,7 @@
+//go:build !faults
+
+package channel
+
+// faulty is false. In a test build (tag faults) it makes a known mistake, which the simulation of
+// cluster sets must find.
+func faulty(string) bool { return false }
