@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"maps"
 	"net/http"
 	"os/exec"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -91,6 +93,9 @@ func readDump(text []byte) (resources, error) {
 				if err := json.Unmarshal(element[s.resource], &is); err != nil {
 					return nil, fmt.Errorf("%s: %w", s.list, err)
 				}
+				if strings.HasSuffix(s.kind, "secret") {
+					unmark(is)
+				}
 				text, err := json.Marshal(is) // normalize the order of keys
 				if err != nil {
 					return nil, fmt.Errorf("%s: %w", s.list, err)
@@ -100,6 +105,20 @@ func readDump(text []byte) (resources, error) {
 		}
 	}
 	return out, nil
+}
+
+// mark is the line that Penstock writes in front of a certificate that it sends again, because Envoy ACKs the same bytes
+// without another look (xds/publish/secret.go). A fresh Envoy gets the certificate without it.
+var mark = regexp.MustCompile(`^[0-9a-f]+ [0-9a-f]+ [0-9a-f]+\n`)
+
+// unmark removes the mark of a secret, and nothing else.
+func unmark(is map[string]any) {
+	certificate, _ := is["tls_certificate"].(map[string]any)
+	chain, _ := certificate["certificate_chain"].(map[string]any)
+	text, _ := chain["inline_bytes"].(string)
+	if raw, err := base64.StdEncoding.DecodeString(text); err == nil && len(raw) > 0 {
+		chain["inline_bytes"] = base64.StdEncoding.EncodeToString(mark.ReplaceAll(raw, nil))
+	}
 }
 
 // translated returns the names of a fresh translation of the folder.
