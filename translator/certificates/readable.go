@@ -12,7 +12,7 @@ import (
 // Readable returns why Envoy cannot read a certificate that crypto/x509 has read; nil if it can.
 func Readable(c *x509.Certificate) error {
 	if err := readable(c); err != nil {
-		return fmt.Errorf("Envoy cannot read the certificate of %.100q: %w; issue it anew with another tool",
+		return fmt.Errorf("the certificate of %.100q cannot be read by Envoy: %w; issue it anew with another tool",
 			c.Subject, err)
 	}
 	return nil

@@ -53,7 +53,7 @@ func TestSimulation_SeedsHold(t *testing.T) {
 		}
 		return
 	}
-	for seed := range number(t, "SEEDS", 8) {
+	for seed := range number(t, "SEEDS", seeds) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
 			if _, violated := simulate(t, seed); violated != "" {

@@ -25,7 +25,6 @@ type world struct {
 	began time.Time
 	nodes []*node
 	net   *network
-	seen  map[string]bool
 	fail  string // the first invariant that does not hold
 	ended []*process
 	log   strings.Builder
@@ -108,9 +107,9 @@ func (w *world) run(until time.Time) {
 		synctest.Wait()
 		w.checkAll()
 		e := w.next()
-		wait := until.Sub(time.Now())
+		wait := time.Until(until)
 		if e != nil && e.at.Before(until) {
-			wait = e.at.Sub(time.Now())
+			wait = time.Until(e.at)
 		}
 		if wait > 0 {
 			timer := time.NewTimer(wait)
