@@ -215,7 +215,7 @@ func TestPeerListener_MemberWhoseCertificateEnvoyCannotReadHarmsNoOther(t *testi
 	}
 	text := east.penstock("status")
 	for _, want := range []string{
-		"spec.members[1].peer.bundle", "member south: ", "Envoy cannot read", "run `penstock clusters show` there",
+		"spec.members[1].peer.bundle", "member south: ", "cannot be read by Envoy", "run `penstock clusters show` there",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the status lacks %q:\n%s", want, text)

@@ -148,10 +148,10 @@ func TestFolder_HungFileDelaysNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newReading(t, dir)
 		r.disk.ctx = t.Context()
-		answers, reads := make(chan struct{}), 0
+		answers, reads := make(chan struct{}), atomic.Int32{}
 		r.disk.read = func(path string) ([]byte, error) {
 			if filepath.Base(path) == "hung.yaml" {
-				reads++
+				reads.Add(1)
 				<-answers
 			}
 			return readRegular(path)
@@ -164,8 +164,8 @@ func TestFolder_HungFileDelaysNoOther(t *testing.T) {
 		if took := time.Since(began); took != hangTimeout {
 			t.Errorf("it took %v, want %v once", took, hangTimeout)
 		}
-		if gateways, _ = r.load(t); gateways != "a z" || time.Since(began) != hangTimeout || reads != 1 {
-			t.Errorf("the next read has %q after %v and %d reads of the hung file; want no further wait", gateways, time.Since(began), reads)
+		if gateways, _ = r.load(t); gateways != "a z" || time.Since(began) != hangTimeout || reads.Load() != 1 {
+			t.Errorf("the next read has %q after %v and %d reads of the hung file; want no further wait", gateways, time.Since(began), reads.Load())
 		}
 		close(answers)
 		synctest.Wait()

@@ -96,7 +96,7 @@ func TestMemberTrust_CertificateThatEnvoyCannotReadIsAFindingAndDoesNotEnter(t *
 			var found []string
 			for _, r := range board.last {
 				for _, f := range r.Findings {
-					if strings.Contains(f.Problem, "Envoy cannot read") {
+					if strings.Contains(f.Problem, "cannot be read by Envoy") {
 						found = append(found, f.Field)
 						if f.Owner.Name != "set" || !strings.HasPrefix(f.Problem, "member west: ") || f.Fix == "" {
 							t.Errorf("%+v", f)
