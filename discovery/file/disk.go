@@ -181,7 +181,7 @@ func readRegular(path string) ([]byte, error) {
 	}
 }
 
-// identity is what a folder is, whatever links lead to it.
+// identity names a folder, whatever links lead to it.
 type identity struct{ device, inode uint64 }
 
 func identityOf(info fs.FileInfo) identity {

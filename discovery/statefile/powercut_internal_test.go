@@ -136,7 +136,7 @@ func (f *modelFile) Write(raw []byte) (int, error) {
 func (f *modelFile) Sync() error  { f.on.step(); f.inode.synced = f.inode.written; return nil }
 func (f *modelFile) Close() error { f.on.step(); return nil }
 
-// lost is what a power cut may leave of a file: every part of what is not synced, and for each folder on its path every first
+// lost lists the contents that a power cut may leave of a file: every part of what is not synced, and for each folder on its path every first
 // part of its changes. "" stands for no file.
 func (m *model) lost(path string) []string {
 	out := map[string]bool{}

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// temporary is what the names of unfinished files have in them. They begin with a dot, so that readers of a folder skip them.
+// temporary marks the names of unfinished files. They begin with a dot, so that readers of a folder skip them.
 const temporary = ".new-"
 
 // Replace replaces a file on this machine. See ReplaceOn.

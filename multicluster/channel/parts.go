@@ -14,7 +14,7 @@ import (
 const (
 	partItems = 1024
 	partBytes = 1 << 20
-	// partOverhead is what an item takes on the wire beside its key and value, in bytes.
+	// partOverhead is the size of an item on the wire beside its key and value, in bytes.
 	partOverhead = 96
 )
 

@@ -188,9 +188,9 @@ func TestPeers_EndlessResponseEndsTheStream(t *testing.T) {
 	}
 }
 
-func TestPeers_UnsolicitedRequestsEndTheStream(t *testing.T) {
-	publisher := New(Config{})
-	publisher.Topic("things").Publish(Item{Key: "k"})
+// connect serves a publisher as members see it, and connects to it.
+func connect(t *testing.T, publisher *Channel) *grpc.ClientConn {
+	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -204,6 +204,13 @@ func TestPeers_UnsolicitedRequestsEndTheStream(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = conn.Close() })
+	return conn
+}
+
+func TestPeers_UnsolicitedRequestsEndTheStream(t *testing.T) {
+	publisher := New(Config{})
+	publisher.Topic("things").Publish(Item{Key: "k"})
+	conn := connect(t, publisher)
 	for name, flood := range map[string]func(n int) *request{
 		"topics that do not exist":                      func(n int) *request { return &request{TypeUrl: fmt.Sprint("other", n)} },
 		"acknowledgements of responses that never were": func(int) *request { return &request{TypeUrl: "things", ResponseNonce: "7000"} },
@@ -233,19 +240,7 @@ func TestPeers_UnsolicitedRequestsEndTheStream(t *testing.T) {
 func TestPeers_RequestOfTooManyVersionsIsNotDecoded(t *testing.T) {
 	publisher := New(Config{})
 	publisher.Topic("things").Resume()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	g := grpc.NewServer(ServerOptions()...)
-	publisher.Register(g)
-	go func() { _ = g.Serve(l) }()
-	t.Cleanup(g.Stop)
-	conn, err := grpc.NewClient(l.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = conn.Close() })
+	conn := connect(t, publisher)
 	for n, good := range map[int]bool{maxVersions: true, maxVersions + maxOwn + 1: false} {
 		raw, err := conn.NewStream(t.Context(), &stream, method)
 		if err != nil {

@@ -187,7 +187,7 @@ func (f *Federation) ServerOptions() []grpc.ServerOption {
 	return append(channel.ServerOptions(), grpc.Creds(f.ServerCredentials()))
 }
 
-// ServerCredentials are those of ServerOptions.
+// ServerCredentials returns the credentials in ServerOptions.
 func (f *Federation) ServerCredentials() credentials.TransportCredentials {
 	return credentials.NewTLS(f.trust.server())
 }

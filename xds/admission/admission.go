@@ -47,7 +47,7 @@ type Listener struct {
 
 	mu      sync.Mutex
 	waiting map[netip.Addr]int // connections that are not admitted
-	oldest  list.List          // of *conn: those, the oldest first
+	oldest  list.List          // of *conn that are not admitted, the oldest first
 	open    map[netip.Addr]int // all connections
 	all     int
 }
@@ -116,7 +116,7 @@ func addressOf(a net.Addr) netip.Addr {
 	return ap.Addr().Unmap()
 }
 
-// enter counts a connection. It returns the one that is to make room for it, and why there is none.
+// enter counts a connection. It returns the connection that makes room for it, or why it is denied.
 func (l *Listener) enter(c *conn) (crowded *conn, denied string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -70,7 +70,7 @@ type listener struct {
 	port Port
 }
 
-// SetDeadline ends a call of Accept that waits, as that of *net.TCPListener does.
+// SetDeadline ends a waiting call of Accept, as *net.TCPListener.SetDeadline does.
 func (l *listener) SetDeadline(t time.Time) error {
 	if at, ok := l.Listener.(interface{ SetDeadline(time.Time) error }); ok {
 		return at.SetDeadline(t)
@@ -78,8 +78,8 @@ func (l *listener) SetDeadline(t time.Time) error {
 	return nil
 }
 
-// Limit bounds the connections of a listener: those of the port that opened it, or of this one. with has what else they are
-// limited by.
+// Limit bounds the connections of a listener by the share of the port that opened it, or of this port. with has further
+// limits.
 func (p Port) Limit(l net.Listener, with admission.Config) net.Listener {
 	if own, ok := l.(*listener); ok {
 		l, p = own.Listener, own.port

@@ -4,6 +4,3 @@ package simulate
 
 // seeds is how many seeds a test plays. The race detector makes each ten times as slow.
 const seeds = 1
-
-// raced: this is a build with the race detector.
-const raced = true

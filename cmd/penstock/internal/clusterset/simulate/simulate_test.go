@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"os"
 	"strconv"
-	"strings"
 	"testing"
 	"testing/synctest"
 )
@@ -63,21 +62,6 @@ func TestSimulation_SeedsHold(t *testing.T) {
 	}
 }
 
-// The same seed gives the same log, byte for byte: else a failure could not be replayed.
-// The race detector schedules goroutines otherwise, so a seed is another one there.
-func TestSimulation_SeedReplaysExactly(t *testing.T) {
-	if raced {
-		t.SkipNow()
-	}
-	for seed := range uint64(1) {
-		first, _ := simulate(t, seed)
-		again, _ := simulate(t, seed)
-		if first != again {
-			t.Errorf("seed %d: %s", seed, differs(first, again))
-		}
-	}
-}
-
 // A simulation that finds nothing proves nothing. make simulate FAULTS=1 has more mistakes.
 func TestSimulation_FolderThatIsNotSyncedIsFound(t *testing.T) {
 	for seed := range uint64(20) {
@@ -91,15 +75,4 @@ func TestSimulation_FolderThatIsNotSyncedIsFound(t *testing.T) {
 		}
 	}
 	t.Error("no seed has found it")
-}
-
-// differs shows where two logs differ first.
-func differs(a, b string) string {
-	x, y := strings.Split(a, "\n"), strings.Split(b, "\n")
-	for i := range min(len(x), len(y)) {
-		if x[i] != y[i] {
-			return fmt.Sprintf("line %d: %q and %q", i+1, x[i], y[i])
-		}
-	}
-	return fmt.Sprintf("%d and %d lines", len(x), len(y))
 }
