@@ -1,7 +1,6 @@
 package picker
 
 import (
-	"strings"
 	"sync"
 	"time"
 
@@ -102,50 +101,60 @@ func (p *Picker) setClusters(name string, was, now *pool) {
 	}
 }
 
-// chooseCluster picks among the clusters of an import. It names all of them: one that declines a request is followed by the next one.
-func (p *Picker) chooseCluster(pool *pool, r *extproc.Request, d *decision) extproc.Answer {
-	tokens := promptTokens(r)
-	var room [maxEndpoints]ClusterCost
-	session, stay := pool.stay(r.Headers.Header, time.Now())
-	ranked, charge := p.chooser.Choose(pool.Name, ClusterPrompt{Tokens: tokens, Chain: r.Facts.Chain, Stay: stay}, true, room[:0])
+// clusters are the exporting clusters of an import.
+type clusters struct{}
+
+func (clusters) restrict(*pick) {}
+
+// rank chooses by what the request costs at each cluster. All of them are named: one that declines a request is followed by the next one.
+func (clusters) rank(k *pick) { k.rankClusters("") }
+
+func (k *pick) rankClusters(stay string) {
+	pool, r := k.pool, k.request
+	k.model, k.tokens = r.Facts.Model, promptTokens(r)
+	ranked, charge := k.picker.chooser.Choose(pool.Name, ClusterPrompt{Tokens: k.tokens, Chain: r.Facts.Chain, Stay: stay}, true, make([]ClusterCost, 0, maxEndpoints))
 	if len(ranked) == 0 {
-		d.result = ReasonNoEndpoints
-		return immediate(503, ReasonNoEndpoints, "import "+quoted(pool.Name)+" has no cluster that takes requests")
+		k.model, k.tokens = "", 0
+		k.end(immediate(503, ReasonNoEndpoints, "import "+quoted(pool.Name)+" has no cluster that takes requests"), ReasonNoEndpoints)
+		return
 	}
-	d.result, d.model, d.tokens, d.candidates = resultCluster, r.Facts.Model, tokens, len(ranked)
-	texts := make([]string, 0, len(ranked)+len(pool.Clusters.Further))
-	for i := range ranked {
-		if d.compared < maxChoices {
-			of := &ranked[i]
-			d.choices[d.compared] = choice{text: of.Cluster, value: of.Cost, by: schedule.ByCost, cached: int32(of.Cached), wait: float32(of.Wait), prompt: float32(of.Prompt), roundTrip: float32(of.RoundTrip), margin: float32(of.Margin), basis: of.Basis, barred: of.Barred, session: of.Session}
-			d.compared++
-		}
-		texts = append(texts, ranked[i].Hop)
+	k.clusters, k.result, k.candidates = ranked, resultCluster, len(ranked)
+	if charge != nil {
+		k.charge = &charged{Charge: charge, hop: ranked[0].Hop}
 	}
-	texts = append(texts, pool.Clusters.Further...)
-	a := extproc.Answer{Endpoints: texts[:min(len(texts), maxEndpoints)], MaxRetries: -1} // the route has as many retries as there are hops
-	a.Headers = []extproc.Header{{Name: SenderHeader, Value: p.chooser.Sender()}}
-	if pool.stays != nil {
-		if _, behind, ok := strings.Cut(string(r.Headers.Header(sessionTokenHeader)), tokenSeparator); ok { // also of a token that has expired
-			a.Headers = append(a.Headers, extproc.Header{Name: sessionTokenHeader, Value: behind})
-		}
+	for i := range ranked[:min(len(ranked), maxChoices)] {
+		of := &ranked[i]
+		k.choices[i] = choice{text: of.Cluster, value: of.Cost, by: schedule.ByCost, cached: int32(of.Cached), wait: float32(of.Wait), prompt: float32(of.Prompt), roundTrip: float32(of.RoundTrip), margin: float32(of.Margin), basis: of.Basis, barred: of.Barred, session: of.Session}
+		k.compared++
 	}
-	p.keepStay(pool, session, ranked[0].Cluster)
-	if charge == nil {
-		return a
+}
+
+func (clusters) lease(k *pick) {
+	switch p, gateway := k.picker, k.request.Gateway; {
+	case k.charge == nil:
+	case p.leases.Bounded(gateway):
+		k.charge.End()
+		k.charge = nil
+	default:
+		k.lease = p.leases.OpenAt(p.nowhere, endpoint.Holder{Gateway: gateway, Pool: k.pool.Name}, k.charge.End, time.Now())
 	}
-	if p.leases.Bounded(r.Gateway) {
-		charge.End()
-		return a
+}
+
+func (clusters) spill(*pick) {}
+
+func (clusters) answer(k *pick) {
+	further := k.pool.Clusters.Further
+	texts := make([]string, 0, len(k.clusters)+len(further))
+	for i := range k.clusters {
+		texts = append(texts, k.clusters[i].Hop)
 	}
-	d.charge = &charged{Charge: charge, hop: ranked[0].Hop}
-	if session != 0 {
-		d.charge.moved = func(served string) { p.moveStay(pool, session, served) }
+	texts = append(texts, further...)
+	k.answer = extproc.Answer{Endpoints: texts[:min(len(texts), maxEndpoints)], MaxRetries: -1} // the route has as many retries as there are hops
+	k.answer.Headers = []extproc.Header{{Name: SenderHeader, Value: k.picker.chooser.Sender()}}
+	if k.lease != nil {
+		k.counted(&k.answer)
+		k.answer.Track = &chosen{lease: k.lease, pool: k.pool}
 	}
-	d.lease = p.leases.OpenAt(p.nowhere, endpoint.Holder{Gateway: r.Gateway, Pool: pool.Name}, charge.End, time.Now())
-	a.Pool, a.Lease = pool.Name, extproc.Lease{Owner: p.leases.Owner(), Number: d.lease.Number()}
-	a.Track = &chosen{lease: d.lease, pool: pool}
-	return a
 }
 
 // charged is the charge of a pick that named a hop first.

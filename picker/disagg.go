@@ -15,8 +15,8 @@ import (
 	"github.com/penstock-project/penstock/picker/schedule"
 )
 
-// stages choose a pool's further servers; a nil one does not. See endpointpicker.Disagg.
-type stages struct{ prefill, encode *schedule.Strategy }
+// roles choose a pool's further servers; a nil one does not. See endpointpicker.Disagg.
+type roles struct{ prefill, encode *schedule.Strategy }
 
 // addStages makes the strategies of a pool's further servers.
 func (pool *pool) addStages(o schedule.Options, old *pool) (err error) {
@@ -25,7 +25,7 @@ func (pool *pool) addStages(o schedule.Options, old *pool) (err error) {
 		return nil
 	}
 	if old != nil && old.options.Equal(&o) {
-		pool.stages = old.stages
+		pool.roles = old.roles
 		return nil
 	}
 	stage := func(s *endpointpicker.Stage) *schedule.Strategy {
@@ -38,7 +38,7 @@ func (pool *pool) addStages(o schedule.Options, old *pool) (err error) {
 		strategy, err = schedule.New(o)
 		return strategy
 	}
-	pool.stages = stages{stage(d.Prefill), stage(d.Encode)}
+	pool.roles = roles{stage(d.Prefill), stage(d.Encode)}
 	if err != nil {
 		return fmt.Errorf("pool %s: %w", pool.Name, err)
 	}
@@ -104,25 +104,25 @@ func (f *further) text(stage string) string {
 
 // addFurther chooses the further servers of a request whose first server is ranked, and opens their leases. A stage that no server is free
 // for is left out: the server that the request is sent to does all. work is what that one has to do.
-func (c *candidates) addFurther(work *endpoint.Work) {
-	d := c.pool.disagg()
-	if d == nil || len(c.ranked) == 0 {
+func (k *pick) addFurther(work *endpoint.Work) {
+	d := k.pool.disagg()
+	if d == nil || len(k.ranked) == 0 {
 		return
 	}
-	first := &c.ranked[0]
+	first := &k.ranked[0]
 	cached := first.Cached
-	if s := d.Encode; s != nil && s.Decider.Wants(c.request.Tokens, cached, c.media) {
-		if c.further.encode = c.rankStage(c.pool.stages.encode, min(s.MaxEndpoints, maxEncoders), false); len(c.further.encode) == 0 {
-			c.further.lacks = append(c.further.lacks, stageEncode)
+	if s := d.Encode; s != nil && s.Decider.Wants(k.query.Tokens, cached, k.request.Facts.Media) {
+		if k.further.encode = k.rankStage(k.pool.roles.encode, min(s.MaxEndpoints, maxEncoders), false); len(k.further.encode) == 0 {
+			k.further.lacks = append(k.further.lacks, stageEncode)
 		}
 	}
-	if s := d.Prefill; s != nil && s.Decider.Wants(c.request.Tokens, cached, c.media) {
-		servers := c.rankStage(c.pool.stages.prefill, 1, true)
+	if s := d.Prefill; s != nil && s.Decider.Wants(k.query.Tokens, cached, k.request.Facts.Media) {
+		servers := k.rankStage(k.pool.roles.prefill, 1, true)
 		switch {
 		case len(servers) == 0:
-			c.further.lacks = append(c.further.lacks, stagePrefill)
+			k.further.lacks = append(k.further.lacks, stagePrefill)
 		case servers[0] != first.Endpoint: // a server of both roles needs no one else
-			c.further.prefill = servers[0]
+			k.further.prefill = servers[0]
 			// The prompt is read elsewhere, and its time shows nothing about this server.
 			work.Tokens, work.Measure, work.Features = 0, false, endpoint.Features{}
 		}
@@ -133,9 +133,9 @@ func (c *candidates) addFurther(work *endpoint.Work) {
 const stageAttempts = 3
 
 // rankStage returns up to n servers of a stage, and opens leases there. prompt means that they read the request's prompt.
-func (c *candidates) rankStage(s *schedule.Strategy, n int, prompt bool) (servers []*endpoint.Endpoint) {
+func (k *pick) rankStage(s *schedule.Strategy, n int, prompt bool) (servers []*endpoint.Endpoint) {
 	for range stageAttempts {
-		ranked := s.Rank(&c.request, c.at, c.pool.snapshot.Endpoints, c.allowed, n, c.stage)
+		ranked := s.Rank(&k.query, k.at, k.endpoints, k.allowed, n, &k.others)
 		if len(ranked) == 0 {
 			return nil
 		}
@@ -143,20 +143,20 @@ func (c *candidates) rankStage(s *schedule.Strategy, n int, prompt bool) (server
 		for i := range ranked {
 			e := ranked[i].Endpoint
 			switch {
-			case prompt && e == c.ranked[0].Endpoint, c.picker.leases.Bounded(c.holder.Gateway):
+			case prompt && e == k.ranked[0].Endpoint, k.picker.leases.Bounded(k.holder.Gateway):
 				servers = append(servers, e)
 				continue
 			}
 			work := endpoint.Work{}
 			if prompt {
-				work = ranked[i].Work(&c.request)
+				work = ranked[i].Work(&k.query)
 				work.Trial, work.Features = false, endpoint.Features{}
 			}
-			lease := c.picker.leases.Open(e, c.holder, work, int64(c.pool.Full.InFlight), c.at)
+			lease := k.picker.leases.Open(e, k.holder, work, int64(k.pool.Full.InFlight), k.at)
 			if lease == nil {
 				continue
 			}
-			c.further.leases, servers = append(c.further.leases, lease), append(servers, e)
+			k.further.leases, servers = append(k.further.leases, lease), append(servers, e)
 		}
 		if len(servers) > 0 {
 			return servers
@@ -166,13 +166,13 @@ func (c *candidates) rankStage(s *schedule.Strategy, n int, prompt bool) (server
 }
 
 // front returns the endpoint that passes requests on to the one ranked first, by its data-parallel rank; nil if there is none.
-func (pool *pool) front(c *candidates) *endpoint.Endpoint {
-	d := pool.disagg()
-	if d == nil || d.PrimaryPort == 0 || len(c.ranked) == 0 {
+func (k *pick) front() *endpoint.Endpoint {
+	d := k.pool.disagg()
+	if d == nil || d.PrimaryPort == 0 {
 		return nil
 	}
-	list := pool.snapshot.Endpoints
-	addr := netip.AddrPortFrom(c.ranked[0].Endpoint.Addr.Addr(), d.PrimaryPort)
+	list := k.endpoints
+	addr := netip.AddrPortFrom(k.ranked[0].Endpoint.Addr.Addr(), d.PrimaryPort)
 	i, ok := slices.BinarySearchFunc(list, addr, func(e endpoint.Endpoint, a netip.AddrPort) int { return e.Addr.Compare(a) })
 	if !ok {
 		return nil
@@ -180,22 +180,21 @@ func (pool *pool) front(c *candidates) *endpoint.Endpoint {
 	return &list[i]
 }
 
-// nameFurther has a pick's answer name the further servers of its request. spill and retries are those of the answer.
-func (pool *pool) nameFurther(a *extproc.Answer, c *candidates, d *decision, spill []string, retries int) {
-	if len(c.ranked) == 0 {
+// nameFurther has a pick's answer name the further servers of its request.
+func (k *pick) nameFurther(a *extproc.Answer) {
+	if len(k.ranked) == 0 {
 		return
 	}
-	to := c.ranked[0].Endpoint
-	if pool.disagg() != nil {
-		d.further, d.staged = c.further, true
-		c.picker.metrics.stages.WithLabelValues(pool.Name, d.further.decision()).Inc()
-		for _, stage := range d.further.lacks {
-			c.picker.metrics.lacking.WithLabelValues(pool.Name, stage).Inc()
+	pool, to := k.pool, k.ranked[0].Endpoint
+	if k.staged = pool.disagg() != nil; k.staged {
+		k.picker.metrics.stages.WithLabelValues(pool.Name, k.further.decision()).Inc()
+		for _, stage := range k.further.lacks {
+			k.picker.metrics.lacking.WithLabelValues(pool.Name, stage).Inc()
 		}
 	}
 	if p := pool.dynamo(); p != nil {
-		if a.Headers = pool.dynamoHeaders(p, to, d.further.prefill); len(a.Headers) > 0 {
-			pool.only(a, to, spill, retries)
+		if a.Headers = pool.dynamoHeaders(p, to, k.further.prefill); len(a.Headers) > 0 {
+			k.only(a, to)
 		}
 	}
 	set := func(name, value string) {
@@ -203,20 +202,20 @@ func (pool *pool) nameFurther(a *extproc.Answer, c *candidates, d *decision, spi
 			a.Headers = append(a.Headers, extproc.Header{Name: name, Value: value})
 		}
 	}
-	set(endpointpicker.HeaderPrefill, d.further.text(stagePrefill))
-	set(endpointpicker.HeaderEncode, d.further.text(stageEncode))
-	if front := pool.front(c); front != nil {
+	set(endpointpicker.HeaderPrefill, k.further.text(stagePrefill))
+	set(endpointpicker.HeaderEncode, k.further.text(stageEncode))
+	if front := k.front(); front != nil {
 		set(endpointpicker.HeaderDataParallel, to.Text)
-		pool.only(a, front, spill, retries)
-		if c.lease != nil {
-			c.lease.Behind(front.Load())
+		k.only(a, front)
+		if k.lease != nil {
+			k.lease.Behind(front.Load())
 		}
 	}
 }
 
 // only has an answer name one endpoint, and spill targets: a header names it too, and would be wrong at another one.
-func (pool *pool) only(a *extproc.Answer, to *endpoint.Endpoint, spill []string, retries int) {
-	one := listed(append([]string{to.Text}, spill...), retries)
+func (k *pick) only(a *extproc.Answer, to *endpoint.Endpoint) {
+	one := listed(append([]string{to.Text}, k.spillTo...), retries(k.request))
 	a.Endpoints, a.MaxRetries = one.Endpoints, one.MaxRetries
 }
 
@@ -252,9 +251,9 @@ func (pool *pool) explainStages(r *schedule.Request, now time.Time) (out []Stage
 		stage.Endpoints, stage.Verdicts = texts.String(), pool.describe(s, r, now, nil)
 		out = append(out, stage)
 	}
-	explain(stagePrefill, pool.stages.prefill, 1)
+	explain(stagePrefill, pool.roles.prefill, 1)
 	if d.Encode != nil {
-		explain(stageEncode, pool.stages.encode, min(d.Encode.MaxEndpoints, maxEncoders))
+		explain(stageEncode, pool.roles.encode, min(d.Encode.MaxEndpoints, maxEncoders))
 	}
 	return out
 }

@@ -1,18 +1,14 @@
 package picker
 
 import (
-	"context"
 	"iter"
-	mathrand "math/rand/v2"
 	"net/netip"
 	"time"
 
 	"github.com/penstock-project/penstock/picker/endpoint"
-	"github.com/penstock-project/penstock/picker/extproc"
 	"github.com/penstock-project/penstock/picker/kvevents"
 	"github.com/penstock-project/penstock/picker/prefix"
 	"github.com/penstock-project/penstock/picker/schedule"
-	"github.com/penstock-project/penstock/picker/tokenize"
 )
 
 // sources returns where each endpoint publishes KV events. endpoints are sorted by address: of several with one IP address each
@@ -67,21 +63,6 @@ func (p *Picker) pushed(server netip.AddrPort, l kvevents.Load) {
 	}
 }
 
-// renderPrompt completes a request whose prompt is text with its token IDs, if servers of the pool report what they have. It returns the
-// IDs as a JSON array, if requests of the pool carry them.
-func (p *Picker) renderPrompt(ctx context.Context, pool *pool, r *extproc.Request, q *schedule.Request) (ids []byte) {
-	if pool.KVEvents == nil || pool.KVEvents.Render == 0 || len(q.Exact.Ends) > 0 || r.Facts.Prompt == 0 || !tokenize.Known(r.Facts.Kind) ||
-		q.Tokens < prefix.End(0) || !pool.reports() {
-		return nil
-	}
-	prompt := tokenize.Prompt{Key: r.Facts.Prompt, Kind: r.Facts.Kind, Body: r.Body, Salt: q.Exact.Salt, IDs: pool.dynamo() != nil}
-	if tokens, ok := p.renderer.Tokens(ctx, func() string { return p.renderBase(pool) }, &prompt, pool.rendering, pool.KVEvents.Render); ok {
-		q.Exact, q.Tokens = tokens.Exact, tokens.Count
-		return tokens.IDs
-	}
-	return nil
-}
-
 // reports reports whether one of the pool's servers reports what it has cached.
 func (pool *pool) reports() bool {
 	for i := range pool.snapshot.Endpoints {
@@ -111,19 +92,6 @@ func (pool *pool) knowledge() (counts [3]int) {
 		counts[pool.snapshot.Endpoints[i].Load().Prefixes().Knowledge()]++
 	}
 	return counts
-}
-
-// renderBase returns the URL of the server that is asked for token IDs, drawn among those that take requests.
-func (p *Picker) renderBase(pool *pool) string {
-	endpoints := pool.snapshot.Endpoints
-	first := mathrand.IntN(max(len(endpoints), 1))
-	for i := range endpoints {
-		e := &endpoints[(first+i)%len(endpoints)]
-		if !e.Draining && !e.State().Failing && (p.never == nil || p.never(e.Addr.Addr()) == "") {
-			return pool.rendering.URL(e.Addr)
-		}
-	}
-	return ""
 }
 
 func publisherAt(host netip.Addr, port uint16, rank int) netip.AddrPort {

@@ -108,7 +108,10 @@ func (p *Picker) Explain(name string, headers map[string]string) Explanation {
 	}
 	ranked := pool.strategy.Preview(&request, now, pool.snapshot.Endpoints, allowed, 1+pool.Fallbacks, &scratch)
 	user := max(extproc.Number(headers[extproc.MetadataKeyRetries]), extproc.Number(headers["x-envoy-max-retries"]))
-	a, _ := pool.compose(ranked, spill, &scratch, allowed != nil, user, nil)
+	a := pool.refuse(&scratch, allowed != nil)
+	if len(ranked)+len(spill) > 0 {
+		a = list(ranked, spill, user, nil)
+	}
 	e.Endpoints, e.MaxRetries, e.Status, e.Reason = a.Endpoints.String(), max(a.MaxRetries, 0), a.Status, a.Reason
 	if len(ranked) == 0 {
 		e.Exceeded = pool.strategy.Exceeded(&scratch)

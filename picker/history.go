@@ -5,7 +5,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/penstock-project/penstock/picker/extproc"
 	"github.com/penstock-project/penstock/picker/schedule"
 )
 
@@ -57,6 +56,11 @@ type Record struct {
 	Gateway string `json:"gateway,omitempty"`
 	Picker  string `json:"picker,omitempty"`
 	Tokens  int    `json:"tokens,omitempty"`
+	// Bytes of the request's body, as far as the pick has read it; 0: it has not. Served is the model that the server gets in place of Model.
+	Bytes  int    `json:"bytes,omitempty"`
+	Served string `json:"served,omitempty"`
+	// Stages are those that the request has passed, in their order.
+	Stages []Passed `json:"stages,omitempty"`
 	// Processor is what the pool's processor has made of the request; nil if it was not asked.
 	Processor *Processed `json:"processor,omitempty"`
 	// Waited is how long flow control has held the request before the pick.
@@ -72,6 +76,13 @@ type Record struct {
 	// of the picks has them. Omitted counts the others, by the filter that removed them, if there are more than 16 endpoints.
 	Verdicts []schedule.Verdict `json:"verdicts,omitempty"`
 	Omitted  map[string]int     `json:"omitted,omitempty"`
+}
+
+// Passed is a stage of a pick that its request has passed.
+type Passed struct {
+	Stage   string        `json:"stage"`
+	Took    time.Duration `json:"took"` // of stage read, until the body has arrived
+	Decided string        `json:"decided,omitempty"`
 }
 
 const (
@@ -146,20 +157,21 @@ func (h *history) list() []*Record {
 	return records
 }
 
-// record describes a pick. A choice that opened a lease has its verdicts from before that (candidates.open); the others count nowhere.
-func (pool *pool) record(r *extproc.Request, a *extproc.Answer, d *decision, at time.Time) *Record {
-	request := pool.scheduled(r, at)
-	request.External = d.external
-	if d.verdicts == nil {
-		d.verdicts = pool.describe(pool.strategy, &request, at, d.allowed)
+// record describes a pick. A choice that opened a lease has its verdicts from before that (rank); the others count nowhere.
+func (k *pick) record() *Record {
+	pool, a, at := k.pool, &k.answer, k.started
+	request := pool.scheduled(k.request, at)
+	request.External = k.query.External
+	if k.verdicts == nil {
+		k.verdicts = pool.describe(pool.strategy, &request, at, k.allowed)
 	}
 	record := &Record{
 		Time: at, Pool: pool.Name, Strategy: pool.strategyName(), Choice: pool.choiceName(), Model: request.Model,
-		Session: d.session.String(), Result: d.result, Status: a.Status, Endpoints: a.Endpoints.String(), Lease: a.Lease.String(),
-		OutOfRange: d.outOfRange, Error: d.problem,
-		Prefill: d.further.text(stagePrefill), Encode: d.further.text(stageEncode), Missing: d.further.lacks, Exceeded: d.exceeded,
+		Session: k.session.String(), Result: k.result, Status: a.Status, Endpoints: a.Endpoints.String(), Lease: a.Lease.String(),
+		OutOfRange: k.outOfRange, Error: k.problem,
+		Prefill: k.further.text(stagePrefill), Encode: k.further.text(stageEncode), Missing: k.further.lacks, Exceeded: k.exceeded,
 	}
-	record.Verdicts, record.Omitted = trim(d.verdicts, record.Endpoints)
+	record.Verdicts, record.Omitted = trim(k.verdicts, record.Endpoints)
 	if schedule.UsesCriticality(&pool.options) || request.Objective != (schedule.Objective{}) {
 		record.Criticality = cmp.Or(request.Criticality, schedule.Standard)
 	}

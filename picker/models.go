@@ -2,7 +2,6 @@ package picker
 
 import (
 	"bytes"
-	"context"
 	"net/http"
 	"net/url"
 	"slices"
@@ -43,9 +42,10 @@ func listsAlone(r *extproc.Request) bool {
 //
 // A gateway ignores our own responses for a pool that can spill (translator/envoy), except on the routes that it has for these requests, which
 // name pools.
-func (p *Picker) listModels(ctx context.Context, pool *pool, r *extproc.Request, started time.Time) (extproc.Answer, bool) {
-	if !r.Bodyless || len(r.Pools) == 0 && len(r.Spill) > 0 || !asksForModels(r.Headers) {
-		return extproc.Answer{}, false
+func (k *pick) listModels() bool {
+	p, r, pool := k.picker, k.request, k.pool
+	if !r.Bodyless || len(r.Pools) == 0 && len(r.Spill) > 0 || pool == nil && !listsAlone(r) || !asksForModels(r.Headers) {
+		return false
 	}
 	var asked []models.Pool
 	add := func(of models.Pool) {
@@ -69,14 +69,15 @@ func (p *Picker) listModels(ctx context.Context, pool *pool, r *extproc.Request,
 			add(other.servers(how.Get(poolSubset)))
 		}
 	}
-	list := p.models.List(ctx, asked)
+	list := p.models.List(k.ctx, asked)
 	if len(list) == 0 {
-		return extproc.Answer{}, false
+		return false
 	}
 	if pool != nil {
-		pool.counters.count(resultModels, time.Since(started))
+		pool.counters.count(resultModels, time.Since(k.started))
 	}
-	return extproc.Answer{Status: http.StatusOK, Body: models.Encode(list)}, true
+	k.end(extproc.Answer{Status: http.StatusOK, Body: models.Encode(list)}, "")
+	return true
 }
 
 // What an entry of Request.Pools has behind the pool's name and a question mark, as a URL's query.

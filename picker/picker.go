@@ -77,6 +77,7 @@ type Picker struct {
 	notes          notes
 	recording      *recording.File
 	heapFloor      int64
+	stages         []stage // the function of this name; tests leave some out
 	usage          usage
 	imported       atomic.Int64 // requests of other clusters in flight
 
@@ -97,9 +98,10 @@ type poolSet struct {
 // pool is one pool's runtime. A changed configuration makes a new one, which takes over the state that must survive (build).
 type pool struct {
 	Pool
+	target      target
 	options     schedule.Options
 	strategy    *schedule.Strategy
-	stages      stages
+	roles       roles
 	shadow      *schedule.Strategy // judges picks without effect; nil for none
 	unlimited   *schedule.Strategy // strategy without thresholds; nil if requests to a full pool are rejected. See Pool.Spills
 	snapshot    *endpoint.Snapshot
@@ -165,6 +167,7 @@ func New(c Config) (*Picker, error) {
 		importBodies:   extproc.NewBodies(cmp.Or(c.HeldBodies, extproc.DefaultBodies) / 4),
 		calls:          extproc.NewCalls(0),
 		nowhere:        new(endpoint.Load),
+		stages:         stages(),
 		health:         health.NewServer(),
 	}
 	p.events = kvevents.New(kvevents.Config{Prefixes: prefixes, Listener: c.KVEvents, Load: p.pushed, Never: c.Never, Log: c.Log, OnPanic: c.OnPanic})
@@ -325,6 +328,7 @@ func (p *Picker) build(c Pool, old *pool) (*pool, error) {
 	if err := next.connect(old); err != nil {
 		return nil, fmt.Errorf("pool %s: %w", c.Name, err)
 	}
+	next.target = next.targetOf()
 	next.snapshot = p.registry.Snapshot(c.Metrics, next.slots, c.Endpoints)
 	if c.LoadPort != 0 && !c.Metrics.Off {
 		next.loads = p.events.SubscribeLoads(loadSources(c.LoadPort, next.snapshot.Endpoints))

@@ -5,7 +5,6 @@ import (
 
 	"github.com/penstock-project/penstock/picker/accesslog"
 	"github.com/penstock-project/penstock/picker/endpoint"
-	"github.com/penstock-project/penstock/picker/extproc"
 	"github.com/penstock-project/penstock/picker/prefix"
 	"github.com/penstock-project/penstock/picker/recording"
 )
@@ -22,18 +21,19 @@ const (
 )
 
 // line begins the line of a request in the trace; its end completes it. Requests whose prompt is not read have none.
-func (p *Picker) line(pool *pool, r *extproc.Request, d *decision, at time.Time) *recording.Line {
-	if p.recording == nil || d.lease == nil || pool.Relay != nil || d.tokens <= 0 || r.Facts.Size == 0 {
+func (k *pick) line() *recording.Line {
+	p, r := k.picker, k.request
+	if p.recording == nil || k.pool.Relay != nil || k.tokens <= 0 || r.Facts.Size == 0 {
 		return nil
 	}
-	tokens := min(d.tokens, maxRecordedTokens)
+	tokens := min(k.tokens, maxRecordedTokens)
 	l := &recording.Line{
-		Timestamp: max(at.Sub(p.recording.Began()).Milliseconds(), 0), InputLength: tokens, HashIDs: hashIDs(r.Facts.Chain, tokens, p.recording.Key()),
-		Model: d.model[:min(len(d.model), maxRecordedName)], Pool: pool.Name, Stream: r.Facts.Stream, Request: text(r.Headers.Header("x-request-id")),
+		Timestamp: max(k.started.Sub(p.recording.Began()).Milliseconds(), 0), InputLength: tokens, HashIDs: hashIDs(r.Facts.Chain, tokens, p.recording.Key()),
+		Model: k.model[:min(len(k.model), maxRecordedName)], Pool: k.pool.Name, Stream: r.Facts.Stream, Request: text(r.Headers.Header("x-request-id")),
 	}
 	l.OutputLength = r.Facts.MaxTokens // until the end is known
-	if d.compared > 0 {
-		l.Cached = int(d.choices[0].cached)
+	if k.compared > 0 {
+		l.Cached = int(k.choices[0].cached)
 	}
 	return l
 }

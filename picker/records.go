@@ -60,6 +60,10 @@ type note struct {
 	session            sessionBy
 	id, model          [maxNoted]byte
 	choices            [maxChoices]choice
+	took               [maxStages]float32 // of each stage, in seconds
+	passed             uint16             // the stages, as bits
+	bytes              int                // of the body
+	served             string             // the model that the server gets; "": the request's
 	outcome            Outcome
 }
 
@@ -113,8 +117,9 @@ type Outcome struct {
 }
 
 // add notes a pick, and returns its number.
-func (n *notes) add(pool *pool, r *extproc.Request, a *extproc.Answer, d *decision, at time.Time) uint64 {
-	id, model := r.Headers.Header("x-request-id"), cmp.Or(r.Facts.Model, d.model)
+func (n *notes) add(k *pick) uint64 {
+	pool, r, a := k.pool, k.request, &k.answer
+	id, model := r.Headers.Header("x-request-id"), cmp.Or(r.Facts.Model, k.model)
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.next++
@@ -122,24 +127,29 @@ func (n *notes) add(pool *pool, r *extproc.Request, a *extproc.Answer, d *decisi
 		n.grow(min(max(2*size, notesAtFirst), maxNotes))
 	}
 	to := &n.ring[n.next%uint64(len(n.ring))]
-	to.number, to.at, to.gateway = n.next, at, r.Gateway
+	to.number, to.at, to.gateway = n.next, k.started, r.Gateway
 	to.pool, to.strategy, to.history = pool.Name, pool.strategyName(), pool.history // the pool itself may be replaced often
 	to.kind = pool.choiceName()
-	to.result, to.lease, to.status = d.result, a.Lease.Number, a.Status
+	to.result, to.lease, to.status = k.result, a.Lease.Number, a.Status
 	to.further = ""
-	to.prefill, to.encode, to.lacks = d.further.text(stagePrefill), d.further.text(stageEncode), d.further.lacks
-	to.exceeded = d.exceeded
+	to.prefill, to.encode, to.lacks = k.further.text(stagePrefill), k.further.text(stageEncode), k.further.lacks
+	to.exceeded = k.exceeded
 	if clear(to.endpoints[copy(to.endpoints[:], a.Endpoints):]); len(a.Endpoints) > notedEndpoints {
 		to.further = a.Endpoints[notedEndpoints:].String()
 	}
-	to.processed = d.processed.summary()
-	to.tokens, to.candidates, to.waited = 0, d.candidates, d.waited
+	to.processed = k.processed.summary()
+	to.tokens, to.candidates, to.waited = 0, k.candidates, k.waited
 	if pool.notesPrompt(r) {
-		to.tokens = d.tokens
+		to.tokens = k.tokens
 	}
 	to.idLength, to.modelLength = uint8(copy(to.id[:], id)), uint8(copy(to.model[:], model))
-	to.session = d.session
-	to.compared = uint8(copy(to.choices[:], d.choices[:d.compared]))
+	to.session = k.session
+	to.compared = uint8(copy(to.choices[:], k.choices[:k.compared]))
+	to.took, to.passed, to.bytes = k.took, k.passed, r.Facts.Size
+	to.served = ""
+	if target := r.Facts.Target; target != nil {
+		to.served = target.Name
+	}
 	to.outcome = Outcome{}
 	return n.next
 }
@@ -247,6 +257,7 @@ func (n *note) record(by string) *Record {
 	r.Waited, r.Prefill, r.Encode, r.Missing, r.Exceeded = n.waited, n.prefill, n.encode, n.lacks, n.exceeded
 	r.Session = n.session.String()
 	r.Request, r.Gateway, r.Tokens, r.Candidates, r.Picker = string(n.id[:n.idLength]), n.gateway, n.tokens, n.candidates, by
+	r.Bytes, r.Served = n.bytes, n.served
 	if n.processed.Outcome != "" {
 		processed := n.processed
 		r.Processor = &processed
@@ -258,7 +269,23 @@ func (n *note) record(by string) *Record {
 		outcome := n.outcome
 		r.Outcome = &outcome
 	}
+	r.Stages = n.stages(r)
 	return r
+}
+
+// stages describes those that a pick has passed. n.took has them by their places.
+func (n *note) stages(r *Record) (out []Passed) {
+	for i, s := range stages() {
+		if n.passed&(1<<i) == 0 {
+			continue
+		}
+		p := Passed{Stage: s.name, Took: time.Duration(float64(n.took[i]) * float64(time.Second))}
+		if s.decided != nil {
+			p.Decided = s.decided(r)
+		}
+		out = append(out, p)
+	}
+	return out
 }
 
 // shown is the choice for a reader.
@@ -285,27 +312,27 @@ func (n *note) list() string {
 }
 
 // compare keeps the best candidates of a pick: those that it names, and then the least costs or the highest scores.
-func (d *decision) compare(ranked int, all []schedule.Candidate, by schedule.Measure) {
-	d.candidates, d.compared = len(all), 0
+func (k *pick) compare(ranked int, all []schedule.Candidate, by schedule.Measure) {
+	k.candidates, k.compared = len(all), 0
 	for i := range all {
 		c := &all[i]
 		next := choice{text: c.Endpoint.Text, value: c.Cost, cached: int32(c.Cached), by: by, trial: c.Trial, speed: c.Relearn, drawn: c.Drawn}
 		if by == schedule.ByScore {
 			next.value = c.Score
 		}
-		at := d.compared
+		at := k.compared
 		if i >= ranked {
-			for at > ranked && next.before(&d.choices[at-1]) {
+			for at > ranked && next.before(&k.choices[at-1]) {
 				at--
 			}
 		}
 		if at >= maxChoices {
 			continue
 		}
-		last := min(d.compared, maxChoices-1)
-		copy(d.choices[at+1:last+1], d.choices[at:last])
-		d.choices[at] = next
-		d.compared = last + 1
+		last := min(k.compared, maxChoices-1)
+		copy(k.choices[at+1:last+1], k.choices[at:last])
+		k.choices[at] = next
+		k.compared = last + 1
 	}
 }
 

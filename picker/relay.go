@@ -1,7 +1,6 @@
 package picker
 
 import (
-	"context"
 	"errors"
 	mathrand "math/rand/v2"
 	"net/netip"
@@ -33,75 +32,127 @@ func (pool *pool) connect(old *pool) error {
 	return err
 }
 
-// relay asks the remote picker, checks the addresses that it names, has Envoy learn them, and answers with them. If any of
-// this fails, a pool that fails open has any endpoint serve, and a request with spill targets is spilled.
-func (p *Picker) relay(ctx context.Context, pool *pool, r *extproc.Request) (extproc.Answer, decision) {
+// remote is a picker of another cluster, or another one of this, that is asked in place of choosing here.
+type remote struct{}
+
+func (remote) restrict(k *pick) { k.spillTo = k.pool.spill(k.request.Spill) }
+
+// rank asks the remote picker, checks the addresses that it names, and has Envoy learn them.
+func (remote) rank(k *pick) {
+	k.model, k.tokens = k.request.Facts.Model, k.request.Facts.Tokens
 	started := time.Now()
-	spill := pool.spill(r.Spill)
-	fail := func(reason, message string) (extproc.Answer, decision) {
-		if known := pool.anyEndpoints(); r.Open && len(known) > 0 {
-			return listed(append(known, spill...), retries(r)), decision{result: resultOpen, candidates: len(known)}
-		}
-		if len(spill) > 0 {
-			return listed(slices.Clip(spill), retries(r)), decision{result: resultSpilled}
-		}
-		return immediate(503, reason, message), decision{result: reason}
+	if !k.ask(started) {
+		return
 	}
-	remote, err := pool.remote.Ask(ctx, r)
-	if now := p.pool(r.Pool); errors.Is(err, extproc.ErrClosed) && now != nil && now != pool && now.remote != nil {
-		return p.relay(ctx, now, r) // the pool was replaced between the lookup and the call
-	}
-	if err != nil {
-		p.log.Debug("remote picker did not answer", "pool", pool.Name, "error", err)
-		why := extproc.Reason(err)
-		if ctx.Err() == nil || time.Since(started) > minAnswerWait {
-			p.reportRelay(pool, RelayFailure{NoAnswer: why}, started)
-		}
-		a, d := fail(ReasonRelay, "the picker of "+pool.Name+" in the other cluster did not answer")
-		d.problem = why
-		return a, d
-	}
-	if remote.Immediate != nil {
-		p.reportRelay(pool, RelayFailure{}, started)
-		if len(spill) > 0 {
-			return listed(slices.Clip(spill), retries(r)), decision{result: resultSpilled}
-		}
-		return extproc.Answer{Status: remote.Status, Passthrough: remote.Immediate}, decision{result: resultPassed}
-	}
-	rules := pool.Relay
-	if now := p.pool(r.Pool); now != nil && now.Relay != nil {
+	p, rules := k.picker, k.pool.Relay
+	if now := p.pool(k.request.Pool); now != nil && now.Relay != nil {
 		rules = now.Relay // Envoys lose what only the configuration at the time of the question declares
 	}
-	addrs, outOfRange := p.nameable(rules, remote.Endpoints)
+	addrs, outOfRange := p.nameable(rules, k.remote.Endpoints)
 	failure := RelayFailure{}
-	if len(outOfRange) > 0 {
-		p.metrics.outOfRange.WithLabelValues(pool.Name).Add(float64(len(outOfRange)))
+	if k.outOfRange = outOfRange; len(outOfRange) > 0 {
+		p.metrics.outOfRange.WithLabelValues(k.pool.Name).Add(float64(len(outOfRange)))
 		failure.OutOfRange = outOfRange[0]
 		if addr, err := netip.ParseAddrPort(outOfRange[0]); err == nil {
 			failure.Denied = p.outside(addr.Addr())
 		}
 	}
-	p.reportRelay(pool, failure, started)
+	p.reportRelay(k.pool, failure, started)
 	if len(addrs) == 0 {
-		remote.Track.End()
-		a, d := fail(ReasonOutOfRange, "the picker of "+pool.Name+" in the other cluster named an address outside the declared ranges")
-		d.outOfRange = outOfRange
-		return a, d
+		k.refused(ReasonOutOfRange, "the picker of "+k.pool.Name+" in the other cluster named an address outside the declared ranges")
+		return
 	}
 	if p.learner != nil && !rules.Listed {
-		if err := p.learner.Learn(ctx, pool.Name, addrs); err != nil {
-			p.log.Debug("endpoint was not learned", "pool", pool.Name, "error", err)
-			remote.Track.End()
-			return fail(ReasonRelay, "the gateway did not learn the endpoint of "+pool.Name+" in time")
+		if err := p.learner.Learn(k.ctx, k.pool.Name, addrs); err != nil {
+			p.log.Debug("endpoint was not learned", "pool", k.pool.Name, "error", err)
+			k.outOfRange = nil
+			k.refused(ReasonRelay, "the gateway did not learn the endpoint of "+k.pool.Name+" in time")
+			return
 		}
 	}
-	texts := make([]string, 0, len(addrs)+len(spill))
+	k.result, k.candidates = resultRelayed, len(addrs)
+	k.names = make([]string, 0, len(addrs)+len(k.spillTo))
 	for _, addr := range addrs {
-		texts = append(texts, addr.String())
+		k.names = append(k.names, addr.String())
 	}
-	a := listed(append(texts, spill...), retries(r))
-	a.Track, a.ServedNamespace, a.Changes = remote.Track, pool.Relay.Names.Namespace, remote.Changes
-	return a, decision{result: resultRelayed, candidates: len(addrs), outOfRange: outOfRange, lease: p.keepCall(pool, r, &a)}
+}
+
+// ask asks the remote picker. It returns false if that names no endpoints; spill decides then.
+func (k *pick) ask(started time.Time) bool {
+	answer, err := k.pool.remote.Ask(k.ctx, k.request)
+	for {
+		now := k.picker.pool(k.request.Pool)
+		if !errors.Is(err, extproc.ErrClosed) || now == nil || now == k.pool || now.remote == nil {
+			break
+		}
+		k.pool = now // it was replaced between the lookup and the call
+		answer, err = now.remote.Ask(k.ctx, k.request)
+	}
+	k.remote = answer
+	switch {
+	case err != nil:
+		k.picker.log.Debug("remote picker did not answer", "pool", k.pool.Name, "error", err)
+		k.problem = extproc.Reason(err)
+		if k.ctx.Err() == nil || time.Since(started) > minAnswerWait {
+			k.picker.reportRelay(k.pool, RelayFailure{NoAnswer: k.problem}, started)
+		}
+		k.refused(ReasonRelay, "the picker of "+k.pool.Name+" in the other cluster did not answer")
+		return false
+	case answer.Immediate != nil:
+		k.picker.reportRelay(k.pool, RelayFailure{}, started)
+		k.refusal, k.result = extproc.Answer{Status: answer.Status, Passthrough: answer.Immediate}, resultPassed
+		return false
+	}
+	return true
+}
+
+// refused keeps what the request is answered if it goes nowhere else, and ends the remote picker's call.
+func (k *pick) refused(reason, message string) {
+	k.refusal, k.result = immediate(503, reason, message), reason
+	if k.remote.Track != nil {
+		k.remote.Track.End()
+		k.remote.Track = nil
+	}
+}
+
+// lease keeps the call of the remote picker open until the access log reports that the request has ended: so long, the request counts there.
+// Without a lease the call ends with the gateway's.
+func (remote) lease(k *pick) {
+	p, r, call := k.picker, k.request, k.remote.Track
+	if k.answer.Track = call; call == nil || !r.Reported() || k.pool.remote.Crowded() || p.leases.Bounded(r.Gateway) {
+		return
+	}
+	k.lease = p.leases.OpenAt(p.nowhere, endpoint.Holder{Gateway: r.Gateway, Pool: k.pool.Name}, call.End, time.Now())
+	k.answer.Track = &relayedRequest{Tracker: call, lease: k.lease}
+}
+
+// spill sends a request without a pick to any endpoint if the pool fails open, else to spill targets. The remote picker's own 429 and 503 fail no pool open.
+func (remote) spill(k *pick) {
+	if len(k.names) > 0 {
+		return
+	}
+	if known := k.pool.anyEndpoints(); k.request.Open && k.result != resultPassed && len(known) > 0 {
+		k.names, k.result, k.candidates = known, resultOpen, len(known)
+		return
+	}
+	if len(k.spillTo) > 0 {
+		k.result = resultSpilled
+		return
+	}
+	k.end(k.refusal, k.result)
+}
+
+func (remote) answer(k *pick) {
+	track := k.answer.Track
+	k.answer = listed(append(k.names, k.spillTo...), retries(k.request))
+	k.answer.Track = track
+	if k.result != resultRelayed {
+		return
+	}
+	k.answer.ServedNamespace, k.answer.Changes = k.pool.Relay.Names.Namespace, k.remote.Changes
+	if k.lease != nil {
+		k.counted(&k.answer)
+	}
 }
 
 // maxOpen is how many endpoints a request is sent to without a pick, one after the other: some of them may be gone, which their own picker knows.
@@ -115,19 +166,6 @@ func (pool *pool) anyEndpoints() (texts []string) {
 		}
 	}
 	return texts
-}
-
-// keepCall keeps the call of the remote picker open until the access log reports that the request has ended: so long, the request counts
-// there. It returns the request's lease; nil if the call ends with the gateway's.
-func (p *Picker) keepCall(pool *pool, r *extproc.Request, a *extproc.Answer) *endpoint.Lease {
-	if !r.Reported() || pool.remote.Crowded() || p.leases.Bounded(r.Gateway) {
-		return nil
-	}
-	call := a.Track
-	lease := p.leases.OpenAt(p.nowhere, endpoint.Holder{Gateway: r.Gateway, Pool: pool.Name}, call.End, time.Now())
-	a.Pool, a.Lease = pool.Name, extproc.Lease{Owner: p.leases.Owner(), Number: lease.Number()}
-	a.Track = &relayedRequest{Tracker: call, lease: lease}
-	return lease
 }
 
 // relayedRequest follows a request whose lease ends the call of the remote picker.

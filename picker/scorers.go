@@ -1,15 +1,11 @@
 package picker
 
 import (
-	"context"
 	"reflect"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/penstock-project/penstock/manifests/endpointpicker"
-	"github.com/penstock-project/penstock/picker/endpoint"
-	"github.com/penstock-project/penstock/picker/schedule"
 	"github.com/penstock-project/penstock/picker/scoring"
 )
 
@@ -39,48 +35,6 @@ func (pool *pool) closeScorers(now *pool) {
 			s.Close()
 		}
 	}
-}
-
-// scoreOutside asks the pool's scorers in other processes, all at once, and sets a request's External.
-func (p *Picker) scoreOutside(ctx context.Context, pool *pool, r *schedule.Request, allowed func(*endpoint.Endpoint) bool, scratch *schedule.Scratch) {
-	if len(pool.scorers) == 0 {
-		return
-	}
-	r.External = make([][]float64, len(pool.scorers))
-	list := pool.snapshot.Endpoints
-	pool.strategy.Candidates(r, time.Now(), list, allowed, scratch, func(c []schedule.Candidate, state func(*endpoint.Endpoint) *endpoint.State) {
-		if len(c) == 0 {
-			return
-		}
-		question := scoring.Ask(pool.Name, r, c, state)
-		var all sync.WaitGroup
-		for i, s := range pool.scorers {
-			all.Go(func() {
-				outcome := scoring.Skipped
-				if s != nil {
-					var answer []float64
-					var err error
-					if answer, outcome, err = s.Score(ctx, question); err != nil {
-						p.log.Debug("a scorer did not answer", "pool", pool.Name, "error", err)
-					}
-					if answer != nil {
-						r.External[i] = byPlace(c, answer, len(list))
-					}
-				}
-				p.metrics.scores.WithLabelValues(pool.Name, string(outcome)).Inc()
-			})
-		}
-		all.Wait()
-	})
-}
-
-// byPlace returns the scores of candidates by their places in a list of n endpoints.
-func byPlace(c []schedule.Candidate, scores []float64, n int) []float64 {
-	out := make([]float64, n)
-	for k := range c {
-		out[c[k].Place()] = scores[k]
-	}
-	return out
 }
 
 // recordedScores returns the scores that the pool's scorers in other processes have given the endpoints for the last recorded pick, and when

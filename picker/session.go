@@ -125,6 +125,21 @@ func (by sessionBy) String() string {
 	return strings.TrimPrefix(cmp.Or(token, "; none"), "; ") + ": it begins at " + begins
 }
 
+// sessions are servers of which each session has one: its requests go there while that takes requests.
+type sessions struct{ servers }
+
+func (sessions) answer(k *pick) {
+	servers{}.answer(k)
+	if len(k.ranked) == 0 {
+		return
+	}
+	at := k.ranked[0].Endpoint.Addr
+	k.session = k.pool.keptSession(k.query.Session, at)
+	if k.lease != nil {
+		k.picker.keepSession(k.pool, k.query.Session.ID, at, k.at)
+	}
+}
+
 // keepSession records that a session has a request at an endpoint, for all processes.
 func (p *Picker) keepSession(pool *pool, id uint64, at netip.AddrPort, now time.Time) {
 	if pool.sessions.Keep(id, at, now, pool.SessionTTL) && p.publishSession != nil {

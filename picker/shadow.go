@@ -38,36 +38,33 @@ type shadowed struct {
 }
 
 // foreshadow has the pool's shadow choose for a request.
-func (c *candidates) foreshadow() (s shadowed) {
-	if c.pool.shadow == nil {
-		return s
+func (k *pick) foreshadow() {
+	if k.pool.shadow == nil {
+		return
 	}
+	s := &k.shadow
 	s.working = workings.Get().(*working)
-	request := c.request
-	if best := c.pool.shadow.Rank(&request, time.Now(), c.pool.snapshot.Endpoints, c.allowed, 1, &s.working.memory); len(best) > 0 {
+	request := k.query
+	if best := k.pool.shadow.Rank(&request, time.Now(), k.endpoints, k.allowed, 1, &s.working.scratch); len(best) > 0 {
 		s.chosen, s.cost = best[0].Endpoint, best[0].Cost
 	}
-	return s
 }
 
 // judge compares a pick with the shadow's choice.
-func (c *candidates) judge(s shadowed, m *metrics) {
-	if s.working == nil {
-		return
-	}
-	defer workings.Put(s.working)
-	if len(c.ranked) == 0 || s.chosen == nil {
+func (k *pick) judge() {
+	s, m := &k.shadow, k.picker.metrics
+	if len(k.ranked) == 0 || s.chosen == nil {
 		return
 	}
 	agrees := "no"
-	if c.ranked[0].Endpoint == s.chosen {
+	if k.ranked[0].Endpoint == s.chosen {
 		agrees = "yes"
 	}
-	m.shadows.WithLabelValues(c.pool.Name, c.pool.Shadow, agrees).Inc()
-	all := s.working.memory.Candidates()
+	m.shadows.WithLabelValues(k.pool.Name, k.pool.Shadow, agrees).Inc()
+	all := s.working.scratch.Candidates()
 	for i := range all {
-		if all[i].Endpoint == c.ranked[0].Endpoint {
-			m.regret.WithLabelValues(c.pool.Name, c.pool.Shadow).Add(max(all[i].Cost-s.cost, 0))
+		if all[i].Endpoint == k.ranked[0].Endpoint {
+			m.regret.WithLabelValues(k.pool.Name, k.pool.Shadow).Add(max(all[i].Cost-s.cost, 0))
 		}
 	}
 }

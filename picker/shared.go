@@ -23,22 +23,23 @@ func sender(r *extproc.Request) string {
 }
 
 // sent records what the first of a pick's endpoints is sent.
-func (p *Picker) sent(c *candidates, r *extproc.Request) {
-	to := &c.ranked[0]
-	if e := c.further.prefill; e != nil && c.sentTo(e, 1) { // both will have the prompt's cache
-		if p.publish != nil && len(c.request.Chain) > 0 {
-			p.publish(Sent{Pool: c.pool.Name, Server: e.Addr, Chain: c.request.Chain})
+func (k *pick) sent() {
+	p := k.picker
+	to := &k.ranked[0]
+	if e := k.further.prefill; e != nil && k.sentTo(e, 1) { // both will have the prompt's cache
+		if p.publish != nil && len(k.query.Chain) > 0 {
+			p.publish(Sent{Pool: k.pool.Name, Server: e.Addr, Chain: k.query.Chain})
 		}
 	}
-	chain := c.request.Chain
-	if !c.sentTo(to.Endpoint, 0) {
+	chain := k.query.Chain
+	if !k.sentTo(to.Endpoint, 0) {
 		chain = nil
 	}
 	if p.publish == nil && p.observe == nil {
 		return
 	}
-	work := to.Work(&c.request)
-	s := Sent{Pool: c.pool.Name, Sender: sender(r), Server: to.Endpoint.Addr, Chain: chain, Adapter: work.Adapter, Slots: work.Slots}
+	work := to.Work(&k.query)
+	s := Sent{Pool: k.pool.Name, Sender: sender(k.request), Server: to.Endpoint.Addr, Chain: chain, Adapter: work.Adapter, Slots: work.Slots}
 	if len(s.Chain) == 0 && s.Adapter == 0 && s.Sender == "" {
 		return
 	}

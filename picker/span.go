@@ -46,9 +46,10 @@ var operations = map[request.Kind]string{
 
 // endSpan ends the span of a pick. It has the attributes of OpenTelemetry's semantic conventions for generative AI that a picker
 // knows: those of the answer are not among them. Tokens are estimates, unless the request has token IDs.
-func endSpan(span trace.Span, pool *pool, r *extproc.Request, a *extproc.Answer, d *decision) {
-	if d.model != "" {
-		span.SetAttributes(attribute.String("gen_ai.request.model", d.model))
+func (k *pick) endSpan() {
+	span, pool, r, a := k.span, k.pool, k.request, &k.answer
+	if k.model != "" {
+		span.SetAttributes(attribute.String("gen_ai.request.model", k.model))
 	}
 	if t := r.Facts.Target; t != nil {
 		span.SetAttributes(attribute.String("penstock.served_model", t.Name))
@@ -59,10 +60,10 @@ func endSpan(span trace.Span, pool *pool, r *extproc.Request, a *extproc.Answer,
 	if r.Facts.MaxTokens > 0 {
 		span.SetAttributes(attribute.Int("gen_ai.request.max_tokens", r.Facts.MaxTokens))
 	}
-	if d.tokens > 0 {
-		span.SetAttributes(attribute.Int("gen_ai.usage.input_tokens", d.tokens))
-		if d.compared > 0 && d.lease != nil {
-			span.SetAttributes(attribute.Int("gen_ai.usage.cache_read.input_tokens", int(d.choices[0].cached)))
+	if k.tokens > 0 {
+		span.SetAttributes(attribute.Int("gen_ai.usage.input_tokens", k.tokens))
+		if k.compared > 0 && k.lease != nil {
+			span.SetAttributes(attribute.Int("gen_ai.usage.cache_read.input_tokens", int(k.choices[0].cached)))
 		}
 	}
 	endpoints := a.Endpoints.String()
@@ -71,19 +72,19 @@ func endSpan(span trace.Span, pool *pool, r *extproc.Request, a *extproc.Answer,
 		span.SetAttributes(attribute.String("server.address", at.Addr().String()), attribute.Int("server.port", int(at.Port())))
 	}
 	for _, stage := range [...]string{stagePrefill, stageEncode} {
-		if at := d.further.text(stage); at != "" {
+		if at := k.further.text(stage); at != "" {
 			span.SetAttributes(attribute.String("penstock."+stage, at))
 		}
 	}
-	if len(d.further.lacks) > 0 {
-		span.SetAttributes(attribute.StringSlice("penstock.missing", d.further.lacks))
+	if len(k.further.lacks) > 0 {
+		span.SetAttributes(attribute.StringSlice("penstock.missing", k.further.lacks))
 	}
 	span.SetAttributes(
 		attribute.String("penstock.pool", pool.Name),
 		attribute.String("penstock.strategy", pool.strategy.Name()),
-		attribute.Int("penstock.candidates", d.candidates),
+		attribute.Int("penstock.candidates", k.candidates),
 		attribute.String("penstock.chosen", endpoints),
-		attribute.String("penstock.reason", d.result),
+		attribute.String("penstock.reason", k.result),
 	)
 	if a.Status != 0 {
 		span.SetStatus(codes.Error, a.Message)

@@ -5,11 +5,32 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/penstock-project/penstock/picker/extproc"
 	"github.com/penstock-project/penstock/picker/schedule"
 )
+
+// stayingClusters are clusters of an import of which each session has one: its requests go there while that takes requests.
+type stayingClusters struct{ clusters }
+
+func (stayingClusters) rank(k *pick) {
+	session, stay := k.pool.stay(k.request.Headers.Header, time.Now())
+	k.rankClusters(stay)
+	if k.stay = session; session != 0 && k.charge != nil {
+		picker, pool := k.picker, k.pool
+		k.charge.moved = func(served string) { picker.moveStay(pool, session, served) }
+	}
+}
+
+func (stayingClusters) answer(k *pick) {
+	clusters{}.answer(k)
+	if _, behind, ok := strings.Cut(string(k.request.Headers.Header(sessionTokenHeader)), tokenSeparator); ok { // also of a token that has expired
+		k.answer.Headers = append(k.answer.Headers, extproc.Header{Name: sessionTokenHeader, Value: behind})
+	}
+	k.picker.keepStay(k.pool, k.stay, k.clusters[0].Cluster)
+}
 
 // stay reads a request's session, by its ID, and the cluster of the import that it is at, by its token or else its ID; 0 and "" without.
 func (pool *pool) stay(header func(string) []byte, now time.Time) (session uint64, cluster string) {

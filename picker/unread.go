@@ -32,22 +32,22 @@ type unreadAt struct {
 var unreads = sync.Pool{New: func() any { return new(unread) }}
 
 // sentTo records that a server is sent the prompt. It returns false if the server's cache is too small for it: the server denies it.
-func (c *candidates) sentTo(e *endpoint.Endpoint, place int) bool {
+func (k *pick) sentTo(e *endpoint.Endpoint, place int) bool {
 	server := e.Load().Prefixes()
-	if !server.Fits(c.request.Tokens) {
+	if !server.Fits(k.query.Tokens) {
 		return false
 	}
-	c.picker.prefixes.Add(server, c.request.Chain)
-	c.picker.prefixes.Expect(server, &c.request.Exact, c.request.Model, c.at)
-	if len(c.request.Chain) == 0 {
+	k.picker.prefixes.Add(server, k.query.Chain)
+	k.picker.prefixes.Expect(server, &k.query.Exact, k.query.Model, k.at)
+	if len(k.query.Chain) == 0 {
 		return true
 	}
-	if c.unread == nil {
-		c.unread = unreads.Get().(*unread)
-		c.unread.pool, c.unread.stream = c.pool.Name, c.request.Stream
-		c.unread.blocks = copy(c.unread.chain[:], c.request.Chain)
+	if k.unread == nil {
+		k.unread = unreads.Get().(*unread)
+		k.unread.pool, k.unread.stream = k.pool.Name, k.query.Stream
+		k.unread.blocks = copy(k.unread.chain[:], k.query.Chain)
 	}
-	c.unread.to[place] = unreadAt{e.Addr, server}
+	k.unread.to[place] = unreadAt{e.Addr, server}
 	return true
 }
 

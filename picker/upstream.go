@@ -89,14 +89,15 @@ func (b *boundedLabel) of(value string) string {
 }
 
 // picked counts a pick, and follows its request.
-func (u *upstreamMetrics) picked(pool *pool, r *extproc.Request, a *extproc.Answer, d *decision, started time.Time) {
+func (u *upstreamMetrics) picked(k *pick) {
 	if u == nil {
 		return
 	}
+	pool, r, a, started := k.pool, k.request, &k.answer, k.started
 	u.scheduling.Observe(time.Since(started).Seconds())
-	target := u.models.of(cmp.Or(servedModel(&r.Facts), d.model))
-	labels := []string{u.models.of(d.model), target, u.fairness.of(string(pool.fairness(r))), strconv.Itoa(int(pool.priority(r)))}
-	if a.Status != 0 || d.lease == nil {
+	target := u.models.of(cmp.Or(servedModel(&r.Facts), k.model))
+	labels := []string{u.models.of(k.model), target, u.fairness.of(string(pool.fairness(r))), strconv.Itoa(int(pool.priority(r)))}
+	if a.Status != 0 || k.lease == nil {
 		u.attempts.WithLabelValues("failure", target, "", "", "").Inc()
 		u.errors.WithLabelValues(append(labels, strconv.Itoa(a.Status))...).Inc()
 		return
@@ -109,11 +110,11 @@ func (u *upstreamMetrics) picked(pool *pool, r *extproc.Request, a *extproc.Answ
 	name, port := pool.named(first)
 	u.attempts.WithLabelValues("success", target, name, namespace, port).Inc()
 	u.requests.WithLabelValues(labels...).Inc()
-	if of := pool.disagg(); d.staged && of != nil {
-		u.stages.WithLabelValues(of.Handler, of.HandlerType, cmp.Or(target, "unknown"), d.further.decision()).Inc()
+	if of := pool.disagg(); k.staged && of != nil {
+		u.stages.WithLabelValues(of.Handler, of.HandlerType, cmp.Or(target, "unknown"), k.further.decision()).Inc()
 	}
-	if d.tokens > 0 {
-		u.input.WithLabelValues(labels...).Observe(float64(d.tokens))
+	if k.tokens > 0 {
+		u.input.WithLabelValues(labels...).Observe(float64(k.tokens))
 	}
 	u.running.WithLabelValues(labels...).Inc()
 	a.Track = &upstreamRequest{Tracker: a.Track, metrics: u, labels: labels, started: started, streaming: r.Facts.Stream}

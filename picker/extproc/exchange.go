@@ -66,7 +66,7 @@ func (r *Request) Extend(d time.Duration) {
 
 // exchange is the state of one stream: one HTTP request and its response.
 type exchange struct {
-	picker Picker
+	pick   Pick // nil if the call was not admitted
 	bodies *Bodies
 	names  *Names
 	stream grpc.ServerStream
@@ -106,6 +106,9 @@ func (x *exchange) close() {
 	}
 	x.dropBody()
 	x.endScan()
+	if x.pick != nil {
+		x.pick.End()
+	}
 	if x.rewrite != nil {
 		x.rewrite.Release()
 	}
@@ -166,7 +169,7 @@ func (x *exchange) requestHeaders(m *Message) error {
 	if x.observe {
 		return nil
 	}
-	x.policy = x.picker.Body(x.request.Pool)
+	x.policy = x.pick.Body()
 	if x.policy.Unavailable {
 		return status.Error(codes.Unavailable, "no Envoy gets its configuration from this process: ask another picker")
 	}
@@ -176,13 +179,13 @@ func (x *exchange) requestHeaders(m *Message) error {
 	if m.EndOfStream {
 		x.request.Bodyless = true
 		x.request.Facts.Spread = x.spreadOfNothing()
-		return x.pick(replyRequestHeaders)
+		return x.choose(replyRequestHeaders)
 	}
 	if !x.waits(m) {
 		// Envoy buffers the body for the picker unless the call ends. Other gateways send no access log: there the
 		// end of the call is the end of the request.
 		x.done = x.request.Reported() && !x.policy.Whole && (x.requestMode == ModeBuffered || x.requestMode == ModeBufferedPartial)
-		return x.pick(replyRequestHeaders)
+		return x.choose(replyRequestHeaders)
 	}
 	switch x.requestMode {
 	case ModeBuffered, ModeBufferedPartial:
@@ -195,7 +198,7 @@ func (x *exchange) requestHeaders(m *Message) error {
 			if x.done = x.request.Reported(); !x.done { // the gateway sends the body all the same
 				x.passUnread()
 			}
-			return x.pick(replyRequestHeaders)
+			return x.choose(replyRequestHeaders)
 		}
 		x.waiting = true
 		return x.send(passRequestHeaders)
@@ -204,7 +207,7 @@ func (x *exchange) requestHeaders(m *Message) error {
 		return nil // the pick answers the headers, after the body has been read
 	}
 	x.rewriteChunks()
-	return x.pick(replyRequestHeaders)
+	return x.choose(replyRequestHeaders)
 }
 
 // waits reports whether the pick of a request waits for its body. Streams would wait forever: upgrades, and gRPC other than calls
@@ -232,10 +235,10 @@ func prefixed(value []byte, text string) bool {
 	return len(value) >= len(text) && bytes.EqualFold(value[:len(text)], []byte(text))
 }
 
-// pick asks the picker and answers phase.
-func (x *exchange) pick(phase protowire.Number) error {
+// choose answers a phase with the pick.
+func (x *exchange) choose(phase protowire.Number) error {
 	x.waiting = false
-	a := x.picker.Pick(x.ctx, &x.request)
+	a := x.pick.Answer()
 	x.edit(&a)
 	x.endScan()
 	x.track, x.served = a.Track, cmp.Or(a.ServedNamespace, x.names.Namespace)
@@ -301,7 +304,7 @@ func (x *exchange) requestBody(m *Message) error {
 	case problem != nil:
 		return x.answer(replyRequestBody, problem)
 	case !streamed:
-		err := x.pick(replyRequestBody)
+		err := x.choose(replyRequestBody)
 		x.dropBody()
 		return err
 	case whole && !m.EndOfStream:
@@ -313,7 +316,7 @@ func (x *exchange) requestBody(m *Message) error {
 // overloaded counts a body that is not read because too many are held. It returns the answer of a request that cannot do without: where
 // needed is set, or the pool's policy needs the body.
 func (x *exchange) overloaded(needed bool) *Answer {
-	if needed || x.policy.Whole || x.policy.Target != nil || x.policy.OwnWorkers {
+	if needed || x.policy.Whole || x.policy.Rewrite || x.policy.OwnWorkers {
 		x.bodies.rejected.Add(1)
 		return &Answer{Status: 503, Reason: ReasonOverloaded, Message: "this picker holds as many bodies as it may, and must hold this one: try again"}
 	}
@@ -371,7 +374,7 @@ func (x *exchange) read(m *Message, streamed bool) (whole bool, problem *Answer)
 			x.spread.Write(b.ReadOnlyData())
 		}
 	}
-	if streamed || x.policy.Whole || x.policy.Keep || x.policy.Process || x.policy.Target != nil || x.policy.OwnWorkers {
+	if streamed || x.policy.Whole || x.policy.Keep || x.policy.Process || x.policy.Rewrite || x.policy.OwnWorkers {
 		x.request.Body = m.TakeBody(x.request.Body)
 	} else {
 		n := charged(m.Body)
@@ -386,7 +389,7 @@ func (x *exchange) read(m *Message, streamed bool) (whole bool, problem *Answer)
 
 // pickAndReturnBody answers the headers of a FULL_DUPLEX_STREAMED request with a pick, and then sends the held body back.
 func (x *exchange) pickAndReturnBody(end bool) error {
-	if err := x.pick(replyRequestHeaders); err != nil || x.rejected {
+	if err := x.choose(replyRequestHeaders); err != nil || x.rejected {
 		return err
 	}
 	body := x.request.Body
@@ -452,7 +455,7 @@ func (x *exchange) requestTrailers() error {
 		}
 		if x.requestMode != ModeFullDuplexStreamed {
 			// BUFFERED with trailers and no body: the trailers are the last message that can be answered.
-			return x.pick(replyRequestTrailers)
+			return x.choose(replyRequestTrailers)
 		}
 		if err := x.pickAndReturnBody(false); err != nil || x.rejected {
 			return err

@@ -61,7 +61,7 @@ var notUTF8 = Answer{Status: 400, Reason: ReasonInvalidBody, Message: "the reque
 // rewriteBody replaces the model in a body that is read, and removes the workers that its client names, and what is for the picker alone. It
 // returns the model that the client asked for. The scanner's facts are then those of the new body.
 func (x *exchange) rewriteBody() (model string, problem *Answer) {
-	if x.scanner.NotUTF8() && (x.policy.Target != nil || x.policy.OwnWorkers || x.policy.Process) {
+	if x.scanner.NotUTF8() && (x.policy.Rewrite || x.policy.OwnWorkers || x.policy.Process) {
 		return "", &notUTF8
 	}
 	model, problem = x.replaceModel()
@@ -153,11 +153,11 @@ var tooManyWorkers = Answer{Status: 400, Reason: ReasonInvalidBody, Message: "th
 // replaceModel draws the target of a request whose body is read. It returns the model that the client asked for.
 func (x *exchange) replaceModel() (model string, problem *Answer) {
 	served := x.scanner.Model()
-	if x.policy.Target == nil || served == "" {
+	if !x.policy.Rewrite || served == "" {
 		return served, nil
 	}
 	model = x.clientsModel(served)
-	target := x.policy.Target(model)
+	target := x.pick.Target(model)
 	if target == nil && model != served {
 		target = request.NewTarget(model)
 	}
@@ -229,7 +229,7 @@ func (x *exchange) rewriteChunks() {
 	if x.requestMode != ModeStreamed {
 		return
 	}
-	if x.policy.Target == nil {
+	if !x.policy.Rewrite {
 		x.passUnread()
 		return
 	}
@@ -237,12 +237,12 @@ func (x *exchange) rewriteChunks() {
 	f := &x.request.Facts
 	if name := x.request.Headers.Header(headerModel); x.policy.TrustHeaders && len(name) > 0 {
 		f.Model = string(name)
-		f.Target = x.policy.Target(f.Model)
+		f.Target = x.pick.Target(f.Model)
 	}
 	last, drawn := f.Model, f.Target
 	x.rewrite = request.NewRewriter(func(model string) *request.Target {
 		if model != last { // a name that the body repeats is replaced by one target
-			last, drawn = model, x.policy.Target(model)
+			last, drawn = model, x.pick.Target(model)
 		}
 		return drawn
 	}, x.policy.Process)

@@ -8,17 +8,11 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
 
-	"github.com/penstock-project/penstock/picker/request"
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
 // rewriting is the policy of a pool that maps "public" to "v1".
-var rewriting = BodyPolicy{Wait: true, Target: func(model string) *request.Target {
-	if model == "public" {
-		return request.NewTarget("v1")
-	}
-	return nil
-}}
+var rewriting = BodyPolicy{Wait: true, Rewrite: true}
 
 const (
 	asked     = `{"model":"public","seed":9007199254740993,"prompt":"<b>"}`
@@ -258,8 +252,8 @@ func TestTokenIDs_BodyHasThoseOfThePick(t *testing.T) {
 
 // The pick is made before the body arrives: no token IDs are added, and the member for the picker is removed.
 func TestTokenIDs_StreamedBodyHasNoRoute(t *testing.T) {
-	for name, target := range map[string]func(string) *request.Target{routedGone: rewriting.Target, strings.Replace(routedGone, "v1", "public", 1): nil} {
-		p := &fakePicker{policy: BodyPolicy{Wait: true, Process: true, Target: target}}
+	for name, rewrite := range map[string]bool{routedGone: true, strings.Replace(routedGone, "v1", "public", 1): false} {
+		p := &fakePicker{policy: BodyPolicy{Wait: true, Process: true, Rewrite: rewrite}}
 		k := open(t, start(t, p))
 		k.send(headersWith(headersOf(modeStreamed, false), "content-length", "70", "x-req-tokens-key", "of-another"))
 		r := k.receive()

@@ -12,13 +12,23 @@ import (
 
 // Picker decides about requests. Its methods are called by many streams concurrently.
 type Picker interface {
-	// Permit returns an error that ends the call if its gateway may not pick from the pool. It may set r.Imported. No message is read before.
-	Permit(ctx context.Context, r *Request) error
-	// Body returns what a pool needs of request bodies, and the mode that is assumed for gateways that don't send theirs.
-	// pool is "" for a gateway that names none.
-	Body(pool string) BodyPolicy
-	// Pick answers one request. It must not keep r or anything in it after Answer.Track's End.
-	Pick(ctx context.Context, r *Request) Answer
+	// Begin begins the pick of a call's request, of which no message is read yet. Its error ends the call: the gateway may not pick from the pool.
+	// It may set r.Imported.
+	Begin(ctx context.Context, r *Request) (Pick, error)
+}
+
+// Pick decides about one request, whose stream calls it.
+type Pick interface {
+	// Body returns what the pick needs of the request's body, and the mode that is assumed for gateways that don't send theirs. The headers
+	// have arrived.
+	Body() BodyPolicy
+	// Target returns what replaces a model that the body names; nil if it stays. It is called with BodyPolicy.Rewrite alone, in STREAMED
+	// also after Answer.
+	Target(model string) *request.Target
+	// Answer answers the request, once. It must not keep the request or anything in it after Answer.Track's End.
+	Answer() Answer
+	// End ends the use of the Pick.
+	End()
 }
 
 // BodyPolicy is what a pool needs of request bodies.
@@ -32,12 +42,12 @@ type BodyPolicy struct {
 	Keep bool
 	// Valid answers a request of an API whose prompts are known 400 if its body is no JSON: Pick has nothing else to go by. It needs Keep.
 	Valid bool
-	// Target returns what replaces the model of a request; nil if it stays. Nil: no model is replaced. Bodies that are replaced in
-	// are held, in modes that allow it: a request whose body cannot be held is answered 503.
-	Target func(model string) *request.Target
+	// Rewrite has Pick.Target replace the models of bodies. They are held, in modes that allow it: a request whose body cannot be held is
+	// answered 503.
+	Rewrite bool
 	// TrustHeaders has a pick in STREAMED, which precedes the body, go by the model in the header x-gateway-model-name.
 	TrustHeaders bool
-	// OwnWorkers removes the workers and token IDs that a body names in nvext: the pick decides about them. As with Target, bodies are
+	// OwnWorkers removes the workers and token IDs that a body names in nvext: the pick decides about them. As with Rewrite, bodies are
 	// held. In STREAMED they pass as they are.
 	OwnWorkers bool
 	// Process means that Pick sends the body elsewhere (Request.Sent), and may add token IDs to it. The member "route" is removed: it is for
@@ -138,13 +148,14 @@ func (s *Server) process(stream grpc.ServerStream) error {
 	x := newExchange()
 	defer x.close()
 	x.request.exchange = x
-	x.picker, x.bodies, x.names, x.stream, x.ctx = s.Picker, s.Bodies, &s.Names, stream, ctx
+	x.bodies, x.names, x.stream, x.ctx = s.Bodies, &s.Names, stream, ctx
 	x.request.Pool, x.request.Pools, x.request.Retries, x.request.Spill, x.request.Last, x.request.Subset = call.pool, call.pools, call.retries, call.spill, call.last, call.subset
 	x.request.TraceParent, x.request.Gateway, x.request.Member, x.request.Imported, x.request.Open = call.traceParent, s.Gateway(ctx), member, call.imported, call.open
 	if s.Pool != "" {
 		x.request.Pool, x.request.Gateway, x.request.Imported, x.request.One = s.Pool, "", true, call.pool == ""
 	}
-	if err := s.Picker.Permit(ctx, &x.request); err != nil {
+	var err error
+	if x.pick, err = s.Picker.Begin(ctx, &x.request); err != nil {
 		return err
 	}
 	if x.request.Imported { // what else a call names is about the routes of this cluster

@@ -20,6 +20,8 @@ import (
 	"google.golang.org/grpc/reflection"
 	reflectionpb "google.golang.org/grpc/reflection/grpc_reflection_v1"
 	"google.golang.org/protobuf/types/known/structpb"
+
+	"github.com/penstock-project/penstock/picker/request"
 )
 
 // fakePicker returns the configured answer and records the requests.
@@ -37,11 +39,27 @@ type fakePicker struct {
 	ended    chan struct{}
 }
 
-func (p *fakePicker) Permit(context.Context, *Request) error { return nil }
+func (p *fakePicker) Begin(_ context.Context, r *Request) (Pick, error) { return fakePick{p, r}, nil }
 
-func (p *fakePicker) Body(string) BodyPolicy { return p.policy }
+type fakePick struct {
+	p *fakePicker
+	r *Request
+}
 
-func (p *fakePicker) Pick(_ context.Context, r *Request) Answer {
+func (f fakePick) Body() BodyPolicy { return f.p.policy }
+
+// Target replaces the model "public" by "v1".
+func (f fakePick) Target(model string) *request.Target {
+	if model == "public" {
+		return request.NewTarget("v1")
+	}
+	return nil
+}
+
+func (f fakePick) End() {}
+
+func (f fakePick) Answer() Answer {
+	p, r := f.p, f.r
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.asked = append(p.asked, *r)

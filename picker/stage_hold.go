@@ -1,7 +1,7 @@
 package picker
 
 import (
-	"context"
+	"fmt"
 	"strings"
 	"time"
 
@@ -25,86 +25,87 @@ const (
 	maxRetryAfter = time.Minute
 )
 
-// control gives a pool its queue, if it has flow control. Requests that wait in old's stay there.
-func (p *Picker) control(next, old *pool) {
-	if next.FlowControl == nil || next.Relay != nil {
+// hold has a request wait while its pool is saturated, if the pool has flow control. It reads the request's priority, fairness ID, deadline and
+// size. It may replace the pool by the configuration after the wait. It ends a request that waits too long or finds too many waiting, and one
+// with spill targets, which does not wait. An admitted one is placed at the end of its pick.
+func hold(k *pick) {
+	pool, r := k.pool, k.request
+	if !pool.queue.On() {
 		return
 	}
-	measure := func(now time.Time) flow.Room {
-		room := next.FlowControl.Measure(next.snapshot.Endpoints, now)
-		if room.Requests <= 0 || room.Sheddable <= 0 {
-			next.snapshot.ReadSoon()
-		}
-		room.Others, room.First = p.peers.Others(), p.peers.First()
-		return room
-	}
-	if old != nil && old.queue != nil {
-		next.queue = old.queue
-		next.queue.Set(next.FlowControl.Limits, measure)
-		return
-	}
-	next.queue = flow.New(next.FlowControl.Limits, measure, time.Now())
-}
-
-// letGo ends the wait of a pool's requests: flow control is off, or the pool is gone.
-func (pool *pool) letGo(now *pool) {
-	room := flow.Room{}
-	if now != nil {
-		room = flow.Room{Endpoints: 1, Requests: 1 << 20, Sheddable: 1 << 20}
-	}
-	pool.queue.Set(flow.Limits{EmptyTTL: time.Nanosecond}, func(time.Time) flow.Room { return room })
-}
-
-// hold has a request wait while its pool is saturated. It returns the pool's configuration after that; and true with an answer if the
-// request is not picked for. A request with spill targets does not wait: it is spilled. An admitted one is placed at the end of its pick.
-func (p *Picker) hold(ctx context.Context, pool *pool, r *extproc.Request, d *decision) (*pool, extproc.Answer, bool) {
 	now, queue := time.Now(), pool.queue
 	if queue.Pass(int(pool.priority(r)), now) {
-		d.admitted = queue
-		return pool, extproc.Answer{}, false
+		k.admitted = queue
+		return
 	}
 	q := pool.flowRequest(r, now)
 	outcome := queue.Enter(q, now)
 	if outcome == flow.Queued {
 		if spill := pool.spill(r.Spill); len(spill) > 0 {
 			queue.Remove(q)
-			d.result = resultSpilled
-			return pool, listed(spill, retries(r)), true
+			k.end(listed(spill, retries(r)), resultSpilled)
+			return
 		}
-		wait := queue.Limits().TTL + answerTime
-		if pool.processor != nil {
-			wait += pool.processor.Timeout()
-		}
-		r.Extend(wait)
-		outcome = queue.Await(ctx, q)
-		d.waited = time.Since(now)
-		pool.counters.waited(outcome, q.Priority, d.waited)
-		if changed := p.pool(r.Pool); changed != nil && changed.Relay == nil {
-			pool = changed
-		}
+		outcome = k.await(queue, q, now)
 	} else if outcome != flow.Admitted {
 		pool.counters.waited(outcome, q.Priority, 0)
 	}
-	var a extproc.Answer
-	switch outcome {
-	case flow.Admitted:
-		d.admitted = queue
-		return pool, a, false
+	if outcome == flow.Admitted {
+		k.admitted = queue
+		return
+	}
+	a := k.notAdmitted(queue, outcome)
+	k.end(a, a.Reason)
+	k.model, k.tokens = r.Facts.Model, r.Facts.Tokens
+	k.exceeded = exceeded(queue, q, outcome, k.waited)
+}
+
+// await waits for a request's turn.
+func (k *pick) await(queue *flow.Queue, q *flow.Request, since time.Time) flow.Outcome {
+	wait := queue.Limits().TTL + answerTime
+	if k.pool.processor != nil {
+		wait += k.pool.processor.Timeout()
+	}
+	k.request.Extend(wait)
+	outcome := queue.Await(k.ctx, q)
+	k.waited = time.Since(since)
+	k.pool.counters.waited(outcome, q.Priority, k.waited)
+	k.refresh()
+	k.started = time.Now() // the time of a pick is what the picker itself takes
+	return outcome
+}
+
+// refresh takes the pool's present configuration, after a wait.
+func (k *pick) refresh() {
+	if now := k.picker.pool(k.request.Pool); now != nil && now.Relay == nil {
+		k.pool, k.target = now, now.target
+	}
+}
+
+// notAdmitted answers a request that is not admitted.
+func (k *pick) notAdmitted(queue *flow.Queue, outcome flow.Outcome) (a extproc.Answer) {
+	switch pool := quoted(k.pool.Name); outcome {
 	case flow.NoEndpoints:
-		a = immediate(503, ReasonNoEndpoints, "pool "+quoted(pool.Name)+" has no model server that takes requests")
+		a = immediate(503, ReasonNoEndpoints, "pool "+pool+" has no model server that takes requests")
 	case flow.Expired:
-		a = immediate(429, ReasonTTL, "the model servers of pool "+quoted(pool.Name)+" were busy for as long as a request may wait, "+queue.Limits().TTL.String())
+		a = immediate(429, ReasonTTL, "the model servers of pool "+pool+" were busy for as long as a request may wait, "+queue.Limits().TTL.String())
 	case flow.Canceled:
 		a = immediate(503, ReasonCanceled, "the request was canceled")
 	default:
-		a = immediate(429, ReasonQueue, "the model servers of pool "+quoted(pool.Name)+" are busy, and as many requests wait as may")
+		a = immediate(429, ReasonQueue, "the model servers of pool "+pool+" are busy, and as many requests wait as may")
 	}
 	if a.Status == 429 {
 		a.RetryAfter = min(max(a.RetryAfter, queue.Delay()), maxRetryAfter)
 	}
-	d.result, d.model, d.tokens = a.Reason, r.Facts.Model, r.Facts.Tokens
-	d.exceeded = exceeded(queue, q, outcome, d.waited)
-	return pool, a, true
+	return a
+}
+
+// held is hold for a reader.
+func held(r *Record) string {
+	if r.Waited == 0 {
+		return ""
+	}
+	return fmt.Sprintf("it waited %.3f s while the pool was saturated", r.Waited.Seconds())
 }
 
 // exceeded returns the limits of flow control because of which a request is answered 429.

@@ -18,9 +18,20 @@ const (
 	maxPermitWaits = 256
 )
 
-// Permit implements extproc.Picker: the key of a Gateway opens the pools that its routes use. Calls from other clusters have no key, and
-// may pick from the exported pools. A call for a pool that this picker does not have is left to Pick.
-func (p *Picker) Permit(ctx context.Context, r *extproc.Request) error {
+// admit reads whose call it is: the key of a Gateway opens the pools that its routes use. Calls from other clusters have no key, and may
+// pick from the exported pools. It sets Request.Imported, and ends the call of a caller that may not pick. A call for a pool that this picker
+// does not have is left to find. Another check of a caller's key belongs here.
+func admit(k *pick) { k.denied = k.picker.permit(k.ctx, k.request) }
+
+// admitted is admit for a reader.
+func admitted(r *Record) string {
+	if r.Gateway == "" {
+		return ""
+	}
+	return "Gateway " + r.Gateway
+}
+
+func (p *Picker) permit(ctx context.Context, r *extproc.Request) error {
 	r.Imported = r.Member != "" || r.Pool != "" && r.Gateway == "" && (r.Imported || p.keyed)
 	if r.Imported && p.exported != nil && !p.exported(r.Pool, r.Member) && !p.waitExported(ctx, r) {
 		p.metrics.denied.WithLabelValues("").Inc()

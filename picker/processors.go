@@ -1,0 +1,146 @@
+package picker
+
+import (
+	"log/slog"
+	"reflect"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/penstock-project/penstock/picker/dial"
+	"github.com/penstock-project/penstock/picker/endpoint"
+	"github.com/penstock-project/penstock/picker/processor"
+)
+
+// Processor is a service that prepares the requests of a pool before they are picked for (package processor).
+type Processor struct {
+	Host      string         // that its requests name
+	Path      string         // "": processor.Path
+	Addresses []dial.Address // asked in turn; none: it never answers
+	TLS       dial.TLS       // for those that are not Cleartext
+	Timeout   time.Duration  // 0: processor.DefaultTimeout
+	// Headers of requests that it receives, in lower case, beside x-request-id.
+	Headers []string
+	// Route has it choose the endpoints of requests whose body does not decide about that.
+	Route bool
+}
+
+// extendAbove is the longest wait for a processor that Envoy's own timeout for a pick, of 2 s, leaves room for.
+const extendAbove = time.Second
+
+// connectProcessor gives a pool the client of its processor. It takes over that of old.
+func (pool *pool) connectProcessor(old *pool, log *slog.Logger) (err error) {
+	switch c := pool.Processor; {
+	case c == nil || pool.Relay != nil || pool.Clusters != nil || pool.Gateways:
+	case old != nil && old.processor != nil && reflect.DeepEqual(old.Processor.client(), c.client()):
+		pool.processor = old.processor
+	default:
+		config := c.client()
+		config.OnOpen = func(reason string) {
+			log.Warn("the pool's processor has failed five times in a row, and is not asked for 10 s", "pool", pool.Name, "processor", c.Host, "reason", reason)
+		}
+		config.OnClose = func() { log.Info("the pool's processor answers again", "pool", pool.Name, "processor", c.Host) }
+		pool.processor, err = processor.New(config)
+	}
+	return err
+}
+
+// client is what a Client is made of.
+func (c *Processor) client() processor.Config {
+	return processor.Config{Host: c.Host, Path: c.Path, Addresses: c.Addresses, TLS: c.TLS, Timeout: c.Timeout}
+}
+
+// closeProcessor ends the connections of a client that another pool has not taken over.
+func (pool *pool) closeProcessor(now *pool) {
+	if pool.processor != nil && (now == nil || now.processor != pool.processor) {
+		pool.processor.Close()
+	}
+}
+
+// processed is what a pool's processor has found out about a request.
+type processed struct {
+	*processor.Answer // nil: nothing
+	outcome           processor.Outcome
+	route             bool                          // it was asked for a worker
+	worker            func(*endpoint.Endpoint) bool // the endpoints that it named; nil: the pool's strategy decides
+	took              time.Duration
+	fallback          string // why the pool's strategy decides although the processor was asked for a worker; "" if it does not
+	problem           string // why there is no answer; "" with one
+}
+
+// Processed is what a pool's processor has made of a request.
+type Processed struct {
+	Outcome string        `json:"outcome"` // a processor.Outcome
+	Took    time.Duration `json:"took"`
+	Tokens  int           `json:"tokens,omitempty"`
+	Worker  string        `json:"worker,omitempty"`   // that it named
+	Own     string        `json:"fallback,omitempty"` // why the pool's strategy decided although it was asked for a worker
+	Error   string        `json:"error,omitempty"`    // why it did not answer, in at most 200 bytes
+}
+
+// summary is what records have of it.
+func (d *processed) summary() (out Processed) {
+	if d.outcome == "" {
+		return out
+	}
+	if out = (Processed{Outcome: string(d.outcome), Took: d.took, Own: d.fallback, Error: d.problem}); d.Answer != nil {
+		out.Tokens, out.Worker = d.Count, d.Worker
+	}
+	return out
+}
+
+// Prepares is what is known about a pool's processor.
+type Prepares struct {
+	Host      string `json:"host"`
+	Addresses int    `json:"addresses"`
+	Open      bool   `json:"breakerOpen,omitempty"` // it is left alone
+	Route     bool   `json:"route,omitempty"`       // it chooses endpoints, unless a request decides otherwise
+}
+
+// prepares describes the pool's processor; nil without one.
+func (pool *pool) prepares() *Prepares {
+	if pool.processor == nil {
+		return nil
+	}
+	return &Prepares{Host: pool.Processor.Host, Addresses: len(pool.Processor.Addresses), Open: pool.processor.Open(), Route: pool.Processor.Route}
+}
+
+// processMetrics are those of processors.
+type processMetrics struct {
+	seconds   *prometheus.HistogramVec
+	tokens    *prometheus.CounterVec
+	fallbacks *prometheus.CounterVec
+}
+
+var breakerDesc = prometheus.NewDesc("penstock_picker_process_breaker_open",
+	"1 while the pool's processor is left alone, because it has failed five times in a row.", []string{"pool"}, nil)
+
+func newProcessMetrics() processMetrics {
+	return processMetrics{
+		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "penstock_picker_process_seconds",
+			Help:    "Time that picks have waited for the pool's processor, by outcome: processed, rejected (status 400, 413, 415 or 422), failed (an error, late, or an invalid answer), skipped (not asked: it is left alone, too many calls are in flight, or the body is no JSON object), or canceled (the client has left).",
+			Buckets: []float64{0.0005, 0.002, 0.005, 0.02, 0.05, 0.1, 0.5, 1, 2, 10, 60}}, []string{"pool", "outcome"}),
+		tokens: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "penstock_picker_process_tokens_total",
+			Help: "Token IDs that the pool's processor has answered with."}, []string{"pool"}),
+		fallbacks: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "penstock_picker_process_fallbacks_total",
+			Help: "Requests that the pool's own strategy decided about although the processor was asked for a worker, by reason: no_answer, no_worker (the answer names none), unknown_worker (none of the pool's endpoints), or busy_worker (it takes no further request, or is not among the endpoints that the request may be sent to)."}, []string{"pool", "reason"}),
+	}
+}
+
+func (m *processMetrics) collectors() []prometheus.Collector {
+	return []prometheus.Collector{m.seconds, m.tokens, m.fallbacks}
+}
+
+func (m *processMetrics) count(pool string, d *processed) {
+	m.seconds.WithLabelValues(pool, string(d.outcome)).Observe(d.took.Seconds())
+	if a := d.Answer; a != nil && a.Count > 0 {
+		m.tokens.WithLabelValues(pool).Add(float64(a.Count))
+	}
+}
+
+// remove deletes a removed pool's series.
+func (m *processMetrics) remove(labels prometheus.Labels) {
+	m.seconds.DeletePartialMatch(labels)
+	m.tokens.DeletePartialMatch(labels)
+	m.fallbacks.DeletePartialMatch(labels)
+}

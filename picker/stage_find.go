@@ -1,0 +1,35 @@
+package picker
+
+import (
+	"github.com/penstock-project/penstock/picker/extproc"
+)
+
+// find looks up the pool that the call names, and what kind of target its picks have. It sets the pool, the target and the span. It ends a
+// request for the list of models if some server reports any, and one for a pool that this picker does not have.
+func find(k *pick) {
+	p, r := k.picker, k.request
+	k.pool = p.pool(r.Pool)
+	switch {
+	case k.listModels():
+	case k.pool != nil:
+		k.target = k.pool.target
+		k.span = p.span(k.ctx, r, k.started)
+	case listsAlone(r):
+		k.end(extproc.Answer{Pass: true}, "")
+	case r.Pool != "":
+		p.metrics.unknown.Inc()
+		// Gateways and pickers learn of pools at different times; another picker may have this one.
+		k.end(extproc.Answer{Unavailable: true, Message: "this picker has no pool " + r.Pool}, "")
+	default:
+		p.metrics.unknown.Inc()
+		k.end(immediate(503, ReasonUnknownPool, "this picker has no default pool, and the gateway named none"), "")
+	}
+}
+
+// end ends a pick with an answer. A result counts in the pool's metrics and records; "" is for answers that are no picks.
+func (k *pick) end(a extproc.Answer, result string) {
+	k.answer, k.result, k.over = a, result, true
+}
+
+// found is find for a reader.
+func found(r *Record) string { return "pool " + r.Pool + ", strategy " + r.Strategy }

@@ -1,0 +1,102 @@
+package picker
+
+import (
+	"github.com/penstock-project/penstock/picker/endpoint"
+	"github.com/penstock-project/penstock/picker/extproc"
+	"github.com/penstock-project/penstock/picker/schedule"
+)
+
+// lease counts the request where it is sent, from now until the access log reports its end: at the first endpoint and at the further servers, at
+// the cluster of an import, at a remote picker. It opens the lease, which settle ends if the pick fails. A Gateway with too many leases gets
+// none. It ends no pick.
+func lease(k *pick) { k.target.lease(k) }
+
+func (servers) lease(k *pick) {
+	if !k.take() && k.byWorker != nil && k.byStrategy() {
+		k.take()
+	}
+	if len(k.ranked) == 0 || k.byWorker == nil || k.pool.Fallbacks == 0 {
+		return
+	}
+	// The processor has named the first endpoint; the strategy chooses those for retries.
+	first, own := k.ranked[0], k.allowed
+	others := func(e *endpoint.Endpoint) bool { return e != first.Endpoint && (own == nil || own(e)) }
+	k.ranked = append([]schedule.Candidate{first}, k.pool.strategy.Rank(&k.query, k.at, k.endpoints, others, k.pool.Fallbacks, &k.others)...)
+}
+
+// take opens a lease at the first of the ranked endpoints. Another pick may have taken the endpoint's last slot since, or its trial: the next rank
+// takes that into account. It returns false if no endpoint takes the request.
+func (k *pick) take() bool {
+	limit := int64(k.pool.Full.InFlight)
+	if k.strategy == k.pool.unlimited {
+		limit = 0
+	}
+	leases := k.picker.leases
+	for len(k.ranked) > 0 {
+		work := k.ranked[0].Work(&k.query)
+		k.addFurther(&work)
+		if leases.Bounded(k.holder.Gateway) {
+			k.picker.metrics.uncounted.WithLabelValues(k.holder.Gateway).Inc()
+			return true
+		}
+		if k.lease = leases.Open(k.ranked[0].Endpoint, k.holder, work, limit, k.at); k.lease == nil {
+			k.further.release()
+			k.choose(k.strategy)
+			continue
+		}
+		k.lease.AddParts(k.further.leases...)
+		k.further.leases = nil
+		if limit == 0 || k.picker.confirm(k.ctx, k.ranked[0].Endpoint.Load(), limit) {
+			return true
+		}
+		k.contested = k.ranked[0].Endpoint.Load().Total()
+		k.lease.Release()
+		k.lease.Done()
+		k.lease, k.ranked, k.further, k.verdicts = nil, nil, further{}, nil
+	}
+	return false
+}
+
+// settle ends the use of what a pick has taken: its place among the admitted requests, its memory, and, unless its answer was given to the
+// gateway, all that counts its request. Nothing else ends that.
+func (k *pick) settle(given bool) {
+	if k.admitted != nil {
+		k.admitted.Placed() // it has a lease now, or is not sent
+	}
+	if !given {
+		k.giveBack()
+	}
+	if k.shadow.working != nil {
+		workings.Put(k.shadow.working)
+	}
+	if k.working != nil {
+		workings.Put(k.working)
+	}
+	*k = pick{picker: k.picker, ctx: k.ctx, request: k.request, policy: k.policy, rules: k.rules}
+}
+
+// giveBack ends what counts a request that is not sent.
+func (k *pick) giveBack() {
+	k.further.release()
+	if k.lease != nil {
+		k.lease.Release()
+	}
+	switch {
+	case k.answer.Track != nil:
+		k.answer.Track.End()
+	case k.lease != nil:
+		k.lease.Done()
+	case k.charge != nil:
+		k.charge.End()
+	case k.remote.Track != nil:
+		k.remote.Track.End()
+	}
+}
+
+// leased is lease for a reader.
+func leased(r *Record) string { return r.Lease }
+
+// counted has an answer name the lease of its request.
+func (k *pick) counted(a *extproc.Answer) {
+	a.Pool, a.Lease = k.pool.Name, extproc.Lease{Owner: k.picker.leases.Owner(), Number: k.lease.Number()}
+}

@@ -1,0 +1,130 @@
+package picker
+
+import (
+	"fmt"
+	mathrand "math/rand/v2"
+	"time"
+
+	"github.com/penstock-project/penstock/picker/extproc"
+	"github.com/penstock-project/penstock/picker/prefix"
+	"github.com/penstock-project/penstock/picker/request"
+	"github.com/penstock-project/penstock/picker/schedule"
+	"github.com/penstock-project/penstock/picker/tokenize"
+)
+
+// prompt finds the length of a request's prompt and, where model servers report what they have cached, its token IDs: the processor's, else those
+// that a server is asked for. It changes what strategies read of the prompt, and ends no pick.
+func prompt(k *pick) {
+	if k.working == nil {
+		return
+	}
+	k.useTokens()
+	k.renderPrompt()
+	k.model, k.tokens = k.request.Facts.Model, k.query.Tokens
+	if name := k.request.Headers.Header(modelHeader); k.model == "" && len(name) > 0 && (k.request.Reported() || k.pool.TrustHeaders) {
+		k.model = string(name) // of a gateway that sets it itself
+	}
+}
+
+// prompted is prompt for a reader.
+func prompted(r *Record) string {
+	if r.Tokens == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%d tokens", r.Tokens)
+}
+
+// useTokens has a request go by the tokens that the pool's processor has found: the server gets these. They are compared with what servers
+// report, unless the prompt has images, which their blocks are hashed with.
+func (k *pick) useTokens() {
+	found, q := k.processed.Answer, &k.query
+	if found == nil || found.Count == 0 {
+		return
+	}
+	q.Tokens = min(found.Count, prefix.MaxTokens)
+	if k.pool.KVEvents == nil || k.request.Facts.Media || !k.pool.reports() {
+		return
+	}
+	var tokens prefix.Tokens
+	for id := range found.IDs() {
+		tokens.Add(id)
+	}
+	exact := tokens.Exact().Clone()
+	exact.Salt = q.Exact.Salt
+	q.Exact = exact
+}
+
+// renderPrompt completes a request whose prompt is text with its token IDs, if servers of the pool report what they have. It keeps the
+// IDs as a JSON array, if requests of the pool carry them.
+func (k *pick) renderPrompt() {
+	pool, r, q := k.pool, k.request, &k.query
+	if pool.KVEvents == nil || pool.KVEvents.Render == 0 || len(q.Exact.Ends) > 0 || r.Facts.Prompt == 0 || !tokenize.Known(r.Facts.Kind) ||
+		q.Tokens < prefix.End(0) || !pool.reports() {
+		return
+	}
+	prompt := tokenize.Prompt{Key: r.Facts.Prompt, Kind: r.Facts.Kind, Body: r.Body, Salt: q.Exact.Salt, IDs: pool.dynamo() != nil}
+	if tokens, ok := k.picker.renderer.Tokens(k.ctx, func() string { return k.picker.renderBase(pool) }, &prompt, pool.rendering, pool.KVEvents.Render); ok {
+		q.Exact, q.Tokens, k.ids = tokens.Exact, tokens.Count, tokens.IDs
+	}
+}
+
+// renderBase returns the URL of the server that is asked for token IDs, drawn among those that take requests.
+func (p *Picker) renderBase(pool *pool) string {
+	endpoints := pool.snapshot.Endpoints
+	first := mathrand.IntN(max(len(endpoints), 1))
+	for i := range endpoints {
+		e := &endpoints[(first+i)%len(endpoints)]
+		if !e.Draining && !e.State().Failing && (p.never == nil || p.never(e.Addr.Addr()) == "") {
+			return pool.rendering.URL(e.Addr)
+		}
+	}
+	return ""
+}
+
+// scheduled is what a request's pick is decided by.
+func (pool *pool) scheduled(r *extproc.Request, now time.Time) schedule.Request {
+	q := schedule.Request{Model: servedModel(&r.Facts), Stream: r.Facts.Stream, Tokens: promptTokens(r), Chain: r.Facts.Chain, Exact: r.Facts.Exact, Criticality: criticality(pool.priority(r)), Spread: r.Facts.Spread,
+		MaxTokens: r.Facts.MaxTokens, Objective: pool.objective(r.Headers.Header),
+		Session: pool.session(r.Headers.Header, now)}
+	if q.Model == "" { // the body is not read
+		q.Model = string(r.Headers.Header(modelHeader))
+	}
+	return q
+}
+
+// promptTokens is how long a request's prompt is, as far as that is known.
+func promptTokens(r *extproc.Request) int {
+	if r.Bodyless {
+		return 1 // there is none
+	}
+	if r.Facts.Size == 0 { // the body is not read: most of it is the prompt
+		return min(length(r.Headers.Header("content-length"))/prefix.BytesPerToken, prefix.MaxTokens)
+	}
+	return r.Facts.Tokens
+}
+
+// servedModel is the model that the server gets.
+func servedModel(f *request.Facts) string {
+	if f.Target != nil {
+		return f.Target.Name
+	}
+	return f.Model
+}
+
+// length reads a content-length of at most 9 digits; 0 for any other text.
+func length(text []byte) (n int) {
+	if len(text) > 9 {
+		return 0
+	}
+	for _, c := range text {
+		if c < '0' || c > '9' {
+			return 0
+		}
+		n = 10*n + int(c-'0')
+	}
+	return n
+}
+
+// modelHeader has the model of a request on Gateways that route by it (scan.lua in translator/envoy). On others a client may
+// set it, which decides between endpoints of the pool only.
+const modelHeader = "x-gateway-model-name"

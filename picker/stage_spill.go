@@ -1,0 +1,93 @@
+package picker
+
+import (
+	"slices"
+	"time"
+
+	"github.com/penstock-project/penstock/picker/extproc"
+	"github.com/penstock-project/penstock/picker/schedule"
+)
+
+// spill decides about a request that nothing takes: it goes to spill targets, or waits for the report of an end that may be on its way, or is
+// picked for as if no endpoint were full; or, of a remote picker that fails open, to any endpoint. It may open the lease. It ends the pick with 429
+// or 503 if none of this helps.
+func spill(k *pick) { k.target.spill(k) }
+
+func (servers) spill(k *pick) {
+	if len(k.ranked) == 0 && len(k.spillTo) == 0 && k.scratch.Eligible > 0 && !k.scratch.Shed {
+		k.whenFull()
+	}
+	fault(k.request)
+	k.judge()
+	k.compare(len(k.ranked), k.scratch.Candidates(), k.pool.strategy.Measure())
+	if len(k.ranked) > 0 {
+		return
+	}
+	k.result = resultSpilled
+	if len(k.spillTo) == 0 {
+		a := k.pool.refuse(&k.scratch, k.restricted)
+		k.end(a, a.Reason)
+	}
+	if k.answer.Status == 429 || k.sampled {
+		k.exceeded = k.limits()
+	}
+}
+
+// reportDelay is how long a pick of a full pool waits for the report that a request has ended: Envoy sends its access log
+// every 100 ms (translator/envoy, feedbackInterval), and a peer that receives it publishes it 20 ms later.
+const reportDelay = 250 * time.Millisecond
+
+// whenFull picks for a request that finds the pool full, and that neither spill targets nor another cluster takes.
+func (k *pick) whenFull() {
+	pool := k.pool
+	switch {
+	case pool.unlimited != nil && k.request.Reported() && !k.request.Last:
+		k.choose(pool.unlimited)
+		k.take()
+	case pool.slots != nil && len(k.request.Headers.Header(OthersHeader)) == 0:
+		pool.slots.Wait(k.ctx, k.picker.reportDelay, func() bool { return k.choose(pool.strategy) && k.take() })
+	}
+}
+
+// limits returns those because of which no endpoint takes the request.
+func (k *pick) limits() []schedule.Excess {
+	all := k.pool.strategy.Exceeded(&k.scratch)
+	if limit := k.pool.Full.InFlight; len(all) == 0 && limit > 0 && k.contested > 0 {
+		all = append(all, schedule.Excess{Limit: schedule.LimitInFlight, Max: float64(limit), Value: float64(k.contested), Endpoints: 1})
+	}
+	return all
+}
+
+// refuse answers a request that no endpoint takes, by the last rank.
+func (pool *pool) refuse(by *schedule.Scratch, restricted bool) extproc.Answer {
+	switch name := quoted(pool.Name); {
+	case by.Shed:
+		return immediate(429, ReasonShed, "no model server of pool "+name+" "+by.Why)
+	case by.Eligible > 0:
+		return immediate(429, ReasonFull, "every model server of pool "+name+" is full")
+	case restricted:
+		return immediate(503, ReasonSubset, "no model server of pool "+name+" is among those that the gateway allows")
+	default:
+		return immediate(503, ReasonNoEndpoints, "pool "+name+" has no model server that takes requests")
+	}
+}
+
+// spill returns the spill targets of a request that Envoys have.
+func (pool *pool) spill(asked []string) []string {
+	unknown := func(target string) bool { return !slices.Contains(pool.Spill, target) }
+	if !slices.ContainsFunc(asked, unknown) {
+		return asked // the usual case, without a copy
+	}
+	return slices.DeleteFunc(slices.Clone(asked), unknown)
+}
+
+// spilled is spill for a reader.
+func spilled(r *Record) string {
+	switch r.Result {
+	case resultSpilled:
+		return "the request goes to spill targets"
+	case resultOpen:
+		return "the pool fails open: the request goes to any endpoint"
+	}
+	return ""
+}

@@ -1,0 +1,24 @@
+package picker
+
+import "time"
+
+// wake waits while this process may not know what has changed, because it was stopped for a while. The time of the pick begins after that. It
+// ends no pick.
+func wake(k *pick) {
+	k.started = time.Now()
+	behind := k.picker.behind
+	if behind == nil {
+		return
+	}
+	wait := behind(k.started)
+	if wait <= 0 {
+		return
+	}
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-k.ctx.Done():
+	}
+	k.started = time.Now()
+}

@@ -1,0 +1,221 @@
+package picker
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/penstock-project/penstock/picker/endpoint"
+	"github.com/penstock-project/penstock/picker/extproc"
+	"github.com/penstock-project/penstock/picker/flow"
+	"github.com/penstock-project/penstock/picker/request"
+	"github.com/penstock-project/penstock/picker/schedule"
+)
+
+// stage is a step of a pick. The comment of its function states what it reads, what it may change, and when it ends the pick.
+type stage struct {
+	name string
+	at   moment
+	run  func(*pick)
+	// decided describes for a reader what the stage has done with a pick; "" for nothing. nil: it decides nothing.
+	decided func(*Record) string
+	closes  bool // a pick that an earlier stage has ended passes it, too
+}
+
+// moment is how much of a request has arrived when a stage runs.
+type moment uint8
+
+const (
+	atCall    moment = iota // the metadata of the call: no message is read before
+	atHeaders               // the headers
+	atModel                 // a model in the body. Bodies that pass in chunks show theirs after the pick
+	atRequest               // all that the pick needs
+)
+
+// stages are the stages of a pick, in their order. A request for the list of models, and one for an unknown pool, end in find.
+//
+// The stages from restrict to answer act by the pick's target: the model servers of a pool, those servers with sessions, the clusters of
+// an import, a remote picker.
+func stages() []stage {
+	return []stage{
+		{name: "admit", at: atCall, run: admit, decided: admitted},
+		{name: "read", at: atHeaders, run: read, decided: readSoMuch},
+		{name: "rewrite", at: atModel, run: rewrite, decided: rewritten},
+		{name: "wake", at: atRequest, run: wake},
+		{name: "find", at: atRequest, run: find, decided: found},
+		{name: "hold", at: atRequest, run: hold, decided: held},
+		{name: "process", at: atRequest, run: process, decided: processedBy},
+		{name: "restrict", at: atRequest, run: restrict},
+		{name: "prompt", at: atRequest, run: prompt, decided: prompted},
+		{name: "score", at: atRequest, run: score},
+		{name: "rank", at: atRequest, run: rank, decided: rankedBy},
+		{name: "lease", at: atRequest, run: lease, decided: leased},
+		{name: "spill", at: atRequest, run: spill, decided: spilled},
+		{name: "answer", at: atRequest, run: answer, decided: answeredBy, closes: true},
+		{name: "note", at: atRequest, run: keepNote, closes: true},
+	}
+}
+
+// maxStages bounds the stages: a note has the time of each.
+const maxStages = 16
+
+// pick is one request on its way through the stages. One call of the gateway uses it, from its begin to its end.
+type pick struct {
+	picker  *Picker
+	ctx     context.Context
+	request *extproc.Request
+
+	denied error          // by admit: the call ends
+	over   bool           // a stage has ended it: only those that close a pick follow
+	answer extproc.Answer // that the gateway gets
+	left   time.Time      // when the last stage was left
+	last   int            // the last stage before the body
+	took   [maxStages]float32
+	passed uint16 // the stages that it has passed, as bits
+
+	policy extproc.BodyPolicy // of read
+	rules  *modelRules        // the same
+	body   string             // the model that it names, for rewrite
+	drawn  *request.Target    // by rewrite
+
+	pool    *pool  // of find; a wait may replace it by the pool's newer configuration
+	target  target // of find; nil if the pick ended there
+	span    trace.Span
+	started time.Time // of the time that metrics have: waits for others are not in it
+
+	admitted  *flow.Queue // by hold; nil if there was none
+	waited    time.Duration
+	processed processed
+
+	spillTo    []string // by restrict; what follows are those of model servers
+	restricted bool
+	allowed    func(*endpoint.Endpoint) bool
+	endpoints  []endpoint.Endpoint
+	sampled    bool // the pick gets verdicts
+	holder     endpoint.Holder
+	query      schedule.Request // what strategies read of the request
+	*working                    // the memory of restrict and what follows
+
+	ids      []byte // of prompt: token IDs, as a JSON array
+	shadow   shadowed
+	byWorker func(*endpoint.Endpoint) bool // the endpoints that the pool's processor has named; nil: the strategy decides
+	strategy *schedule.Strategy            // by which was ranked
+	ranked   []schedule.Candidate
+	at       time.Time // of the rank
+	further  further
+	staged   bool // the pool's profile handler has decided about further servers
+	// Verdicts of a sampled pick are made after its rank and before its lease: they are what decided.
+	verdicts  []schedule.Verdict
+	contested int64 // requests in flight of all processes where this one would have been one too many; 0: nowhere
+	lease     *endpoint.Lease
+	unread    *unread // what the servers are sent; nil without a lease or a prompt
+
+	clusters []ClusterCost        // by rank, of an import
+	stay     uint64               // the request's session there
+	charge   *charged             // the same
+	remote   extproc.RemoteAnswer // by rank, of a remote picker
+	names    []string             // addresses that it named
+	refusal  extproc.Answer       // if nothing takes the request
+
+	// What records have beyond that.
+	result     string
+	tokens     int // of the prompt
+	model      string
+	candidates int
+	compared   int // choices
+	choices    [maxChoices]choice
+	exceeded   []schedule.Excess // why the answer is 429
+	outOfRange []string          // addresses that a remote picker named outside the declared ranges
+	problem    string            // why it did not answer
+	session    sessionBy
+}
+
+// working is the memory of a rank, which the next pick takes over.
+type working struct {
+	scratch schedule.Scratch
+	others  schedule.Scratch // of a choice beside it: of further servers, or of those for retries
+}
+
+var (
+	picks    = sync.Pool{New: func() any { return new(pick) }}
+	workings = sync.Pool{New: func() any { return new(working) }}
+)
+
+var _ extproc.Picker = (*Picker)(nil)
+
+// Begin implements extproc.Picker.
+func (p *Picker) Begin(ctx context.Context, r *extproc.Request) (extproc.Pick, error) {
+	k := p.begin(ctx, r)
+	if k.pass(atCall); k.denied != nil {
+		err := k.denied
+		k.End()
+		return nil, err
+	}
+	return k, nil
+}
+
+func (p *Picker) begin(ctx context.Context, r *extproc.Request) *pick {
+	k := picks.Get().(*pick)
+	k.picker, k.ctx, k.request = p, ctx, r
+	return k
+}
+
+// Pick answers one request that is admitted and read: it passes the stages from then on.
+func (p *Picker) Pick(ctx context.Context, r *extproc.Request) extproc.Answer {
+	k := p.begin(ctx, r)
+	defer k.End()
+	return k.Answer()
+}
+
+// Body implements extproc.Pick.
+func (k *pick) Body() extproc.BodyPolicy {
+	k.pass(atHeaders)
+	return k.policy
+}
+
+// Target implements extproc.Pick.
+func (k *pick) Target(model string) *request.Target {
+	k.body, k.drawn = model, nil
+	k.pass(atModel)
+	return k.drawn
+}
+
+// Answer implements extproc.Pick.
+func (k *pick) Answer() extproc.Answer {
+	given := false
+	defer func() { k.settle(given) }()
+	k.pass(atRequest)
+	given = true
+	return k.answer
+}
+
+// End implements extproc.Pick.
+func (k *pick) End() {
+	*k = pick{}
+	picks.Put(k)
+}
+
+// pass runs the stages of a moment. The time in which the body arrives is that of the stage that asks for it.
+func (k *pick) pass(m moment) {
+	now := time.Now()
+	if m == atRequest && !k.left.IsZero() {
+		k.took[k.last] += seconds(now.Sub(k.left))
+	}
+	for i := range k.picker.stages {
+		s := &k.picker.stages[i]
+		if s.at != m || k.over && !s.closes {
+			continue
+		}
+		s.run(k)
+		left := time.Now()
+		k.took[i] += seconds(left.Sub(now))
+		k.passed |= 1 << i
+		if now = left; m == atHeaders {
+			k.left, k.last = left, i
+		}
+	}
+}
+
+func seconds(d time.Duration) float32 { return float32(d.Seconds()) }
