@@ -59,7 +59,7 @@ type Record struct {
 	// Bytes of the request's body, as far as the pick has read it; 0: it has not. Served is the model that the server gets in place of Model.
 	Bytes  int    `json:"bytes,omitempty"`
 	Served string `json:"served,omitempty"`
-	// Stages are those that the request has passed, in their order.
+	// Stages are those that the request has passed, in their order: in the records of one request (Picks.Request).
 	Stages []Passed `json:"stages,omitempty"`
 	// Processor is what the pool's processor has made of the request; nil if it was not asked.
 	Processor *Processed `json:"processor,omitempty"`

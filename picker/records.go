@@ -221,7 +221,7 @@ func (p *Picker) Picks(q Picks) []*Record {
 	}
 	records := []*Record{}
 	for _, n := range p.notes.find(q, limit) {
-		records = append(records, n.record(p.leases.Owner()))
+		records = append(records, n.record(p.leases.Owner(), q.Request != ""))
 	}
 	return records
 }
@@ -240,8 +240,8 @@ func (n *notes) find(q Picks, limit int) (found []note) {
 	return found
 }
 
-// record is the note for a reader. If verdicts were made for the pick, it has them.
-func (n *note) record(by string) *Record {
+// record is the note for a reader. If verdicts were made for the pick, it has them. Stages are for the readers of one request.
+func (n *note) record(by string, stages bool) *Record {
 	r := &Record{}
 	lease := ""
 	if n.lease > 0 {
@@ -269,7 +269,9 @@ func (n *note) record(by string) *Record {
 		outcome := n.outcome
 		r.Outcome = &outcome
 	}
-	r.Stages = n.stages(r)
+	if stages {
+		r.Stages = n.stages(r)
+	}
 	return r
 }
 

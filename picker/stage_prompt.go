@@ -1,7 +1,6 @@
 package picker
 
 import (
-	"fmt"
 	mathrand "math/rand/v2"
 	"time"
 
@@ -31,7 +30,7 @@ func prompted(r *Record) string {
 	if r.Tokens == 0 {
 		return ""
 	}
-	return fmt.Sprintf("%d tokens", r.Tokens)
+	return several(r.Tokens, "token")
 }
 
 // useTokens has a request go by the tokens that the pool's processor has found: the server gets these. They are compared with what servers

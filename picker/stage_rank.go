@@ -46,15 +46,23 @@ func (k *pick) byStrategy() bool {
 	return k.choose(k.pool.strategy)
 }
 
+// several is a number of things.
+func several(n int, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return fmt.Sprintf("%d %ss", n, thing)
+}
+
 // rankedBy is rank for a reader.
 func rankedBy(r *Record) string {
 	switch {
 	case r.Error != "":
 		return "its own picker does not answer: " + r.Error
 	case r.Result == resultCluster:
-		return fmt.Sprintf("%d clusters take requests", r.Candidates)
+		return several(r.Candidates, "cluster")
 	case r.Result == resultRelayed:
-		return fmt.Sprintf("its own picker names %d endpoints", r.Candidates)
+		return several(r.Candidates, "endpoint") + " that its own picker names"
 	}
-	return fmt.Sprintf("%d candidates", r.Candidates)
+	return several(r.Candidates, "candidate")
 }

@@ -37,7 +37,7 @@ func TestExplain_WhyOfPastRequestAtAnyProcess(t *testing.T) {
 				by[r.Picker] = true
 				return nil
 			})
-			if text := s.penstock("explain", "--why", id); !strings.Contains(text, "served by 127.0.0.1:") || !strings.Contains(text, "request "+id) || strings.Count(text, "127.0.0.1:") < 4 {
+			if text := s.penstock("explain", "--why", id); !strings.Contains(text, "served by 127.0.0.1:") || !strings.Contains(text, "request "+id) || strings.Count(text, "127.0.0.1:") < 4 || !strings.Contains(text, " rank ") || !strings.Contains(text, " 2 candidates") {
 				t.Errorf("explain --why:\n%s", text)
 			}
 		}

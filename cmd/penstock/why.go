@@ -121,7 +121,7 @@ func (o *whyOptions) run(cmd *cobra.Command, s *target, output string) error {
 	if o.request != "" {
 		slices.Reverse(found.Picks) // in the order of the request's way
 	}
-	return printPicks(cmd.OutOrStdout(), found.Picks)
+	return printPicks(cmd.OutOrStdout(), found.Picks, o.request != "")
 }
 
 // poolsText lists the pools that there are.
@@ -136,8 +136,8 @@ func poolsText(found app.FoundPicks) string {
 	return text
 }
 
-// printPicks prints picks.
-func printPicks(w io.Writer, picks []*picker.Record) error {
+// printPicks prints picks; with stages also what each passed.
+func printPicks(w io.Writer, picks []*picker.Record, stages bool) error {
 	p := &printer{w: w}
 	for _, r := range picks {
 		if r.Sent != nil {
@@ -202,6 +202,9 @@ func printPicks(w io.Writer, picks []*picker.Record) error {
 		if r.Outcome != nil {
 			p.line("  outcome", "%s", outcomeText(*r.Outcome))
 		}
+		if stages {
+			p.stages(r.Stages)
+		}
 		first, _, _ := strings.Cut(r.Endpoints, ",")
 		if len(r.Verdicts) == 0 {
 			for _, c := range r.Compared {
@@ -217,6 +220,15 @@ func printPicks(w io.Writer, picks []*picker.Record) error {
 		}
 	}
 	return p.err
+}
+
+// stages prints those that a pick has passed, one a line.
+func (p *printer) stages(passed []picker.Passed) {
+	label := "  stages"
+	for _, s := range passed {
+		p.line(label, "%-8s %9.3f ms  %s", s.Stage, float64(s.Took.Microseconds())/1000, listText(s.Decided))
+		label = ""
+	}
 }
 
 // sent prints a request that was sent to another cluster.

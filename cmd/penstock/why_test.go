@@ -20,7 +20,7 @@ import (
 func shownPicks(t *testing.T, records ...*picker.Record) string {
 	t.Helper()
 	var b bytes.Buffer
-	if err := printPicks(&b, records); err != nil {
+	if err := printPicks(&b, records, true); err != nil {
 		t.Fatal(err)
 	}
 	return b.String()

@@ -122,6 +122,9 @@ const maxFollowed = 1 << 14
 // Crowded reports that so many calls are open that none should outlive its gateway's.
 func (r *Remote) Crowded() bool { return r.users.Load() > maxFollowed }
 
+// Open returns how many calls are open.
+func (r *Remote) Open() int64 { return max(r.users.Load()-1, 0) }
+
 // Ask forwards q's headers and body, and returns the remote picker's answer. Whatever mode the gateway uses, the remote sees
 // FULL_DUPLEX_STREAMED, the only mode that every picker of this protocol supports. A request whose body was not read is sent
 // as one without a body, because the remote would wait for it in vain.

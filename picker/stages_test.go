@@ -1,0 +1,277 @@
+package picker
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/mem"
+
+	"github.com/penstock-project/penstock/picker/extproc"
+	"github.com/penstock-project/penstock/picker/flow"
+	"github.com/penstock-project/penstock/picker/schedule"
+	"github.com/penstock-project/penstock/xds/xdstest/poll"
+)
+
+// kinds are a pool and a request for each kind of target, and for what a pick may take beside its lease.
+func kinds(t *testing.T) map[string]struct {
+	pool    Pool
+	request extproc.Request
+} {
+	remote := &remotePicker{}
+	relay := relayed(remote.serve(t))
+	remote.name("10.1.0.5:8000", false)
+	processor := startProcessor(t)
+	processor.set(`{"tokens":[1,2,3],"count":3,"worker":"10.0.0.1:80"}`, 200)
+	processor.Route = true
+	stays := clustersOf(2)
+	stays.Sessions = true
+	type kind = struct {
+		pool    Pool
+		request extproc.Request
+	}
+	body := func() extproc.Request { return *longPrompt(600, 1, 2, 3) }
+	imported := body()
+	imported.Imported, imported.Gateway = true, ""
+	processed := *bodied(`{"model":"m","prompt":"a"}`)
+	return map[string]kind{
+		"servers":          {Pool{Endpoints: specs(first, second)}, body()},
+		"imported":         {Pool{Endpoints: specs(first, second)}, imported},
+		"sessions":         {Pool{Strategy: "session", Endpoints: specs(first, second)}, body()},
+		"limits":           {Pool{Full: schedule.Full{InFlight: 1}, Endpoints: specs(first)}, body()},
+		"flow control":     {Pool{FlowControl: oneAtATime(flow.Limits{}), Endpoints: specs(first)}, body()},
+		"shadow":           {Pool{Shadow: "least-request", Endpoints: specs(first, second)}, body()},
+		"further":          {Pool{Strategy: "plugins", Plugins: parsed(t, stagesDoc(allStages)), Endpoints: withRoles(first, "decode", second, "prefill")}, body()},
+		"processor":        {Pool{Processor: &processor.Processor, Endpoints: specs(first, second)}, processed},
+		"clusters":         {Pool{Clusters: clustersOf(2)}, body()},
+		"stays":            {Pool{Clusters: stays}, body()},
+		"remote":           {relay, body()},
+		"remote, imported": {relay, imported},
+	}
+}
+
+// A pick that ends between any two stages, because one panics, leaves nothing that counts its request: neither a lease nor a request in flight,
+// at servers, at clusters or at a remote picker, nor an admitted request without a place.
+func TestPick_EndBetweenAnyTwoStagesLeavesNoLease(t *testing.T) {
+	for name, kind := range kinds(t) {
+		for at := range stages() {
+			c := &counting{chooser: chooser{of: map[string]*Clusters{}}}
+			p := runPicker(t, Config{Chooser: c})
+			kind.pool.Name = "ns/pool"
+			setPools(t, p, kind.pool)
+			p.stages = slices.Insert(stages(), at, stage{name: "panic", at: stages()[at].at, closes: true, run: func(*pick) { panic("between two stages") }})
+			r := kind.request
+			r.Body = mem.BufferSlice{mem.SliceBuffer(`{"model":"m","prompt":"a"}`)}
+			before := p.stages[at].name + " before " + stages()[at].name
+			func() {
+				defer func() {
+					if recover() == nil {
+						t.Fatalf("%s: %s did not end the pick", name, before)
+					}
+				}()
+				k, err := p.Begin(t.Context(), &r)
+				if err != nil {
+					t.Fatal(err)
+				}
+				k.Body()
+				k.Target("m")
+				k.Answer()
+			}()
+			pool := p.pool("ns/pool")
+			var inFlight int64
+			for i := range pool.snapshot.Endpoints {
+				inFlight += pool.snapshot.Endpoints[i].State().InFlight
+			}
+			if p.leases.Len() != 0 || inFlight != 0 || p.nowhere.InFlight() != 0 || p.Imported() != 0 {
+				t.Errorf("%s: %s leaves %d leases, %d and %d requests in flight, %d of other clusters", name, before, p.leases.Len(), inFlight, p.nowhere.InFlight(), p.Imported())
+			}
+			if c.open != 0 {
+				t.Errorf("%s: %s leaves %d charges of clusters", name, before, c.open)
+			}
+			if pool.queue.On() && pool.queue.Unplaced() != 0 {
+				t.Errorf("%s: %s leaves %d admitted requests without a place", name, before, pool.queue.Unplaced())
+			}
+			if pool.remote != nil {
+				poll.Until(t, name+": the remote picker's call ends after "+before, func() bool { return pool.remote.Open() == 0 })
+			}
+		}
+	}
+}
+
+// counting is a chooser that counts the charges which have not ended.
+type counting struct {
+	chooser
+	open int
+}
+
+func (c *counting) Choose(pool string, p ClusterPrompt, charged bool, out []ClusterCost) ([]ClusterCost, Charge) {
+	ranked, charge := c.chooser.Choose(pool, p, charged, out)
+	if charge != nil {
+		c.open++
+		charge = c
+	}
+	return ranked, charge
+}
+
+func (c *counting) End() { c.open-- }
+
+// Each stage is needed: without it the table still compiles, and the check beside it fails, as do the tests that are named there.
+func TestStages_WithoutOneItsPromiseIsBroken(t *testing.T) {
+	type check struct {
+		tests string // that fail, too
+		holds func(p *Picker, pool Pool) bool
+	}
+	set := func(p *Picker, pool Pool) { setPools(t, p, pool) }
+	answer := func(p *Picker) extproc.Answer { return p.Pick(t.Context(), longPrompt(600)) }
+	processor := startProcessor(t)
+	awake := 0
+	checks := map[string]check{
+		"admit": {"TestPickerKey", func(p *Picker, pool Pool) bool {
+			p.access = &access{allowed: map[[2]string]bool{}, lagging: true}
+			set(p, pool)
+			_, err := p.Begin(t.Context(), longPrompt(600))
+			return err != nil
+		}},
+		"read": {"TestPrompts", func(p *Picker, pool Pool) bool {
+			pool.Body = BodyBuffered
+			set(p, pool)
+			return p.begin(t.Context(), longPrompt(600)).Body().Wait
+		}},
+		"rewrite": {"TestModels", func(p *Picker, pool Pool) bool {
+			pool.Models = &Models{Named: map[string]ModelRule{"public": {Targets: []ModelTarget{{Name: "v1", Weight: 1}}}}}
+			set(p, pool)
+			k := p.begin(t.Context(), longPrompt(600))
+			k.Body()
+			target := k.Target("public")
+			return target != nil && target.Name == "v1"
+		}},
+		"wake": {"TestPick_WaitsWhileTheProcessMayBeBehind", func(p *Picker, pool Pool) bool {
+			before := awake
+			p.behind = func(time.Time) time.Duration { awake++; return 0 }
+			set(p, pool)
+			answer(p)
+			return awake > before
+		}},
+		"find": {"all tests of picks", func(p *Picker, pool Pool) bool {
+			set(p, pool)
+			return len(answer(p).Endpoints) > 0
+		}},
+		"hold": {"TestFlowControl", func(p *Picker, pool Pool) bool {
+			pool.FlowControl, pool.Endpoints = oneAtATime(flow.Limits{EmptyTTL: time.Nanosecond}), nil
+			set(p, pool)
+			answer(p)
+			return p.Picks(Picks{})[0].Waited > 0
+		}},
+		"process": {"TestProcessor", func(p *Picker, pool Pool) bool {
+			before := processor.calls
+			pool.Processor = &processor.Processor
+			set(p, pool)
+			p.Pick(t.Context(), bodied(`{"model":"m","prompt":"a"}`))
+			return processor.calls > before
+		}},
+		"restrict": {"TestSubset", func(p *Picker, pool Pool) bool {
+			set(p, pool)
+			r := longPrompt(600)
+			r.Subset = "no=such"
+			return p.Pick(t.Context(), r).Reason == ReasonSubset
+		}},
+		"prompt": {"TestUsage", func(p *Picker, pool Pool) bool {
+			set(p, pool)
+			answer(p)
+			return p.Picks(Picks{})[0].Tokens == 600
+		}},
+		"score": {"TestPlugins", func(p *Picker, pool Pool) bool {
+			pool.Scorers = []Scorer{{}}
+			set(p, pool)
+			k := p.begin(t.Context(), longPrompt(600))
+			asked := false
+			p.stages = append(p.stages, stage{at: atRequest, run: func(k *pick) { asked = k.query.External != nil }})
+			k.Answer()
+			return asked
+		}},
+		"rank": {"all tests of picks", func(p *Picker, pool Pool) bool {
+			set(p, pool)
+			return answer(p).Endpoints.String() == first
+		}},
+		"lease": {"TestRetry_ChargesTheEndpointThatServes", func(p *Picker, pool Pool) bool {
+			set(p, pool)
+			answer(p)
+			return p.leases.Len() == 1 && inFlight(p, first) == 1
+		}},
+		"spill": {"TestSpill", func(p *Picker, pool Pool) bool {
+			pool.Endpoints = nil
+			set(p, pool)
+			return answer(p).Reason == ReasonNoEndpoints
+		}},
+		"answer": {"all tests of picks", func(p *Picker, pool Pool) bool {
+			set(p, pool)
+			return len(answer(p).Endpoints) > 0
+		}},
+		"note": {"TestRecords", func(p *Picker, pool Pool) bool {
+			set(p, pool)
+			answer(p)
+			return len(p.Picks(Picks{})) == 1
+		}},
+	}
+	holds := func(c check, without string) (ok bool) {
+		defer func() {
+			if recover() != nil {
+				ok = false // a stage behind it lacks what it sets
+			}
+		}()
+		p := runPicker(t, Config{})
+		p.stages = slices.DeleteFunc(stages(), func(s stage) bool { return s.name == without })
+		return c.holds(p, Pool{Name: "ns/pool", Endpoints: specs(first)})
+	}
+	for _, s := range stages() {
+		c, ok := checks[s.name]
+		switch {
+		case !ok:
+			t.Errorf("stage %s has no check: write what breaks without it", s.name)
+		case !holds(c, ""):
+			t.Errorf("the check of stage %s fails with all stages", s.name)
+		case holds(c, s.name):
+			t.Errorf("the check of stage %s passes without it", s.name)
+		}
+	}
+}
+
+// What a reader is shown of a pick is by the same table: each stage that it has passed, in their order, with the time that it took.
+func TestStages_RecordHasTheStagesThatAPickHasPassed(t *testing.T) {
+	p := runPicker(t, Config{})
+	setPools(t, p, Pool{Name: "ns/pool", Body: BodyBuffered, Endpoints: specs(first)}, Pool{Name: "ns/none"})
+	passed := func(pool string) (names []string, record *Record) {
+		r := longPrompt(600)
+		r.Pool = pool
+		k, err := p.Begin(t.Context(), r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer k.End()
+		k.Body()
+		time.Sleep(10 * time.Millisecond) // the body arrives
+		k.Answer()
+		found := p.notes.find(Picks{}, 1)
+		record = found[0].record(p.Owner(), true)
+		for _, s := range record.Stages {
+			names = append(names, s.Stage)
+		}
+		return names, record
+	}
+	names, record := passed("ns/pool")
+	if want := []string{"admit", "read", "wake", "find", "hold", "process", "restrict", "prompt", "score", "rank", "lease", "spill", "answer"}; !slices.Equal(names, want) {
+		t.Errorf("a pick has passed %v, want %v", names, want)
+	}
+	for _, s := range record.Stages {
+		want := map[string]string{"admit": "Gateway ns/gw", "read": "2400 bytes of the body", "find": "pool ns/pool, strategy load", "prompt": "600 tokens", "rank": "1 candidate", "lease": record.Lease, "answer": first}[s.Stage]
+		if s.Decided != want {
+			t.Errorf("%s: %q, want %q", s.Stage, s.Decided, want)
+		}
+		if s.Stage == "read" && s.Took < 10*time.Millisecond {
+			t.Errorf("the body took %v to arrive, want at least 10 ms", s.Took)
+		}
+	}
+	if names, record = passed("ns/none"); !slices.Contains(names, "spill") || record.Status != 503 {
+		t.Errorf("a pick without endpoints has passed %v with status %d", names, record.Status)
+	}
+}
