@@ -95,9 +95,9 @@ func (pool *pool) choiceName() string {
 func (p *Picker) setClusters(name string, was, now *pool) {
 	switch {
 	case now != nil && now.Clusters != nil:
-		p.chooser.SetClusters(name, now.Clusters)
+		p.config.Chooser.SetClusters(name, now.Clusters)
 	case was != nil && was.Clusters != nil:
-		p.chooser.SetClusters(name, nil)
+		p.config.Chooser.SetClusters(name, nil)
 	}
 }
 
@@ -112,7 +112,7 @@ func (clusters) rank(k *pick) { k.rankClusters("") }
 func (k *pick) rankClusters(stay string) {
 	pool, r := k.pool, k.request
 	k.model, k.tokens = r.Facts.Model, promptTokens(r)
-	ranked, charge := k.picker.chooser.Choose(pool.Name, ClusterPrompt{Tokens: k.tokens, Chain: r.Facts.Chain, Stay: stay}, true, make([]ClusterCost, 0, maxEndpoints))
+	ranked, charge := k.picker.config.Chooser.Choose(pool.Name, ClusterPrompt{Tokens: k.tokens, Chain: r.Facts.Chain, Stay: stay}, true, make([]ClusterCost, 0, maxEndpoints))
 	if len(ranked) == 0 {
 		k.model, k.tokens = "", 0
 		k.end(immediate(503, ReasonNoEndpoints, "import "+quoted(pool.Name)+" has no cluster that takes requests"), ReasonNoEndpoints)
@@ -150,7 +150,7 @@ func (clusters) answer(k *pick) {
 	}
 	texts = append(texts, further...)
 	k.answer = extproc.Answer{Endpoints: texts[:min(len(texts), maxEndpoints)], MaxRetries: -1} // the route has as many retries as there are hops
-	k.answer.Headers = []extproc.Header{{Name: SenderHeader, Value: k.picker.chooser.Sender()}}
+	k.answer.Headers = []extproc.Header{{Name: SenderHeader, Value: k.picker.config.Chooser.Sender()}}
 	if k.lease != nil {
 		k.counted(&k.answer)
 		k.answer.Track = &chosen{lease: k.lease, pool: k.pool}
@@ -165,9 +165,9 @@ type charged struct {
 	moved func(served string) // runs once another hop has served; nil: the request has no session
 }
 
-// follow passes on what the access log shows of the request. An import's hops never move a request that a model server has begun, so a
+// Follow implements endpoint.Charge. It passes on what the access log shows of the request. An import's hops never move a request that a model server has begun, so a
 // request that another hop serves was declined.
-func (c *charged) follow(e accesslog.Entry) {
+func (c *charged) Follow(e accesslog.Entry) {
 	switch {
 	case e.Served != "" && e.Served != c.hop:
 		if c.moved != nil {
@@ -199,7 +199,7 @@ func (c *chosen) End() { c.lease.Done() }
 // Waiting is what a request of another cluster finds at a pool, and how many blocks of prompts its servers cache. ok is false for a pool that
 // this picker does not pick from by the strategy "load".
 func (p *Picker) Waiting(name string) (w schedule.Wait, capacity int, ok bool) {
-	pool := p.pools.Load().byName[name]
+	pool := p.pools.now.Load().byName[name]
 	if pool == nil || pool.Relay != nil || pool.Gateways || pool.Clusters != nil {
 		return w, 0, false
 	}

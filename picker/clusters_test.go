@@ -131,7 +131,7 @@ func TestLeastLoad_PickNamesTheClustersAndChargesTheFirst(t *testing.T) {
 func TestSession_StaysAtTheClusterOfItsImport(t *testing.T) {
 	c := &chooser{of: map[string]*Clusters{}}
 	var published []Session
-	p := runPicker(t, Config{Chooser: c, Session: func(s Session) { published = append(published, s) }})
+	p := runPicker(t, Config{Chooser: c, Sharing: shared{session: func(s Session) { published = append(published, s) }}})
 	_, address := servePicker(t, p)
 	of := clustersOf(3, "envoy://hops/spare")
 	of.Sessions = true

@@ -1,6 +1,7 @@
 package picker
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"net"
@@ -29,26 +30,16 @@ type Config struct {
 	// Tracer records spans of picks whose caller is traced and sampled; nil for none.
 	Tracer trace.TracerProvider
 
-	// Forward receives access log entries whose lease belongs to another picker: a gateway that asks several pickers may
-	// send an entry to any of them. It must not block. Nil drops them.
-	Forward func(accesslog.Entry)
-	// Attempts receives what became of requests, those to exporting clusters of imports included. It must not block. Nil drops it.
-	Attempts func(accesslog.Attempt)
-	// Publish receives what each pick shows about a server's caches, for the pickers of other processes; see Learn. It must not block,
-	// and not keep the Chain. Nil drops it.
-	Publish func(Sent)
-	// Observe receives the same of picks of this process, and of those that Learn has. Nil drops it.
-	Observe func(Sent)
-	// Session receives where a session of a pool is, for the pickers of other processes; see LearnSession. It must not block. Nil drops it.
-	Session func(Session)
-	// Read receives what each metrics page shows, for the pickers of other processes (endpoint.Registry.Receive). It must not block. Nil
-	// drops it.
-	Read func(addr netip.AddrPort, page uint64, r endpoint.Reading)
+	// Reports receives what the access logs of gateways show; nil: it is dropped.
+	Reports Reports
+	// Sharing receives what the pickers of other processes learn of this one; nil: it is dropped.
+	Sharing Sharing
+	// Observer receives what picks show about servers' caches: those of this process, and those that Learn has. nil: it is dropped.
+	Observer Observer
 	// Recording is where requests are recorded; nil: nowhere.
 	Recording *recording.File
-	// OnPanic is called when a scrape has panicked, with its page, or the reading of KV events, with their server; it then counts as
-	// failed. nil drops it.
-	OnPanic func(page string, value any, stack []byte)
+	// Troubles receives what goes wrong; nil: it is dropped.
+	Troubles Troubles
 	// HeldBodies bounds the bodies that are held for picks, in bytes of all streams; 0 is extproc.DefaultBodies. Those of calls from other
 	// clusters have a quarter as much beside it.
 	HeldBodies int64
@@ -61,11 +52,13 @@ type Config struct {
 	// Settle bounds how long a pick that may take an endpoint's last slot waits for Peers to count it: one of them may be frozen, and the
 	// slot is then taken. 0: 100 ms.
 	Settle time.Duration
-	// Gateway returns the Gateway whose key a call has, "namespace/name"; "" if calls need none, and nil if none does.
-	Gateway func(context.Context) string
-	// Behind returns how long a pick that begins waits, because the process was stopped for a while and may not know what has changed
-	// meanwhile; nil: no pick waits.
-	Behind func(now time.Time) time.Duration
+	// EndWait is how long a pick of a full pool waits for the report that a request has ended. 0: 250 ms. Envoy sends its access log every 100 ms
+	// (translator/envoy, feedbackInterval), and a peer that receives it publishes it 20 ms later.
+	EndWait time.Duration
+	// Callers are whose calls are answered; nil: everybody's.
+	Callers Callers
+	// Stops has the picks of a process wait that was stopped for a while; nil: no pick waits.
+	Stops Stops
 	// Access decides which pools the key of a Gateway opens; nil: all.
 	Access Access
 	// Keyed: calls of the Gateways here have keys, so one without a key comes from another cluster, or from a gateway that Penstock does not
@@ -73,22 +66,109 @@ type Config struct {
 	Keyed bool
 	// Chooser chooses among the clusters of imports (Pool.Clusters); nil: there are no such pools.
 	Chooser Chooser
-	// Member returns the other cluster whose Gateway makes a call, as its connection proves; "" if that proves none. nil: no connection does.
-	Member func(context.Context) string
-	// Exported reports whether a member may pick from a pool, which it names; "": other clusters whose connections prove nothing. nil: all may.
-	Exported func(pool, member string) bool
 	// Learner runs before a relayed pick is answered. Nil if there are no relayed pools, or if Envoy dials any address.
 	Learner Learner
 	// Protocol is how gateways that name no pool are spoken to: Penstock does not configure them.
 	Protocol Protocol
-	// Never returns the kind of an address whose metrics page is never read, "" for all others. Nil allows all.
-	Never func(netip.Addr) string
-	// Outside returns why no remote picker may name an address, whatever the ranges of its pool; "" if one may. Nil allows all.
-	Outside func(netip.Addr) string
-	// OnRelayFailure receives the failure when relayed picks of a pool begin to fail, and the zero value when they succeed
-	// again or the pool is removed or replaced. It must not call the Picker. Nil drops the reports.
-	OnRelayFailure func(pool string, f RelayFailure)
+	// Addresses are those that nothing is sent to; nil: all are.
+	Addresses Addresses
 }
+
+// withDefaults returns the configuration with what its zero values mean.
+func (c Config) withDefaults() Config {
+	c.Protocol.Names = c.Protocol.Names.WithDefaults()
+	c.Settle, c.EndWait = cmp.Or(c.Settle, 100*time.Millisecond), cmp.Or(c.EndWait, 250*time.Millisecond)
+	if c.Log == nil {
+		c.Log = slog.Default()
+	}
+	if c.Peers == nil {
+		c.Peers = alone{}
+	}
+	if c.Reports == nil {
+		c.Reports = nobody{}
+	}
+	if c.Troubles == nil {
+		c.Troubles = nobody{}
+	}
+	if c.Callers == nil {
+		c.Callers = everybody{}
+	}
+	if c.Addresses == nil {
+		c.Addresses = everybody{}
+	}
+	return c
+}
+
+// Callers are whose calls a picker answers.
+type Callers interface {
+	// Gateway returns the Gateway whose key a call has, "namespace/name"; "" if calls need none.
+	Gateway(context.Context) string
+	// Member returns the other cluster whose Gateway makes a call, as its connection proves; "" if that proves none.
+	Member(context.Context) string
+	// Exported reports whether a member may pick from a pool, which it names; "": other clusters whose connections prove nothing.
+	Exported(pool, member string) bool
+}
+
+// Reports receives what the access logs of gateways show. It must not block.
+type Reports interface {
+	// Forward receives entries whose lease belongs to another picker: a gateway that asks several pickers may send an entry to any of them.
+	Forward(accesslog.Entry)
+	// Attempt receives what became of a request, those to exporting clusters of imports included.
+	Attempt(accesslog.Attempt)
+}
+
+// Sharing receives what the pickers of other processes learn of this one. It must not block.
+type Sharing interface {
+	// Sent receives what a pick shows about a server's caches; see Picker.Learn. It must not keep the Chain.
+	Sent(Sent)
+	// Session receives where a session of a pool is; see Picker.LearnSession.
+	Session(Session)
+	// Page receives what a metrics page shows; see endpoint.Registry.Receive.
+	Page(addr netip.AddrPort, page uint64, r endpoint.Reading)
+}
+
+// Observer receives what picks show about servers' caches. It must not block, and not keep the Chain.
+type Observer interface{ Sent(Sent) }
+
+// Stops delays picks after a stop of this process.
+type Stops interface {
+	// Behind returns how long a pick that begins waits, because the process may not know what has changed while it was stopped.
+	Behind(now time.Time) time.Duration
+}
+
+// Troubles receives what goes wrong. It must not call the Picker.
+type Troubles interface {
+	// Panicked is called when a scrape has panicked, with its page, or the reading of KV events, with their server; it then counts as failed.
+	Panicked(page string, value any, stack []byte)
+	// RelayFailed receives the failure when relayed picks of a pool begin to fail, and the zero value when they succeed again or the pool is
+	// removed or replaced.
+	RelayFailed(pool string, f RelayFailure)
+}
+
+// Addresses are those that nothing is sent to.
+type Addresses interface {
+	// Never returns the kind of an address whose metrics page is never read, "" for all others.
+	Never(netip.Addr) string
+	// Outside returns why no remote picker may name an address, whatever the ranges of its pool; "" if one may.
+	Outside(netip.Addr) string
+}
+
+// everybody may call, about every address.
+type everybody struct{}
+
+func (everybody) Gateway(context.Context) string { return "" }
+func (everybody) Member(context.Context) string  { return "" }
+func (everybody) Exported(string, string) bool   { return true }
+func (everybody) Never(netip.Addr) string        { return "" }
+func (everybody) Outside(netip.Addr) string      { return "" }
+
+// nobody drops what it receives.
+type nobody struct{}
+
+func (nobody) Forward(accesslog.Entry)          {}
+func (nobody) Attempt(accesslog.Attempt)        {}
+func (nobody) Panicked(string, any, []byte)     {}
+func (nobody) RelayFailed(string, RelayFailure) {}
 
 // Protocol has what differs for gateways that Penstock does not configure.
 type Protocol struct {
@@ -134,10 +214,8 @@ type Peers interface {
 	// Alive reports whether there is a picker with an Owner's name. The requests of one that is gone are counted by the picker
 	// that receives their access log.
 	Alive(owner string) bool
-	// Others returns how many there are. First reports whether this process goes before all of them, in an order that is the
-	// same for all.
-	Others() int
-	First() bool
+	// Order returns how many others there are, and whether this process goes before all of them, in an order that is the same for all.
+	Order() (others int, first bool)
 	// Settle returns once the others count the requests that this process has in flight now, and ctx at the latest.
 	Settle(ctx context.Context)
 }
@@ -146,8 +224,7 @@ type Peers interface {
 type alone struct{}
 
 func (alone) Alive(string) bool      { return false }
-func (alone) Others() int            { return 0 }
-func (alone) First() bool            { return true }
+func (alone) Order() (int, bool)     { return 0, true }
 func (alone) Settle(context.Context) {}
 
 // Access decides which pools the proxies of a Gateway may pick from.

@@ -14,17 +14,17 @@ import (
 // As long as a process counts no more than its share of the limit, no pick of it is one too many: N processes that each count
 // at most a Nth are within the limit together.
 func (p *Picker) confirm(ctx context.Context, at *endpoint.Load, limit int64) bool {
-	others := int64(p.peers.Others())
-	if others == 0 || at.Total()*(others+1) <= limit {
+	others, _ := p.config.Peers.Order()
+	if others == 0 || at.Total()*int64(others+1) <= limit {
 		return true
 	}
-	wait, cancel := context.WithTimeout(ctx, p.settle)
+	wait, cancel := context.WithTimeout(ctx, p.config.Settle)
 	defer cancel()
-	p.peers.Settle(wait)
-	if at.Total() <= limit || !p.peers.First() {
+	p.config.Peers.Settle(wait)
+	if _, first := p.config.Peers.Order(); at.Total() <= limit || !first {
 		return at.Total() <= limit
 	}
-	late, tick := time.NewTimer(p.settle/5), time.NewTicker(time.Millisecond)
+	late, tick := time.NewTimer(p.config.Settle/5), time.NewTicker(time.Millisecond)
 	defer late.Stop()
 	defer tick.Stop()
 	for at.Total() > limit {

@@ -185,7 +185,7 @@ func TestDisagg_CachedPromptHasNoPrefill(t *testing.T) {
 	pool := p.pool("ns/pool")
 	for i := range pool.snapshot.Endpoints {
 		cached := make([]int32, 1)
-		p.prefixes.Match(prefix.Chain(chain), []*prefix.Server{pool.snapshot.Endpoints[i].Load().Prefixes()}, cached)
+		p.prompts.prefixes.Match(prefix.Chain(chain), []*prefix.Server{pool.snapshot.Endpoints[i].Load().Prefixes()}, cached)
 		if cached[0] == 0 {
 			t.Errorf("%s has nothing cached", pool.snapshot.Endpoints[i].Text)
 		}

@@ -59,7 +59,7 @@ func (p *Picker) pushed(server netip.AddrPort, l kvevents.Load) {
 		r.KV = min(1, float64(l.Tokens)/float64(l.Fit))
 	}
 	if err := p.registry.Push(server, r, time.Now()); err != nil {
-		p.log.Debug("a model server publishes a load that it cannot have", "server", server, "error", err)
+		p.config.Log.Debug("a model server publishes a load that it cannot have", "server", server, "error", err)
 	}
 }
 

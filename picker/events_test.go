@@ -104,7 +104,7 @@ func TestKVEvents_RequestGoesWhereItsPromptIsReported(t *testing.T) {
 			prompt.Add(id)
 		}
 		exact := prompt.Exact()
-		p.prefixes.MatchReports(&exact, "base", []*prefix.Server{p.pool("ns/pool").snapshot.Find(servers[i].Addr).Prefixes()}, cached)
+		p.prompts.prefixes.MatchReports(&exact, "base", []*prefix.Server{p.pool("ns/pool").snapshot.Find(servers[i].Addr).Prefixes()}, cached)
 		return cached[0]
 	}
 	for _, holder := range []int{1, 0} {
@@ -241,5 +241,5 @@ func TestKVEvents_TextPromptIsRendered(t *testing.T) {
 	if rendered.Load() != 2 {
 		t.Errorf("the prompt was rendered %d times", rendered.Load())
 	}
-	poll.Until(t, "no body is held", func() bool { return p.bodies.Held() == 0 })
+	poll.Until(t, "no body is held", func() bool { return p.wire.bodies.Held() == 0 })
 }

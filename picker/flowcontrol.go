@@ -16,7 +16,7 @@ func (p *Picker) control(next, old *pool) {
 		if room.Requests <= 0 || room.Sheddable <= 0 {
 			next.snapshot.ReadSoon()
 		}
-		room.Others, room.First = p.peers.Others(), p.peers.First()
+		room.Others, room.First = p.config.Peers.Order()
 		return room
 	}
 	if old != nil && old.queue != nil {

@@ -52,7 +52,7 @@ func TestSpill_RouteWithoutTargetsYetIsStillServed(t *testing.T) {
 // that is free.
 func TestFull_RequestWithOtherClustersDoesNotWait(t *testing.T) {
 	p := runPicker(t, Config{})
-	p.reportDelay = time.Hour
+	p.config.EndWait = time.Hour
 	_, address := servePicker(t, p)
 	setPools(t, p, Pool{Name: "ns/pool", Default: true, Full: schedule.Full{InFlight: 1}, Endpoints: specs("10.0.0.1:80")})
 	conn := dialPicker(t, address)

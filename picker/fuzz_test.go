@@ -19,12 +19,7 @@ func FuzzRelay_NamesOnlyAllowedAddresses(f *testing.F) {
 	}
 	ranges := []netip.Prefix{netip.MustParsePrefix("10.1.0.0/16"), netip.MustParsePrefix("2001:db8::/32")}
 	denied := netip.MustParsePrefix("10.1.9.0/24")
-	p := &Picker{outside: func(ip netip.Addr) string {
-		if denied.Contains(ip.Unmap()) {
-			return "is outside the allowed ranges"
-		}
-		return ""
-	}}
+	p := &Picker{config: Config{Addresses: outsideOf{prefix: denied}}}
 	f.Fuzz(func(t *testing.T, list string) {
 		entries := strings.Split(list, ",")
 		for _, relay := range []*Relay{{}, {Within: [][]netip.Prefix{ranges}, Ports: []uint16{8000}}} {

@@ -10,14 +10,14 @@ import (
 func TestExplain_RecordsOfManyPoolsAreBounded(t *testing.T) {
 	p := poolOf(t, 1, "round-robin")
 	records := func() (all int) {
-		for _, of := range p.pools.Load().byName {
+		for _, of := range p.pools.now.Load().byName {
 			all += len(of.history.list())
 		}
 		return all
 	}
 	at := time.Now()
 	fill := func() {
-		for name, of := range p.pools.Load().byName {
+		for name, of := range p.pools.now.Load().byName {
 			for n := range 2 * historySize {
 				at = at.Add(time.Second)
 				if !of.history.due(at, 1) {

@@ -29,6 +29,7 @@ type metrics struct {
 	stages     *prometheus.CounterVec
 	lacking    *prometheus.CounterVec
 	processed  processMetrics
+	upstream   *upstreamMetrics // nil without Protocol.Upstream
 }
 
 // poolMetrics are one pool's series. They are created with its first pick: the series of unused pools would be most of the page.
@@ -101,6 +102,12 @@ func newMetrics(r prometheus.Registerer, p *Picker) (*metrics, error) {
 	m.shadows, m.regret = newShadowMetrics()
 	m.stages, m.lacking = newStageMetrics()
 	m.processed = newProcessMetrics()
+	if p.config.Protocol.Upstream {
+		var err error
+		if m.upstream, err = newUpstreamMetrics(r, p); err != nil {
+			return nil, err
+		}
+	}
 	if r == nil {
 		return m, nil
 	}
@@ -182,7 +189,7 @@ func (c poolCollector) Collect(ch chan<- prometheus.Metric) {
 	count := func(d *prometheus.Desc, v float64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, v, labels...)
 	}
-	for name, pool := range c.picker.pools.Load().byName {
+	for name, pool := range c.picker.pools.now.Load().byName {
 		var inFlight int64
 		var fresh, stale, idle, draining, unread, problems int
 		var use saturated
@@ -249,14 +256,14 @@ func (c poolCollector) Collect(ch chan<- prometheus.Metric) {
 		gauge(problemsDesc, problems, name)
 	}
 	count(failuresDesc, float64(c.picker.registry.ScrapeFailures()))
-	own, others := c.picker.bodies, c.picker.importBodies
+	own, others := c.picker.wire.bodies, c.picker.wire.imports
 	gauge(bodiesDesc, int(own.Held()+others.Held()))
 	count(unreadDesc, float64(own.Unread()+others.Unread()), "picked")
 	count(unreadDesc, float64(own.Rejected()+others.Rejected()), "rejected")
-	count(excessDesc, float64(c.picker.calls.Excess()))
+	count(excessDesc, float64(c.picker.wire.calls.Excess()))
 	gauge(leasesDesc, c.picker.leases.Len())
-	c.picker.usage.collect(ch)
-	r := c.picker.renderer
+	c.picker.records.usage.collect(ch)
+	r := c.picker.prompts.renderer
 	for outcome, n := range map[string]*atomic.Uint64{"cached": &r.Cached, "rendered": &r.Rendered, "failed": &r.Failed, "skipped": &r.Skipped} {
 		if n := n.Load(); n > 0 {
 			count(rendersDesc, float64(n), outcome)

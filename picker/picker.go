@@ -6,7 +6,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"log/slog"
 	"maps"
 	mathrand "math/rand/v2"
 	"net/netip"
@@ -19,7 +18,6 @@ import (
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc/health"
 
-	"github.com/penstock-project/penstock/picker/accesslog"
 	"github.com/penstock-project/penstock/picker/endpoint"
 	"github.com/penstock-project/penstock/picker/extproc"
 	"github.com/penstock-project/penstock/picker/flow"
@@ -28,7 +26,6 @@ import (
 	"github.com/penstock-project/penstock/picker/models"
 	"github.com/penstock-project/penstock/picker/prefix"
 	"github.com/penstock-project/penstock/picker/processor"
-	"github.com/penstock-project/penstock/picker/recording"
 	"github.com/penstock-project/penstock/picker/schedule"
 	"github.com/penstock-project/penstock/picker/scoring"
 	"github.com/penstock-project/penstock/picker/tokenize"
@@ -38,55 +35,48 @@ import (
 // Picker picks for many pools. Create it with New. It picks as soon as it has pools; it scrapes metrics and expires leases
 // while Run runs.
 type Picker struct {
-	log            *slog.Logger
-	learner        Learner
-	never          func(netip.Addr) string // the kind of an address that is never called; nil: none
-	outside        func(netip.Addr) string // why no remote picker may name an address; "" if one may
-	onRelayFailure func(pool string, f RelayFailure)
-	forward        func(accesslog.Entry)
-	publish        func(Sent)
-	observe        func(Sent)
-	publishSession func(Session)
-	peers          Peers
-	settle         time.Duration // Config.Settle
-	reportDelay    time.Duration // the constant; longer in tests
-	gateway        func(context.Context) string
-	attempts       func(accesslog.Attempt)
-	access         Access
-	behind         func(time.Time) time.Duration
-	keyed          bool // calls of the Gateways here have keys
-	exported       func(pool, member string) bool
-	began          time.Time
-	member         func(context.Context) string
-	chooser        Chooser
-	waiting        atomic.Int64 // calls that wait for access
-	tracer         trace.Tracer
-	prefixes       *prefix.Index
-	events         *kvevents.Subscriber
-	renderer       *tokenize.Renderer
-	models         *models.Lister
-	registry       *endpoint.Registry
-	leases         *endpoint.Leases
-	bodies         *extproc.Bodies
-	importBodies   *extproc.Bodies
-	calls          *extproc.Calls
-	nowhere        *endpoint.Load // has the requests that no endpoint of a pool serves
-	metrics        *metrics
-	health         *health.Server
-	uploads        upload.Ledger
-	notes          notes
-	recording      *recording.File
-	heapFloor      int64
-	stages         []stage // the function of this name; tests leave some out
-	usage          usage
-	imported       atomic.Int64 // requests of other clusters in flight
+	config   Config // with its defaults
+	stages   []stage
+	gate     gate
+	pools    pools
+	wire     wire
+	prompts  prompts
+	models   *models.Lister
+	registry *endpoint.Registry
+	leases   *endpoint.Leases
+	nowhere  *endpoint.Load // has the requests that no endpoint of a pool serves
+	imported atomic.Int64   // requests of other clusters in flight
+	records  records
+	metrics  *metrics
+	tracer   trace.Tracer // nil: none
+	health   *health.Server
+}
 
-	protocol Protocol
-	upstream *upstreamMetrics // nil without Protocol.Upstream
-
+// pools are those of a picker.
+type pools struct {
 	mu      sync.Mutex // serialises changes; picks do not take it
 	leaving bool       // Leave was called
-	pools   atomic.Pointer[poolSet]
+	now     atomic.Pointer[poolSet]
+}
+
+// wire bounds what calls of gateways hold.
+type wire struct {
+	bodies, imports *extproc.Bodies // of the Gateways here, and of calls from other clusters
+	calls           *extproc.Calls
+	uploads         upload.Ledger
+}
+
+// prompts is what is known of prompts: who has them cached, and their tokens.
+type prompts struct {
+	prefixes *prefix.Index
+	events   *kvevents.Subscriber
+	renderer *tokenize.Renderer
+}
+
+// records are what is kept of picks for readers.
+type records struct {
+	notes notes
+	usage usage
 }
 
 // poolSet is everything that a pick looks up; it is replaced as a whole.
@@ -128,67 +118,33 @@ const leaseTimeout = 4300 * time.Millisecond
 
 // New returns a Picker without pools.
 func New(c Config) (*Picker, error) {
-	if c.Outside == nil {
-		c.Outside = func(netip.Addr) string { return "" }
-	}
-	c.Protocol.Names = c.Protocol.Names.WithDefaults()
+	c = c.withDefaults()
 	prefixes := prefix.New(prefix.Config{Seed: mathrand.Uint64()})
+	never := c.Addresses.Never
+	var read func(netip.AddrPort, uint64, endpoint.Reading)
+	if c.Sharing != nil {
+		read = c.Sharing.Page
+	}
 	p := &Picker{
-		protocol:       c.Protocol,
-		log:            c.Log,
-		learner:        c.Learner,
-		never:          c.Never,
-		outside:        c.Outside,
-		onRelayFailure: c.OnRelayFailure,
-		forward:        c.Forward,
-		publish:        c.Publish,
-		observe:        c.Observe,
-		publishSession: c.Session,
-		recording:      c.Recording,
-		heapFloor:      c.HeapFloor,
-		peers:          c.Peers,
-		settle:         cmp.Or(c.Settle, 100*time.Millisecond),
-		reportDelay:    reportDelay,
-		gateway:        c.Gateway,
-		attempts:       c.Attempts,
-		access:         c.Access,
-		behind:         c.Behind,
-		keyed:          c.Keyed,
-		began:          time.Now(),
-		exported:       c.Exported,
-		member:         c.Member,
-		chooser:        c.Chooser,
-		prefixes:       prefixes,
-		registry:       endpoint.NewRegistry(endpoint.Config{Never: c.Never, Read: c.Read, Prefixes: prefixes, Jitter: mathrand.Float64, OnPanic: c.OnPanic}),
-		renderer:       tokenize.New(tokenize.Config{}),
-		models:         models.New(models.Config{Never: c.Never}),
-		leases:         endpoint.NewLeases(rand.Text()[:12], leaseTimeout), // random: other pickers receive the same access log
-		bodies:         extproc.NewBodies(c.HeldBodies),
-		importBodies:   extproc.NewBodies(cmp.Or(c.HeldBodies, extproc.DefaultBodies) / 4),
-		calls:          extproc.NewCalls(0),
-		nowhere:        new(endpoint.Load),
-		stages:         stages(),
-		health:         health.NewServer(),
+		config:   c,
+		stages:   stages(),
+		gate:     gate{began: time.Now()},
+		wire:     wire{bodies: extproc.NewBodies(c.HeldBodies), imports: extproc.NewBodies(cmp.Or(c.HeldBodies, extproc.DefaultBodies) / 4), calls: extproc.NewCalls(0)},
+		prompts:  prompts{prefixes: prefixes, renderer: tokenize.New(tokenize.Config{})},
+		registry: endpoint.NewRegistry(endpoint.Config{Never: never, Read: read, Prefixes: prefixes, Jitter: mathrand.Float64, OnPanic: c.Troubles.Panicked}),
+		models:   models.New(models.Config{Never: never}),
+		leases:   endpoint.NewLeases(rand.Text()[:12], leaseTimeout), // random: other pickers receive the same access log
+		nowhere:  new(endpoint.Load),
+		health:   health.NewServer(),
 	}
-	p.events = kvevents.New(kvevents.Config{Prefixes: prefixes, Listener: c.KVEvents, Load: p.pushed, Never: c.Never, Log: c.Log, OnPanic: c.OnPanic})
-	if p.log == nil {
-		p.log = slog.Default()
-	}
-	if p.peers == nil {
-		p.peers = alone{}
-	}
+	p.prompts.events = kvevents.New(kvevents.Config{Prefixes: prefixes, Listener: c.KVEvents, Load: p.pushed, Never: never, Log: c.Log, OnPanic: c.Troubles.Panicked})
 	if c.Tracer != nil {
 		p.tracer = c.Tracer.Tracer("github.com/penstock-project/penstock/picker")
 	}
-	p.pools.Store(&poolSet{byName: map[string]*pool{}})
+	p.pools.now.Store(&poolSet{byName: map[string]*pool{}})
 	var err error
 	if p.metrics, err = newMetrics(c.Registerer, p); err != nil {
 		return nil, fmt.Errorf("picker metrics: %w", err)
-	}
-	if c.Protocol.Upstream {
-		if p.upstream, err = newUpstreamMetrics(c.Registerer, p); err != nil {
-			return nil, fmt.Errorf("picker metrics: %w", err)
-		}
 	}
 	p.startHealth()
 	return p, nil
@@ -197,9 +153,9 @@ func New(c Config) (*Picker, error) {
 // SetPools replaces all pools in one step and makes the picker ready. An invalid pool (an unknown strategy, a duplicate name)
 // keeps its last good configuration, or is left out, and is named in the error. The others take effect.
 func (p *Picker) SetPools(pools []Pool) error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	old := p.pools.Load()
+	p.pools.mu.Lock()
+	defer p.pools.mu.Unlock()
+	old := p.pools.now.Load()
 	next := make(map[string]*pool, len(pools))
 	var problems []error
 	for _, c := range pools {
@@ -225,9 +181,9 @@ func (p *Picker) SetPools(pools []Pool) error {
 
 // Update adds or replaces one pool.
 func (p *Picker) Update(c Pool) error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	next := maps.Clone(p.pools.Load().byName)
+	p.pools.mu.Lock()
+	defer p.pools.mu.Unlock()
+	next := maps.Clone(p.pools.now.Load().byName)
 	made, err := p.build(c, next[c.Name])
 	if err != nil {
 		return err
@@ -240,12 +196,12 @@ func (p *Picker) Update(c Pool) error {
 
 // Remove removes a pool; requests for it are answered 503 from then on.
 func (p *Picker) Remove(name string) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	next := maps.Clone(p.pools.Load().byName)
+	p.pools.mu.Lock()
+	defer p.pools.mu.Unlock()
+	next := maps.Clone(p.pools.now.Load().byName)
 	delete(next, name)
 	p.swap(next, name)
-	if p.protocol.OnePool {
+	if p.config.Protocol.OnePool {
 		p.ready()
 	}
 }
@@ -301,7 +257,7 @@ func (p *Picker) build(c Pool, old *pool) (*pool, error) {
 	if next.rendering == nil || old.Metrics.TLSKey != c.Metrics.TLSKey {
 		next.rendering = &tokenize.Pool{TLS: c.Metrics.TLS}
 	}
-	options.Random, options.Prefixes = mathrand.Uint64, p.prefixes
+	options.Random, options.Prefixes = mathrand.Uint64, p.prompts.prefixes
 	if old != nil && old.options.Equal(&options) {
 		next.strategy = old.strategy
 	} else {
@@ -322,7 +278,7 @@ func (p *Picker) build(c Pool, old *pool) (*pool, error) {
 	if err := next.connectScorers(old); err != nil {
 		return nil, fmt.Errorf("pool %s: %w", c.Name, err)
 	}
-	if err := next.connectProcessor(old, p.log); err != nil {
+	if err := next.connectProcessor(old, p.config.Log); err != nil {
 		return nil, fmt.Errorf("pool %s: %w", c.Name, err)
 	}
 	if err := next.connect(old); err != nil {
@@ -331,11 +287,11 @@ func (p *Picker) build(c Pool, old *pool) (*pool, error) {
 	next.target = next.targetOf()
 	next.snapshot = p.registry.Snapshot(c.Metrics, next.slots, c.Endpoints)
 	if c.LoadPort != 0 && !c.Metrics.Off {
-		next.loads = p.events.SubscribeLoads(loadSources(c.LoadPort, next.snapshot.Endpoints))
+		next.loads = p.prompts.events.SubscribeLoads(loadSources(c.LoadPort, next.snapshot.Endpoints))
 	}
 	p.control(next, old)
 	if c.KVEvents != nil {
-		next.events = p.events.Subscribe(c.KVEvents.sources(next.snapshot.Endpoints))
+		next.events = p.prompts.events.Subscribe(c.KVEvents.sources(next.snapshot.Endpoints))
 	}
 	next.strategy.Prepare(next.snapshot.Endpoints)
 	if next.shadow != nil {
@@ -366,7 +322,7 @@ func (pool *pool) addUnlimited(o schedule.Options, old *pool) (err error) {
 // swap makes next current and releases the resources of replaced and removed pools: those of the names in changed differ at most. p.mu is
 // held. One of ten thousand pools changes without a look at the others, but for the copy of the map.
 func (p *Picker) swap(next map[string]*pool, changed ...string) {
-	old := p.pools.Load()
+	old := p.pools.now.Load()
 	set := &poolSet{byName: next, byDefault: old.byDefault}
 	isDefault := func(of *pool) bool { return of != nil && of.Default }
 	if slices.ContainsFunc(changed, func(name string) bool { return isDefault(old.byName[name]) || isDefault(next[name]) }) {
@@ -377,7 +333,7 @@ func (p *Picker) swap(next map[string]*pool, changed ...string) {
 			}
 		}
 	}
-	p.pools.Store(set)
+	p.pools.now.Store(set)
 	size := historyOf(len(next))
 	if size != historyOf(len(old.byName)) {
 		for _, of := range next {
@@ -410,7 +366,7 @@ func (p *Picker) swap(next map[string]*pool, changed ...string) {
 		if now == nil {
 			was.history.resize(0)
 			p.metrics.remove(name)
-			p.usage.remove(name)
+			p.records.usage.remove(name)
 			p.models.Forget(name)
 		}
 	}
@@ -418,7 +374,7 @@ func (p *Picker) swap(next map[string]*pool, changed ...string) {
 
 // pool returns the pool that a gateway named, or nil; "" is the default pool.
 func (p *Picker) pool(name string) *pool {
-	set := p.pools.Load()
+	set := p.pools.now.Load()
 	if name == "" {
 		return set.byDefault
 	}
@@ -431,13 +387,13 @@ func (p *Picker) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return p.registry.Run(ctx) })
 	group.Go(func() error { return p.leases.Run(ctx) })
-	group.Go(func() error { return p.prefixes.Run(ctx) })
-	if p.recording != nil {
-		group.Go(func() error { return p.recording.Run(ctx) })
+	group.Go(func() error { return p.prompts.prefixes.Run(ctx) })
+	if p.config.Recording != nil {
+		group.Go(func() error { return p.config.Recording.Run(ctx) })
 	}
-	group.Go(func() error { return p.events.Run(ctx) })
+	group.Go(func() error { return p.prompts.events.Run(ctx) })
 	group.Go(func() error {
-		heap.KeepAbove(ctx, p.heapFloor)
+		heap.KeepAbove(ctx, p.config.HeapFloor)
 		return nil
 	})
 	return group.Wait()
@@ -445,5 +401,5 @@ func (p *Picker) Run(ctx context.Context) error {
 
 // Pools returns the names of all pools, sorted.
 func (p *Picker) Pools() []string {
-	return slices.Sorted(maps.Keys(p.pools.Load().byName))
+	return slices.Sorted(maps.Keys(p.pools.now.Load().byName))
 }

@@ -37,7 +37,7 @@ func specs(texts ...string) []endpoint.Spec {
 
 // inFlight returns how many requests are in flight at an address; 0 for one that no pool has.
 func inFlight(p *Picker, address string) int64 {
-	for _, pool := range p.pools.Load().byName {
+	for _, pool := range p.pools.now.Load().byName {
 		for i := range pool.snapshot.Endpoints {
 			if e := &pool.snapshot.Endpoints[i]; e.Text == address {
 				return e.State().InFlight
@@ -413,11 +413,11 @@ func TestDebugPicks_ShowWhyEndpointWasPicked(t *testing.T) {
 
 func TestPicker_PickAfterAStopNamesWhatHasChanged(t *testing.T) {
 	stopped, asked := make(chan struct{}), make(chan struct{})
-	p := runPicker(t, Config{Behind: func(time.Time) time.Duration {
+	p := runPicker(t, Config{Stops: stops(func(time.Time) time.Duration {
 		close(asked)
 		<-stopped
 		return time.Millisecond
-	}})
+	})})
 	setPools(t, p, Pool{Name: "ns/pool", Default: true, Endpoints: specs("10.0.0.1:80")})
 	go func() {
 		<-asked

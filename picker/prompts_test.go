@@ -70,7 +70,7 @@ func TestExtProc_PromptsAreReadOnlyWhereTheyAreKnown(t *testing.T) {
 			t.Errorf("%s: %v", path, err)
 		}
 	}
-	if n := g.picker.bodies.Held(); n != 0 {
+	if n := g.picker.wire.bodies.Held(); n != 0 {
 		t.Errorf("%d bytes are held: Envoy has them", n)
 	}
 }

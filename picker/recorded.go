@@ -23,12 +23,12 @@ const (
 // line begins the line of a request in the trace; its end completes it. Requests whose prompt is not read have none.
 func (k *pick) line() *recording.Line {
 	p, r := k.picker, k.request
-	if p.recording == nil || k.pool.Relay != nil || k.tokens <= 0 || r.Facts.Size == 0 {
+	if p.config.Recording == nil || k.pool.Relay != nil || k.tokens <= 0 || r.Facts.Size == 0 {
 		return nil
 	}
 	tokens := min(k.tokens, maxRecordedTokens)
 	l := &recording.Line{
-		Timestamp: max(k.started.Sub(p.recording.Began()).Milliseconds(), 0), InputLength: tokens, HashIDs: hashIDs(r.Facts.Chain, tokens, p.recording.Key()),
+		Timestamp: max(k.started.Sub(p.config.Recording.Began()).Milliseconds(), 0), InputLength: tokens, HashIDs: hashIDs(r.Facts.Chain, tokens, p.config.Recording.Key()),
 		Model: k.model[:min(len(k.model), maxRecordedName)], Pool: k.pool.Name, Stream: r.Facts.Stream, Request: text(r.Headers.Header("x-request-id")),
 	}
 	l.OutputLength = r.Facts.MaxTokens // until the end is known
@@ -43,8 +43,8 @@ func text(value []byte) string { return string(value[:min(len(value), maxNoted)]
 
 // recorded completes the line of a request that has ended, and writes it.
 func (p *Picker) recorded(of endpoint.Tag, e accesslog.Entry, now time.Time) {
-	l, ok := of.Of.(*recording.Line)
-	if !ok || l == nil {
+	l := of.Line
+	if l == nil {
 		return
 	}
 	done := *l
@@ -52,7 +52,7 @@ func (p *Picker) recorded(of endpoint.Tag, e accesslog.Entry, now time.Time) {
 	done.TTFT = float64(e.FirstByte.Microseconds()) / 1000
 	done.Took = float64(e.Took.Microseconds()) / 1000
 	if e.Took == 0 {
-		done.Took = float64(max(now.Sub(p.recording.Began()).Milliseconds()-l.Timestamp, 0))
+		done.Took = float64(max(now.Sub(p.config.Recording.Began()).Milliseconds()-l.Timestamp, 0))
 	}
 	per := int64(tokenBytes)
 	if l.Stream {
@@ -62,7 +62,7 @@ func (p *Picker) recorded(of endpoint.Tag, e accesslog.Entry, now time.Time) {
 	if l.OutputLength > 0 {
 		done.OutputLength = min(done.OutputLength, l.OutputLength)
 	}
-	p.recording.Add(done)
+	p.config.Recording.Add(done)
 }
 
 // hashIDs returns an ID for each 512 tokens of a prompt. Two prompts have equal IDs up to where their known beginnings part; the last

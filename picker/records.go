@@ -220,7 +220,7 @@ func (p *Picker) Picks(q Picks) []*Record {
 		limit = min(limit, q.Last)
 	}
 	records := []*Record{}
-	for _, n := range p.notes.find(q, limit) {
+	for _, n := range p.records.notes.find(q, limit) {
 		records = append(records, n.record(p.leases.Owner(), q.Request != ""))
 	}
 	return records

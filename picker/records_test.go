@@ -38,8 +38,8 @@ func TestExplain_EveryPickIsKnownWithItsOutcome(t *testing.T) {
 		}
 	}
 	all := p.Picks(Picks{})
-	if len(all) != maxPicks || all[0].Lease != last.Lease.String() || len(p.notes.ring) != maxNotes {
-		t.Fatalf("%d records of %d notes, the newest %+v", len(all), len(p.notes.ring), all[0])
+	if len(all) != maxPicks || all[0].Lease != last.Lease.String() || len(p.records.notes.ring) != maxNotes {
+		t.Fatalf("%d records of %d notes, the newest %+v", len(all), len(p.records.notes.ring), all[0])
 	}
 	for i, r := range all {
 		if r.Candidates != 3 || len(r.Compared) != 3 || r.Compared[0].Address != r.Endpoints || r.Outcome == nil || r.Outcome.Ended != (i%2 == 1) || r.Gateway != "ns/gw" || r.Picker != p.Owner() {
@@ -55,8 +55,8 @@ func TestExplain_EveryPickIsKnownWithItsOutcome(t *testing.T) {
 	if none := p.Picks(Picks{Pool: "ns/other"}); len(none) != 0 {
 		t.Errorf("another pool's: %+v", none)
 	}
-	p.LogOwn(accesslog.Entry{Lease: "other.1", Gateway: "ns/gw"}) // of no pick
-	p.notes.ended(1, accesslog.Entry{Status: 500}, time.Now())    // of a pick that is not known any more
+	p.LogOwn(accesslog.Entry{Lease: "other.1", Gateway: "ns/gw"})      // of no pick
+	p.records.notes.ended(1, accesslog.Entry{Status: 500}, time.Now()) // of a pick that is not known any more
 	for _, r := range p.Picks(Picks{}) {
 		if r.Outcome.Status == 500 {
 			t.Error("an outcome is that of another pick")

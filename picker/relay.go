@@ -54,7 +54,7 @@ func (remote) rank(k *pick) {
 		p.metrics.outOfRange.WithLabelValues(k.pool.Name).Add(float64(len(outOfRange)))
 		failure.OutOfRange = outOfRange[0]
 		if addr, err := netip.ParseAddrPort(outOfRange[0]); err == nil {
-			failure.Denied = p.outside(addr.Addr())
+			failure.Denied = p.config.Addresses.Outside(addr.Addr())
 		}
 	}
 	p.reportRelay(k.pool, failure, started)
@@ -62,9 +62,9 @@ func (remote) rank(k *pick) {
 		k.refused(ReasonOutOfRange, "the picker of "+k.pool.Name+" in the other cluster named an address outside the declared ranges")
 		return
 	}
-	if p.learner != nil && !rules.Listed {
-		if err := p.learner.Learn(k.ctx, k.pool.Name, addrs); err != nil {
-			p.log.Debug("endpoint was not learned", "pool", k.pool.Name, "error", err)
+	if p.config.Learner != nil && !rules.Listed {
+		if err := p.config.Learner.Learn(k.ctx, k.pool.Name, addrs); err != nil {
+			p.config.Log.Debug("endpoint was not learned", "pool", k.pool.Name, "error", err)
 			k.outOfRange = nil
 			k.refused(ReasonRelay, "the gateway did not learn the endpoint of "+k.pool.Name+" in time")
 			return
@@ -91,7 +91,7 @@ func (k *pick) ask(started time.Time) bool {
 	k.remote = answer
 	switch {
 	case err != nil:
-		k.picker.log.Debug("remote picker did not answer", "pool", k.pool.Name, "error", err)
+		k.picker.config.Log.Debug("remote picker did not answer", "pool", k.pool.Name, "error", err)
 		k.problem = extproc.Reason(err)
 		if k.ctx.Err() == nil || time.Since(started) > minAnswerWait {
 			k.picker.reportRelay(k.pool, RelayFailure{NoAnswer: k.problem}, started)
@@ -182,7 +182,7 @@ func (p *Picker) nameable(relay *Relay, texts []string) (addrs []netip.AddrPort,
 	for _, text := range texts {
 		addr, err := netip.ParseAddrPort(strings.TrimSpace(text))
 		// Envoy takes no address with a zone.
-		if err != nil || addr.Port() == 0 || addr.Addr().Zone() != "" || len(relay.Ports) > 0 && !slices.Contains(relay.Ports, addr.Port()) || !relay.inside(addr.Addr().Unmap()) || !relay.Listed && p.outside(addr.Addr()) != "" {
+		if err != nil || addr.Port() == 0 || addr.Addr().Zone() != "" || len(relay.Ports) > 0 && !slices.Contains(relay.Ports, addr.Port()) || !relay.inside(addr.Addr().Unmap()) || !relay.Listed && p.config.Addresses.Outside(addr.Addr()) != "" {
 			outOfRange = append(outOfRange, text)
 			continue
 		}

@@ -51,14 +51,14 @@ func (p *Picker) reportRelay(pool *pool, f RelayFailure, at time.Time) {
 	case f == (RelayFailure{}) && before.OutOfRange != "" && at.Sub(h.outOfRange) < outOfRangeHold:
 		return
 	}
-	if now := p.pools.Load().byName[pool.Name]; now == nil || now.relayHealth != h {
+	if now := p.pools.now.Load().byName[pool.Name]; now == nil || now.relayHealth != h {
 		return // the pool was replaced or removed
 	}
 	h.failure.Store(&f)
 	if f == (RelayFailure{}) {
 		h.failure.Store(nil)
 	}
-	p.notifyRelay(pool.Name, f)
+	p.config.Troubles.RelayFailed(pool.Name, f)
 }
 
 // resolveRelay resolves the failure of a pool that was replaced or removed.
@@ -66,12 +66,6 @@ func (p *Picker) resolveRelay(pool *pool) {
 	pool.relayHealth.mu.Lock()
 	defer pool.relayHealth.mu.Unlock()
 	if pool.relayHealth.failure.Swap(nil) != nil {
-		p.notifyRelay(pool.Name, RelayFailure{})
-	}
-}
-
-func (p *Picker) notifyRelay(pool string, f RelayFailure) {
-	if p.onRelayFailure != nil {
-		p.onRelayFailure(pool, f)
+		p.config.Troubles.RelayFailed(pool.Name, RelayFailure{})
 	}
 }

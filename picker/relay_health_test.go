@@ -11,7 +11,7 @@ import (
 func TestRelay_FailureIsReportedOnceAndResolved(t *testing.T) {
 	t.Parallel()
 	var reported []RelayFailure
-	p, err := New(Config{OnRelayFailure: func(_ string, f RelayFailure) { reported = append(reported, f) }})
+	p, err := New(Config{Troubles: relayTroubles{failed: func(_ string, f RelayFailure) { reported = append(reported, f) }}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -71,14 +71,14 @@ func ServerOptions(workers uint32, admit tap.ServerInHandle) []grpc.ServerOption
 
 // Register adds the picker's services to a server: external processing, the access log, health.
 func (p *Picker) Register(r grpc.ServiceRegistrar) {
-	extproc.New(extproc.Config{Picker: p, Bodies: p.bodies, ImportBodies: p.importBodies, Calls: p.calls, Gateway: p.gateway, Member: p.member, Uploads: p, Names: p.protocol.Names}).Register(r)
-	accesslog.New(accesslog.Config{Sink: p, Gateway: p.gateway, Attempts: p.attempts}).Register(r)
+	extproc.New(extproc.Config{Picker: p, Bodies: p.wire.bodies, ImportBodies: p.wire.imports, Calls: p.wire.calls, Gateway: p.config.Callers.Gateway, Member: p.config.Callers.Member, Uploads: p, Names: p.config.Protocol.Names}).Register(r)
+	accesslog.New(accesslog.Config{Sink: p, Gateway: p.config.Callers.Gateway, Attempts: p.config.Reports.Attempt}).Register(r)
 	p.RegisterHealth(r)
 }
 
 // RegisterFor adds the services for gateways of other clusters that pick from one pool, "namespace/name": external processing and health.
 func (p *Picker) RegisterFor(pool string, r grpc.ServiceRegistrar) {
-	extproc.New(extproc.Config{Picker: p, ImportBodies: p.importBodies, Calls: p.calls, Names: p.protocol.Names, Pool: pool}).Register(r)
+	extproc.New(extproc.Config{Picker: p, ImportBodies: p.wire.imports, Calls: p.wire.calls, Names: p.config.Protocol.Names, Pool: pool}).Register(r)
 	p.RegisterHealth(r)
 }
 
@@ -89,9 +89,9 @@ func (p *Picker) RegisterHealth(r grpc.ServiceRegistrar) {
 
 // Leave has health checks report that this picker is about to end, so that gateways ask another one. It still picks.
 func (p *Picker) Leave() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.leaving = true
+	p.pools.mu.Lock()
+	defer p.pools.mu.Unlock()
+	p.pools.leaving = true
 	for _, name := range healthServices {
 		p.health.SetServingStatus(name, grpc_health_v1.HealthCheckResponse_NOT_SERVING)
 	}
@@ -108,13 +108,13 @@ func (p *Picker) startHealth() {
 	}
 }
 
-// ready sets the health services to SERVING: the picker has pools. With Protocol.OnePool it needs a default one. p.mu is held.
+// ready sets the health services to SERVING: the picker has pools. With Protocol.OnePool it needs a default one. p.pools.mu is held.
 func (p *Picker) ready() {
-	if p.leaving {
+	if p.pools.leaving {
 		return
 	}
 	serving := grpc_health_v1.HealthCheckResponse_SERVING
-	if p.protocol.OnePool && !p.HasDefault() {
+	if p.config.Protocol.OnePool && !p.HasDefault() {
 		serving = grpc_health_v1.HealthCheckResponse_NOT_SERVING
 	}
 	for _, name := range healthServices {
@@ -123,4 +123,4 @@ func (p *Picker) ready() {
 }
 
 // HasDefault reports whether there is a pool for gateways that name none.
-func (p *Picker) HasDefault() bool { return p.pools.Load().byDefault != nil }
+func (p *Picker) HasDefault() bool { return p.pools.now.Load().byDefault != nil }

@@ -24,18 +24,18 @@ func sender(r *extproc.Request) string {
 
 // sent records what the first of a pick's endpoints is sent.
 func (k *pick) sent() {
-	p := k.picker
+	share, observe := k.picker.config.Sharing, k.picker.config.Observer
 	to := &k.ranked[0]
 	if e := k.further.prefill; e != nil && k.sentTo(e, 1) { // both will have the prompt's cache
-		if p.publish != nil && len(k.query.Chain) > 0 {
-			p.publish(Sent{Pool: k.pool.Name, Server: e.Addr, Chain: k.query.Chain})
+		if share != nil && len(k.query.Chain) > 0 {
+			share.Sent(Sent{Pool: k.pool.Name, Server: e.Addr, Chain: k.query.Chain})
 		}
 	}
 	chain := k.query.Chain
 	if !k.sentTo(to.Endpoint, 0) {
 		chain = nil
 	}
-	if p.publish == nil && p.observe == nil {
+	if share == nil && observe == nil {
 		return
 	}
 	work := to.Work(&k.query)
@@ -43,28 +43,28 @@ func (k *pick) sent() {
 	if len(s.Chain) == 0 && s.Adapter == 0 && s.Sender == "" {
 		return
 	}
-	if p.publish != nil {
-		p.publish(s)
+	if share != nil {
+		share.Sent(s)
 	}
-	if p.observe != nil {
-		p.observe(s)
+	if observe != nil {
+		observe.Sent(s)
 	}
 }
 
 // Learn records a pick of another process. Servers that no pool of this one has are ignored.
 func (p *Picker) Learn(s Sent) {
-	if p.observe != nil && !s.Denied {
-		p.observe(s)
+	if observe := p.config.Observer; observe != nil && !s.Denied {
+		observe.Sent(s)
 	}
 	load := p.registry.Find(s.Server)
 	if load == nil {
 		return
 	}
 	if s.Denied {
-		p.prefixes.Forget(load.Prefixes(), s.Chain)
+		p.prompts.prefixes.Forget(load.Prefixes(), s.Chain)
 		return
 	}
-	p.prefixes.Add(load.Prefixes(), s.Chain)
+	p.prompts.prefixes.Add(load.Prefixes(), s.Chain)
 	if s.Adapter != 0 {
 		load.AddAdapter(s.Adapter, s.Slots)
 	}
@@ -73,12 +73,12 @@ func (p *Picker) Learn(s Sent) {
 // Snapshot calls each with what is known of the prefixes that each server has cached, in at most limit bytes, for a process that
 // starts.
 func (p *Picker) Snapshot(limit int, each func(server netip.AddrPort, snapshot []byte)) {
-	p.prefixes.Snapshot(limit, each)
+	p.prompts.prefixes.Snapshot(limit, each)
 }
 
 // Restore takes over what another process knows of a server's prefixes.
 func (p *Picker) Restore(server netip.AddrPort, snapshot []byte) error {
-	return p.prefixes.Restore(server, snapshot)
+	return p.prompts.prefixes.Restore(server, snapshot)
 }
 
 // Owner identifies this picker to other processes; see Peers.

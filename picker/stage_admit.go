@@ -2,6 +2,7 @@ package picker
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -32,19 +33,19 @@ func admitted(r *Record) string {
 }
 
 func (p *Picker) permit(ctx context.Context, r *extproc.Request) error {
-	r.Imported = r.Member != "" || r.Pool != "" && r.Gateway == "" && (r.Imported || p.keyed)
-	if r.Imported && p.exported != nil && !p.exported(r.Pool, r.Member) && !p.waitExported(ctx, r) {
+	r.Imported = r.Member != "" || r.Pool != "" && r.Gateway == "" && (r.Imported || p.config.Keyed)
+	if r.Imported && !p.config.Callers.Exported(r.Pool, r.Member) && !p.waitExported(ctx, r) {
 		p.metrics.denied.WithLabelValues("").Inc()
 		return status.Error(codes.PermissionDenied, "no pool with the name of this call is exported to other clusters")
 	}
-	if r.Gateway == "" || p.access == nil {
+	if r.Gateway == "" || p.config.Access == nil {
 		return nil
 	}
 	pool := p.pool(r.Pool)
 	if pool == nil || p.allowed(r.Gateway, pool.Name) {
 		return nil
 	}
-	if p.access.Lagging() {
+	if p.config.Access.Lagging() {
 		return status.Error(codes.Unavailable, "this process lacks recent objects, and does not find a route of Gateway "+r.Gateway+" to pool "+pool.Name+": ask another picker")
 	}
 	if !p.waitAllowed(ctx, r.Gateway, pool.Name) {
@@ -52,6 +53,12 @@ func (p *Picker) permit(ctx context.Context, r *extproc.Request) error {
 		return status.Error(codes.PermissionDenied, "no route of Gateway "+r.Gateway+" uses pool "+pool.Name)
 	}
 	return nil
+}
+
+// gate is what admission keeps.
+type gate struct {
+	began   time.Time
+	waiting atomic.Int64 // calls that wait for access
 }
 
 // youngFor is how long after its start a process may not have decided yet on its exports. Members call it at once.
@@ -62,31 +69,33 @@ const exportedPoll = 20 * time.Millisecond
 
 // waitExported waits, in a process that has just started, until a pool is exported, or for permitTimeout.
 func (p *Picker) waitExported(ctx context.Context, r *extproc.Request) bool {
-	if time.Since(p.began) > youngFor {
+	if time.Since(p.gate.began) > youngFor {
 		return false
 	}
-	return waitFor(ctx, p, func() (bool, <-chan time.Time) { return p.exported(r.Pool, r.Member), time.After(exportedPoll) })
+	return waitFor(ctx, p, func() (bool, <-chan time.Time) {
+		return p.config.Callers.Exported(r.Pool, r.Member), time.After(exportedPoll)
+	})
 }
 
 // allowed reports whether a Gateway may pick from a pool now.
 func (p *Picker) allowed(gateway, pool string) bool {
-	if gateway == "" || p.access == nil {
+	if gateway == "" || p.config.Access == nil {
 		return true
 	}
-	ok, _ := p.access.Allowed(gateway, pool)
+	ok, _ := p.config.Access.Allowed(gateway, pool)
 	return ok
 }
 
 // waitAllowed waits until a Gateway may pick from a pool, or for permitTimeout.
 func (p *Picker) waitAllowed(ctx context.Context, gateway, pool string) bool {
-	return waitFor(ctx, p, func() (bool, <-chan struct{}) { return p.access.Allowed(gateway, pool) })
+	return waitFor(ctx, p, func() (bool, <-chan struct{}) { return p.config.Access.Allowed(gateway, pool) })
 }
 
 // waitFor waits until has returns true, or for permitTimeout. It is called anew when the channel that it returned closes or has a value. False at
 // once if maxPermitWaits calls wait already.
 func waitFor[T any](ctx context.Context, p *Picker, has func() (ok bool, changed <-chan T)) bool {
-	defer p.waiting.Add(-1)
-	if p.waiting.Add(1) > maxPermitWaits {
+	defer p.gate.waiting.Add(-1)
+	if p.gate.waiting.Add(1) > maxPermitWaits {
 		return false
 	}
 	ctx, cancel := context.WithTimeout(ctx, permitTimeout)

@@ -55,7 +55,9 @@ func byHeader(ctx context.Context) string {
 func keyedPicker(t *testing.T, c Config) (p *Picker, may *access, pick func(gateway, pool string) (lease string, code codes.Code)) {
 	t.Helper()
 	may = &access{allowed: map[[2]string]bool{{"ns/gw", "ns/own"}: true}, changed: make(chan struct{})}
-	c.Gateway, c.Access = byHeader, may
+	from, _ := c.Callers.(callers)
+	from.gateway = byHeader
+	c.Callers, c.Access = from, may
 	p = runPicker(t, c)
 	_, address := servePicker(t, p)
 	setPools(t, p, Pool{Name: "ns/own", Endpoints: specs(first)}, Pool{Name: "ns/theirs", Default: true, Endpoints: specs(second)})
@@ -134,7 +136,7 @@ func TestPickerKey_ReportsCountForItsOwnRequestsAlone(t *testing.T) {
 
 // Where Gateways have keys, a call without one is another cluster's, whatever it claims: it may pick from exported pools alone.
 func TestPickerKey_CallWithoutOneOpensExportedPoolsAlone(t *testing.T) {
-	_, _, pick := keyedPicker(t, Config{Keyed: true, Exported: func(pool, _ string) bool { return pool == "ns/own" }})
+	_, _, pick := keyedPicker(t, Config{Keyed: true, Callers: callers{exported: func(pool, _ string) bool { return pool == "ns/own" }}})
 	for _, c := range []struct {
 		gateway, pool string
 		want          codes.Code
@@ -149,12 +151,12 @@ func TestPickerKey_CallWithoutOneOpensExportedPoolsAlone(t *testing.T) {
 // requests answered 503.
 func TestPickerKey_ProcessThatStartsHasMembersWait(t *testing.T) {
 	var asked atomic.Int32
-	p, _, pick := keyedPicker(t, Config{Keyed: true, Exported: func(string, string) bool { return asked.Add(1) > 3 }})
+	p, _, pick := keyedPicker(t, Config{Keyed: true, Callers: callers{exported: func(string, string) bool { return asked.Add(1) > 3 }}})
 	if _, code := pick("", "ns/own"); code != codes.OK || asked.Load() != 4 {
 		t.Errorf("%s after the export was asked for %d times", code, asked.Load())
 	}
 	asked.Store(0)
-	p.began = p.began.Add(-youngFor)
+	p.gate.began = p.gate.began.Add(-youngFor)
 	if _, code := pick("", "ns/own"); code != codes.PermissionDenied || asked.Load() != 1 {
 		t.Errorf("in a process that runs for long: %s after the export was asked for %d times", code, asked.Load())
 	}

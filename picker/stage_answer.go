@@ -50,7 +50,7 @@ func (servers) answer(k *pick) {
 		k.picker.imported.Add(1)
 	}
 	a.Track = track
-	if k.picker.protocol.Conformance {
+	if k.picker.config.Protocol.Conformance {
 		a.Track = servedReport{track}
 	}
 }

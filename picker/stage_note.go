@@ -16,11 +16,11 @@ func keepNote(k *pick) {
 	if k.span != nil {
 		k.endSpan()
 	}
-	number := k.picker.notes.add(k)
+	number := k.picker.records.notes.add(k)
 	if k.lease != nil {
 		k.tag(number)
 	}
-	k.picker.upstream.picked(k)
+	k.picker.metrics.upstream.picked(k)
 	if k.sampled || k.pool.history.due(k.started, len(k.pool.snapshot.Endpoints)) {
 		k.pool.history.add(k.record())
 	}
@@ -28,18 +28,12 @@ func keepNote(k *pick) {
 
 // tag keeps with a lease what its end reports.
 func (k *pick) tag(number uint64) {
-	tag := endpoint.Tag{Number: number, Model: k.model, Tokens: k.tokens}
+	tag := endpoint.Tag{Number: number, Model: k.model, Tokens: k.tokens, Unread: k.unread, Line: k.line()}
 	if k.charge != nil {
 		tag.Charge = k.charge
 	}
-	if k.unread != nil {
-		tag.Unread = k.unread
-	}
 	if k.compared > 0 {
 		tag.Cached = int(k.choices[0].cached)
-	}
-	if l := k.line(); l != nil {
-		tag.Of = l
 	}
 	k.lease.SetTag(tag)
 }

@@ -48,7 +48,7 @@ func process(k *pick) {
 	d.took = time.Since(started)
 	if err != nil {
 		d.problem = processor.Reason(err)
-		k.picker.log.Debug("the processor did not answer", "pool", pool.Name, "outcome", d.outcome, "error", d.problem)
+		k.picker.config.Log.Debug("the processor did not answer", "pool", pool.Name, "outcome", d.outcome, "error", d.problem)
 	}
 	endProcessSpan(span, pool, d, err)
 	k.picker.metrics.processed.count(pool.Name, d)
@@ -104,7 +104,7 @@ func (k *pick) findWorker() {
 	default:
 		if d.worker = k.pool.worker(d.Worker); d.worker == nil {
 			k.fallBack(unknownWorker)
-			k.picker.log.Debug("the processor named a worker that is not in the pool", "pool", k.pool.Name, "worker", d.Worker)
+			k.picker.config.Log.Debug("the processor named a worker that is not in the pool", "pool", k.pool.Name, "worker", d.Worker)
 		}
 	}
 }

@@ -62,7 +62,7 @@ func (k *pick) renderPrompt() {
 		return
 	}
 	prompt := tokenize.Prompt{Key: r.Facts.Prompt, Kind: r.Facts.Kind, Body: r.Body, Salt: q.Exact.Salt, IDs: pool.dynamo() != nil}
-	if tokens, ok := k.picker.renderer.Tokens(k.ctx, func() string { return k.picker.renderBase(pool) }, &prompt, pool.rendering, pool.KVEvents.Render); ok {
+	if tokens, ok := k.picker.prompts.renderer.Tokens(k.ctx, func() string { return k.picker.renderBase(pool) }, &prompt, pool.rendering, pool.KVEvents.Render); ok {
 		q.Exact, q.Tokens, k.ids = tokens.Exact, tokens.Count, tokens.IDs
 	}
 }
@@ -73,7 +73,7 @@ func (p *Picker) renderBase(pool *pool) string {
 	first := mathrand.IntN(max(len(endpoints), 1))
 	for i := range endpoints {
 		e := &endpoints[(first+i)%len(endpoints)]
-		if !e.Draining && !e.State().Failing && (p.never == nil || p.never(e.Addr.Addr()) == "") {
+		if !e.Draining && !e.State().Failing && p.config.Addresses.Never(e.Addr.Addr()) == "" {
 			return pool.rendering.URL(e.Addr)
 		}
 	}

@@ -22,7 +22,7 @@ func read(k *pick) {
 
 // reads returns what a pool needs of bodies.
 func (p *Picker) reads(pool *pool) extproc.BodyPolicy {
-	if pool.Relay != nil && !pool.Relay.Listed && p.learner != nil && p.learner.Isolated() {
+	if pool.Relay != nil && !pool.Relay.Listed && p.config.Learner != nil && p.config.Learner.Isolated() {
 		return extproc.BodyPolicy{Unavailable: true}
 	}
 	policy := extproc.BodyPolicy{
@@ -41,7 +41,7 @@ func (p *Picker) reads(pool *pool) extproc.BodyPolicy {
 		policy.Valid, policy.Keep = true, true
 	}
 	switch {
-	case p.protocol.Duplex:
+	case p.config.Protocol.Duplex:
 		policy.Assume = extproc.ModeFullDuplexStreamed
 	case pool.Pool.Body != BodyNone:
 		policy.Assume = extproc.ModeBuffered

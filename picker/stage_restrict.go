@@ -16,7 +16,7 @@ func (servers) restrict(k *pick) {
 	pool, r := k.pool, k.request
 	pool.snapshot.MarkUsed()
 	k.endpoints, k.sampled = pool.snapshot.Endpoints, pool.history.due(k.started, len(pool.snapshot.Endpoints))
-	entries, restricted := k.picker.protocol.subset(r.Headers)
+	entries, restricted := k.picker.config.Protocol.subset(r.Headers)
 	if k.restricted = restricted; restricted {
 		k.allowed = subset(entries) // it bounds the pick, and no hop is in it
 	} else {

@@ -31,7 +31,7 @@ func score(k *pick) {
 					var answer []float64
 					var err error
 					if answer, outcome, err = s.Score(k.ctx, question); err != nil {
-						k.picker.log.Debug("a scorer did not answer", "pool", pool.Name, "error", err)
+						k.picker.config.Log.Debug("a scorer did not answer", "pool", pool.Name, "error", err)
 					}
 					if answer != nil {
 						r.External[i] = byPlace(c, answer, len(list))

@@ -2,7 +2,6 @@ package picker
 
 import (
 	"slices"
-	"time"
 
 	"github.com/penstock-project/penstock/picker/extproc"
 	"github.com/penstock-project/penstock/picker/schedule"
@@ -33,10 +32,6 @@ func (servers) spill(k *pick) {
 	}
 }
 
-// reportDelay is how long a pick of a full pool waits for the report that a request has ended: Envoy sends its access log
-// every 100 ms (translator/envoy, feedbackInterval), and a peer that receives it publishes it 20 ms later.
-const reportDelay = 250 * time.Millisecond
-
 // whenFull picks for a request that finds the pool full, and that neither spill targets nor another cluster takes.
 func (k *pick) whenFull() {
 	pool := k.pool
@@ -45,7 +40,7 @@ func (k *pick) whenFull() {
 		k.choose(pool.unlimited)
 		k.take()
 	case pool.slots != nil && len(k.request.Headers.Header(OthersHeader)) == 0:
-		pool.slots.Wait(k.ctx, k.picker.reportDelay, func() bool { return k.choose(pool.strategy) && k.take() })
+		pool.slots.Wait(k.ctx, k.picker.config.EndWait, func() bool { return k.choose(pool.strategy) && k.take() })
 	}
 }
 

@@ -6,11 +6,11 @@ import "time"
 // ends no pick.
 func wake(k *pick) {
 	k.started = time.Now()
-	behind := k.picker.behind
-	if behind == nil {
+	stops := k.picker.config.Stops
+	if stops == nil {
 		return
 	}
-	wait := behind(k.started)
+	wait := stops.Behind(k.started)
 	if wait <= 0 {
 		return
 	}

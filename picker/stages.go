@@ -110,7 +110,7 @@ type pick struct {
 	verdicts  []schedule.Verdict
 	contested int64 // requests in flight of all processes where this one would have been one too many; 0: nowhere
 	lease     *endpoint.Lease
-	unread    *unread // what the servers are sent; nil without a lease or a prompt
+	unread    *endpoint.Unread // what the servers are sent; nil without a lease or a prompt
 
 	clusters []ClusterCost        // by rank, of an import
 	stay     uint64               // the request's session there

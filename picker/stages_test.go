@@ -127,7 +127,7 @@ func TestStages_WithoutOneItsPromiseIsBroken(t *testing.T) {
 	awake := 0
 	checks := map[string]check{
 		"admit": {"TestPickerKey", func(p *Picker, pool Pool) bool {
-			p.access = &access{allowed: map[[2]string]bool{}, lagging: true}
+			p.config.Access = &access{allowed: map[[2]string]bool{}, lagging: true}
 			set(p, pool)
 			_, err := p.Begin(t.Context(), longPrompt(600))
 			return err != nil
@@ -147,7 +147,7 @@ func TestStages_WithoutOneItsPromiseIsBroken(t *testing.T) {
 		}},
 		"wake": {"TestPick_WaitsWhileTheProcessMayBeBehind", func(p *Picker, pool Pool) bool {
 			before := awake
-			p.behind = func(time.Time) time.Duration { awake++; return 0 }
+			p.config.Stops = stops(func(time.Time) time.Duration { awake++; return 0 })
 			set(p, pool)
 			answer(p)
 			return awake > before
@@ -251,7 +251,7 @@ func TestStages_RecordHasTheStagesThatAPickHasPassed(t *testing.T) {
 		k.Body()
 		time.Sleep(10 * time.Millisecond) // the body arrives
 		k.Answer()
-		found := p.notes.find(Picks{}, 1)
+		found := p.records.notes.find(Picks{}, 1)
 		record = found[0].record(p.Owner(), true)
 		for _, s := range record.Stages {
 			names = append(names, s.Stage)

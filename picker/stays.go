@@ -91,8 +91,8 @@ func (pool *pool) clusterID(name string) uint64 {
 
 // keepStay records that a session has a request in a cluster, for all processes.
 func (p *Picker) keepStay(pool *pool, session uint64, cluster string) {
-	if pool.stays != nil && pool.stays.Keep(session, cluster, time.Now(), pool.SessionTTL) && p.publishSession != nil {
-		p.publishSession(Session{Pool: pool.Name, ID: session, Cluster: cluster})
+	if pool.stays != nil && pool.stays.Keep(session, cluster, time.Now(), pool.SessionTTL) && p.config.Sharing != nil {
+		p.config.Sharing.Session(Session{Pool: pool.Name, ID: session, Cluster: cluster})
 	}
 }
 

@@ -41,8 +41,8 @@ func (t *tracker) Response(of extproc.Response) (set extproc.Header) {
 	t.lease.Begun(0)
 	if t.untilEnd {
 		e, of := accesslog.Entry{Served: served, Status: status}, t.lease.Tag()
-		t.picker.notes.ended(of.Number, e, now)
-		t.picker.usage.ended(t.lease.Holder().Pool, of, e)
+		t.picker.records.notes.ended(of.Number, e, now)
+		t.picker.records.usage.ended(t.lease.Holder().Pool, of, e)
 		t.picker.recorded(of, e, now)
 		load.Record(status < 500, 0, now)
 		t.picker.endUnread(t.lease, e, false)
@@ -85,7 +85,7 @@ func (p *Picker) Log(e accesslog.Entry) {
 	if adopted != nil {
 		defer adopted.Done()
 	}
-	alive := p.peers.Alive(endpoint.Owner(e.Lease))
+	alive := p.config.Peers.Alive(endpoint.Owner(e.Lease))
 	switch {
 	case adopted != nil && adopted.Holder().Gateway != e.Gateway:
 		return
@@ -102,9 +102,7 @@ func (p *Picker) Log(e accesslog.Entry) {
 		}
 		return
 	}
-	if p.forward != nil {
-		p.forward(e)
-	}
+	p.config.Reports.Forward(e)
 }
 
 // LogOwn is Log for entries that another process forwarded: entries of other pickers' leases, and of a Gateway that has not
@@ -128,9 +126,9 @@ func (p *Picker) follow(lease *endpoint.Lease, e accesslog.Entry) {
 	ok, now := e.Status > 0 && e.Status < 500, time.Now()
 	picked := lease.Picked()
 	passed := picked != nil && picked != served && e.Status > 0 // Envoy tried it first, and another endpoint or none answered
-	p.notes.ended(lease.Tag().Number, e, now)
-	if c, ok := lease.Tag().Charge.(*charged); ok {
-		c.follow(e)
+	p.records.notes.ended(lease.Tag().Number, e, now)
+	if c := lease.Tag().Charge; c != nil {
+		c.Follow(e)
 	}
 	switch {
 	case served != nil:
@@ -161,7 +159,7 @@ func (p *Picker) follow(lease *endpoint.Lease, e accesslog.Entry) {
 		return
 	}
 	of := lease.Tag()
-	p.usage.ended(lease.Holder().Pool, of, e)
+	p.records.usage.ended(lease.Holder().Pool, of, e)
 	p.recorded(of, e, now)
 	if passed {
 		picked.Record(false, 0, now)
@@ -181,7 +179,7 @@ func (p *Picker) loadOf(name, text string) *endpoint.Load {
 	if err != nil {
 		return nil
 	}
-	pool := p.pools.Load().byName[name]
+	pool := p.pools.now.Load().byName[name]
 	if pool == nil {
 		return nil
 	}

@@ -64,7 +64,7 @@ func TestLease_OfPeerIsForwardedAndOfLostPeerCounted(t *testing.T) {
 	alive := true
 	var forwarded []accesslog.Entry
 	p, own := pickFirst(t, Config{
-		Forward: func(e accesslog.Entry) { forwarded = append(forwarded, e) },
+		Reports: forwarding{forward: func(e accesslog.Entry) { forwarded = append(forwarded, e) }},
 		Peers:   onePeer{&alive},
 	})
 	open, end := accesslog.Entry{Lease: "peer.1", Pool: "ns/pool", Open: true, Served: second}, accesslog.Entry{Lease: "peer.1", Pool: "ns/pool", Served: second, Status: 200}
@@ -99,8 +99,7 @@ func TestLease_OfPeerIsForwardedAndOfLostPeerCounted(t *testing.T) {
 type onePeer struct{ alive *bool }
 
 func (o onePeer) Alive(owner string) bool { return *o.alive && owner == "peer" }
-func (onePeer) Others() int               { return 1 }
-func (onePeer) First() bool               { return false }
+func (onePeer) Order() (int, bool)        { return 1, false }
 func (onePeer) Settle(context.Context)    {}
 
 // Clients that give up show nothing about the server.

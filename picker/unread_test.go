@@ -11,7 +11,7 @@ import (
 // cachedTokens is how much of a chain counts as cached at an endpoint.
 func cachedTokens(p *Picker, at string, chain []uint64) int32 {
 	cached := make([]int32, 1)
-	p.prefixes.Match(chain, []*prefix.Server{p.loadOf("ns/pool", at).Prefixes()}, cached)
+	p.prompts.prefixes.Match(chain, []*prefix.Server{p.loadOf("ns/pool", at).Prefixes()}, cached)
 	return cached[0]
 }
 
@@ -93,7 +93,7 @@ func TestDenial_LeavesWhatWasCachedBefore(t *testing.T) {
 // A prompt that a server's cache cannot hold evicts nothing there.
 func TestDenial_OfPromptLargerThanTheCacheEvictsNothing(t *testing.T) {
 	var sent []Sent
-	p := runPicker(t, Config{Publish: func(s Sent) { sent = append(sent, s) }})
+	p := runPicker(t, Config{Sharing: shared{sent: func(s Sent) { sent = append(sent, s) }}})
 	setPools(t, p, Pool{Name: "ns/pool", Endpoints: specs(first)})
 	p.loadOf("ns/pool", first).Prefixes().SetCapacity(6400)
 	small, large := chainOf(1000, 20), chainOf(9000, prefix.MaxBlocks)

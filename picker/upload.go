@@ -20,7 +20,8 @@ func (p *Picker) Upload(ctx context.Context, gateway string, limit int64) extpro
 			proxy.Address = host
 		}
 	}
-	return countedUpload{p.uploads.Open(proxy, limit/int64(1+p.peers.Others())), p.metrics.uploads.WithLabelValues(gateway)}
+	others, _ := p.config.Peers.Order()
+	return countedUpload{p.wire.uploads.Open(proxy, limit/int64(1+others)), p.metrics.uploads.WithLabelValues(gateway)}
 }
 
 // countedUpload counts when there is no room.

@@ -204,7 +204,7 @@ func (upstreamPools) Describe(ch chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector. Upstream's label name has no namespace.
 func (c upstreamPools) Collect(ch chan<- prometheus.Metric) {
-	for id, pool := range c.picker.pools.Load().byName {
+	for id, pool := range c.picker.pools.now.Load().byName {
 		if !pool.Default { // the only one that a stand-alone picker serves
 			continue
 		}

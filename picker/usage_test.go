@@ -59,12 +59,12 @@ func TestMetrics_RequestsAndTokensByModel(t *testing.T) {
 	for i := range maxModels + 10 {
 		ask(t, p, fmt.Sprintf("model-%d", i), 200)
 	}
-	if got = gathered(t, registry); len(p.usage.models) != maxModels+1 || got["penstock_picker_model_requests_total other served ns/pool"] != 12 {
-		t.Errorf("%d models have series, and other requests are %v", len(p.usage.models), got["penstock_picker_model_requests_total other served ns/pool"])
+	if got = gathered(t, registry); len(p.records.usage.models) != maxModels+1 || got["penstock_picker_model_requests_total other served ns/pool"] != 12 {
+		t.Errorf("%d models have series, and other requests are %v", len(p.records.usage.models), got["penstock_picker_model_requests_total other served ns/pool"])
 	}
 	setPools(t, p)
-	if len(p.usage.models) != 0 || p.usage.names != 0 {
-		t.Errorf("%d models of a pool that is gone", len(p.usage.models))
+	if len(p.records.usage.models) != 0 || p.records.usage.names != 0 {
+		t.Errorf("%d models of a pool that is gone", len(p.records.usage.models))
 	}
 }
 

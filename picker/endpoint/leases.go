@@ -8,6 +8,9 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/penstock-project/penstock/picker/accesslog"
+	"github.com/penstock-project/penstock/picker/recording"
 )
 
 const leaseShards = 64
@@ -317,9 +320,16 @@ type Tag struct {
 	Number         uint64 // of the opener's choice; 0: none
 	Model          string // that the request names; "" if it is not known
 	Tokens, Cached int    // of its prompt, and those that the server has cached
-	Of, Charge     any    // of the opener's own
-	Unread         any    // the same, until TakeUnread
+	// Line is that of the request in the recording, which its end completes; nil: it has none.
+	Line *recording.Line
+	// Charge is that of a cluster of an import; nil: none is charged.
+	Charge Charge
+	// Unread is the request's prompt, until TakeUnread; nil: none is known.
+	Unread *Unread
 }
+
+// Charge follows a request by the entries of the access log.
+type Charge interface{ Follow(accesslog.Entry) }
 
 // SetTag gives the lease a tag, which Tag returns.
 func (lease *Lease) SetTag(t Tag) {
@@ -335,8 +345,8 @@ func (lease *Lease) Tag() Tag {
 	return lease.tag
 }
 
-// TakeUnread returns what the tag has until the prompt is read or the request ends: to one caller, and nil to all others.
-func (lease *Lease) TakeUnread() any {
+// TakeUnread returns the prompt of the tag, until it is read or the request ends: to one caller, and nil to all others.
+func (lease *Lease) TakeUnread() *Unread {
 	lease.mu.Lock()
 	defer lease.mu.Unlock()
 	unread := lease.tag.Unread

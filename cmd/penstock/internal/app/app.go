@@ -35,7 +35,6 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 	"github.com/penstock-project/penstock/xds/admission"
 	"github.com/penstock-project/penstock/xds/cache"
-	"github.com/penstock-project/penstock/xds/identity"
 	"github.com/penstock-project/penstock/xds/publish"
 	"github.com/penstock-project/penstock/xds/server"
 )
@@ -180,13 +179,12 @@ func newApp(cfg Config, c core, w wiring) (a *App, err error) {
 	if events != nil {
 		events = ports.Events.Open(events)
 	}
+	around := around{a}
 	a.picker, err = picker.New(picker.Config{
-		Protocol: protocol,
-		Log:      a.log, Registerer: a.registry, Tracer: cfg.Tracer, Learner: a.learner, OnRelayFailure: a.relays.Trouble, Forward: a.entries.Add, Attempts: func(is accesslog.Attempt) { a.parentHosts.Count(is); a.attempts.Count(is) }, Peers: a.loads, Publish: a.shared.Add, Observe: a.clusterLoads.Sent, Chooser: a.clusterLoads, Read: a.pages.Add, Session: a.sessions.Add,
-		Gateway: identity.Gateway, Access: a.access, Behind: a.stops.Behind, Keyed: a.security.keyed, Member: identity.Member, Exported: func(pool, member string) bool {
-			return a.set == nil && member == "" || a.set != nil && a.set.Exported(pool, member)
-		}, HeldBodies: cfg.HeldBodies, HeapFloor: floor, Recording: cfg.Recording, KVEvents: events,
-		OnPanic: a.panics.of(partScrape), Outside: cfg.Addresses.Outside, Never: cfg.Addresses.Never,
+		Protocol: protocol, Log: a.log, Registerer: a.registry, Tracer: cfg.Tracer,
+		Learner: a.learner, Peers: a.loads, Observer: a.clusterLoads, Chooser: a.clusterLoads, Access: a.access, Stops: a.stops,
+		Reports: around, Sharing: around, Callers: around, Troubles: around, Addresses: &cfg.Addresses,
+		Keyed: a.security.keyed, HeldBodies: cfg.HeldBodies, HeapFloor: floor, Recording: cfg.Recording, KVEvents: events,
 	})
 	if err != nil {
 		return nil, err

@@ -89,17 +89,17 @@ func (l *Loads) Alive(owner string) bool {
 	return false
 }
 
-// Others implements picker.Peers.
-func (l *Loads) Others() int { return int(l.others.Load()) }
-
-// First implements picker.Peers.
-func (l *Loads) First() bool {
+// Order implements picker.Peers.
+func (l *Loads) Order() (others int, first bool) {
+	if others = int(l.others.Load()); others == 0 {
+		return 0, true
+	}
 	for _, other := range l.peers.ByKey(ownerKey) {
 		if other.owner < l.counter.Owner() {
-			return false
+			return others, false
 		}
 	}
-	return true
+	return others, true
 }
 
 // Settle implements picker.Peers. It publishes a claim behind the counts of this process, and waits for the answers of all peers. A peer

@@ -45,9 +45,22 @@ func startPools(t *testing.T, n int, pool picker.Pool) (pickers []*picker.Picker
 		pickers, loads, stop = append(pickers, p), append(loads, of), append(stop, end)
 	}
 	for _, l := range loads {
-		poll.Until(t, "the processes are connected", func() bool { return l.Others() == n-1 })
+		poll.Until(t, "the processes are connected", func() bool { others, _ := l.Order(); return others == n-1 })
 	}
 	return pickers, loads, stop
+}
+
+// sharing publishes what pickers share.
+type sharing struct {
+	picks    *Picks
+	sessions *Sessions
+	pages    *Pages
+}
+
+func (s sharing) Sent(is picker.Sent)       { s.picks.Add(is) }
+func (s sharing) Session(is picker.Session) { s.sessions.Add(is) }
+func (s sharing) Page(addr netip.AddrPort, page uint64, r endpoint.Reading) {
+	s.pages.Add(addr, page, r)
 }
 
 // startPicker starts a process with a picker that serves its peers at a listener.
@@ -58,7 +71,7 @@ func startPicker(t *testing.T, l net.Listener, addresses []string, pool picker.P
 	shared := NewPicks(c, func() Caches { return p })
 	pages := NewPages(c, func() PageReader { return p.Loads() })
 	sessions := NewSessions(c, func() SessionKeeper { return p })
-	p, err := picker.New(picker.Config{Peers: of, Settle: 2 * time.Second, Publish: shared.Add, Read: pages.Add, Session: sessions.Add, Chooser: &inOrder{of: map[string]*picker.Clusters{}}})
+	p, err := picker.New(picker.Config{Peers: of, Settle: 2 * time.Second, Sharing: sharing{shared, sessions, pages}, Chooser: &inOrder{of: map[string]*picker.Clusters{}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -132,7 +145,7 @@ func TestLimit_CountsOfPeerThatIsGoneEnd(t *testing.T) {
 	}
 	stop[1]()
 	poll.Until(t, "they count no more", func() bool { return pick(t, pickers[0]) != "" })
-	if loads[0].Alive(pickers[1].Owner()) || loads[0].Others() != 0 || !loads[0].First() {
+	if others, first := loads[0].Order(); loads[0].Alive(pickers[1].Owner()) || others != 0 || !first {
 		t.Error("the peer is alive still")
 	}
 }

@@ -1,0 +1,56 @@
+package app
+
+import (
+	"context"
+	"net/netip"
+
+	"github.com/penstock-project/penstock/picker"
+	"github.com/penstock-project/penstock/picker/accesslog"
+	"github.com/penstock-project/penstock/picker/endpoint"
+	"github.com/penstock-project/penstock/xds/identity"
+)
+
+// around is what the picker has around it in this process: it implements the interfaces of picker.Config that several parts serve.
+type around struct{ app *App }
+
+// Gateway implements picker.Callers.
+func (around) Gateway(ctx context.Context) string { return identity.Gateway(ctx) }
+
+// Member implements picker.Callers.
+func (around) Member(ctx context.Context) string { return identity.Member(ctx) }
+
+// Exported implements picker.Callers.
+func (r around) Exported(pool, member string) bool {
+	if r.app.set == nil {
+		return member == ""
+	}
+	return r.app.set.Exported(pool, member)
+}
+
+// Forward implements picker.Reports.
+func (r around) Forward(e accesslog.Entry) { r.app.entries.Add(e) }
+
+// Attempt implements picker.Reports.
+func (r around) Attempt(a accesslog.Attempt) {
+	r.app.parentHosts.Count(a)
+	r.app.attempts.Count(a)
+}
+
+// Sent implements picker.Sharing.
+func (r around) Sent(s picker.Sent) { r.app.shared.Add(s) }
+
+// Session implements picker.Sharing.
+func (r around) Session(s picker.Session) { r.app.sessions.Add(s) }
+
+// Page implements picker.Sharing.
+func (r around) Page(addr netip.AddrPort, page uint64, reading endpoint.Reading) {
+	r.app.pages.Add(addr, page, reading)
+}
+
+// Panicked implements picker.Troubles.
+func (r around) Panicked(page string, value any, stack []byte) {
+	r.app.panics.of(partScrape)(page, value, stack)
+}
+
+// RelayFailed implements picker.Troubles.
+func (r around) RelayFailed(pool string, f picker.RelayFailure) { r.app.relays.Trouble(pool, f) }

@@ -1,0 +1,79 @@
+package picker
+
+import (
+	"context"
+	"net/netip"
+	"time"
+
+	"github.com/penstock-project/penstock/picker/accesslog"
+	"github.com/penstock-project/penstock/picker/endpoint"
+)
+
+// The interfaces of Config as functions. A nil one drops what it receives.
+
+type callers struct {
+	everybody
+	gateway  func(context.Context) string
+	exported func(pool, member string) bool
+}
+
+func (c callers) Gateway(ctx context.Context) string {
+	if c.gateway == nil {
+		return ""
+	}
+	return c.gateway(ctx)
+}
+
+func (c callers) Exported(pool, member string) bool {
+	return c.exported == nil || c.exported(pool, member)
+}
+
+type shared struct {
+	sent    func(Sent)
+	session func(Session)
+}
+
+func (s shared) Sent(is Sent) {
+	if s.sent != nil {
+		s.sent(is)
+	}
+}
+
+func (s shared) Session(is Session) {
+	if s.session != nil {
+		s.session(is)
+	}
+}
+
+func (shared) Page(netip.AddrPort, uint64, endpoint.Reading) {}
+
+type forwarding struct {
+	nobody
+	forward func(accesslog.Entry)
+}
+
+func (f forwarding) Forward(e accesslog.Entry) { f.forward(e) }
+
+type relayTroubles struct {
+	nobody
+	failed func(pool string, f RelayFailure)
+}
+
+func (r relayTroubles) RelayFailed(pool string, f RelayFailure) { r.failed(pool, f) }
+
+type stops func(time.Time) time.Duration
+
+func (s stops) Behind(now time.Time) time.Duration { return s(now) }
+
+// outsideOf are addresses of which those in a prefix are denied.
+type outsideOf struct {
+	everybody
+	prefix netip.Prefix
+}
+
+func (o outsideOf) Outside(ip netip.Addr) string {
+	if o.prefix.Contains(ip.Unmap()) {
+		return "is outside the allowed ranges"
+	}
+	return ""
+}
