@@ -54,12 +54,22 @@ type Loads struct {
 	answered chan struct{}        // closed, and another one made, when answers or peers change
 }
 
-// load is the value of an item: the share of a process at an address, the name of its picker, or the number of a claim.
+// load is the value of an item, of one of three kinds.
 type load struct {
+	kind  loadKind
 	owner string
 	share endpoint.Share
 	claim uint64
 }
+
+// loadKind is the first byte of an item's value. The rest is as its comment states, in decimal numbers with a space between two.
+type loadKind byte
+
+const (
+	ofOwner loadKind = 'o' // the name of a process's picker
+	ofShare loadKind = 's' // of a process at an address: requests, unread and confirmed tokens, the milliseconds sent and left, the rate
+	ofClaim loadKind = 'c' // the number of a claim, or of its answer
+)
 
 // NewLoads makes it. Call Publish before the channel runs.
 func NewLoads(c *channel.Channel) *Loads {
@@ -76,7 +86,7 @@ func NewLoads(c *channel.Channel) *Loads {
 // Publish sets whose requests are published.
 func (l *Loads) Publish(c LoadCounter) {
 	l.counter = c
-	l.topic.Publish(channel.Item{Key: ownerKey, Value: []byte(c.Owner())})
+	l.topic.Publish(channel.Item{Key: ownerKey, Value: append([]byte{byte(ofOwner)}, c.Owner()...)})
 }
 
 // Alive implements picker.Peers.
@@ -194,8 +204,8 @@ func (l *Loads) changed(changes []channel.Change[load]) {
 	now := time.Now()
 	for _, c := range changes {
 		addr, err := netip.ParseAddrPort(c.Key)
-		if err != nil {
-			continue // the owner, a claim, or an answer
+		if c.Value.kind != ofShare || err != nil {
+			continue
 		}
 		var all endpoint.Elsewhere
 		for _, of := range l.peers.ByKey(c.Key) {
@@ -256,16 +266,16 @@ func (l *Loads) publish() {
 	}
 }
 
-// encodeShare writes a share: requests, unread and confirmed tokens, the milliseconds sent and left, the rate.
+// encodeShare writes a share.
 func encodeShare(s endpoint.Share) []byte {
-	out := strconv.AppendInt(nil, s.InFlight, 10)
+	out := strconv.AppendInt([]byte{byte(ofShare)}, s.InFlight, 10)
 	for _, n := range []int64{s.Unread, s.Confirmed, s.Sent.Milliseconds(), s.Reading.Milliseconds(), int64(s.Rate)} {
 		out = strconv.AppendInt(append(out, ' '), n, 10)
 	}
 	return out
 }
 
-var errLoad = errors.New("not the load of a process at an address")
+var errLoad = errors.New("it is neither the name of a picker, nor a share, nor a claim")
 
 // The most that is believed of one process at one address.
 const (
@@ -275,30 +285,37 @@ const (
 )
 
 // encodeClaim writes the number of a claim.
-func encodeClaim(n uint64) []byte { return strconv.AppendUint([]byte("#"), n, 10) }
+func encodeClaim(n uint64) []byte { return strconv.AppendUint([]byte{byte(ofClaim)}, n, 10) }
 
-// decodeLoad reads what encodeShare writes, or its first number alone, and what encodeClaim writes. Anything else is the name of a picker.
 func decodeLoad(value []byte) (out load, err error) {
-	text := string(value)
-	if n, ok := strings.CutPrefix(text, "#"); ok {
-		out.claim, err = strconv.ParseUint(n, 10, 64)
-		return out, err
+	if len(value) == 0 {
+		return out, errLoad
 	}
+	out.kind = loadKind(value[0])
+	switch text := string(value[1:]); out.kind {
+	case ofOwner:
+		out.owner = text
+	case ofClaim:
+		out.claim, err = strconv.ParseUint(text, 10, 64)
+	case ofShare:
+		out.share, err = decodeShare(text)
+	default:
+		err = errLoad
+	}
+	return out, err
+}
+
+func decodeShare(text string) (s endpoint.Share, err error) {
 	numbers := strings.Fields(text)
-	if len(numbers) != 1 && len(numbers) != 6 {
-		return load{owner: text}, nil
+	most := [...]int64{maxInFlight, maxTokens, maxTokens, maxTime, maxTime, maxTokens}
+	if len(numbers) != len(most) {
+		return s, errLoad
 	}
-	var n [6]int64
+	var n [len(most)]int64
 	for i, number := range numbers {
-		if n[i], err = strconv.ParseInt(number, 10, 64); err != nil {
-			return load{owner: text}, nil
+		if n[i], err = strconv.ParseInt(number, 10, 64); err != nil || n[i] < 0 || n[i] > most[i] {
+			return s, errLoad
 		}
 	}
-	for i, most := range []int64{maxInFlight, maxTokens, maxTokens, maxTime, maxTime, maxTokens} {
-		if n[i] < 0 || n[i] > most {
-			return out, errLoad
-		}
-	}
-	out.share = endpoint.Share{InFlight: n[0], Unread: n[1], Confirmed: min(n[1], n[2]), Sent: time.Duration(n[3]) * time.Millisecond, Reading: time.Duration(n[4]) * time.Millisecond, Rate: float64(n[5])}
-	return out, nil
+	return endpoint.Share{InFlight: n[0], Unread: n[1], Confirmed: min(n[1], n[2]), Sent: time.Duration(n[3]) * time.Millisecond, Reading: time.Duration(n[4]) * time.Millisecond, Rate: float64(n[5])}, nil
 }

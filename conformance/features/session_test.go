@@ -1,0 +1,62 @@
+package features
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+)
+
+// The requests of a session go to the server of its first one, by its ID, its cookie or the token of a response; after the server has left the
+// pool, to another one, where they stay.
+func TestSession_StaysAtItsServerWhileThatServes(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	for _, name := range []string{"pod-1", "pod-2", "pod-3"} {
+		s.server(name)
+	}
+	s.up("session.yaml")
+	at, seen := map[string]string{}, map[string]bool{}
+	s.until("sessions are at several servers", func() error {
+		id := fmt.Sprint("user-", len(at))
+		at[id] = s.served("/", "x-session-id", id)
+		if seen[at[id]] = true; len(seen) < 2 {
+			return fmt.Errorf("sessions at %v", seen)
+		}
+		return nil
+	})
+	for id, by := range at {
+		for _, headers := range [][]string{{"x-session-id", id}, {"cookie", "session-id=other; sid=" + id}} {
+			if again := s.served("/", headers...); again != by {
+				t.Errorf("session %s moved from %s to %s:\n%s", id, by, again, s.explain("--last", "1"))
+			}
+		}
+	}
+	first, err := s.ask("/", question)
+	if err != nil || first.status != http.StatusOK {
+		t.Fatalf("%d %v", first.status, err)
+	}
+	token := first.header.Get("x-session-token")
+	for range 5 {
+		if again := s.served("/", "x-session-token", token); again != first.by() {
+			t.Errorf("the token's session moved from %s to %s", first.by(), again)
+		}
+	}
+	gone := at["user-0"]
+	s.write("session.yaml", "  - {address: 127.0.0.1, ports: [${"+gone+"}]}\n", "")
+	var next string
+	s.until("the session leaves a server that has left the pool", func() error {
+		if next = s.served("/", "x-session-id", "user-0"); next == gone {
+			return fmt.Errorf("%s serves", next)
+		}
+		return nil
+	})
+	for range 5 {
+		if again := s.served("/", "x-session-id", "user-0"); again != next {
+			t.Errorf("the session moved on from %s to %s", next, again)
+		}
+	}
+	if text := s.explain("--last", "1"); !strings.Contains(text, "kept at its endpoint, by header x-session-id") {
+		t.Errorf("explain does not show that the session decided:\n%s", text)
+	}
+}

@@ -1,0 +1,60 @@
+package features
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+)
+
+// A request that finds the pool full goes to the spill target; one that finds both full is answered 429, and explain shows the limit.
+func TestSpill_FullPoolSpillsAnd429WhenAllAreFull(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.server("fast-1", "--inter-token-latency", "50ms")
+	s.server("spare-1", "--inter-token-latency", "50ms")
+	s.up("spill.yaml")
+	s.until("an idle pool serves its own requests", func() error {
+		if by := s.served("/"); by != "fast-1" {
+			return fmt.Errorf("%s has answered", by)
+		}
+		return nil
+	})
+	// An earlier request counts until the picker receives its end, a moment after the client does, so the order of the servers is not fixed.
+	busy, ends := map[string]bool{}, []func(){}
+	occupy := func() error {
+		by, end, err := s.occupy("/")
+		if err == nil {
+			busy[by], ends = true, append(ends, end)
+		}
+		return err
+	}
+	s.until("one server is busy", occupy)
+	s.until("the other is busy", occupy)
+	if !busy["fast-1"] || !busy["spare-1"] {
+		t.Errorf("two requests went to %v", busy)
+	}
+	var full reply
+	s.until("a third request is answered 429", func() (err error) {
+		if full, err = s.ask("/", question); err == nil && full.status != http.StatusTooManyRequests {
+			err = fmt.Errorf("%d %s", full.status, full.body)
+		}
+		return err
+	})
+	if full.by() != "" || full.header.Get("retry-after") == "" {
+		t.Errorf("429 came from %q, with retry-after %q", full.by(), full.header.Get("retry-after"))
+	}
+	text := s.explain("--why", full.header.Get("x-request-id"))
+	if !strings.Contains(text, "429 pool_full") || !strings.Contains(text, "in flight") {
+		t.Errorf("explain --why of a request that is answered 429:\n%s", text)
+	}
+	for _, end := range ends {
+		end()
+	}
+	s.until("the pool serves again", func() error {
+		if got, err := s.ask("/", question); err != nil || got.status != http.StatusOK {
+			return fmt.Errorf("%d %s %w", got.status, got.body, err)
+		}
+		return nil
+	})
+}
