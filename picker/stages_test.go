@@ -1,7 +1,10 @@
 package picker
 
 import (
+	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -115,10 +118,10 @@ func (c *counting) Choose(pool string, p ClusterPrompt, charged bool, out []Clus
 
 func (c *counting) End() { c.open-- }
 
-// Each stage is needed: without it the table still compiles, and the check beside it fails, as do the tests that are named there.
+// Each stage is needed: without it the table still compiles, and the check beside it fails, as does the test that is named there.
 func TestStages_WithoutOneItsPromiseIsBroken(t *testing.T) {
 	type check struct {
-		tests string // that fail, too
+		test  string // through more of the picker, that fails, too
 		holds func(p *Picker, pool Pool) bool
 	}
 	set := func(p *Picker, pool Pool) { setPools(t, p, pool) }
@@ -126,18 +129,18 @@ func TestStages_WithoutOneItsPromiseIsBroken(t *testing.T) {
 	processor := startProcessor(t)
 	awake := 0
 	checks := map[string]check{
-		"admit": {"TestPickerKey", func(p *Picker, pool Pool) bool {
+		"admit": {"TestPickerKey_OpensPoolsOfItsGatewayAlone", func(p *Picker, pool Pool) bool {
 			p.config.Access = &access{allowed: map[[2]string]bool{}, lagging: true}
 			set(p, pool)
 			_, err := p.Begin(t.Context(), longPrompt(600))
 			return err != nil
 		}},
-		"read": {"TestPrompts", func(p *Picker, pool Pool) bool {
+		"read": {"TestExtProc_PromptsAreReadOnlyWhereTheyAreKnown", func(p *Picker, pool Pool) bool {
 			pool.Body = BodyBuffered
 			set(p, pool)
 			return p.begin(t.Context(), longPrompt(600)).Body().Wait
 		}},
-		"rewrite": {"TestModels", func(p *Picker, pool Pool) bool {
+		"rewrite": {"TestInferenceModel_EnvoySendsTheTargetInEveryMode", func(p *Picker, pool Pool) bool {
 			pool.Models = &Models{Named: map[string]ModelRule{"public": {Targets: []ModelTarget{{Name: "v1", Weight: 1}}}}}
 			set(p, pool)
 			k := p.begin(t.Context(), longPrompt(600))
@@ -145,42 +148,42 @@ func TestStages_WithoutOneItsPromiseIsBroken(t *testing.T) {
 			target := k.Target("public")
 			return target != nil && target.Name == "v1"
 		}},
-		"wake": {"TestPick_WaitsWhileTheProcessMayBeBehind", func(p *Picker, pool Pool) bool {
+		"wake": {"TestPicker_PickAfterAStopNamesWhatHasChanged", func(p *Picker, pool Pool) bool {
 			before := awake
 			p.config.Stops = stops(func(time.Time) time.Duration { awake++; return 0 })
 			set(p, pool)
 			answer(p)
 			return awake > before
 		}},
-		"find": {"all tests of picks", func(p *Picker, pool Pool) bool {
+		"find": {"TestExtProc_EnvoyFollowsPickInEveryMode", func(p *Picker, pool Pool) bool {
 			set(p, pool)
 			return len(answer(p).Endpoints) > 0
 		}},
-		"hold": {"TestFlowControl", func(p *Picker, pool Pool) bool {
+		"hold": {"TestFlowControl_RequestWaitsForSaturatedPool", func(p *Picker, pool Pool) bool {
 			pool.FlowControl, pool.Endpoints = oneAtATime(flow.Limits{EmptyTTL: time.Nanosecond}), nil
 			set(p, pool)
 			answer(p)
 			return p.Picks(Picks{})[0].Waited > 0
 		}},
-		"process": {"TestProcessor", func(p *Picker, pool Pool) bool {
+		"process": {"TestProcessor_AnswerDecidesTheRequest", func(p *Picker, pool Pool) bool {
 			before := processor.calls
 			pool.Processor = &processor.Processor
 			set(p, pool)
 			p.Pick(t.Context(), bodied(`{"model":"m","prompt":"a"}`))
 			return processor.calls > before
 		}},
-		"restrict": {"TestSubset", func(p *Picker, pool Pool) bool {
+		"restrict": {"TestSubsetHint_OnlyItsEndpointsArePicked", func(p *Picker, pool Pool) bool {
 			set(p, pool)
 			r := longPrompt(600)
 			r.Subset = "no=such"
 			return p.Pick(t.Context(), r).Reason == ReasonSubset
 		}},
-		"prompt": {"TestUsage", func(p *Picker, pool Pool) bool {
+		"prompt": {"TestMetrics_RequestsAndTokensByModel", func(p *Picker, pool Pool) bool {
 			set(p, pool)
 			answer(p)
 			return p.Picks(Picks{})[0].Tokens == 600
 		}},
-		"score": {"TestPlugins", func(p *Picker, pool Pool) bool {
+		"score": {"TestPlugins_ThroughEnvoyExternalScorerDecides", func(p *Picker, pool Pool) bool {
 			pool.Scorers = []Scorer{{}}
 			set(p, pool)
 			k := p.begin(t.Context(), longPrompt(600))
@@ -189,7 +192,7 @@ func TestStages_WithoutOneItsPromiseIsBroken(t *testing.T) {
 			k.Answer()
 			return asked
 		}},
-		"rank": {"all tests of picks", func(p *Picker, pool Pool) bool {
+		"rank": {"TestDisagg_StagesAreNamed", func(p *Picker, pool Pool) bool {
 			set(p, pool)
 			return answer(p).Endpoints.String() == first
 		}},
@@ -198,16 +201,16 @@ func TestStages_WithoutOneItsPromiseIsBroken(t *testing.T) {
 			answer(p)
 			return p.leases.Len() == 1 && inFlight(p, first) == 1
 		}},
-		"spill": {"TestSpill", func(p *Picker, pool Pool) bool {
+		"spill": {"TestSpill_FullEmptyOrUnreachablePoolSpills", func(p *Picker, pool Pool) bool {
 			pool.Endpoints = nil
 			set(p, pool)
 			return answer(p).Reason == ReasonNoEndpoints
 		}},
-		"answer": {"all tests of picks", func(p *Picker, pool Pool) bool {
+		"answer": {"TestEndpointPicker_RetriesFollowThePicksList", func(p *Picker, pool Pool) bool {
 			set(p, pool)
 			return len(answer(p).Endpoints) > 0
 		}},
-		"note": {"TestRecords", func(p *Picker, pool Pool) bool {
+		"note": {"TestExplain_EveryPickIsKnownWithItsOutcome", func(p *Picker, pool Pool) bool {
 			set(p, pool)
 			answer(p)
 			return len(p.Picks(Picks{})) == 1
@@ -223,11 +226,25 @@ func TestStages_WithoutOneItsPromiseIsBroken(t *testing.T) {
 		p.stages = slices.DeleteFunc(stages(), func(s stage) bool { return s.name == without })
 		return c.holds(p, Pool{Name: "ns/pool", Endpoints: specs(first)})
 	}
+	written := ""
+	files, err := filepath.Glob("*_test.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range files {
+		text, err := os.ReadFile(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		written += string(text)
+	}
 	for _, s := range stages() {
 		c, ok := checks[s.name]
 		switch {
 		case !ok:
 			t.Errorf("stage %s has no check: write what breaks without it", s.name)
+		case !strings.Contains(written, "func "+c.test+"("):
+			t.Errorf("stage %s names the test %s, which does not exist", s.name, c.test)
 		case !holds(c, ""):
 			t.Errorf("the check of stage %s fails with all stages", s.name)
 		case holds(c, s.name):

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"net"
@@ -12,7 +11,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/penstock-project/penstock/cmd/penstock/internal/sim"
 	"github.com/penstock-project/penstock/picker"
@@ -192,67 +190,6 @@ func TestInferencePoolImport_GatewaysAreNamedInVia(t *testing.T) {
 			t.Errorf("a request that has passed through 4 gateways: %d %s", got.status, got.body)
 		}
 	}
-}
-
-func TestSpill_FullPoolSpillsAnd429WhenAllAreFull(t *testing.T) {
-	t.Parallel()
-	port := freePort(t)
-	slow := sim.Config{InterTokenLatency: 50 * time.Millisecond}
-	slow.Name = "fast-1"
-	files := chatFiles(port, modelServer(t, slow))
-	slow.Name = "spare-1"
-	files["spare.yaml"] = poolYAML("spare") + "---\n" + serversYAML("spare", modelServer(t, slow))
-	files["policies.yaml"] = `apiVersion: penstock.dev/v1alpha1
-kind: PoolPolicy
-metadata: {name: chat}
-spec:
-  targetRef: {name: chat}
-  picker: {full: {inFlight: 1}}
-  spill: [{name: spare}]
----
-apiVersion: penstock.dev/v1alpha1
-kind: PoolPolicy
-metadata: {name: spare}
-spec:
-  targetRef: {name: spare}
-  picker: {full: {inFlight: 1}}
-`
-	up(t, files)
-	if by := answers(t, local(port), http.StatusOK).header.Get("x-served-by"); by != "fast-1" {
-		t.Errorf("an idle pool's request went to %q", by)
-	}
-	ctx, hangUp := context.WithCancel(t.Context())
-	defer hangUp()
-	// occupy begins a response that takes minutes, and returns the server's name. An earlier request counts until the picker
-	// receives its end, a moment after the client does, so the order of the servers is not fixed.
-	busy := map[string]bool{}
-	occupy := func() error {
-		body := fmt.Sprintf(`{"stream": true, "messages": [{"role": "user", "content": %q}]}`, strings.Repeat("word ", 3000))
-		req, err := http.NewRequestWithContext(ctx, http.MethodPost, local(port)+"/v1/chat/completions", strings.NewReader(body))
-		if err != nil {
-			return err
-		}
-		resp, err := client().Do(req)
-		if err != nil {
-			return err
-		}
-		t.Cleanup(func() { _ = resp.Body.Close() })
-		if resp.StatusCode != http.StatusOK {
-			return fmt.Errorf("status %d", resp.StatusCode)
-		}
-		busy[resp.Header.Get("x-served-by")] = true
-		return nil
-	}
-	eventually(t, "one server is busy", occupy)
-	eventually(t, "the other is busy", occupy)
-	if !busy["fast-1"] || !busy["spare-1"] {
-		t.Errorf("two requests went to %v", busy)
-	}
-	if got := answers(t, local(port), http.StatusTooManyRequests); got.header.Get("x-served-by") != "" {
-		t.Errorf("the answer came from %q", got.header.Get("x-served-by"))
-	}
-	hangUp()
-	answers(t, local(port), http.StatusOK)
 }
 
 // llmd starts llm-d-inference-sim until the test ends, and returns its address once it answers.
