@@ -28,7 +28,7 @@ func TestWhy_ShowsTheStagesOfAPastRequest(t *testing.T) {
 		return nil
 	})
 	for _, want := range []string{
-		`stages +admit +\d+\.\d{3} ms  Gateway default/gw\n`,
+		`stages +admit +\d+\.\d{3} ms\n`,
 		`read +\d+\.\d{3} ms  ` + fmt.Sprint(len(question)) + ` bytes of the body\n`,
 		`find +\d+\.\d{3} ms  pool default/chat, strategy load\n`,
 		`rank +\d+\.\d{3} ms  2 candidates\n`,
