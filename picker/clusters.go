@@ -15,8 +15,9 @@ import (
 type Chooser interface {
 	// SetClusters replaces the clusters of a pool; nil: it is removed.
 	SetClusters(pool string, c *Clusters)
-	// Choose ranks the clusters of a pool, the best first, appended to out. With charged the request is charged to the first one, until
-	// the Charge ends, which is nil if there is no cluster.
+	// Choose ranks the clusters of a pool, the best first, appended to out. With charged the
+	// request is charged to the first one, until the Charge ends, which is nil if there is no
+	// cluster.
 	Choose(pool string, p ClusterPrompt, charged bool, out []ClusterCost) (ranked []ClusterCost, charge Charge)
 	// Sender names this process to the pickers of the clusters, which count the requests of each.
 	Sender() string
@@ -39,9 +40,10 @@ type ClusterPrompt struct {
 	Stay string
 }
 
-// ClusterCost is what a request costs at a cluster, in seconds: the wait there, and to read what is not cached of its prompt, three times; the
-// round trip; and the margin by which another cluster must be cheaper than the own one. With Clusters.Latency the wait is until the first byte
-// of the cluster's answers, less the round trip, and nothing is known of prompts.
+// ClusterCost is what a request costs at a cluster, in seconds: the wait there, and to read what is
+// not cached of its prompt, three times; the round trip; and the margin by which another cluster
+// must be cheaper than the own one. With Clusters.Latency the wait is until the first byte of the
+// cluster's answers, less the round trip, and nothing is known of prompts.
 type ClusterCost struct {
 	Cluster   string  `json:"cluster"`
 	Hop       string  `json:"-"`
@@ -56,12 +58,12 @@ type ClusterCost struct {
 	Cached    int     `json:"cached,omitempty"`  // tokens of the prompt that were sent there before
 }
 
-// SenderHeader has the Sender of the process that chose this cluster for a request. Gateways remove it from what clients send, and before
-// model servers.
+// SenderHeader has the Sender of the process that chose this cluster for a request. Gateways remove
+// it from what clients send, and before model servers.
 const SenderHeader = "penstock-peer-sender"
 
-// OthersHeader marks a request that another cluster takes if the pool here is full. Gateways remove it from what clients send, and before model
-// servers.
+// OthersHeader marks a request that another cluster takes if the pool here is full. Gateways remove
+// it from what clients send, and before model servers.
 const OthersHeader = "penstock-peer-others"
 
 const resultCluster = "cluster" // the pick names clusters of an import, each by its hop
@@ -106,7 +108,8 @@ type clusters struct{}
 
 func (clusters) restrict(*pick) {}
 
-// rank chooses by what the request costs at each cluster. All of them are named: one that declines a request is followed by the next one.
+// rank chooses by what the request costs at each cluster. All of them are named: one that declines
+// a request is followed by the next one.
 func (clusters) rank(k *pick) { k.rankClusters("") }
 
 func (k *pick) rankClusters(stay string) {
@@ -165,8 +168,9 @@ type charged struct {
 	moved func(served string) // runs once another hop has served; nil: the request has no session
 }
 
-// Follow implements endpoint.Charge. It passes on what the access log shows of the request. An import's hops never move a request that a model server has begun, so a
-// request that another hop serves was declined.
+// Follow implements endpoint.Charge. It passes on what the access log shows of the request. An
+// import's hops never move a request that a model server has begun, so a request that another hop
+// serves was declined.
 func (c *charged) Follow(e accesslog.Entry) {
 	switch {
 	case e.Served != "" && e.Served != c.hop:
@@ -185,7 +189,8 @@ type chosen struct {
 	pool  *pool
 }
 
-// Response implements extproc.Tracker. With affinity for sessions it names the cluster that served in the session's token.
+// Response implements extproc.Tracker. With affinity for sessions it names the cluster that served
+// in the session's token.
 func (c *chosen) Response(r extproc.Response) extproc.Header {
 	if c.pool.stays == nil || r.Status >= 500 {
 		return extproc.Header{}
@@ -196,8 +201,8 @@ func (c *chosen) Response(r extproc.Response) extproc.Header {
 // End implements extproc.Tracker.
 func (c *chosen) End() { c.lease.Done() }
 
-// Waiting is what a request of another cluster finds at a pool, and how many blocks of prompts its servers cache. ok is false for a pool that
-// this picker does not pick from by the strategy "load".
+// Waiting is what a request of another cluster finds at a pool, and how many blocks of prompts its
+// servers cache. ok is false for a pool that this picker does not pick from by the strategy "load".
 func (p *Picker) Waiting(name string) (w schedule.Wait, capacity int, ok bool) {
 	pool := p.pools.now.Load().byName[name]
 	if pool == nil || pool.Relay != nil || pool.Gateways || pool.Clusters != nil {

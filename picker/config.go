@@ -34,14 +34,15 @@ type Config struct {
 	Reports Reports
 	// Sharing receives what the pickers of other processes learn of this one; nil: it is dropped.
 	Sharing Sharing
-	// Observer receives what picks show about servers' caches: those of this process, and those that Learn has. nil: it is dropped.
+	// Observer receives what picks show about servers' caches: those of this process, and those
+	// that Learn has. nil: it is dropped.
 	Observer Observer
 	// Recording is where requests are recorded; nil: nowhere.
 	Recording *recording.File
 	// Troubles receives what goes wrong; nil: it is dropped.
 	Troubles Troubles
-	// HeldBodies bounds the bodies that are held for picks, in bytes of all streams; 0 is extproc.DefaultBodies. Those of calls from other
-	// clusters have a quarter as much beside it.
+	// HeldBodies bounds the bodies that are held for picks, in bytes of all streams; 0 is
+	// extproc.DefaultBodies. Those of calls from other clusters have a quarter as much beside it.
 	HeldBodies int64
 	// HeapFloor has the process's heap grow to so many bytes before Run has its garbage collected; 0: as usual.
 	HeapFloor int64
@@ -49,11 +50,12 @@ type Config struct {
 	KVEvents net.Listener
 	// Peers are the pickers of other processes for the same gateways; nil: there are none.
 	Peers Peers
-	// Settle bounds how long a pick that may take an endpoint's last slot waits for Peers to count it: one of them may be frozen, and the
-	// slot is then taken. 0: 100 ms.
+	// Settle bounds how long a pick that may take an endpoint's last slot waits for Peers to count
+	// it: one of them may be frozen, and the slot is then taken. 0: 100 ms.
 	Settle time.Duration
-	// EndWait is how long a pick of a full pool waits for the report that a request has ended. 0: 250 ms. Envoy sends its access log every 100 ms
-	// (translator/envoy, feedbackInterval), and a peer that receives it publishes it 20 ms later.
+	// EndWait is how long a pick of a full pool waits for the report that a request has ended. 0:
+	// 250 ms. Envoy sends its access log every 100 ms (translator/envoy, feedbackInterval), and a
+	// peer that receives it publishes it 20 ms later.
 	EndWait time.Duration
 	// Callers are whose calls are answered; nil: everybody's.
 	Callers Callers
@@ -61,8 +63,8 @@ type Config struct {
 	Stops Stops
 	// Access decides which pools the key of a Gateway opens; nil: all.
 	Access Access
-	// Keyed: calls of the Gateways here have keys, so one without a key comes from another cluster, or from a gateway that Penstock does not
-	// configure.
+	// Keyed: calls of the Gateways here have keys, so one without a key comes from another cluster,
+	// or from a gateway that Penstock does not configure.
 	Keyed bool
 	// Chooser chooses among the clusters of imports (Pool.Clusters); nil: there are no such pools.
 	Chooser Chooser
@@ -105,13 +107,15 @@ type Callers interface {
 	Gateway(context.Context) string
 	// Member returns the other cluster whose Gateway makes a call, as its connection proves; "" if that proves none.
 	Member(context.Context) string
-	// Exported reports whether a member may pick from a pool, which it names; "": other clusters whose connections prove nothing.
+	// Exported reports whether a member may pick from a pool, which it names; "": other clusters
+	// whose connections prove nothing.
 	Exported(pool, member string) bool
 }
 
 // Reports receives what the access logs of gateways show. It must not block.
 type Reports interface {
-	// Forward receives entries whose lease belongs to another picker: a gateway that asks several pickers may send an entry to any of them.
+	// Forward receives entries whose lease belongs to another picker: a gateway that asks several
+	// pickers may send an entry to any of them.
 	Forward(accesslog.Entry)
 	// Attempt receives what became of a request, those to exporting clusters of imports included.
 	Attempt(accesslog.Attempt)
@@ -132,16 +136,18 @@ type Observer interface{ Sent(Sent) }
 
 // Stops delays picks after a stop of this process.
 type Stops interface {
-	// Behind returns how long a pick that begins waits, because the process may not know what has changed while it was stopped.
+	// Behind returns how long a pick that begins waits, because the process may not know what has
+	// changed while it was stopped.
 	Behind(now time.Time) time.Duration
 }
 
 // Troubles receives what goes wrong. It must not call the Picker.
 type Troubles interface {
-	// Panicked is called when a scrape has panicked, with its page, or the reading of KV events, with their server; it then counts as failed.
+	// Panicked is called when a scrape has panicked, with its page, or the reading of KV events,
+	// with their server; it then counts as failed.
 	Panicked(page string, value any, stack []byte)
-	// RelayFailed receives the failure when relayed picks of a pool begin to fail, and the zero value when they succeed again or the pool is
-	// removed or replaced.
+	// RelayFailed receives the failure when relayed picks of a pool begin to fail, and the zero
+	// value when they succeed again or the pool is removed or replaced.
 	RelayFailed(pool string, f RelayFailure)
 }
 
@@ -177,17 +183,19 @@ type Protocol struct {
 	Duplex bool
 	// Upstream registers metrics with the names of llm-d's EPP, for the default pool.
 	Upstream bool
-	// OnePool has health checks fail while there is no default pool: gateways name none, so that nothing could be picked.
+	// OnePool has health checks fail while there is no default pool: gateways name none, so that
+	// nothing could be picked.
 	OnePool bool
 	// IgnoreSubset picks among all endpoints, whatever subset hint a gateway sends.
 	IgnoreSubset bool
-	// Conformance obeys the request's header test-epp-endpoint-selection, and sends x-conformance-test-served-endpoint: the conformance
-	// suite of the inference extension demands it. Any client may then choose its endpoint.
+	// Conformance obeys the request's header test-epp-endpoint-selection, and sends
+	// x-conformance-test-served-endpoint: the conformance suite of the inference extension demands
+	// it. Any client may then choose its endpoint.
 	Conformance bool
 }
 
-// Sent is what a pick shows about a server's caches: it was sent a prompt, and a request for an adapter. Denied takes that of an earlier
-// pick back: the server has not read the prompt.
+// Sent is what a pick shows about a server's caches: it was sent a prompt, and a request for an
+// adapter. Denied takes that of an earlier pick back: the server has not read the prompt.
 type Sent struct {
 	Pool    string // that it was picked from
 	Sender  string // the process of another cluster that chose this one for the request (SenderHeader); "": none
@@ -211,10 +219,11 @@ type Session struct {
 
 // Peers are the pickers of other processes for the same gateways.
 type Peers interface {
-	// Alive reports whether there is a picker with an Owner's name. The requests of one that is gone are counted by the picker
-	// that receives their access log.
+	// Alive reports whether there is a picker with an Owner's name. The requests of one that is
+	// gone are counted by the picker that receives their access log.
 	Alive(owner string) bool
-	// Order returns how many others there are, and whether this process goes before all of them, in an order that is the same for all.
+	// Order returns how many others there are, and whether this process goes before all of them, in
+	// an order that is the same for all.
 	Order() (others int, first bool)
 	// Settle returns once the others count the requests that this process has in flight now, and ctx at the latest.
 	Settle(ctx context.Context)
@@ -237,8 +246,8 @@ type Access interface {
 
 // Learner delivers endpoints that a remote picker named to Envoy.
 type Learner interface {
-	// Learn returns nil once the pool's cluster has the addresses in every Envoy that may ask. On an error the request is
-	// answered 503.
+	// Learn returns nil once the pool's cluster has the addresses in every Envoy that may ask. On
+	// an error the request is answered 503.
 	Learn(ctx context.Context, pool string, addrs []netip.AddrPort) error
 	// Isolated reports that no Envoy gets its configuration from this process, so that Learn would wait in vain. The
 	// request is then left to another picker.
@@ -255,7 +264,8 @@ const (
 	// BodyBuffered picks after the body has been read, so that traces and debug pages show the model. A gateway that
 	// doesn't send its mode is assumed to use BUFFERED.
 	BodyBuffered Body = "Buffered"
-	// BodyPrompts reads the bodies of requests whose API is known, and picks for others as soon as the headers have arrived.
+	// BodyPrompts reads the bodies of requests whose API is known, and picks for others as soon as
+	// the headers have arrived.
 	BodyPrompts Body = "Prompts"
 )
 
@@ -265,8 +275,8 @@ const DefaultBodyLimit = 32 << 20
 // DefaultUserMessages is how many user messages are in the key of a chat completion.
 const DefaultUserMessages = 2
 
-// Pool is the picker's configuration of one InferencePool, or of one exporting cluster of an import. It must not be changed
-// after it was passed to a Picker.
+// Pool is the picker's configuration of one InferencePool, or of one exporting cluster of an
+// import. It must not be changed after it was passed to a Picker.
 type Pool struct {
 	// Name is the pool's identity in x-penstock-pool.
 	Name string
@@ -274,10 +284,11 @@ type Pool struct {
 	Default bool
 	// Strategy is one of schedule.Names; "" is "load".
 	Strategy string
-	// Shadow is a strategy that judges the picks of Strategy without effect, by what Strategy is given of requests; "" for none.
+	// Shadow is a strategy that judges the picks of Strategy without effect, by what Strategy is
+	// given of requests; "" for none.
 	Shadow string
-	// Plugins of the strategy "plugins"; nil if what configures them is invalid: then the pool keeps its last valid strategy, and at
-	// first has "load".
+	// Plugins of the strategy "plugins"; nil if what configures them is invalid: then the pool
+	// keeps its last valid strategy, and at first has "load".
 	Plugins *endpointpicker.Profile
 	Full    schedule.Full
 	// Scorers are the processes of Plugins.External, in their order, each at one of some addresses.
@@ -292,8 +303,8 @@ type Pool struct {
 	FlowControl *FlowControl
 	// TrustHeaders lets requests name their objective, and for FlowControl their fairness ID and deadline.
 	TrustHeaders bool
-	// Hashing configures the strategy "chwbl", whose key has up to UserMessages user messages of a chat completion; 0 is
-	// DefaultUserMessages.
+	// Hashing configures the strategy "chwbl", whose key has up to UserMessages user messages of a
+	// chat completion; 0 is DefaultUserMessages.
 	Hashing      schedule.Hashing
 	UserMessages int
 	// ShedAfter answers a sheddable request 429 if its first token is predicted to take longer; 0: never.
@@ -311,18 +322,18 @@ type Pool struct {
 	// Fallbacks is how many further endpoints a pick names, for Envoy to retry on in order; 0 to 8.
 	Fallbacks int
 	Endpoints []endpoint.Spec
-	// Servers are the model servers of a pool with a Relay as far as they are known here, MaxServers at most. They are asked for their
-	// models only.
+	// Servers are the model servers of a pool with a Relay as far as they are known here,
+	// MaxServers at most. They are asked for their models only.
 	Servers []Server
-	// Clusters are those of an import, of which a pick names the best; nil: a pick names endpoints. Only Name, Body and BodyLimit
-	// have an effect beside it.
+	// Clusters are those of an import, of which a pick names the best; nil: a pick names endpoints.
+	// Only Name, Body and BodyLimit have an effect beside it.
 	Clusters *Clusters
 	// Gateways: nothing is picked for the pool. It is reached through gateways of another cluster, which are Servers.
 	Gateways bool
 	Metrics  endpoint.Metrics
 	KVEvents *KVEvents // nil: the pool's model servers publish none
-	// LoadPort is that of the PUB sockets at which the model servers publish their load, counted as KVEvents.Port is; 0: they do not. Pages
-	// are read while it does not arrive.
+	// LoadPort is that of the PUB sockets at which the model servers publish their load, counted as
+	// KVEvents.Port is; 0: they do not. Pages are read while it does not arrive.
 	LoadPort uint16
 	Body     Body
 	// BodyLimit in bytes; 0 is DefaultBodyLimit.
@@ -340,8 +351,8 @@ type Clusters struct {
 	Margin time.Duration
 	// Latency: by how fast the clusters answer, not by their load.
 	Latency bool
-	// Sessions: the requests of a session go to the cluster of its first one while it takes requests. Of Pool, SessionTTL and
-	// SessionCookie have an effect then.
+	// Sessions: the requests of a session go to the cluster of its first one while it takes
+	// requests. Of Pool, SessionTTL and SessionCookie have an effect then.
 	Sessions bool
 }
 
@@ -365,8 +376,8 @@ type KVEvents struct {
 	Port       uint16 // of each server's PUB socket; 0: the servers connect to Config.KVEvents
 	ReplayPort uint16 // of its socket for lost events; 0: none
 	Topic      string // the beginning of the topics to read
-	// Render is how long a pick may wait for the token IDs of a prompt that is text, which a server of the pool is asked for; 0: they
-	// are not asked.
+	// Render is how long a pick may wait for the token IDs of a prompt that is text, which a server
+	// of the pool is asked for; 0: they are not asked.
 	Render time.Duration
 }
 
@@ -382,8 +393,9 @@ type Scorer struct {
 	TLS       dial.TLS       // for those that are not Cleartext
 }
 
-// Relay describes the external picker of a pool, which is asked in place of choosing here: the remote picker of a pool whose pods
-// are unknown in this cluster, or one that gateways ask themselves where it gets bodies.
+// Relay describes the external picker of a pool, which is asked in place of choosing here: the
+// remote picker of a pool whose pods are unknown in this cluster, or one that gateways ask
+// themselves where it gets bodies.
 type Relay struct {
 	// Pickers are tried in order; required.
 	Pickers []dial.Address
@@ -393,8 +405,9 @@ type Relay struct {
 	Names extproc.Names
 	// Pool is the pool's name at a picker that serves several; "" if that one is not asked by name.
 	Pool string
-	// Within are the ranges of the remote pods: a pick never names an address that is not in a range of each list. If empty, all
-	// addresses are allowed but loopback, link-local and multicast ones.
+	// Within are the ranges of the remote pods: a pick never names an address that is not in a
+	// range of each list. If empty, all addresses are allowed but loopback, link-local and
+	// multicast ones.
 	Within [][]netip.Prefix
 	// Ports that may be named; empty allows any.
 	Ports []uint16

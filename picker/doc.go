@@ -1,20 +1,24 @@
-// Package picker is the endpoint picker (EPP): for each request it names the model servers of an InferencePool that Envoy
-// shall use.
+// Package picker is the endpoint picker (EPP): for each request it names the model servers of an
+// InferencePool that Envoy shall use.
 //
-// One Picker serves many pools. Package cmd configures it with plain data (SetPools, Update, Remove), registers it on a gRPC
-// server made with ServerOptions, and runs it. A gateway names the pool in the initial metadata of its ext_proc call
-// (x-penstock-pool); one that names none gets the default pool.
+// One Picker serves many pools. Package cmd configures it with plain data (SetPools, Update,
+// Remove), registers it on a gRPC server made with ServerOptions, and runs it. A gateway names the
+// pool in the initial metadata of its ext_proc call (x-penstock-pool); one that names none gets the
+// default pool.
 //
-// The path of a request: extproc reads the wire, and a pick is one value that passes a table of stages (stages.go), each in a file of its
-// name: admit, read, rewrite, wake, find, hold, process, restrict, prompt, score, rank, lease, spill, answer, note. What a pick chooses among is
-// its target (target.go): the model servers of a pool, such servers with sessions (session.go), the clusters of an import (clusters.go, stays.go), a
-// remote picker (relay.go). The gateway's access log (accesslog) reports every 2 s that the request goes on and which endpoint serves it, which
+// The path of a request: extproc reads the wire, and a pick is one value that passes a table of
+// stages (stages.go), each in a file of its name: admit, read, rewrite, wake, find, hold, process,
+// restrict, prompt, score, rank, lease, spill, answer, note. What a pick chooses among is its
+// target (target.go): the model servers of a pool, such servers with sessions (session.go), the
+// clusters of an import (clusters.go, stays.go), a remote picker (relay.go). The gateway's access
+// log (accesslog) reports every 2 s that the request goes on and which endpoint serves it, which
 // renews and moves the lease, and at last its end, which releases it (track.go).
 //
-// The strategies of model servers are in schedule. Where servers publish KV events (Pool.KVEvents), kvevents keeps what they have cached in
-// prefix, and a pick whose prompt is known as token IDs goes by that. A pool may have servers of several roles (endpointpicker.Disagg):
-// disagg.go chooses one to read a request's prompt and others to encode its images, beside the one that the request is sent to, and names them in
-// headers; dynamo.go names the workers of Dynamo.
+// The strategies of model servers are in schedule. Where servers publish KV events (Pool.KVEvents),
+// kvevents keeps what they have cached in prefix, and a pick whose prompt is known as token IDs
+// goes by that. A pool may have servers of several roles (endpointpicker.Disagg): disagg.go chooses
+// one to read a request's prompt and others to encode its images, beside the one that the request
+// is sent to, and names them in headers; dynamo.go names the workers of Dynamo.
 //
 // Invariants:
 //   - Picks lock no pool: configuration is an immutable snapshot behind an atomic pointer.

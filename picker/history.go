@@ -11,12 +11,14 @@ import (
 // ResultSent is the result of a Record that is no pick: with Sent.
 const ResultSent = "sent"
 
-// SentTo is a request that was sent to an exporting cluster of an import without a pick of this process's: by an order or by weights, by a pick
-// among the clusters, or as a spill.
+// SentTo is a request that was sent to an exporting cluster of an import without a pick of this
+// process's: by an order or by weights, by a pick among the clusters, or as a spill.
 type SentTo struct {
-	// Declined means that no server there has begun the request: it went on to another cluster or spill target, if one was left.
+	// Declined means that no server there has begun the request: it went on to another cluster or
+	// spill target, if one was left.
 	Declined bool `json:"declined,omitempty"`
-	// Details is why this gateway's Envoy has answered in its place, in Envoy's words (%RESPONSE_CODE_DETAILS%); "" if the other cluster has answered.
+	// Details is why this gateway's Envoy has answered in its place, in Envoy's words
+	// (%RESPONSE_CODE_DETAILS%); "" if the other cluster has answered.
 	Details string `json:"details,omitempty"`
 	// There is the ID that the other cluster's gateway has given the request; "" if it has kept it, or is not known.
 	There   string `json:"there,omitempty"`
@@ -39,24 +41,27 @@ type Record struct {
 	Status    int    `json:"status,omitempty"`
 	Endpoints string `json:"endpoints,omitempty"` // as sent to Envoy
 	Lease     string `json:"lease,omitempty"`
-	// Exceeded are the limits because of which no endpoint was picked, as far as they are known: of each pick that is answered 429, and of
-	// a sample of those that spill.
+	// Exceeded are the limits because of which no endpoint was picked, as far as they are known: of
+	// each pick that is answered 429, and of a sample of those that spill.
 	Exceeded []schedule.Excess `json:"exceeded,omitempty"`
-	// Prefill is the server that reads the prompt, and Encode those that encode images; "" for those of Endpoints. Missing are the stages
-	// that no server was free for.
+	// Prefill is the server that reads the prompt, and Encode those that encode images; "" for
+	// those of Endpoints. Missing are the stages that no server was free for.
 	Prefill string   `json:"prefill,omitempty"`
 	Encode  string   `json:"encode,omitempty"`
 	Missing []string `json:"missing,omitempty"`
-	// OutOfRange lists addresses that a remote picker named outside the declared ranges; Error is why it did not answer.
+	// OutOfRange lists addresses that a remote picker named outside the declared ranges; Error is
+	// why it did not answer.
 	OutOfRange []string `json:"outOfRange,omitempty"`
 	Error      string   `json:"error,omitempty"`
-	// Request is the ID of the request (x-request-id), Gateway whose it is, and Picker the process that picked; Tokens is the length
-	// of its prompt, if it is known, or if it decides and is estimated by the content-length.
+	// Request is the ID of the request (x-request-id), Gateway whose it is, and Picker the process
+	// that picked; Tokens is the length of its prompt, if it is known, or if it decides and is
+	// estimated by the content-length.
 	Request string `json:"request,omitempty"`
 	Gateway string `json:"gateway,omitempty"`
 	Picker  string `json:"picker,omitempty"`
 	Tokens  int    `json:"tokens,omitempty"`
-	// Bytes of the request's body, as far as the pick has read it; 0: it has not. Served is the model that the server gets in place of Model.
+	// Bytes of the request's body, as far as the pick has read it; 0: it has not. Served is the
+	// model that the server gets in place of Model.
 	Bytes  int    `json:"bytes,omitempty"`
 	Served string `json:"served,omitempty"`
 	// Stages are those that the request has passed, in their order: in the records of one request (Picks.Request).
@@ -65,15 +70,16 @@ type Record struct {
 	Processor *Processed `json:"processor,omitempty"`
 	// Waited is how long flow control has held the request before the pick.
 	Waited time.Duration `json:"waited,omitempty"`
-	// Candidates is the number of endpoints that passed the filters. Compared are the best of them, 8 at most: first those that the
-	// pick names.
+	// Candidates is the number of endpoints that passed the filters. Compared are the best of them,
+	// 8 at most: first those that the pick names.
 	Candidates int      `json:"candidates,omitempty"`
 	Compared   []Choice `json:"compared,omitempty"`
 	Sent       *SentTo  `json:"sent,omitempty"`
 	// Outcome is what became of the request, as far as the access log has reported it; nil for a pick without a lease.
 	Outcome *Outcome `json:"outcome,omitempty"`
-	// Verdicts on the endpoints at the moment of the choice: the request is not in flight yet, and its prompt is not cached. Only a sample
-	// of the picks has them. Omitted counts the others, by the filter that removed them, if there are more than 16 endpoints.
+	// Verdicts on the endpoints at the moment of the choice: the request is not in flight yet, and
+	// its prompt is not cached. Only a sample of the picks has them. Omitted counts the others, by
+	// the filter that removed them, if there are more than 16 endpoints.
 	Verdicts []schedule.Verdict `json:"verdicts,omitempty"`
 	Omitted  map[string]int     `json:"omitted,omitempty"`
 }
@@ -86,13 +92,15 @@ type Passed struct {
 }
 
 const (
-	// historySize is how many records a pool keeps at most. Where pools are many, each keeps fewer, so that all together keep about
-	// maxRecords; but at least minHistory. A record with 16 verdicts takes about 10 KiB.
+	// historySize is how many records a pool keeps at most. Where pools are many, each keeps fewer,
+	// so that all together keep about maxRecords; but at least minHistory. A record with 16
+	// verdicts takes about 10 KiB.
 	historySize = 64
 	minHistory  = 4
 	maxRecords  = 1024
-	// historyEvery bounds the cost of verdicts: at most one pick of a pool gets them in this time, or in historyPerEndpoint for each
-	// endpoint of a large pool. So they take less than a thousandth of a core.
+	// historyEvery bounds the cost of verdicts: at most one pick of a pool gets them in this time,
+	// or in historyPerEndpoint for each endpoint of a large pool. So they take less than a
+	// thousandth of a core.
 	historyEvery       = 20 * time.Millisecond
 	historyPerEndpoint = 200 * time.Microsecond
 	// maxVerdicts is how many a record has.
@@ -127,8 +135,8 @@ func (h *history) resize(size int64) {
 	}
 }
 
-// due reports whether a pick of a pool with a number of endpoints is to be recorded: none was a moment ago. It is true for one pick at
-// a time.
+// due reports whether a pick of a pool with a number of endpoints is to be recorded: none was a
+// moment ago. It is true for one pick at a time.
 func (h *history) due(now time.Time, endpoints int) bool {
 	last, at := h.last.Load(), int64(now.Sub(start))
 	return (last == 0 || at-last >= int64(max(historyEvery, time.Duration(endpoints)*historyPerEndpoint))) && h.last.CompareAndSwap(last, at)
@@ -157,7 +165,8 @@ func (h *history) list() []*Record {
 	return records
 }
 
-// record describes a pick. A choice that opened a lease has its verdicts from before that (rank); the others count nowhere.
+// record describes a pick. A choice that opened a lease has its verdicts from before that (rank);
+// the others count nowhere.
 func (k *pick) record() *Record {
 	pool, a, at := k.pool, &k.answer, k.started
 	request := pool.scheduled(k.request, at)

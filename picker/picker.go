@@ -52,7 +52,7 @@ type Picker struct {
 	health   *health.Server
 }
 
-// pools are those of a picker.
+// pools has the pools of a picker.
 type pools struct {
 	mu      sync.Mutex // serialises changes; picks do not take it
 	leaving bool       // Leave was called
@@ -66,14 +66,14 @@ type wire struct {
 	uploads         upload.Ledger
 }
 
-// prompts is what is known of prompts: who has them cached, and their tokens.
+// prompts has who caches which prompts, and their tokens.
 type prompts struct {
 	prefixes *prefix.Index
 	events   *kvevents.Subscriber
 	renderer *tokenize.Renderer
 }
 
-// records are what is kept of picks for readers.
+// records keep picks for readers.
 type records struct {
 	notes notes
 	usage usage

@@ -13,7 +13,8 @@ import (
 	"github.com/penstock-project/penstock/picker/extproc"
 )
 
-// connect gives a relayed pool its connections to the remote picker. It takes over those of old if the addresses are the same.
+// connect gives a relayed pool its connections to the remote picker. It takes over those of old if
+// the addresses are the same.
 func (pool *pool) connect(old *pool) error {
 	relay := pool.Relay
 	if relay == nil {
@@ -115,8 +116,8 @@ func (k *pick) refused(reason, message string) {
 	}
 }
 
-// lease keeps the call of the remote picker open until the access log reports that the request has ended: so long, the request counts there.
-// Without a lease the call ends with the gateway's.
+// lease keeps the call of the remote picker open until the access log reports that the request has
+// ended: so long, the request counts there. Without a lease the call ends with the gateway's.
 func (remote) lease(k *pick) {
 	p, r, call := k.picker, k.request, k.remote.Track
 	if k.answer.Track = call; call == nil || !r.Reported() || k.pool.remote.Crowded() || p.leases.Bounded(r.Gateway) {
@@ -126,7 +127,8 @@ func (remote) lease(k *pick) {
 	k.answer.Track = &relayedRequest{Tracker: call, lease: k.lease}
 }
 
-// spill sends a request without a pick to any endpoint if the pool fails open, else to spill targets. The remote picker's own 429 and 503 fail no pool open.
+// spill sends a request without a pick to any endpoint if the pool fails open, else to spill
+// targets. The remote picker's own 429 and 503 fail no pool open.
 func (remote) spill(k *pick) {
 	if len(k.names) > 0 {
 		return
@@ -155,7 +157,8 @@ func (remote) answer(k *pick) {
 	}
 }
 
-// maxOpen is how many endpoints a request is sent to without a pick, one after the other: some of them may be gone, which their own picker knows.
+// maxOpen is how many endpoints a request is sent to without a pick, one after the other: some of
+// them may be gone, which their own picker knows.
 const maxOpen = 8
 
 // anyEndpoints draws some of those that are known of a pool whose picks are relayed.
@@ -191,8 +194,9 @@ func (p *Picker) nameable(relay *Relay, texts []string) (addrs []netip.AddrPort,
 	return addrs, outOfRange
 }
 
-// inside reports whether a remote pod may have an address. Without declared ranges any is allowed but those that lead to
-// this machine or this link, where no remote pod is: loopback, link-local (a cloud's metadata server), multicast.
+// inside reports whether a remote pod may have an address. Without declared ranges any is allowed
+// but those that lead to this machine or this link, where no remote pod is: loopback, link-local (a
+// cloud's metadata server), multicast.
 func (relay *Relay) inside(ip netip.Addr) bool {
 	if relay.Listed {
 		return true

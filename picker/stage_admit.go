@@ -12,16 +12,18 @@ import (
 )
 
 const (
-	// permitTimeout is how long a call waits for access to a pool: its Envoy may have a new route from another process, which
-	// read it earlier. It is well below Envoy's timeout of a pick (2 s).
+	// permitTimeout is how long a call waits for access to a pool: its Envoy may have a new route
+	// from another process, which read it earlier. It is well below Envoy's timeout of a pick (2
+	// s).
 	permitTimeout = 750 * time.Millisecond
 	// maxPermitWaits bounds the calls that wait for access; more are denied at once.
 	maxPermitWaits = 256
 )
 
-// admit reads whose call it is: the key of a Gateway opens the pools that its routes use. Calls from other clusters have no key, and may
-// pick from the exported pools. It sets Request.Imported, and ends the call of a caller that may not pick. A call for a pool that this picker
-// does not have is left to find. Another check of a caller's key belongs here.
+// admit reads whose call it is: the key of a Gateway opens the pools that its routes use. Calls
+// from other clusters have no key, and may pick from the exported pools. It sets Request.Imported,
+// and ends the call of a caller that may not pick. A call for a pool that this picker does not have
+// is left to find. Another check of a caller's key belongs here.
 func admit(k *pick) { k.denied = k.picker.permit(k.ctx, k.request) }
 
 // admitted is admit for a reader.
@@ -55,7 +57,7 @@ func (p *Picker) permit(ctx context.Context, r *extproc.Request) error {
 	return nil
 }
 
-// gate is what admission keeps.
+// gate is the state of admission.
 type gate struct {
 	began   time.Time
 	waiting atomic.Int64 // calls that wait for access
@@ -91,8 +93,8 @@ func (p *Picker) waitAllowed(ctx context.Context, gateway, pool string) bool {
 	return waitFor(ctx, p, func() (bool, <-chan struct{}) { return p.config.Access.Allowed(gateway, pool) })
 }
 
-// waitFor waits until has returns true, or for permitTimeout. It is called anew when the channel that it returned closes or has a value. False at
-// once if maxPermitWaits calls wait already.
+// waitFor waits until has returns true, or for permitTimeout. It is called anew when the channel
+// that it returned closes or has a value. False at once if maxPermitWaits calls wait already.
 func waitFor[T any](ctx context.Context, p *Picker, has func() (ok bool, changed <-chan T)) bool {
 	defer p.gate.waiting.Add(-1)
 	if p.gate.waiting.Add(1) > maxPermitWaits {

@@ -134,7 +134,8 @@ func TestPickerKey_ReportsCountForItsOwnRequestsAlone(t *testing.T) {
 	}
 }
 
-// Where Gateways have keys, a call without one is another cluster's, whatever it claims: it may pick from exported pools alone.
+// Where Gateways have keys, a call without one is another cluster's, whatever it claims: it may
+// pick from exported pools alone.
 func TestPickerKey_CallWithoutOneOpensExportedPoolsAlone(t *testing.T) {
 	_, _, pick := keyedPicker(t, Config{Keyed: true, Callers: callers{exported: func(pool, _ string) bool { return pool == "ns/own" }}})
 	for _, c := range []struct {
@@ -147,8 +148,8 @@ func TestPickerKey_CallWithoutOneOpensExportedPoolsAlone(t *testing.T) {
 	}
 }
 
-// A process that starts decides on its exports after its first translation. Members, which call it at once, were denied until then, and their
-// requests answered 503.
+// A process that starts decides on its exports after its first translation. Members, which call it
+// at once, were denied until then, and their requests answered 503.
 func TestPickerKey_ProcessThatStartsHasMembersWait(t *testing.T) {
 	var asked atomic.Int32
 	p, _, pick := keyedPicker(t, Config{Keyed: true, Callers: callers{exported: func(string, string) bool { return asked.Add(1) > 3 }}})

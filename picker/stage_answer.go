@@ -10,8 +10,9 @@ import (
 	"github.com/penstock-project/penstock/picker/schedule"
 )
 
-// answer names in the gateway's answer what was chosen, best first, and what follows the request until it ends. It ends no pick, and adapts the answer
-// of one that has ended to gateways that Penstock does not configure.
+// answer names in the gateway's answer what was chosen, best first, and what follows the request
+// until it ends. It ends no pick, and adapts the answer of one that has ended to gateways that
+// Penstock does not configure.
 func answer(k *pick) {
 	if !k.over {
 		k.target.answer(k)
@@ -21,8 +22,9 @@ func answer(k *pick) {
 	}
 }
 
-// Spill targets follow the pods in every pick. If every pod is full, or there is none, they are the whole pick, whatever the pool's failure mode: a
-// cluster that falls back to its spill endpoints anyway gets them one message earlier.
+// Spill targets follow the pods in every pick. If every pod is full, or there is none, they are the
+// whole pick, whatever the pool's failure mode: a cluster that falls back to its spill endpoints
+// anyway gets them one message earlier.
 func (servers) answer(k *pick) {
 	track := newTracker()
 	a := &k.answer
@@ -55,7 +57,8 @@ func (servers) answer(k *pick) {
 	}
 }
 
-// list answers with ranked endpoints, and with spill targets behind them. The answer's list is in memory if that is large enough.
+// list answers with ranked endpoints, and with spill targets behind them. The answer's list is in
+// memory if that is large enough.
 func list(ranked []schedule.Candidate, spill []string, retries int, memory []string) extproc.Answer {
 	for i := range ranked {
 		memory = append(memory, ranked[i].Endpoint.Text)
@@ -78,7 +81,8 @@ func (k *pick) addProcessed(a *extproc.Answer) {
 	}
 }
 
-// forGateway leaves of an answer what a gateway that Penstock does not configure can read. It has a retry policy of its own.
+// forGateway leaves of an answer what a gateway that Penstock does not configure can read. It has a
+// retry policy of its own.
 func forGateway(r *extproc.Request, a *extproc.Answer) {
 	if r.One && len(a.Endpoints) > 1 {
 		a.Endpoints, a.MaxRetries = a.Endpoints[:1], 0
@@ -88,9 +92,9 @@ func forGateway(r *extproc.Request, a *extproc.Answer) {
 	}
 }
 
-// listed answers with a list of endpoints and with one retry for each further endpoint, or the user's retries if they are
-// more. In that case the list repeats until it is long enough: a retry beyond its end would use the cluster's fallback,
-// which a FailClose pool lacks.
+// listed answers with a list of endpoints and with one retry for each further endpoint, or the
+// user's retries if they are more. In that case the list repeats until it is long enough: a retry
+// beyond its end would use the cluster's fallback, which a FailClose pool lacks.
 func listed(texts []string, retries int) extproc.Answer {
 	a := extproc.Answer{MaxRetries: max(len(texts)-1, retries)}
 	for n := len(texts); len(texts) < min(1+retries, maxEndpoints); {
@@ -100,8 +104,9 @@ func listed(texts []string, retries int) extproc.Answer {
 	return a
 }
 
-// retries returns the user's number of retries: the route's policy, or the header of a sender that the gateway trusts. A gateway that
-// Penstock does not configure may read no list (Envoy's ORIGINAL_DST clusters), so none repeats there.
+// retries returns the user's number of retries: the route's policy, or the header of a sender that
+// the gateway trusts. A gateway that Penstock does not configure may read no list (Envoy's
+// ORIGINAL_DST clusters), so none repeats there.
 func retries(r *extproc.Request) int {
 	if !r.Reported() {
 		return 0

@@ -4,8 +4,9 @@ import (
 	"github.com/penstock-project/penstock/picker/extproc"
 )
 
-// find looks up the pool that the call names, and what kind of target its picks have. It sets the pool, the target and the span. It ends a
-// request for the list of models if some server reports any, and one for a pool that this picker does not have.
+// find looks up the pool that the call names, and what kind of target its picks have. It sets the
+// pool, the target and the span. It ends a request for the list of models if some server reports
+// any, and one for a pool that this picker does not have.
 func find(k *pick) {
 	p, r := k.picker, k.request
 	k.pool = p.pool(r.Pool)
@@ -26,7 +27,8 @@ func find(k *pick) {
 	}
 }
 
-// end ends a pick with an answer. A result counts in the pool's metrics and records; "" is for answers that are no picks.
+// end ends a pick with an answer. A result counts in the pool's metrics and records; "" is for
+// answers that are no picks.
 func (k *pick) end(a extproc.Answer, result string) {
 	k.answer, k.result, k.over = a, result, true
 }

@@ -10,7 +10,8 @@ import (
 	"github.com/penstock-project/penstock/picker/schedule"
 )
 
-// Headers of a request's fairness ID: llm-d's, and the one of the inference extension. If both are given, llm-d's counts.
+// Headers of a request's fairness ID: llm-d's, and the one of the inference extension. If both are
+// given, llm-d's counts.
 const (
 	fairnessHeader      = "x-llm-d-inference-fairness-id"
 	plainFairnessHeader = "x-gateway-inference-fairness-id"
@@ -25,9 +26,10 @@ const (
 	maxRetryAfter = time.Minute
 )
 
-// hold has a request wait while its pool is saturated, if the pool has flow control. It reads the request's priority, fairness ID, deadline and
-// size. It may replace the pool by the configuration after the wait. It ends a request that waits too long or finds too many waiting, and one
-// with spill targets, which does not wait. An admitted one is placed at the end of its pick.
+// hold has a request wait while its pool is saturated, if the pool has flow control. It reads the
+// request's priority, fairness ID, deadline and size. It may replace the pool by the configuration
+// after the wait. It ends a request that waits too long or finds too many waiting, and one with
+// spill targets, which does not wait. An admitted one is placed at the end of its pick.
 func hold(k *pick) {
 	pool, r := k.pool, k.request
 	if !pool.queue.On() {

@@ -6,9 +6,10 @@ import (
 	"github.com/penstock-project/penstock/picker/schedule"
 )
 
-// lease counts the request where it is sent, from now until the access log reports its end: at the first endpoint and at the further servers, at
-// the cluster of an import, at a remote picker. It opens the lease, which settle ends if the pick fails. A Gateway with too many leases gets
-// none. It ends no pick.
+// lease counts the request where it is sent, from now until the access log reports its end: at the
+// first endpoint and at the further servers, at the cluster of an import, at a remote picker. It
+// opens the lease, which settle ends if the pick fails. A Gateway with too many leases gets none.
+// It ends no pick.
 func lease(k *pick) { k.target.lease(k) }
 
 func (servers) lease(k *pick) {
@@ -24,8 +25,9 @@ func (servers) lease(k *pick) {
 	k.ranked = append([]schedule.Candidate{first}, k.pool.strategy.Rank(&k.query, k.at, k.endpoints, others, k.pool.Fallbacks, &k.others)...)
 }
 
-// take opens a lease at the first of the ranked endpoints. Another pick may have taken the endpoint's last slot since, or its trial: the next rank
-// takes that into account. It returns false if no endpoint takes the request.
+// take opens a lease at the first of the ranked endpoints. Another pick may have taken the
+// endpoint's last slot since, or its trial: the next rank takes that into account. It returns false
+// if no endpoint takes the request.
 func (k *pick) take() bool {
 	limit := int64(k.pool.Full.InFlight)
 	if k.strategy == k.pool.unlimited {
@@ -57,8 +59,9 @@ func (k *pick) take() bool {
 	return false
 }
 
-// settle ends the use of what a pick has taken: its place among the admitted requests, its memory, and, unless its answer was given to the
-// gateway, all that counts its request. Nothing else ends that.
+// settle ends the use of what a pick has taken: its place among the admitted requests, its memory,
+// and, unless its answer was given to the gateway, all that counts its request. Nothing else ends
+// that.
 func (k *pick) settle(given bool) {
 	if k.admitted != nil {
 		k.admitted.Placed() // it has a lease now, or is not sent

@@ -6,8 +6,9 @@ import (
 	"github.com/penstock-project/penstock/picker/endpoint"
 )
 
-// keepNote records the pick: in metrics, in its span, in the ring of notes and in the pool's sample, and with the lease, so that the access log
-// completes it. It changes nothing of the answer. An answer that is no pick is not recorded.
+// keepNote records the pick: in metrics, in its span, in the ring of notes and in the pool's
+// sample, and with the lease, so that the access log completes it. It changes nothing of the
+// answer. An answer that is no pick is not recorded.
 func keepNote(k *pick) {
 	if k.result == "" {
 		return

@@ -18,8 +18,9 @@ import (
 	"github.com/penstock-project/penstock/picker/processor"
 )
 
-// process has the pool's processor prepare a request whose body is read, if the pool has one. It reads the body and headers that the processor
-// receives, and sets what it has answered. It may replace the pool by the configuration after the wait. It ends a request whose client has left
+// process has the pool's processor prepare a request whose body is read, if the pool has one. It
+// reads the body and headers that the processor receives, and sets what it has answered. It may
+// replace the pool by the configuration after the wait. It ends a request whose client has left
 // meanwhile; a processor that does not answer ends none.
 func process(k *pick) {
 	pool, r, d := k.pool, k.request, &k.processed
@@ -109,8 +110,8 @@ func (k *pick) findWorker() {
 	}
 }
 
-// worker returns a filter for the pool's endpoints with an address: IP:PORT, or NAME:PORT of a pod or of a host in a ModelServers object. It
-// returns nil if there is none.
+// worker returns a filter for the pool's endpoints with an address: IP:PORT, or NAME:PORT of a pod
+// or of a host in a ModelServers object. It returns nil if there is none.
 func (pool *pool) worker(address string) func(*endpoint.Endpoint) bool {
 	list := pool.snapshot.Endpoints
 	if addr, err := netip.ParseAddrPort(address); err == nil {
@@ -147,7 +148,8 @@ func (k *pick) fallBack(reason string) {
 	k.picker.metrics.processed.fallbacks.WithLabelValues(k.pool.Name, reason).Inc()
 }
 
-// processSpan starts the span of a call, and sets its trace context: without a span of the pick it is that of the request.
+// processSpan starts the span of a call, and sets its trace context: without a span of the pick it
+// is that of the request.
 func (k *pick) processSpan(q *processor.Request) trace.Span {
 	r := k.request
 	if k.span == nil {

@@ -17,8 +17,8 @@ import (
 	"github.com/penstock-project/penstock/picker/dial"
 )
 
-// What a processor answers reaches the server in every body mode in which the picker gets the body before the pick; in STREAMED only the
-// member for the picker is removed.
+// What a processor answers reaches the server in every body mode in which the picker gets the body
+// before the pick; in STREAMED only the member for the picker is removed.
 func TestProcessor_EnvoySendsItsTokensInEveryMode(t *testing.T) {
 	modes := map[string]string{"buffered": buffered, "duplex": duplex, "streamed": streamed}
 	var routes []route

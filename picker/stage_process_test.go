@@ -174,7 +174,8 @@ func TestProcessor_WorkerOutsideTheSubsetIsNotUsed(t *testing.T) {
 	}
 }
 
-// The processor's tokens are what the server reads: they are compared with what servers report, and Dynamo's frontend gets them too.
+// The processor's tokens are what the server reads: they are compared with what servers report, and
+// Dynamo's frontend gets them too.
 func TestProcessor_TokensAreThoseOfThePrompt(t *testing.T) {
 	s := startProcessor(t)
 	p := runPicker(t, Config{})

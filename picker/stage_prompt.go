@@ -11,8 +11,9 @@ import (
 	"github.com/penstock-project/penstock/picker/tokenize"
 )
 
-// prompt finds the length of a request's prompt and, where model servers report what they have cached, its token IDs: the processor's, else those
-// that a server is asked for. It changes what strategies read of the prompt, and ends no pick.
+// prompt finds the length of a request's prompt and, where model servers report what they have
+// cached, its token IDs: the processor's, else those that a server is asked for. It changes what
+// strategies read of the prompt, and ends no pick.
 func prompt(k *pick) {
 	if k.working == nil {
 		return
@@ -33,8 +34,9 @@ func prompted(r *Record) string {
 	return several(r.Tokens, "token")
 }
 
-// useTokens has a request go by the tokens that the pool's processor has found: the server gets these. They are compared with what servers
-// report, unless the prompt has images, which their blocks are hashed with.
+// useTokens has a request go by the tokens that the pool's processor has found: the server gets
+// these. They are compared with what servers report, unless the prompt has images, which their
+// blocks are hashed with.
 func (k *pick) useTokens() {
 	found, q := k.processed.Answer, &k.query
 	if found == nil || found.Count == 0 {
@@ -53,8 +55,8 @@ func (k *pick) useTokens() {
 	q.Exact = exact
 }
 
-// renderPrompt completes a request whose prompt is text with its token IDs, if servers of the pool report what they have. It keeps the
-// IDs as a JSON array, if requests of the pool carry them.
+// renderPrompt completes a request whose prompt is text with its token IDs, if servers of the pool
+// report what they have. It keeps the IDs as a JSON array, if requests of the pool carry them.
 func (k *pick) renderPrompt() {
 	pool, r, q := k.pool, k.request, &k.query
 	if pool.KVEvents == nil || pool.KVEvents.Render == 0 || len(q.Exact.Ends) > 0 || r.Facts.Prompt == 0 || !tokenize.Known(r.Facts.Kind) ||
@@ -80,7 +82,7 @@ func (p *Picker) renderBase(pool *pool) string {
 	return ""
 }
 
-// scheduled is what a request's pick is decided by.
+// scheduled returns what strategies read of a request.
 func (pool *pool) scheduled(r *extproc.Request, now time.Time) schedule.Request {
 	q := schedule.Request{Model: servedModel(&r.Facts), Stream: r.Facts.Stream, Tokens: promptTokens(r), Chain: r.Facts.Chain, Exact: r.Facts.Exact, Criticality: criticality(pool.priority(r)), Spread: r.Facts.Spread,
 		MaxTokens: r.Facts.MaxTokens, Objective: pool.objective(r.Headers.Header),
@@ -124,6 +126,7 @@ func length(text []byte) (n int) {
 	return n
 }
 
-// modelHeader has the model of a request on Gateways that route by it (scan.lua in translator/envoy). On others a client may
-// set it, which decides between endpoints of the pool only.
+// modelHeader has the model of a request on Gateways that route by it (scan.lua in
+// translator/envoy). On others a client may set it, which decides between endpoints of the pool
+// only.
 const modelHeader = "x-gateway-model-name"

@@ -9,8 +9,9 @@ import (
 	"github.com/penstock-project/penstock/picker/schedule"
 )
 
-// read decides by the pool's configuration what the pick needs of the request's body; extproc reads it. It sets the policy, and ends no
-// pick: a policy that is Unavailable leaves the call to another picker.
+// read decides by the pool's configuration what the pick needs of the request's body; extproc reads
+// it. It sets the policy, and ends no pick: a policy that is Unavailable leaves the call to another
+// picker.
 func read(k *pick) {
 	pool := k.picker.pool(k.request.Pool)
 	if pool == nil {
@@ -49,8 +50,9 @@ func (p *Picker) reads(pool *pool) extproc.BodyPolicy {
 	return policy
 }
 
-// needsPrompts reports whether a profile has nothing but the prompt to go by: all of its scorers compare what servers have cached of it. Every
-// other strategy but chwbl has something to go by without a body.
+// needsPrompts reports whether a profile has nothing but the prompt to go by: all of its scorers
+// compare what servers have cached of it. Every other strategy but chwbl has something to go by
+// without a body.
 func needsPrompts(profile *endpointpicker.Profile) bool {
 	return profile != nil && len(profile.Scorers) > 0 && !slices.ContainsFunc(profile.Scorers, func(in endpointpicker.Instance) bool {
 		return in.Type != endpointpicker.PrefixCacheScorer

@@ -7,8 +7,9 @@ import (
 	"github.com/penstock-project/penstock/picker/endpoint"
 )
 
-// restrict decides to what a request may be sent: by the gateway's subset hint, by the subset that its route asks for, and by the spill targets
-// that Envoys have. Of model servers it sets the endpoints, the filter and what strategies read of the request. It ends the pick of a pool behind
+// restrict decides to what a request may be sent: by the gateway's subset hint, by the subset that
+// its route asks for, and by the spill targets that Envoys have. Of model servers it sets the
+// endpoints, the filter and what strategies read of the request. It ends the pick of a pool behind
 // gateways, for which nothing is picked.
 func restrict(k *pick) { k.target.restrict(k) }
 

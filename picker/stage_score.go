@@ -9,8 +9,9 @@ import (
 	"github.com/penstock-project/penstock/picker/scoring"
 )
 
-// score asks the pool's scorers in other processes about the endpoints, all at once. It sets the scores that strategies read of the request. A
-// scorer that does not answer has none; it ends no pick.
+// score asks the pool's scorers in other processes about the endpoints, all at once. It sets the
+// scores that strategies read of the request. A scorer that does not answer has none; it ends no
+// pick.
 func score(k *pick) {
 	pool, r := k.pool, &k.query
 	if len(pool.scorers) == 0 || k.working == nil {

@@ -7,8 +7,9 @@ import (
 	"github.com/penstock-project/penstock/picker/schedule"
 )
 
-// spill decides about a request that nothing takes: it goes to spill targets, or waits for the report of an end that may be on its way, or is
-// picked for as if no endpoint were full; or, of a remote picker that fails open, to any endpoint. It may open the lease. It ends the pick with 429
+// spill decides about a request that nothing takes: it goes to spill targets, or waits for the
+// report of an end that may be on its way, or is picked for as if no endpoint were full; or, of a
+// remote picker that fails open, to any endpoint. It may open the lease. It ends the pick with 429
 // or 503 if none of this helps.
 func spill(k *pick) { k.target.spill(k) }
 

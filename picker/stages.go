@@ -14,7 +14,8 @@ import (
 	"github.com/penstock-project/penstock/picker/schedule"
 )
 
-// stage is a step of a pick. The comment of its function states what it reads, what it may change, and when it ends the pick.
+// stage is a step of a pick. The comment of its function states what it reads, what it may change,
+// and when it ends the pick.
 type stage struct {
 	name string
 	at   moment
@@ -34,10 +35,11 @@ const (
 	atRequest               // all that the pick needs
 )
 
-// stages are the stages of a pick, in their order. A request for the list of models, and one for an unknown pool, end in find.
+// stages are the stages of a pick, in their order. A request for the list of models, and one for an
+// unknown pool, end in find.
 //
-// The stages from restrict to answer act by the pick's target: the model servers of a pool, those servers with sessions, the clusters of
-// an import, a remote picker.
+// The stages from restrict to answer act by the pick's target: the model servers of a pool, those
+// servers with sessions, the clusters of an import, a remote picker.
 func stages() []stage {
 	return []stage{
 		{name: "admit", at: atCall, run: admit, decided: admitted},
@@ -197,7 +199,7 @@ func (k *pick) End() {
 	picks.Put(k)
 }
 
-// pass runs the stages of a moment. The time in which the body arrives is that of the stage that asks for it.
+// pass runs the stages of a moment. The time until the body has arrived counts for the stage that asks for it.
 func (k *pick) pass(m moment) {
 	now := time.Now()
 	if m == atRequest && !k.left.IsZero() {

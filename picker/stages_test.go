@@ -53,8 +53,9 @@ func kinds(t *testing.T) map[string]struct {
 	}
 }
 
-// A pick that ends between any two stages, because one panics, leaves nothing that counts its request: neither a lease nor a request in flight,
-// at servers, at clusters or at a remote picker, nor an admitted request without a place.
+// A pick that ends between any two stages, because one panics, leaves nothing that counts its
+// request: neither a lease nor a request in flight, at servers, at clusters or at a remote picker,
+// nor an admitted request without a place.
 func TestPick_EndBetweenAnyTwoStagesLeavesNoLease(t *testing.T) {
 	for name, kind := range kinds(t) {
 		for at := range stages() {
@@ -118,7 +119,8 @@ func (c *counting) Choose(pool string, p ClusterPrompt, charged bool, out []Clus
 
 func (c *counting) End() { c.open-- }
 
-// Each stage is needed: without it the table still compiles, and the check beside it fails, as does the test that is named there.
+// Each stage is needed: without it the table still compiles, and the check beside it fails, as does
+// the test that is named there.
 func TestStages_WithoutOneItsPromiseIsBroken(t *testing.T) {
 	type check struct {
 		test  string // through more of the picker, that fails, too
@@ -253,7 +255,8 @@ func TestStages_WithoutOneItsPromiseIsBroken(t *testing.T) {
 	}
 }
 
-// What a reader is shown of a pick is by the same table: each stage that it has passed, in their order, with the time that it took.
+// What a reader is shown of a pick is by the same table: each stage that it has passed, in their
+// order, with the time that it took.
 func TestStages_RecordHasTheStagesThatAPickHasPassed(t *testing.T) {
 	p := runPicker(t, Config{})
 	setPools(t, p, Pool{Name: "ns/pool", Body: BodyBuffered, Endpoints: specs(first)}, Pool{Name: "ns/none"})

@@ -12,7 +12,8 @@ import (
 	"github.com/penstock-project/penstock/picker/schedule"
 )
 
-// stayingClusters are clusters of an import of which each session has one: its requests go there while that takes requests.
+// stayingClusters are clusters of an import of which each session has one: its requests go there
+// while that takes requests.
 type stayingClusters struct{ clusters }
 
 func (stayingClusters) rank(k *pick) {
@@ -32,7 +33,8 @@ func (stayingClusters) answer(k *pick) {
 	k.picker.keepStay(k.pool, k.stay, k.clusters[0].Cluster)
 }
 
-// stay reads a request's session, by its ID, and the cluster of the import that it is at, by its token or else its ID; 0 and "" without.
+// stay reads a request's session, by its ID, and the cluster of the import that it is at, by its
+// token or else its ID; 0 and "" without.
 func (pool *pool) stay(header func(string) []byte, now time.Time) (session uint64, cluster string) {
 	if pool.stays == nil {
 		return 0, ""
@@ -50,9 +52,11 @@ const tokenSeparator = "."
 // maxTokenBehind bounds the token of another picker that is carried along: such tokens are of some 40 bytes.
 const maxTokenBehind = 1 << 10
 
-// stayToken returns the header with the token of a session in the cluster behind the hop that served: 8 bytes that stand for the cluster
-// and 8 that are when, in Unix seconds; then the token that the cluster's own picker has set, which the next request brings back to it.
-// The token is no secret. With one of its own, a client reaches clusters of the import only. It shows no name of a cluster in clear.
+// stayToken returns the header with the token of a session in the cluster behind the hop that
+// served: 8 bytes that stand for the cluster and 8 that are when, in Unix seconds; then the token
+// that the cluster's own picker has set, which the next request brings back to it. The token is no
+// secret. With one of its own, a client reaches clusters of the import only. It shows no name of a
+// cluster in clear.
 func (pool *pool) stayToken(served, behind string, now time.Time) (set extproc.Header) {
 	i := slices.IndexFunc(pool.Clusters.List, func(c Cluster) bool { return c.Hop == served })
 	if i < 0 || len(behind) > maxTokenBehind {
@@ -63,8 +67,8 @@ func (pool *pool) stayToken(served, behind string, now time.Time) (set extproc.H
 	return extproc.Header{Name: sessionTokenHeader, Value: base64.RawURLEncoding.EncodeToString(raw) + tokenSeparator + behind}
 }
 
-// readStayToken returns the cluster of a token that was made within the pool's SessionTTL; "" for any other text, and if the cluster takes
-// no requests of the import. Clocks may differ by as much.
+// readStayToken returns the cluster of a token that was made within the pool's SessionTTL; "" for
+// any other text, and if the cluster takes no requests of the import. Clocks may differ by as much.
 func (pool *pool) readStayToken(token []byte, now time.Time) string {
 	own, _, ok := bytes.Cut(token, []byte(tokenSeparator))
 	if !ok || len(own) > maxSessionToken {
@@ -96,14 +100,16 @@ func (p *Picker) keepStay(pool *pool, session uint64, cluster string) {
 	}
 }
 
-// moveStay records that a session is in the cluster behind the hop that served its request. The places where an import spills are none.
+// moveStay records that a session is in the cluster behind the hop that served its request. The
+// places where an import spills are none.
 func (p *Picker) moveStay(pool *pool, session uint64, served string) {
 	if i := slices.IndexFunc(pool.Clusters.List, func(c Cluster) bool { return c.Hop == served }); i >= 0 {
 		p.keepStay(pool, session, pool.Clusters.List[i].Name)
 	}
 }
 
-// learnStay is LearnSession for a cluster. It keeps this process's own text of the name: what a peer sends is long as it likes.
+// learnStay is LearnSession for a cluster. It keeps this process's own text of the name: what a
+// peer sends is long as it likes.
 func (pool *pool) learnStay(session uint64, cluster string, on, now time.Time) {
 	if pool.stays == nil {
 		return

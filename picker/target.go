@@ -4,7 +4,8 @@ import (
 	"github.com/penstock-project/penstock/picker/extproc"
 )
 
-// target is a kind of what a pick chooses among. It has no state: that is the pick's. Each method is a stage of this name.
+// target is a kind of what a pick chooses among. It has no state: that is the pick's. Each method
+// is a stage of this name.
 type target interface {
 	// restrict decides to what its request may be sent.
 	restrict(*pick)
@@ -35,7 +36,7 @@ func (pool *pool) targetOf() target {
 	return servers{}
 }
 
-// gateways are those of another cluster. Nothing is picked for them.
+// gateways are gateways of another cluster. Nothing is picked for them.
 type gateways struct{}
 
 func (gateways) restrict(k *pick) {
@@ -43,7 +44,8 @@ func (gateways) restrict(k *pick) {
 		k.end(extproc.Answer{Pass: true}, "")
 		return
 	}
-	// Envoy has newer configuration than this picker: the pool has a picker now. The picker of the process that configured Envoy knows it.
+	// Envoy has newer configuration than this picker: the pool has a picker now. The picker of the
+	// process that configured Envoy knows it.
 	k.end(extproc.Answer{Unavailable: true, Message: "this picker does not pick for pool " + k.request.Pool + ", whose requests go to gateways of another cluster"}, "")
 }
 

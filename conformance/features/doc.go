@@ -1,9 +1,11 @@
-// Package features has one test file for each thing that a user can ask for, with one YAML file of the same name beside it. Each test drives the
-// built binary (penstock up), the real Envoy, and model servers as processes (penstock sim).
+// Package features has one test file for each thing that a user can ask for, with one YAML file of
+// the same name beside it. Each test drives the built binary (penstock up), the real Envoy, and
+// model servers as processes (penstock sim).
 //
 //	go test ./features -run Spill
 //
-// rig_test.go builds the binary once, starts processes, sends requests and waits by polling. In the YAML, ${gateway} is the port of the Gateway, and
-// ${NAME} the port of the model server NAME, which a test starts with server. A test reads like what a user does: write the file, send requests,
+// rig_test.go builds the binary once, starts processes, sends requests and waits by polling. In the
+// YAML, ${gateway} is the port of the Gateway, and ${NAME} the port of the model server NAME, which
+// a test starts with server. A test reads like what a user does: write the file, send requests,
 // look at who serves them, and ask penstock explain.
 package features

@@ -72,7 +72,8 @@ func newSite(t *testing.T) *site {
 	return &site{t: t, dir: t.TempDir(), state: state, ports: map[string]int{"gateway": freePort(t)}}
 }
 
-// server starts a model server with a name, which its responses have in x-served-by. args are further ones of penstock sim.
+// server starts a model server with a name, which its responses have in x-served-by. args are
+// further ones of penstock sim.
 func (s *site) server(name string, args ...string) *process.Process {
 	s.t.Helper()
 	s.ports[name] = freePort(s.t)
@@ -94,7 +95,8 @@ func (s *site) up(fixture string) {
 	})
 }
 
-// write saves a fixture, with ports for names and texts replaced, as editors do: to another file, which is then renamed.
+// write saves a fixture, with ports for names and texts replaced, as editors do: to another file,
+// which is then renamed.
 func (s *site) write(fixture string, replace ...string) {
 	s.t.Helper()
 	text, err := os.ReadFile(fixture)
@@ -144,7 +146,7 @@ func (s *site) explain(args ...string) string {
 	return string(out)
 }
 
-// url is that of a path at the site's Gateway.
+// url returns the URL of chat completions below a path of the site's Gateway.
 func (s *site) url(path string) string {
 	return fmt.Sprintf("http://127.0.0.1:%d%s", s.ports["gateway"], strings.TrimSuffix(path, "/")+"/v1/chat/completions")
 }

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// The requests of a session go to the server of its first one, by its ID, its cookie or the token of a response; after the server has left the
-// pool, to another one, where they stay.
+// The requests of a session go to the server of its first one, by its ID, its cookie or the token
+// of a response; after the server has left the pool, to another one, where they stay.
 func TestSession_StaysAtItsServerWhileThatServes(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// A request that finds the pool full goes to the spill target; one that finds both full is answered 429, and explain shows the limit.
+// A request that finds the pool full goes to the spill target; one that finds both full is answered
+// 429, and explain shows the limit.
 func TestSpill_FullPoolSpillsAnd429WhenAllAreFull(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -20,7 +21,8 @@ func TestSpill_FullPoolSpillsAnd429WhenAllAreFull(t *testing.T) {
 		}
 		return nil
 	})
-	// An earlier request counts until the picker receives its end, a moment after the client does, so the order of the servers is not fixed.
+	// An earlier request counts until the picker receives its end, a moment after the client does,
+	// so the order of the servers is not fixed.
 	busy, ends := map[string]bool{}, []func(){}
 	occupy := func() error {
 		by, end, err := s.occupy("/")

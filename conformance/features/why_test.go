@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// explain --why shows where a past request went, what the pick compared, and each stage that it passed, with its time and what it decided.
+// explain --why shows where a past request went, what the pick compared, and each stage that it
+// passed, with its time and what it decided.
 func TestWhy_ShowsTheStagesOfAPastRequest(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

@@ -18,13 +18,13 @@ const leaseShards = 64
 const (
 	// maxID bounds the ID of an adopted lease, in bytes: another process wrote it.
 	maxID = 64
-	// A lease that expired although its request goes on, as when its Envoy had no CPU for seconds, is resumed by the next
-	// renewal. Others are not: a renewal may come late, and its request may have ended. resumable is how long expired leases
-	// are known, and maxExpired how many.
+	// A lease that expired although its request goes on, as when its Envoy had no CPU for seconds,
+	// is resumed by the next renewal. Others are not: a renewal may come late, and its request may
+	// have ended. resumable is how long expired leases are known, and maxExpired how many.
 	resumable  = time.Minute
 	maxExpired = 1 << 16
-	// MaxOpen bounds the open leases of one Gateway: a holder of its key may open them without end. It is far more than the
-	// requests that one Gateway has in flight.
+	// MaxOpen bounds the open leases of one Gateway: a holder of its key may open them without end.
+	// It is far more than the requests that one Gateway has in flight.
 	MaxOpen = 1 << 16
 )
 
@@ -73,8 +73,9 @@ type shard struct {
 
 // Lease is one request in flight at an endpoint: it was picked for and is not known to have ended.
 //
-// Open, Find, Resume and Adopt return a lease for use until Done. After the last Done of a lease that is released its memory is
-// another lease's. A Done that is left out costs that memory and nothing else: the garbage collector has it.
+// Open, Find, Resume and Adopt return a lease for use until Done. After the last Done of a lease
+// that is released its memory is another lease's. A Done that is left out costs that memory and
+// nothing else: the garbage collector has it.
 type Lease struct {
 	uses    atomic.Int32 // the table's until Release, and those until Done
 	id      uint64
@@ -127,8 +128,8 @@ func (l *Leases) ledger(gateway string) *ledger {
 // Bounded reports whether a Gateway has MaxOpen leases, so that it gets no more.
 func (l *Leases) Bounded(gateway string) bool { return l.ledger(gateway).open.Load() >= MaxOpen }
 
-// Open counts one request in flight at e, and its work. It returns nil if limit requests are in flight there already (0 is no
-// limit), or if the work is a trial and there is one.
+// Open counts one request in flight at e, and its work. It returns nil if limit requests are in
+// flight there already (0 is no limit), or if the work is a trial and there is one.
 func (l *Leases) Open(e *Endpoint, h Holder, w Work, limit int64, now time.Time) *Lease {
 	if w.Trial && !e.load.health.trial.CompareAndSwap(false, true) {
 		return nil
@@ -167,15 +168,16 @@ func (l *Leases) insert(lease *Lease, at *Load, now time.Time) *Lease {
 	return lease
 }
 
-// OpenAt counts one request in flight at an address that this process has not picked. onEnd is called when the lease is released; it must not
-// block.
+// OpenAt counts one request in flight at an address that this process has not picked. onEnd is
+// called when the lease is released; it must not block.
 func (l *Leases) OpenAt(at *Load, h Holder, onEnd func(), now time.Time) *Lease {
 	at.start(0)
 	return l.insert(&Lease{id: l.next.Add(1), leases: l, holder: h, onEnd: onEnd}, at, now)
 }
 
-// Resume opens a lease of this process again that expired although its request goes on. at returns the address that serves
-// a pool's request, or nil. It returns nil for any other ID, and for another Gateway's.
+// Resume opens a lease of this process again that expired although its request goes on. at returns
+// the address that serves a pool's request, or nil. It returns nil for any other ID, and for
+// another Gateway's.
 func (l *Leases) Resume(id, gateway string, at func(pool string) *Load, now time.Time) *Lease {
 	number, ok := l.number(id)
 	if !ok {
@@ -358,7 +360,8 @@ func (lease *Lease) TakeUnread() *Unread {
 // adopted or resumed.
 func (lease *Lease) Picked() *Load { return lease.picked }
 
-// Release ends the lease: its endpoint has one request less in flight. It returns false if the lease was released before.
+// Release ends the lease: its endpoint has one request less in flight. It returns false if the
+// lease was released before.
 func (lease *Lease) Release() bool {
 	lease.mu.Lock()
 	load := lease.load

@@ -11,7 +11,8 @@ import (
 type Unread struct {
 	Pool   string
 	Stream bool // the answer is one
-	// To are the endpoint that the pick names first, and the server that reads the prompt for it. The zero value is none.
+	// To are the endpoint that the pick names first, and the server that reads the prompt for it.
+	// The zero value is none.
 	To     [2]UnreadAt
 	blocks int // of chain
 	chain  [prefix.MaxBlocks]uint64

@@ -12,18 +12,18 @@ import (
 
 // Picker decides about requests. Its methods are called by many streams concurrently.
 type Picker interface {
-	// Begin begins the pick of a call's request, of which no message is read yet. Its error ends the call: the gateway may not pick from the pool.
-	// It may set r.Imported.
+	// Begin begins the pick of a call's request, of which no message is read yet. Its error ends
+	// the call: the gateway may not pick from the pool. It may set r.Imported.
 	Begin(ctx context.Context, r *Request) (Pick, error)
 }
 
 // Pick decides about one request, whose stream calls it.
 type Pick interface {
-	// Body returns what the pick needs of the request's body, and the mode that is assumed for gateways that don't send theirs. The headers
-	// have arrived.
+	// Body returns what the pick needs of the request's body, and the mode that is assumed for
+	// gateways that don't send theirs. The headers have arrived.
 	Body() BodyPolicy
-	// Target returns what replaces a model that the body names; nil if it stays. It is called with BodyPolicy.Rewrite alone, in STREAMED
-	// also after Answer.
+	// Target returns what replaces a model that the body names; nil if it stays. It is called with
+	// BodyPolicy.Rewrite alone, in STREAMED also after Answer.
 	Target(model string) *request.Target
 	// Answer answers the request, once. It must not keep the request or anything in it after Answer.Track's End.
 	Answer() Answer
@@ -33,36 +33,40 @@ type Pick interface {
 
 // BodyPolicy is what a pool needs of request bodies.
 type BodyPolicy struct {
-	// Wait delays the pick until the body has been read, in modes that allow it (not NONE and STREAMED), unless the body is a
-	// stream. Prompts does so only for requests of an API whose prompts are known.
+	// Wait delays the pick until the body has been read, in modes that allow it (not NONE and
+	// STREAMED), unless the body is a stream. Prompts does so only for requests of an API whose
+	// prompts are known.
 	Wait, Prompts bool
 	// Whole means that Pick needs the body itself, not only its Facts.
 	Whole bool
 	// Keep means that Pick can use the body itself, and does without if too many are held.
 	Keep bool
-	// Valid answers a request of an API whose prompts are known 400 if its body is no JSON: Pick has nothing else to go by. It needs Keep.
+	// Valid answers a request of an API whose prompts are known 400 if its body is no JSON: Pick
+	// has nothing else to go by. It needs Keep.
 	Valid bool
-	// Rewrite has Pick.Target replace the models of bodies. They are held, in modes that allow it: a request whose body cannot be held is
-	// answered 503.
+	// Rewrite has Pick.Target replace the models of bodies. They are held, in modes that allow it:
+	// a request whose body cannot be held is answered 503.
 	Rewrite bool
 	// TrustHeaders has a pick in STREAMED, which precedes the body, go by the model in the header x-gateway-model-name.
 	TrustHeaders bool
-	// OwnWorkers removes the workers and token IDs that a body names in nvext: the pick decides about them. As with Rewrite, bodies are
-	// held. In STREAMED they pass as they are.
+	// OwnWorkers removes the workers and token IDs that a body names in nvext: the pick decides
+	// about them. As with Rewrite, bodies are held. In STREAMED they pass as they are.
 	OwnWorkers bool
-	// Process means that Pick sends the body elsewhere (Request.Sent), and may add token IDs to it. The member "route" is removed: it is for
-	// the picker. As with Keep, a request does without if too many bodies are held; the member is removed there too, but for a body in
-	// BUFFERED that the gateway is not asked for: it would be sent in one piece, which is what there is no room for.
+	// Process means that Pick sends the body elsewhere (Request.Sent), and may add token IDs to it.
+	// The member "route" is removed: it is for the picker. As with Keep, a request does without if
+	// too many bodies are held; the member is removed there too, but for a body in BUFFERED that
+	// the gateway is not asked for: it would be sent in one piece, which is what there is no room
+	// for.
 	Process bool
-	// UserMessages of a chat completion are in the key of which Facts.Spread is the hash; 0: it is not computed. A chat completion
-	// that is no JSON is answered 400.
+	// UserMessages of a chat completion are in the key of which Facts.Spread is the hash; 0: it is
+	// not computed. A chat completion that is no JSON is answered 400.
 	UserMessages int
 	// Assume is the mode of gateways that don't send theirs: ModeNone, ModeBuffered or ModeFullDuplexStreamed.
 	Assume Mode
 	// Limit is the largest body, in bytes, that is held for a pick; larger ones are answered 413.
 	Limit int
-	// Unavailable ends the call as Answer.Unavailable does, but before its first response: Envoy doesn't retry a call that was
-	// answered in part.
+	// Unavailable ends the call as Answer.Unavailable does, but before its first response: Envoy
+	// doesn't retry a call that was answered in part.
 	Unavailable bool
 }
 
@@ -79,7 +83,8 @@ type Config struct {
 	Member  func(context.Context) string
 	Uploads Uploads // nil: all are taken
 	Names   Names
-	// Pool is the only pool of this server's callers, who are of another cluster and need not name it; "": they name one.
+	// Pool is the only pool of this server's callers, who are of another cluster and need not name
+	// it; "": they name one.
 	Pool string
 }
 
@@ -130,8 +135,8 @@ func (s *Server) Register(r grpc.ServiceRegistrar) {
 	}, s)
 }
 
-// process serves one HTTP request. Envoy resets the stream as soon as it needs no more responses, so no end of the stream is
-// an error.
+// process serves one HTTP request. Envoy resets the stream as soon as it needs no more responses,
+// so no end of the stream is an error.
 func (s *Server) process(stream grpc.ServerStream) error {
 	ctx := stream.Context()
 	call := callOf(ctx)
@@ -184,7 +189,8 @@ func (s *Server) process(stream grpc.ServerStream) error {
 	}
 }
 
-// Number parses a decimal of up to four digits, such as a status or a number of retries. It returns 0 for anything else.
+// Number parses a decimal of up to four digits, such as a status or a number of retries. It returns
+// 0 for anything else.
 func Number[T string | []byte](text T) int {
 	if len(text) == 0 || len(text) > 4 {
 		return 0

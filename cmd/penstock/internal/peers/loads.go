@@ -16,15 +16,16 @@ import (
 )
 
 const (
-	// loadsRetention is how long the requests of a peer count after the connection to it is lost. Their Envoys report each every
-	// 2 s, to a process that is still there, which counts them from then on.
+	// loadsRetention is how long the requests of a peer count after the connection to it is lost.
+	// Their Envoys report each every 2 s, to a process that is still there, which counts them from
+	// then on.
 	loadsRetention = 2 * time.Second
 	// loadsInterval is the least time between two publications. The first change after it is published at once.
 	loadsInterval = 10 * time.Millisecond
 	// ownerKey is the key of the item that names a process's picker.
 	ownerKey = "owner"
-	// claimKey is the key of the number of a process's last claim, and answerKey with an owner's name that of the owner's last claim
-	// which a process has counted.
+	// claimKey is the key of the number of a process's last claim, and answerKey with an owner's
+	// name that of the owner's last claim which a process has counted.
 	claimKey, answerKey = "claim", "answer "
 	// answerTimeout is how long a peer that answers no claims is waited for.
 	answerTimeout = 750 * time.Millisecond
@@ -38,8 +39,9 @@ type LoadCounter interface {
 	Loads() *endpoint.Registry
 }
 
-// Loads implements picker.Peers. It publishes what a process has in flight at each endpoint, so that costs and limits count the
-// requests and the prompts of all processes. It reports which pickers are there.
+// Loads implements picker.Peers. It publishes what a process has in flight at each endpoint, so
+// that costs and limits count the requests and the prompts of all processes. It reports which
+// pickers are there.
 type Loads struct {
 	topic   *channel.Topic
 	peers   *channel.Mirror[load]
@@ -62,7 +64,8 @@ type load struct {
 	claim uint64
 }
 
-// loadKind is the first byte of an item's value. The rest is as its comment states, in decimal numbers with a space between two.
+// loadKind is the first byte of an item's value. The rest is as its comment states, in decimal
+// numbers with a space between two.
 type loadKind byte
 
 const (
@@ -112,10 +115,12 @@ func (l *Loads) Order() (others int, first bool) {
 	return others, true
 }
 
-// Settle implements picker.Peers. It publishes a claim behind the counts of this process, and waits for the answers of all peers. A peer
-// publishes its own counts before its answer, so afterwards this process knows all that they counted before they knew its own. Of
-// processes that take the last slots at once, the last one to count then finds out, however many there are. Acknowledgements would not
-// do: they overtake what the peer publishes, and of three processes that know two each, none finds out.
+// Settle implements picker.Peers. It publishes a claim behind the counts of this process, and waits
+// for the answers of all peers. A peer publishes its own counts before its answer, so afterwards
+// this process knows all that they counted before they knew its own. Of processes that take the
+// last slots at once, the last one to count then finds out, however many there are.
+// Acknowledgements would not do: they overtake what the peer publishes, and of three processes that
+// know two each, none finds out.
 func (l *Loads) Settle(ctx context.Context) {
 	l.publish()
 	claim := l.publishClaim()
@@ -196,7 +201,8 @@ func (l *Loads) settle(changes []channel.Change[load]) {
 	}
 }
 
-// changed adds up what peers publish of each address. Then it publishes the counts of this process, and after them its answers to claims.
+// changed adds up what peers publish of each address. Then it publishes the counts of this process,
+// and after them its answers to claims.
 func (l *Loads) changed(changes []channel.Change[load]) {
 	defer l.settle(changes)
 	defer l.publish()
