@@ -44,8 +44,6 @@ type Config struct {
 	// HeldBodies bounds the bodies that are held for picks, in bytes of all streams; 0 is
 	// extproc.DefaultBodies. Those of calls from other clusters have a quarter as much beside it.
 	HeldBodies int64
-	// HeapFloor has the process's heap grow to so many bytes before Run has its garbage collected; 0: as usual.
-	HeapFloor int64
 	// KVEvents accepts model servers that connect to publish KV events; nil: none. Run closes it.
 	KVEvents net.Listener
 	// Peers are the pickers of other processes for the same gateways; nil: there are none.

@@ -21,7 +21,6 @@ import (
 	"github.com/penstock-project/penstock/picker/endpoint"
 	"github.com/penstock-project/penstock/picker/extproc"
 	"github.com/penstock-project/penstock/picker/flow"
-	"github.com/penstock-project/penstock/picker/heap"
 	"github.com/penstock-project/penstock/picker/kvevents"
 	"github.com/penstock-project/penstock/picker/models"
 	"github.com/penstock-project/penstock/picker/prefix"
@@ -392,10 +391,6 @@ func (p *Picker) Run(ctx context.Context) error {
 		group.Go(func() error { return p.config.Recording.Run(ctx) })
 	}
 	group.Go(func() error { return p.prompts.events.Run(ctx) })
-	group.Go(func() error {
-		heap.KeepAbove(ctx, p.config.HeapFloor)
-		return nil
-	})
 	return group.Wait()
 }
 

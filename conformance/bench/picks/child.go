@@ -21,7 +21,6 @@ import (
 	"github.com/penstock-project/penstock/picker/dial"
 	"github.com/penstock-project/penstock/picker/endpoint"
 	"github.com/penstock-project/penstock/picker/flow"
-	"github.com/penstock-project/penstock/picker/heap"
 )
 
 // The kinds of servers.
@@ -83,7 +82,7 @@ func serve(kind string, servers []string) error {
 	switch kind {
 	case Ours, Flow, RewriteOne, RewriteMany, Process:
 		server = grpc.NewServer(picker.ServerOptions(uint32(4*runtime.NumCPU()), nil)...)
-		p, err := picker.New(picker.Config{Log: slog.New(slog.DiscardHandler), HeapFloor: heap.Picks})
+		p, err := picker.New(picker.Config{Log: slog.New(slog.DiscardHandler)})
 		if err != nil {
 			return err
 		}

@@ -29,7 +29,6 @@ import (
 	"github.com/penstock-project/penstock/multicluster/registry"
 	"github.com/penstock-project/penstock/picker"
 	"github.com/penstock-project/penstock/picker/accesslog"
-	"github.com/penstock-project/penstock/picker/heap"
 	"github.com/penstock-project/penstock/picker/probe"
 	"github.com/penstock-project/penstock/picker/schedule"
 	"github.com/penstock-project/penstock/translator/model"
@@ -171,9 +170,8 @@ func newApp(cfg Config, c core, w wiring) (a *App, err error) {
 	}
 	var waiter delivery.EndpointWaiter = envoys
 	var protocol picker.Protocol
-	var floor int64
-	if w.standAlone != nil { // its garbage is that of picks: other roles have larger heaps, which would have gaps
-		waiter, protocol, a.drain, floor = noEnvoys{}, w.standAlone.Protocol, callsDrainTime, heap.Picks
+	if w.standAlone != nil {
+		waiter, protocol, a.drain = noEnvoys{}, w.standAlone.Protocol, callsDrainTime
 	}
 	events := cfg.KVEvents
 	if events != nil {
@@ -184,7 +182,7 @@ func newApp(cfg Config, c core, w wiring) (a *App, err error) {
 		Protocol: protocol, Log: a.log, Registerer: a.registry, Tracer: cfg.Tracer,
 		Learner: a.learner, Peers: a.loads, Observer: a.clusterLoads, Chooser: a.clusterLoads, Access: a.access, Stops: a.stops,
 		Reports: around, Sharing: around, Callers: around, Troubles: around, Addresses: &cfg.Addresses,
-		Keyed: a.security.keyed, HeldBodies: cfg.HeldBodies, HeapFloor: floor, Recording: cfg.Recording, KVEvents: events,
+		Keyed: a.security.keyed, HeldBodies: cfg.HeldBodies, Recording: cfg.Recording, KVEvents: events,
 	})
 	if err != nil {
 		return nil, err
