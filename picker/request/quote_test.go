@@ -22,7 +22,7 @@ func slowClosing(p []byte, i int) (int, bool) {
 	return len(p), escaped
 }
 
-// FuzzScanner_FindsTheEndOfStrings: escapes at every place of a block, and runs of backslashes, change nothing.
+// FuzzScanner_FindsTheEndOfStrings: escapes at every place, and runs of backslashes, change nothing.
 func FuzzScanner_FindsTheEndOfStrings(f *testing.F) {
 	for _, s := range []string{"", `"`, `\"`, `\\"`, strings.Repeat("a", 31) + `\"` + strings.Repeat("b", 70) + `"`, strings.Repeat(`\`, 65) + `"`, strings.Repeat(`\"`, 100), strings.Repeat(`a\`, 64),
 		strings.Repeat("a", 63) + `\` + strings.Repeat("b", 64) + `"`, strings.Repeat("x", 200)} {
@@ -31,7 +31,7 @@ func FuzzScanner_FindsTheEndOfStrings(f *testing.F) {
 		}
 	}
 	f.Fuzz(func(t *testing.T, p []byte, from, more uint8) {
-		// Texts of a fuzzer are short: blocks begin only with more.
+		// Texts of a fuzzer are short: nextQuote reads by words only in longer ones.
 		p = bytes.Repeat(p, 1+int(more)%16)
 		i := min(int(from), len(p))
 		end, escaped := closing(p, i)
