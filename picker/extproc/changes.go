@@ -1,13 +1,17 @@
 package extproc
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
 	"google.golang.org/grpc/mem"
-	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/wrapperspb"
 )
 
 // Bounds of what a remote picker may change in a request.
@@ -20,23 +24,12 @@ const (
 
 // Changes are what a remote picker changes in a request, beside naming endpoints.
 type Changes struct {
-	set    []headerChange
-	remove []string
-	body   []byte
+	headers *extprocv3.HeaderMutation // nil: none
+	body    []byte
 	// replaced: the request has body instead of its own.
 	replaced bool
 	bytes    int // of names and values
 }
-
-// headerChange is an envoy.config.core.v3.HeaderValueOption.
-type headerChange struct {
-	name, value string
-	action      uint64
-	append      *bool // the field that action replaces
-	keepEmpty   bool
-}
-
-const maxAppendAction = 3
 
 // connectionHeaders decide about the connection and how a message is read, ownHeaders are the gateway's own. No remote picker changes either.
 var (
@@ -67,106 +60,63 @@ var errManyChanges = errors.New("it changes too many headers")
 
 // count bounds the changes.
 func (c *Changes) count(bytes int) error {
-	if c.bytes += bytes; c.bytes > maxChangedBytes || len(c.set)+len(c.remove) >= maxChangedHeaders {
+	c.bytes += bytes
+	n := len(c.headers.GetSetHeaders()) + len(c.headers.GetRemoveHeaders())
+	if c.bytes > maxChangedBytes || n >= maxChangedHeaders {
 		return errManyChanges
+	}
+	if c.headers == nil {
+		c.headers = &extprocv3.HeaderMutation{}
 	}
 	return nil
 }
 
-// add adds a HeaderMutation.
-func (c *Changes) add(mutation []byte, names *Names) error {
-	return fields(mutation, func(num protowire.Number, val []byte, _ uint64, typ protowire.Type) error {
-		if typ != protowire.BytesType {
-			return nil
+// add adds what m changes and a remote picker may change, of each field that a gateway reads.
+func (c *Changes) add(m *extprocv3.HeaderMutation, names *Names) error {
+	for _, option := range m.GetSetHeaders() {
+		name, value := strings.ToLower(option.GetHeader().GetKey()), headerValue(option.GetHeader())
+		_, known := corev3.HeaderValueOption_HeaderAppendAction_name[int32(option.GetAppendAction())]
+		if !names.changeable(name) || bytes.ContainsAny(value, "\r\n\x00") || !known {
+			continue
 		}
-		switch num {
-		case 1:
-			h, err := readHeaderChange(val)
-			if err != nil || !names.changeable(h.name) || strings.ContainsAny(h.value, "\r\n\x00") || h.action > maxAppendAction {
-				return err
-			}
-			if err := c.count(len(h.name) + len(h.value)); err != nil {
-				return err
-			}
-			c.set = append(c.set, h)
-		case 2:
-			name := strings.ToLower(string(val))
-			if !names.changeable(name) {
-				return nil
-			}
-			if err := c.count(len(name)); err != nil {
-				return err
-			}
-			c.remove = append(c.remove, name)
+		if err := c.count(len(name) + len(value)); err != nil {
+			return err
 		}
-		return nil
-	})
-}
-
-func readHeaderChange(option []byte) (h headerChange, err error) {
-	err = fields(option, func(num protowire.Number, val []byte, v uint64, typ protowire.Type) error {
-		switch {
-		case num == 1 && typ == protowire.BytesType:
-			return fields(val, func(num protowire.Number, val []byte, _ uint64, typ protowire.Type) error {
-				switch {
-				case typ != protowire.BytesType:
-				case num == 1:
-					h.name = strings.ToLower(string(val))
-				case len(val) > 0:
-					h.value = string(val)
-				}
-				return nil
-			})
-		case num == 2 && typ == protowire.BytesType:
-			set := false
-			h.append = &set
-			return fields(val, func(num protowire.Number, _ []byte, v uint64, typ protowire.Type) error {
-				if num == 1 && typ == protowire.VarintType {
-					set = v != 0
-				}
-				return nil
-			})
-		case num == 3 && typ == protowire.VarintType:
-			h.action = v
-		case num == 4 && typ == protowire.VarintType:
-			h.keepEmpty = v != 0
+		own := &corev3.HeaderValueOption{
+			Header:       &corev3.HeaderValue{Key: name, RawValue: value}, // Envoy drops value
+			AppendAction: option.GetAppendAction(), KeepEmptyValue: option.GetKeepEmptyValue(),
 		}
-		return nil
-	})
-	return h, err
-}
-
-// headers writes into a HeaderMutation, whose writer goes from its end to its beginning.
-func (c *Changes) headers(w *writer) {
-	for _, name := range slices.Backward(c.remove) {
-		w.str(2, name)
+		//lint:ignore SA1019 Envoy still reads the field that append_action replaces
+		if before := option.GetAppend(); before != nil {
+			own.Append = wrapperspb.Bool(before.GetValue()) //lint:ignore SA1019 as above
+		}
+		c.headers.SetHeaders = append(c.headers.SetHeaders, own)
 	}
-	for _, h := range slices.Backward(c.set) {
-		option := w.len()
-		if h.keepEmpty {
-			w.uint(4, 1)
+	for _, name := range m.GetRemoveHeaders() {
+		if name = strings.ToLower(name); !names.changeable(name) {
+			continue
 		}
-		if h.action > 0 {
-			w.uint(3, h.action)
+		if err := c.count(len(name)); err != nil {
+			return err
 		}
-		if h.append != nil {
-			mark := w.len()
-			if *h.append {
-				w.uint(1, 1)
-			}
-			w.close(2, mark)
-		}
-		header := w.len()
-		w.str(3, h.value) // raw_value; Envoy drops value
-		w.str(1, h.name)
-		w.close(1, header)
-		w.close(1, option)
+		c.headers.RemoveHeaders = append(c.headers.RemoveHeaders, name)
+	}
+	return nil
+}
+
+// write writes the changes of headers into a HeaderMutation: encoded messages one after the other are merged.
+func (c *Changes) write(w *writer) {
+	if c.headers != nil {
+		b, _ := proto.Marshal(c.headers) // cannot fail: names are in ASCII
+		w.text(string(b))
 	}
 }
 
 // sets reports whether a header is set.
 func (c *Changes) sets(name string) bool {
-	return slices.ContainsFunc(c.set, func(h headerChange) bool { return h.name == name })
+	return slices.ContainsFunc(c.headers.GetSetHeaders(), func(h *corev3.HeaderValueOption) bool {
+		return h.GetHeader().GetKey() == name
+	})
 }
 
 // returned is the body that a remote picker sends back, compared with what it was sent: only a changed one takes memory.

@@ -8,11 +8,12 @@ import (
 	"google.golang.org/grpc/mem"
 )
 
-// Codec returns the gRPC server's codec, for grpc.ForceServerCodecV2. It encodes external processing messages itself and
-// everything else (health, reflection, the access log) as ordinary proto messages.
+// Codec returns the gRPC server's codec, for grpc.ForceServerCodecV2. It encodes the external processing
+// messages of gateways itself and everything else (health, reflection, the access log, the calls of
+// remote pickers) as ordinary proto messages.
 func Codec() encoding.CodecV2 { return codec{proto: encoding.GetCodecV2("proto")} }
 
-// codec is used without proto by clients, which handle external processing messages only.
+// codec is proto, but for the types of this package.
 type codec struct{ proto encoding.CodecV2 }
 
 // Name implements encoding.CodecV2: the content subtype that clients send.
@@ -31,10 +32,8 @@ func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
 		if err := m.unmarshal(data); err != nil {
 			return fmt.Errorf("ProcessingRequest: %w", err)
 		}
-	case *remoteMessage:
-		if err := m.unmarshal(data); err != nil {
-			return fmt.Errorf("ProcessingResponse: %w", err)
-		}
+	case *encoded:
+		*m = data.Materialize()
 	case *discarded:
 		*m = discarded(data.Len())
 	default:

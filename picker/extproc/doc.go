@@ -20,6 +20,7 @@
 // with its pick change nothing that could be measured. The rest is the handler: it takes 3 us in a loop, and several times as much where
 // other processes have displaced its memory from the caches. Reading the servers' pages 20 times a second takes 0.05 to 0.08 of an echo.
 //
-// Tests: go test ./picker/extproc; the codec is compared with the generated messages by FuzzMessage_EqualsGenerated, FuzzAnswer_EqualsGenerated, FuzzEcho_EqualsGenerated and
-// FuzzRemoteMessage_EqualsGenerated.
+// Tests: go test ./picker/extproc; the codec for gateways is compared with the generated messages by
+// FuzzMessage_EqualsGenerated, FuzzAnswer_EqualsGenerated and FuzzEcho_EqualsGenerated. Remote uses the
+// generated messages.
 package extproc

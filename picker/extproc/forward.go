@@ -2,21 +2,24 @@ package extproc
 
 import (
 	"fmt"
+	"io"
 	"strings"
 	"sync"
 	"time"
 
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/mem"
-	"google.golang.org/protobuf/encoding/protowire"
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	filterv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/ext_proc/v3"
+	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/structpb"
 )
 
 // conversation is one call of a remote picker.
 type conversation struct {
-	stream grpc.ClientStream
+	stream extprocv3.ExternalProcessor_ProcessClient
+	remote *Remote
 	peer   *peer
 	q      *Request
-	names  *Names
 	cancel func()
 	extend func(time.Duration) // receives how long the remote picker wants to have
 	answer RemoteAnswer
@@ -30,7 +33,7 @@ const silence = 250 * time.Millisecond
 
 // received is a message, or the end of the call.
 type received struct {
-	message remoteMessage
+	message encoded
 	err     error
 }
 
@@ -50,7 +53,7 @@ func (c *conversation) converse() (RemoteAnswer, error) {
 		case <-quiet:
 			return c.answer, nil
 		}
-		done, err := c.take(&r)
+		done, err := c.take(r)
 		if err != nil {
 			return RemoteAnswer{}, err
 		}
@@ -71,16 +74,22 @@ func (c *conversation) converse() (RemoteAnswer, error) {
 }
 
 func (c *conversation) send() error {
-	if err := c.stream.SendMsg(forwardHeaders(c.q.Headers, len(c.q.Body) == 0)); err != nil {
+	headers, err := forwardHeaders(c.q.Headers, len(c.q.Body) == 0)
+	if err == nil {
+		err = c.stream.Send(headers)
+	}
+	if err != nil {
 		return fmt.Errorf("headers: %w", err)
 	}
-	c.q.Body.Ref()
-	body := append(mem.BufferSlice(nil), c.q.Body...) // cut moves references and reuses its argument
-	for len(body) > 0 {
-		var chunk mem.BufferSlice
-		chunk, body = cut(body, MaxChunk)
-		if err := c.stream.SendMsg(forwardChunk(chunk, len(body) == 0)); err != nil {
-			body.Free()
+	body := c.q.Body.Reader()
+	defer func() { _ = body.Close() }()
+	for body.Remaining() > 0 {
+		chunk := make([]byte, min(body.Remaining(), MaxChunk))
+		_, _ = io.ReadFull(body, chunk)
+		m := &extprocv3.ProcessingRequest_RequestBody{
+			RequestBody: &extprocv3.HttpBody{Body: chunk, EndOfStream: body.Remaining() == 0},
+		}
+		if c.stream.Send(&extprocv3.ProcessingRequest{Request: m}) != nil {
 			break // the remote ended the stream; RecvMsg returns its answer or its error
 		}
 	}
@@ -105,7 +114,7 @@ func (c *conversation) receive(messages chan<- received) {
 			continue
 		default:
 		}
-		r := received{message: remoteMessage{names: c.names}}
+		var r received
 		r.err = c.stream.RecvMsg(&r.message)
 		select {
 		case messages <- r:
@@ -118,8 +127,11 @@ func (c *conversation) receive(messages chan<- received) {
 }
 
 // take takes a message into the answer, and reports whether that is complete.
-func (c *conversation) take(r *received) (done bool, err error) {
-	m := &r.message
+func (c *conversation) take(r received) (done bool, err error) {
+	var m remoteMessage
+	if r.err == nil {
+		m, r.err = c.read(r.message)
+	}
 	switch {
 	case r.err != nil && len(c.answer.Endpoints) > 0 && !c.body.begun:
 		return true, nil // it does not send the body back
@@ -133,21 +145,20 @@ func (c *conversation) take(r *received) (done bool, err error) {
 	case m.timeout > 0:
 		c.extend(m.timeout)
 		return false, nil
+	case m.problem != nil:
+		return false, m.problem
 	}
-	for _, mutation := range m.mutations {
-		if err := c.answer.Changes.add(mutation, c.names); err != nil {
+	if len(c.answer.Endpoints) == 0 {
+		c.answer.Endpoints = m.endpoints
+	}
+	// Some pickers acknowledge bodies, and do not send them back.
+	end := len(c.q.Body) == 0 || m.body && m.chunk == nil && !c.body.begun
+	if m.chunk != nil {
+		if err := c.body.write(m.chunk.GetBody()); err != nil {
 			return false, err
 		}
-	}
-	if named := m.destination(); named != "" && len(c.answer.Endpoints) == 0 {
-		c.answer.Endpoints = endpoints(named)
-	}
-	end := len(c.q.Body) == 0 || m.body && !m.streamed && !c.body.begun // it acknowledges bodies, and does not send them back
-	if m.streamed {
-		if err := c.body.write(m.chunk); err != nil {
-			return false, err
-		}
-		if end = m.end || end; m.end {
+		last := m.chunk.GetEndOfStream()
+		if end = last || end; last {
 			if err := c.body.end(); err != nil {
 				return false, err
 			}
@@ -175,42 +186,26 @@ func endpoints(list string) []string {
 	return out
 }
 
-// forwardHeaders returns the message as the gateway sent it, with the body mode changed by appended fields: protobuf merges
-// repeated fields.
-func forwardHeaders(m *Message, end bool) *reply {
-	w := newWriter(16)
-	mark := w.len()
-	w.uint(2, uint64(ModeNone))
-	w.uint(1, uint64(ModeFullDuplexStreamed))
-	w.close(11, mark) // protocol_config
-	if end {
-		mark = w.len()
-		w.uint(3, 1)
-		w.close(protowire.Number(RequestHeaders), mark)
+// forwardHeaders returns the message as the gateway sent it, with another body mode.
+func forwardHeaders(m *Message, end bool) (*extprocv3.ProcessingRequest, error) {
+	r := &extprocv3.ProcessingRequest{}
+	if err := proto.Unmarshal(m.raw.Materialize(), r); err != nil {
+		return nil, err
 	}
-	m.raw.Ref()
-	bufs := append(make(mem.BufferSlice, 0, len(m.raw)+1), m.raw...)
-	return &reply{bufs: append(bufs, mem.SliceBuffer(w.buf[w.at:]))}
-}
-
-// forwardChunk returns a message with a chunk of the body. It consumes chunk's references.
-func forwardChunk(chunk mem.BufferSlice, end bool) *reply {
-	w := newWriter(24)
-	size := chunk.Len()
-	w.varint(uint64(size))
-	w.tag(1, protowire.BytesType)
-	if end {
-		w.uint(2, 1)
+	if r.ProtocolConfig == nil {
+		r.ProtocolConfig = &extprocv3.ProtocolConfiguration{}
 	}
-	w.varint(uint64(w.len() + size))
-	w.tag(protowire.Number(RequestBody), protowire.BytesType)
-	bufs := append(make(mem.BufferSlice, 0, len(chunk)+1), mem.SliceBuffer(w.buf[w.at:]))
-	return &reply{bufs: append(bufs, chunk...)}
+	r.ProtocolConfig.RequestBodyMode = filterv3.ProcessingMode_FULL_DUPLEX_STREAMED
+	r.ProtocolConfig.ResponseBodyMode = filterv3.ProcessingMode_NONE
+	if headers := r.GetRequestHeaders(); headers != nil && end {
+		headers.EndOfStream = true
+	}
+	return r, nil
 }
 
 // remoteTracker follows a request on the call of a remote picker.
 type remoteTracker struct {
-	stream grpc.ClientStream
+	stream extprocv3.ExternalProcessor_ProcessClient
 	cancel func()
 	remote *Remote
 
@@ -220,26 +215,20 @@ type remoteTracker struct {
 
 // Response implements Tracker.
 func (t *remoteTracker) Response(of Response) Header {
-	status, served := of.Status, of.Served
-	w := newWriter(256)
-	if served != "" {
-		mark := w.len()
-		w.field(keyServed, served)
-		w.close(2, mark)
-		w.str(1, t.remote.names.Namespace)
-		w.close(1, mark) // Metadata.filter_metadata
-		w.close(8, mark)
+	status := &corev3.HeaderValue{Key: ":status", RawValue: fmt.Append(nil, of.Status)}
+	m := &extprocv3.ProcessingRequest{Request: &extprocv3.ProcessingRequest_ResponseHeaders{
+		ResponseHeaders: &extprocv3.HttpHeaders{Headers: &corev3.HeaderMap{Headers: []*corev3.HeaderValue{status}}},
+	}}
+	if of.Served != "" {
+		served := &structpb.Struct{Fields: map[string]*structpb.Value{keyServed: structpb.NewStringValue(of.Served)}}
+		m.MetadataContext = &corev3.Metadata{
+			FilterMetadata: map[string]*structpb.Struct{t.remote.names.Namespace: served},
+		}
 	}
-	mark := w.len()
-	w.str(3, fmt.Sprint(status))
-	w.str(1, ":status")
-	w.close(1, mark) // HeaderMap.headers
-	w.close(1, mark) // HttpHeaders.headers
-	w.close(protowire.Number(ResponseHeaders), mark)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if !t.ended {
-		_ = t.stream.SendMsg(w.done()) // fails if the remote is gone, which then needs no report
+		_ = t.stream.Send(m) // fails if the remote is gone, which then needs no report
 	}
 	return Header{}
 }
@@ -257,129 +246,72 @@ func (t *remoteTracker) End() {
 	t.remote.release()
 }
 
+// encoded is a message that was received and is not decoded yet.
+type encoded []byte
+
 // discarded is a message of which only the size in bytes counts.
 type discarded int
 
-// remoteMessage is one ProcessingResponse of a remote picker, reduced to a pick or an immediate response.
+// remoteMessage has the fields of a ProcessingResponse that a relay reads, except changes of headers.
 type remoteMessage struct {
-	names            *Names
-	header, metadata string
-	immediate        []byte
-	status           int
-	timeout          time.Duration // that it asks for
-	mutations        [][]byte      // of headers, encoded
-	body             bool          // it is about the body
-	streamed, end    bool          // it has a chunk of the body, the last one
-	chunk            []byte
+	endpoints []string
+	problem   error                           // with the changes of headers
+	immediate []byte                          // an encoded ImmediateResponse; nil without one
+	status    int                             // of the immediate response
+	timeout   time.Duration                   // that it asks for
+	body      bool                            // it is about the body
+	chunk     *extprocv3.StreamedBodyResponse // of the body; nil without one
 }
 
-// destination prefers the metadata, which is what Envoy follows.
-func (m *remoteMessage) destination() string {
-	if m.metadata != "" {
-		return m.metadata
+// read decodes a message, and takes the changes of headers into the answer. A message of many small
+// fields takes many times its size once it is decoded: a Remote decodes one at a time.
+func (c *conversation) read(b encoded) (m remoteMessage, err error) {
+	c.remote.decoding.Lock()
+	defer c.remote.decoding.Unlock()
+	var r extprocv3.ProcessingResponse
+	if err := proto.Unmarshal(b, &r); err != nil {
+		return m, fmt.Errorf("ProcessingResponse: %w", err)
 	}
-	return m.header
+	if i := r.GetImmediateResponse(); i != nil {
+		m.status = int(i.GetStatus().GetCode())
+		m.immediate, err = proto.Marshal(i)
+		return m, err
+	}
+	if m.timeout = r.GetOverrideMessageTimeout().AsDuration(); m.timeout > 0 {
+		return m, nil // of such a message a gateway reads nothing else
+	}
+	common := r.GetRequestHeaders().GetResponse()
+	if body := r.GetRequestBody(); body != nil {
+		m.body, common = true, body.GetResponse()
+	}
+	m.chunk = common.GetBodyMutation().GetStreamedResponse()
+	named := destination(&r, common.GetHeaderMutation(), &c.remote.names)
+	if named != "" {
+		m.endpoints = endpoints(named)
+	}
+	m.problem = c.answer.Changes.add(common.GetHeaderMutation(), &c.remote.names)
+	return m, nil
 }
 
-func (m *remoteMessage) unmarshal(data mem.BufferSlice) error {
-	return fields(data.Materialize(), func(num protowire.Number, val []byte, _ uint64, typ protowire.Type) error {
-		if typ != protowire.BytesType {
-			return nil
+// destination returns the endpoints that a message names. Envoy follows the metadata, so that comes
+// before the header.
+func destination(r *extprocv3.ProcessingResponse, mutation *extprocv3.HeaderMutation, names *Names) (named string) {
+	namespace := r.GetDynamicMetadata().GetFields()[names.Namespace].GetStructValue()
+	if named = namespace.GetFields()[names.Destination].GetStringValue(); named != "" {
+		return named
+	}
+	for _, option := range mutation.GetSetHeaders() {
+		if strings.EqualFold(option.GetHeader().GetKey(), names.Destination) {
+			named = string(headerValue(option.GetHeader()))
 		}
-		switch num {
-		case replyRequestHeaders, replyRequestBody:
-			m.body = m.body || num == replyRequestBody
-			return eachField(val, 1, m.common)
-		case replyImmediate:
-			m.immediate = append([]byte{}, val...)
-			return eachField(val, 1, func(status []byte) error {
-				return fields(status, func(num protowire.Number, _ []byte, v uint64, typ protowire.Type) error {
-					if num == 1 && typ == protowire.VarintType {
-						m.status = int(v)
-					}
-					return nil
-				})
-			})
-		case replyTimeout:
-			return fields(val, func(num protowire.Number, _ []byte, v uint64, typ protowire.Type) error {
-				if num == 1 && typ == protowire.VarintType { // its nanoseconds do not matter
-					m.timeout = time.Duration(min(v, uint64(MaxExtension/time.Second))) * time.Second
-				}
-				return nil
-			})
-		case replyMetadata:
-			eachEntry(val, m.names.Namespace, func(value []byte) {
-				m.metadata = ""                                     // of two entries with one key the later one is used
-				_ = eachField(value, 5, func(object []byte) error { // struct_value
-					eachEntry(object, m.names.Destination, func(value []byte) {
-						m.metadata = ""
-						if kind, text := structValue(value); kind == valueString {
-							m.metadata = string(text)
-						}
-					})
-					return nil
-				})
-			})
-		}
-		return nil
-	})
+	}
+	return named
 }
 
-// common reads a CommonResponse.
-func (m *remoteMessage) common(b []byte) error {
-	return fields(b, func(num protowire.Number, val []byte, _ uint64, typ protowire.Type) error {
-		switch {
-		case typ != protowire.BytesType:
-		case num == 2: // header_mutation
-			m.mutations = append(m.mutations, val)
-			return m.mutation(val)
-		case num == 3: // body_mutation
-			return eachField(val, 3, func(chunk []byte) error { // streamed_response
-				m.streamed = true
-				return fields(chunk, func(num protowire.Number, val []byte, v uint64, typ protowire.Type) error {
-					switch {
-					case num == 1 && typ == protowire.BytesType:
-						m.chunk = val
-					case num == 2 && typ == protowire.VarintType:
-						m.end = v != 0
-					}
-					return nil
-				})
-			})
-		}
-		return nil
-	})
-}
-
-// mutation finds the destination among set_headers.
-func (m *remoteMessage) mutation(b []byte) error {
-	return eachField(b, 1, func(option []byte) error {
-		return eachField(option, 1, func(header []byte) error {
-			var name, value string
-			err := fields(header, func(num protowire.Number, val []byte, _ uint64, typ protowire.Type) error {
-				switch {
-				case typ != protowire.BytesType:
-				case num == 1:
-					name = string(val)
-				case len(val) > 0:
-					value = string(val)
-				}
-				return nil
-			})
-			if strings.EqualFold(name, m.names.Destination) {
-				m.header = value
-			}
-			return err
-		})
-	})
-}
-
-// eachField calls f with every length-delimited field num of b.
-func eachField(b []byte, num protowire.Number, f func([]byte) error) error {
-	return fields(b, func(n protowire.Number, val []byte, _ uint64, typ protowire.Type) error {
-		if n == num && typ == protowire.BytesType {
-			return f(val)
-		}
-		return nil
-	})
+// headerValue is the value of a header. Current pickers send it in raw_value.
+func headerValue(h *corev3.HeaderValue) []byte {
+	if len(h.GetRawValue()) > 0 {
+		return h.GetRawValue()
+	}
+	return []byte(h.GetValue())
 }

@@ -11,7 +11,6 @@ import (
 	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/grpc/mem"
-	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/structpb"
 )
@@ -295,32 +294,53 @@ func FuzzEcho_EqualsGenerated(f *testing.F) {
 	})
 }
 
-func FuzzRemoteMessage_EqualsGenerated(f *testing.F) {
-	pick := &Answer{Endpoints: List{"10.0.0.1:80", "10.0.0.2:80"}, Pool: "p", Lease: Lease{"l", 1}, MaxRetries: 1}
-	for _, r := range []*reply{
-		pickReply(replyRequestHeaders, pick, &change{}, &protocolNames), pickReply(replyRequestBody, pick, &change{}, &protocolNames), passRequestHeaders,
-		immediateReply(&Answer{Status: 429, Reason: "r", Message: "m"}),
-	} {
-		f.Add(r.bufs.Materialize())
+// FuzzRemoteChanges_AreBounded: a message changes at most so many headers, and none that only gateways
+// change; the pick has all of them.
+func FuzzRemoteChanges_AreBounded(f *testing.F) {
+	mutation := &extprocv3.HeaderMutation{RemoveHeaders: []string{"X-Gone", "host"}}
+	for _, name := range []string{"X-A", "x-b", keyDestination, ":path", "x-envoy-a"} {
+		mutation.SetHeaders = append(mutation.SetHeaders, &corev3.HeaderValueOption{
+			Header:       &corev3.HeaderValue{Key: name, Value: "v"},
+			AppendAction: corev3.HeaderValueOption_ADD_IF_ABSENT, KeepEmptyValue: true})
+	}
+	for range 2 {
+		message, err := proto.Marshal(&extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_RequestHeaders{
+			RequestHeaders: &extprocv3.HeadersResponse{Response: &extprocv3.CommonResponse{HeaderMutation: mutation}}}})
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(message)
+		for range maxChangedHeaders {
+			mutation.SetHeaders = append(mutation.SetHeaders, mutation.SetHeaders[0])
+		}
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		var reference extprocv3.ProcessingResponse
-		names := DefaultNames()
-		m := remoteMessage{names: &names}
-		err := m.unmarshal(mem.BufferSlice{mem.SliceBuffer(data)})
-		// An answer with several members of the oneof has no defined meaning here.
-		if proto.Unmarshal(data, &reference) != nil || strings.Count(shape(data), "r") > 1 {
+		c := conversation{remote: &Remote{names: protocolNames}}
+		if _, err := c.read(data); err != nil {
 			return
 		}
-		if err != nil {
-			t.Fatalf("an error for a message that proto reads: %v", err)
+		changes, got := &c.answer.Changes, &extprocv3.HeaderMutation{}
+		w := newWriter(0)
+		if changes.write(&w); proto.Unmarshal(w.buf[w.at:], got) != nil {
+			t.Fatalf("the pick has %q", w.buf[w.at:])
 		}
-		if want := int(reference.GetImmediateResponse().GetStatus().GetCode()); m.status != want {
-			t.Errorf("status %d, want %d", m.status, want)
+		size := 0
+		for _, o := range got.GetSetHeaders() {
+			name, value := o.GetHeader().GetKey(), o.GetHeader().GetRawValue()
+			if size += len(name) + len(value); !protocolNames.changeable(name) || strings.ContainsAny(string(value), "\r\n\x00") {
+				t.Errorf("sets %q to %q", name, value)
+			}
 		}
-		want := reference.GetDynamicMetadata().GetFields()[namespaceLB].GetStructValue().GetFields()[keyDestination].GetStringValue()
-		if m.metadata != want {
-			t.Errorf("metadata %q, want %q", m.metadata, want)
+		for _, name := range got.GetRemoveHeaders() {
+			if size += len(name); !protocolNames.changeable(name) {
+				t.Errorf("removes %q", name)
+			}
+		}
+		if n := len(got.GetSetHeaders()) + len(got.GetRemoveHeaders()); n > maxChangedHeaders || size > maxChangedBytes {
+			t.Errorf("%d headers of %d bytes", n, size)
+		}
+		if want := changes.headers; want != nil && !proto.Equal(got, want) {
+			t.Errorf("the pick has %v of %v", got, changes.headers)
 		}
 	})
 }
@@ -341,21 +361,6 @@ func FuzzRemoteList_IsBounded(f *testing.F) {
 			}
 		}
 	})
-}
-
-// shape writes "r" for every member of the oneof and "m" for the metadata, in order.
-func shape(data []byte) string {
-	var b strings.Builder
-	_ = fields(data, func(num protowire.Number, _ []byte, _ uint64, _ protowire.Type) error {
-		switch {
-		case num <= replyImmediate || num == 11:
-			b.WriteByte('r')
-		case num == replyMetadata:
-			b.WriteByte('m')
-		}
-		return nil
-	})
-	return b.String()
 }
 
 var protocolNames = DefaultNames()

@@ -7,9 +7,11 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
+	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/keepalive"
@@ -48,6 +50,8 @@ type Remote struct {
 	names Names
 	pool  string
 	users atomic.Int64 // open calls, and one for the owner until Close
+
+	decoding sync.Mutex // held while a message is decoded
 }
 
 // peer is one address of a remote picker.
@@ -69,7 +73,7 @@ func NewRemote(c RemoteConfig) (*Remote, error) {
 	r.users.Store(1)
 	for _, addr := range c.Addrs {
 		conn, err := dial.Connect(addr, c.TLS, grpc.WithKeepaliveParams(pings),
-			grpc.WithDefaultCallOptions(grpc.ForceCodecV2(codec{}), grpc.MaxCallRecvMsgSize(maxMessage)))
+			grpc.WithDefaultCallOptions(grpc.ForceCodecV2(Codec()), grpc.MaxCallRecvMsgSize(maxMessage)))
 		if err != nil {
 			r.Close()
 			return nil, fmt.Errorf("remote picker %s: %w", addr, err)
@@ -225,7 +229,7 @@ func connected(ctx context.Context, conn *grpc.ClientConn) error {
 func unreachable(ctx context.Context, conn *grpc.ClientConn) error {
 	ctx, cancel := context.WithCancel(ctx) // ends the call if conn has become ready
 	defer cancel()
-	if _, err := conn.NewStream(ctx, &processStream, "/"+ServiceName+"/Process"); err != nil {
+	if _, err := extprocv3.NewExternalProcessorClient(conn).Process(ctx); err != nil {
 		return err
 	}
 	return errors.New("not reachable")
@@ -256,8 +260,6 @@ func Reason(err error) string {
 	return strings.Join(strings.Fields(ephemeral.ReplaceAllString(text, "")), " ")
 }
 
-var processStream = grpc.StreamDesc{StreamName: "Process", ServerStreams: true, ClientStreams: true}
-
 // ask calls one remote picker. On success the call's end calls cancel and releases r; on an error the caller does both.
 // extend receives how long the remote picker wants to have.
 func (r *Remote) ask(ctx context.Context, cancel func(), p *peer, q *Request, extend func(time.Duration)) (RemoteAnswer, error) {
@@ -267,11 +269,11 @@ func (r *Remote) ask(ctx context.Context, cancel func(), p *peer, q *Request, ex
 	if r.pool != "" {
 		ctx = metadata.AppendToOutgoingContext(ctx, MetadataKeyPool, r.pool, MetadataKeyImport, "true")
 	}
-	stream, err := p.NewStream(ctx, &processStream, "/"+ServiceName+"/Process")
+	stream, err := extprocv3.NewExternalProcessorClient(p).Process(ctx)
 	if err != nil {
 		return RemoteAnswer{}, err
 	}
-	c := conversation{stream: stream, peer: p, q: q, names: &r.names, cancel: cancel, extend: extend, quit: make(chan struct{}),
+	c := conversation{stream: stream, remote: r, peer: p, q: q, cancel: cancel, extend: extend, quit: make(chan struct{}),
 		body: returned{sent: q.Body, size: q.Body.Len(), take: q.takeBody}}
 	a, err := c.converse()
 	if err != nil {

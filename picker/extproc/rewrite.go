@@ -40,7 +40,7 @@ func (c *change) headers(w *writer) {
 	for _, name := range c.remove {
 		w.str(2, name)
 	}
-	c.remote.headers(w)
+	c.remote.write(w)
 	for i := range c.set {
 		w.header(c.set[i].Name, c.set[i].Value)
 	}

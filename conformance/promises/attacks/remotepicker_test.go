@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -137,6 +138,10 @@ func TestRemotePicker_AnswersOfAnySizeCostNoMemory(t *testing.T) {
 	peak := s.peak(s.penstock)
 	traffic := s.traffic()
 	junk := bytes.Repeat([]byte("x"), 3<<20)
+	small := &corev3.HeaderValueOption{} // two bytes of a message, and many more once it is decoded
+	changes := picks(pod)
+	mutation := changes.GetRequestHeaders().GetResponse().GetHeaderMutation()
+	mutation.SetHeaders = append(mutation.SetHeaders, slices.Repeat([]*corev3.HeaderValueOption{small}, 500_000)...)
 	for name, attack := range map[string]func(extprocv3.ExternalProcessor_ProcessServer) error{
 		"a list of 3 MiB": func(stream extprocv3.ExternalProcessor_ProcessServer) error {
 			return stream.Send(picks(strings.Repeat(pod+",", len(junk)/len(pod))))
@@ -144,6 +149,9 @@ func TestRemotePicker_AnswersOfAnySizeCostNoMemory(t *testing.T) {
 		"an immediate response of 3 MiB": func(stream extprocv3.ExternalProcessor_ProcessServer) error {
 			return stream.Send(&extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_ImmediateResponse{
 				ImmediateResponse: &extprocv3.ImmediateResponse{Status: &typev3.HttpStatus{Code: 429}, Body: junk}}})
+		},
+		"empty changes without number": func(stream extprocv3.ExternalProcessor_ProcessServer) error {
+			return stream.Send(changes)
 		},
 		"the wish for more time, without end": func(stream extprocv3.ExternalProcessor_ProcessServer) error {
 			for {
