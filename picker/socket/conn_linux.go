@@ -1,5 +1,3 @@
-//go:build linux && !race
-
 package socket
 
 import (
@@ -10,7 +8,6 @@ import (
 	"sync"
 	"syscall"
 	"time"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc/mem"
@@ -60,14 +57,14 @@ func newConn(tcp *net.TCPConn, unacknowledged time.Duration) (*conn, error) {
 }
 
 // move is a system call that does not block. It is repeated if a signal interrupts it.
-func move(call, fd uintptr, b []byte) (n int, errno syscall.Errno) {
+func move(trap, fd uintptr, b []byte) (n int, errno syscall.Errno) {
 	b = b[:min(len(b), maxCall)]
 	for {
-		moved, _, errno := syscall.RawSyscall(call, fd, uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)))
+		moved, errno := call(trap, fd, b)
 		switch errno {
 		case syscall.EINTR:
 		case 0:
-			return int(moved), 0
+			return moved, 0
 		default:
 			return 0, errno
 		}

@@ -1,5 +1,3 @@
-//go:build linux && !race
-
 package socket
 
 import (
