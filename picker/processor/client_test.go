@@ -48,7 +48,10 @@ func service(t *testing.T, answer func(w http.ResponseWriter, sent string)) *Cli
 		answer(w, string(text))
 	}))
 	t.Cleanup(s.Close)
-	c, err := New(Config{Host: "processor", Addresses: at(closed, s.Listener.Addr().String())})
+	c, err := New(Config{
+		Host: "processor", Addresses: at(closed, s.Listener.Addr().String()),
+		Timeout: time.Minute, // a slow machine takes longer than the default for a huge answer
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
