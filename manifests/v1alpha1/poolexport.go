@@ -6,8 +6,9 @@ import (
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
 )
 
-// PoolExport is a pool that a cluster of the set exports, as this cluster has received it, or exports it itself. Penstock writes these objects
-// and reads them when it starts, so that a restart keeps the exports of a member that is away. Its name is POOL.CLUSTER.
+// PoolExport is a pool that a cluster of the set exports and this cluster imports, or that it exports itself. Penstock writes these objects
+// and reads them when it starts, so that a restart keeps the exports of a member that is away. An export that the ClusterSet does not
+// allow has none. Its name is POOL.CLUSTER.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Namespaced,shortName=pexp

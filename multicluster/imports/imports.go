@@ -188,6 +188,8 @@ type Assembled struct {
 	// Placed is where their exports of other clusters stand here, for their exporters: Placement.Member is the exporting one. Of an export that is
 	// withdrawn there is nothing.
 	Placed []registry.Placement
+	// Turned are the exports of members that got an Offer, or lost it.
+	Turned []registry.RecordID
 	// Revision of the store has their Offers.
 	Revision uint64
 }
@@ -219,12 +221,18 @@ func (i *Importer) Assemble(pools []registry.Pool) (out Assembled, err error) {
 			}
 			o := i.offer(view, p, &s)
 			wanted[o.Name] = true
+			if !s.local && !offered(view, p, s.Entry.Name) {
+				out.Turned = append(out.Turned, registry.RecordID{Cluster: s.Entry.Name, Pool: p})
+			}
 			ops = append(ops, store.Offers.Put(o)) // one that is equal changes nothing
 		}
 		i.noteUnnamed(p, unnamed)
 		for _, o := range store.Offers.By(view, store.ByImport, p.Namespace+"/"+p.Name) {
 			if !wanted[o.Name] {
 				ops = append(ops, store.Offers.Delete(store.ID(o)))
+				if !o.Local {
+					out.Turned = append(out.Turned, registry.RecordID{Cluster: o.Cluster.Name, Pool: p})
+				}
 			}
 		}
 	}
@@ -429,6 +437,16 @@ func (i *Importer) noteUnnamed(p registry.Pool, now []string) {
 	if i.unnamedAt[p] = now; len(now) == 0 {
 		delete(i.unnamedAt, p)
 	}
+}
+
+// Imports reports whether an export of a member has an Offer.
+func (i *Importer) Imports(id registry.RecordID) bool {
+	return offered(i.cfg.Store.View(), id.Pool, id.Cluster)
+}
+
+func offered(r store.Reader, p registry.Pool, cluster string) bool {
+	_, is := store.Offers.Get(r, offerID(p, cluster))
+	return is
 }
 
 func offerID(p registry.Pool, cluster string) string {

@@ -332,7 +332,7 @@ func (s *Set) adopt(ctx context.Context, r store.Reader) {
 	}
 	if first {
 		changed = append(changed, s.registry.Restore(s.load(ctx))...)
-		close(s.begun) // Run may connect: what members publish is newer
+		defer close(s.begun) // Run may connect and save: the records have their Offers
 	}
 	for i, m := range members {
 		if is, ok := s.registry.Member(m.Name); ok {

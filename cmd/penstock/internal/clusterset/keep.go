@@ -197,9 +197,23 @@ func (s *Set) markKept(ctx context.Context) {
 	s.registry.MarkUnsaved(ids...)
 }
 
+// unsaved returns the records to save and the ids of those to drop. An export that this cluster does
+// not import has no record: a member decides how many it publishes.
+func (s *Set) unsaved() (changed []registry.Record, gone []registry.RecordID) {
+	changed, gone = s.registry.TakeUnsaved()
+	changed = slices.DeleteFunc(changed, func(r registry.Record) bool {
+		if r.Pool == (registry.Pool{}) || s.importer.Imports(r.RecordID) {
+			return false
+		}
+		gone = append(gone, r.RecordID)
+		return true
+	})
+	return changed, gone
+}
+
 // save saves what has changed: locally, and with shared in Config.Records, too.
 func (s *Set) save(ctx context.Context, within time.Duration, shared bool, outcome, local *statefile.Outcome) error {
-	changed, gone := s.registry.TakeUnsaved()
+	changed, gone := s.unsaved()
 	if len(changed)+len(gone) == 0 {
 		return nil
 	}

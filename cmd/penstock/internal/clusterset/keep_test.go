@@ -42,7 +42,7 @@ func TestRecords_RestartedProcessHasTheEndpointsThatNoAPIServerHas(t *testing.T)
 	pool := registry.Pool{Namespace: "default", Name: "chat"}
 	start := func() *Set {
 		s := New(Config{Store: store.New(), Board: &countingBoard{}, Records: sharedRecords{FileRecords(shared)}, Local: LocalRecords(local), Log: slog.New(slog.DiscardHandler)})
-		s.registry.SetMembers([]string{"east"})
+		join(s, v1alpha1.ClusterSetAllow{Namespaces: []string{pool.Namespace}})
 		return s
 	}
 	save := func(s *Set, leads bool, sequence uint64, mode string, endpoints ...string) {
@@ -52,7 +52,8 @@ func TestRecords_RestartedProcessHasTheEndpointsThatNoAPIServerHas(t *testing.T)
 			entry.Endpoints = append(entry.Endpoints, inferenceapi.ImportedEndpoint{Address: a})
 		}
 		at := registry.Stamp{Epoch: 1, Sequence: sequence}
-		s.registry.Apply(registry.Update{Member: "east", UID: "uid", Stamp: at, Snapshot: true, Exports: []registry.Export{{Pool: pool, Stamp: at, Entry: entry}}})
+		exports := []registry.Export{{Pool: pool, Stamp: at, Entry: entry}}
+		s.apply(registry.Update{Member: "east", UID: "uid", Stamp: at, Snapshot: true, Exports: exports})
 		var outcome, own statefile.Outcome
 		if err := s.save(t.Context(), saveTimeout, leads, &outcome, &own); err != nil {
 			t.Fatal(err)
@@ -94,6 +95,66 @@ func TestRecords_RestartedProcessHasTheEndpointsThatNoAPIServerHas(t *testing.T)
 		t.Fatal(err)
 	}
 	loaded("EndpointMode 4")
+}
+
+// join makes east a member of a Set that does not run.
+func join(s *Set, allow v1alpha1.ClusterSetAllow) {
+	if s.federation == nil {
+		none := func() (*tls.Certificate, error) { return nil, errors.New("none") }
+		s.federation = federation.New(federation.Config{Certificate: none})
+	}
+	s.registry.SetMembers([]string{"east"})
+	s.assemble(s.importer.SetAllow(map[string]v1alpha1.ClusterSetAllow{"east": allow}))
+}
+
+// A member decides how many exports it publishes, and this cluster how many it imports: the other
+// ones leave no record.
+func TestRecords_ExportThatIsNotImportedIsNotKept(t *testing.T) {
+	state := t.TempDir()
+	s := New(Config{
+		Store: store.New(), Board: &countingBoard{}, Records: FileRecords(state), Local: LocalRecords(t.TempDir()),
+		Log: slog.New(slog.DiscardHandler),
+	})
+	kept := func(want string) {
+		t.Helper()
+		var outcome, own statefile.Outcome
+		if err := s.save(t.Context(), saveTimeout, true, &outcome, &own); err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range []Records{FileRecords(state), s.cfg.Local} {
+			list, err := r.Load(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			var names []string
+			for _, r := range list {
+				if r.Pool != (registry.Pool{}) {
+					names = append(names, r.Pool.Namespace+"/"+r.Pool.Name)
+				}
+			}
+			if got := strings.Join(names, " "); got != want {
+				t.Errorf("records of %q, want %q", got, want)
+			}
+		}
+	}
+	join(s, v1alpha1.ClusterSetAllow{Namespaces: []string{"team"}, Pools: []string{"other/b"}, Exports: new(int32(3))})
+	at := registry.Stamp{Epoch: 1, Sequence: 1}
+	u := registry.Update{Member: "east", UID: "uid", Stamp: at, Snapshot: true}
+	for _, namespace := range []string{"default", "other", "team"} {
+		for _, name := range []string{"a", "b", "c"} {
+			entry := inferenceapi.ImportedCluster{RoutingMode: inferenceapi.EndpointMode}
+			pool := registry.Pool{Namespace: namespace, Name: name}
+			u.Exports = append(u.Exports, registry.Export{Pool: pool, Stamp: at, Entry: entry})
+		}
+	}
+	s.apply(u)
+	kept("other/b team/a team/b")
+	join(s, v1alpha1.ClusterSetAllow{Pools: []string{"other/b"}})
+	kept("other/b")
+	join(s, v1alpha1.ClusterSetAllow{})
+	kept("")
+	join(s, v1alpha1.ClusterSetAllow{Namespaces: []string{"other"}})
+	kept("other/a other/b other/c")
 }
 
 // On Kubernetes an export is kept in its namespace, which may be made after the member has published it.

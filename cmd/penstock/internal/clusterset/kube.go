@@ -116,6 +116,7 @@ type Kubernetes struct {
 	mu       sync.Mutex
 	members  map[string]v1alpha1.ClusterSetMemberStatus     // in the ClusterSet's status
 	exports  map[registry.Pool]inferenceapi.ImportedCluster // of this cluster; nil: not decided yet
+	kept     map[registry.RecordID]bool                     // PoolExports of members; nil: they were never listed
 	queue    workqueue.TypedRateLimitingInterface[task]     // nil: this process does not lead
 	problems map[registry.Pool]report.Report
 	written  map[registry.Pool]*inferenceapi.InferencePoolImportStatus
@@ -188,19 +189,26 @@ func (k *Kubernetes) Load(ctx context.Context) (out []registry.Record, err error
 		return out, err
 	}
 	var damaged []error
+	kept := map[registry.RecordID]bool{}
 	for _, p := range list {
+		id := registry.RecordID{Cluster: p.Spec.Cluster, Pool: registry.Pool{Namespace: p.Namespace, Name: p.Spec.Pool}}
+		if p.Spec.Cluster != own {
+			kept[id] = true
+		}
 		switch {
 		case p.Spec.Cluster == own: // this cluster's own
 		case p.Status.Entry == nil || p.Status.Epoch < 0 || p.Status.Sequence < 0:
 			damaged = append(damaged, fmt.Errorf("PoolExport %s/%s has no status", p.Namespace, p.Name))
 		default:
 			out = append(out, registry.Record{
-				RecordID: registry.RecordID{Cluster: p.Spec.Cluster, Pool: registry.Pool{Namespace: p.Namespace, Name: p.Spec.Pool}},
-				UID:      p.Status.ClusterUID, Stamp: stampOf(p.Status.Epoch, p.Status.Sequence), Entry: *p.Status.Entry,
+				RecordID: id, UID: p.Status.ClusterUID, Stamp: stampOf(p.Status.Epoch, p.Status.Sequence), Entry: *p.Status.Entry,
 				Since: sinceOf(p.Status.Since), Withdrawn: p.Status.Withdrawn,
 			})
 		}
 	}
+	k.mu.Lock()
+	k.kept = kept
+	k.mu.Unlock()
 	return out, errors.Join(damaged...)
 }
 
@@ -258,6 +266,7 @@ func (k *Kubernetes) Save(ctx context.Context, changed []registry.Record, gone [
 		if r.Pool != (registry.Pool{}) {
 			entry := r.Entry.DeepCopy()
 			entry.Endpoints = nil
+			k.setKept(r.RecordID, true) // an error may come after the write
 			failed = append(failed, k.savePoolExport(ctx, r.Pool, r.Cluster, v1alpha1.PoolExportStatus{
 				ClusterUID: r.UID, Epoch: int64(r.Stamp.Epoch), Sequence: int64(r.Stamp.Sequence), Since: sinceTime(r.Since),
 				Withdrawn: r.Withdrawn, Entry: entry,
@@ -265,11 +274,33 @@ func (k *Kubernetes) Save(ctx context.Context, changed []registry.Record, gone [
 		}
 	}
 	for _, id := range gone {
-		if id.Pool != (registry.Pool{}) {
-			failed = append(failed, k.dropPoolExport(ctx, id.Pool, id.Cluster))
+		if id.Pool != (registry.Pool{}) && k.isKept(id) {
+			err := k.dropPoolExport(ctx, id.Pool, id.Cluster)
+			k.setKept(id, err != nil)
+			failed = append(failed, err)
 		}
 	}
 	return errors.Join(failed...)
+}
+
+// isKept reports whether an export of a member may have a PoolExport. Without it, a member could
+// have this process delete any number of objects that do not exist.
+func (k *Kubernetes) isKept(id registry.RecordID) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.kept == nil || k.kept[id]
+}
+
+func (k *Kubernetes) setKept(id registry.RecordID, is bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	switch {
+	case k.kept == nil:
+	case is:
+		k.kept[id] = true
+	default:
+		delete(k.kept, id)
+	}
 }
 
 func (k *Kubernetes) savePoolExport(ctx context.Context, p registry.Pool, cluster string, status v1alpha1.PoolExportStatus) error {

@@ -203,6 +203,7 @@ func (s *Set) assemble(pools []registry.Pool) {
 	a, err := s.importer.Assemble(pools)
 	s.admin.assembled(a.Pools, a.Placed)
 	if err == nil {
+		s.registry.MarkUnsaved(a.Turned...) // their records follow the Offers
 		s.place(s.due.ready(a))
 	} else {
 		s.cfg.Log.Error("exports of members cannot be imported", "error", err)
