@@ -13,7 +13,8 @@
 // returned as a Placement with a reason, for its exporter; so is an export whose entry in the
 // import's status is another's, though its Offer counts, and one that translation cannot use
 // (SetUnusable). A member that is silent keeps its Offers; one that drains, or withdraws an export,
-// keeps them with weight 0 until the registry collects them.
+// keeps them with weight 0 until the registry collects them. Without an Offer, a withdrawn export
+// gets none, unless a record of it was restored: a process before this one imported it.
 //
 // Tests: go test ./multicluster/imports
 package imports

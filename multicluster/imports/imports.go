@@ -315,6 +315,9 @@ func (i *Importer) share(member string, exports, endpoints int) map[registry.Poo
 func (i *Importer) sources(r store.Reader, p registry.Pool) (out []Source) {
 	taken := Taken(r, p)
 	for _, e := range i.cfg.Registry.Exports(nil, p) {
+		if e.Withdrawn() && !e.Restored() && !offered(r, p, e.Cluster) {
+			continue // it was never imported, so no request is in flight there
+		}
 		s := Source{Entry: e.Entry, Draining: e.Draining, most: len(e.Entry.Endpoints), gone: e.Withdrawn(), incarnation: e.Incarnation, since: e.Since}
 		s.Entry.Name = e.Cluster
 		if e.Entry.RoutingMode == inferenceapi.EndpointMode {

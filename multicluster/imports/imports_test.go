@@ -185,6 +185,41 @@ func TestImports_PoolsShareWhatTheirMemberIsAllowed(t *testing.T) {
 	}
 }
 
+// An export that was not imported has no request in flight: its withdrawal drains nothing.
+func TestImports_WithdrawnExportThatWasNotImportedDrainsNothing(t *testing.T) {
+	w := newWorld(t, map[string]v1alpha1.ClusterSetAllow{"east": {Namespaces: []string{"a", "missing"}, Exports: new(int32(2))}})
+	w.export("east", 1, "a/1", "a/2", "a/3", "b/1", "missing/1")
+	w.export("east", 1, "a/1")
+	const drains = "a/1.east 1; a/2.east 1 Ready=False Draining"
+	if got := w.offers(); got != drains {
+		t.Errorf("withdrawn: %s", got)
+	}
+	for _, name := range []string{"a/3", "b/1", "missing/1"} {
+		namespace, pool, _ := strings.Cut(name, "/")
+		if s, imported := w.Status(registry.Pool{Namespace: namespace, Name: pool}, 1); imported || len(s.Clusters) > 0 {
+			t.Errorf("%s: %+v", name, s)
+		}
+	}
+	w.assemble(w.SetAllow(map[string]v1alpha1.ClusterSetAllow{"east": {Namespaces: []string{"a", "b"}, Exports: new(int32(9))}}))
+	if got := w.offers(); got != drains {
+		t.Errorf("more is allowed: %s", got)
+	}
+	w.export("east", 1, "a/1", "a/3")
+	if got := w.offers(); got != "a/1.east 1; a/2.east 1 Ready=False Draining; a/3.east 1" {
+		t.Errorf("exported again: %s", got)
+	}
+	// What was imported drains after a restart, too: its record was kept.
+	records := slices.DeleteFunc(w.registry.Records(), func(r registry.Record) bool {
+		return r.Pool != (registry.Pool{}) && !w.Imports(r.RecordID)
+	})
+	again := newWorld(t, map[string]v1alpha1.ClusterSetAllow{"east": {Namespaces: []string{"a", "b"}}})
+	again.assemble(again.registry.Restore(records))
+	want := "a/1.east 1 Ready=Unknown Unreachable; a/2.east 1 Ready=False Draining; a/3.east 1 Ready=Unknown Unreachable"
+	if got := again.offers(); got != want {
+		t.Errorf("restored: %s", got)
+	}
+}
+
 // A member with many more exports than it may have costs one finding, and an update of one export the work of one.
 func TestImports_ExportsBeyondWhatAMemberIsAllowedCostNothing(t *testing.T) {
 	two := int32(2)

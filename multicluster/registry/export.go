@@ -39,11 +39,15 @@ type Export struct {
 	Unread string
 
 	withdrawn bool
+	restored  bool          // the member has not published it since Restore
 	collect   time.Duration // when a withdrawn export is dropped, since the registry was made
 }
 
 // Withdrawn reports whether the member does not export the pool any more.
 func (e *Export) Withdrawn() bool { return e.withdrawn }
+
+// Restored reports whether the export is that of a Record: this cluster imported it before a restart.
+func (e *Export) Restored() bool { return e.restored }
 
 // MaxWeight is the largest weight that an export may have; the least is 0.
 const MaxWeight = 1_000_000

@@ -72,7 +72,10 @@ func (r *Registry) Restore(records []Record) []Pool {
 			if rec.Pool == (Pool{}) {
 				next.drained, next.Bundle, next.Started = rec.Draining, rec.Bundle, rec.Started
 			} else {
-				e := &Export{Cluster: m.Name, Pool: rec.Pool, Stamp: rec.Stamp, Entry: rec.Entry, Since: rec.Since, Draining: rec.Withdrawn || m.drained, withdrawn: rec.Withdrawn}
+				e := &Export{
+					Cluster: m.Name, Pool: rec.Pool, Stamp: rec.Stamp, Entry: rec.Entry, Since: rec.Since,
+					Draining: rec.Withdrawn || m.drained, withdrawn: rec.Withdrawn, restored: true,
+				}
 				e.Entry.Name = m.Name
 				if e.Unread = e.invalid(); e.Unread != "" { // an earlier release took it
 					e.Entry = inferenceapi.ImportedCluster{Name: m.Name}
