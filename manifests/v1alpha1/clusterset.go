@@ -155,6 +155,11 @@ type ClusterSetMemberStatus struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=65536
 	Bundle string `json:"bundle,omitempty"`
+	// Started is when the member's process began to publish, by the member's clock. A member whose epoch went back is followed
+	// at once if it began later than that.
+	//
+	// +optional
+	Started *metav1.MicroTime `json:"started,omitempty"`
 }
 
 // ClusterSetMember is one other cluster of the set.

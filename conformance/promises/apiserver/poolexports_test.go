@@ -196,6 +196,16 @@ func TestPoolExport_MemberHasNoMoreObjectsThanItIsAllowed(t *testing.T) {
 		first = append(first, fmt.Sprintf("team-07/pool-%03d", i))
 	}
 	has("as many as it may have", first...)
+	labtest.Until(t, "the record of the member has when it began", func(ctx context.Context) error {
+		u, err := s.client.Resource(clusterSets).Get(ctx, "gpus", metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		if is := fmt.Sprint(u.Object["status"]); !strings.Contains(is, "started:20") {
+			return errors.New(is)
+		}
+		return nil
+	})
 	// Records are written in the order of their names, a batch after the other.
 	allow("{pools: [team-03/pool-001, zz/last]}")
 	west.exports(t, append(pools, "zz/last"))

@@ -200,10 +200,7 @@ func (k *Kubernetes) Load(ctx context.Context) (out []registry.Record, err error
 		case p.Status.Entry == nil || p.Status.Epoch < 0 || p.Status.Sequence < 0:
 			damaged = append(damaged, fmt.Errorf("PoolExport %s/%s has no status", p.Namespace, p.Name))
 		default:
-			out = append(out, registry.Record{
-				RecordID: id, UID: p.Status.ClusterUID, Stamp: stampOf(p.Status.Epoch, p.Status.Sequence), Entry: *p.Status.Entry,
-				Since: sinceOf(p.Status.Since), Withdrawn: p.Status.Withdrawn,
-			})
+			out = append(out, exportRecord(&p))
 		}
 	}
 	k.mu.Lock()
@@ -260,17 +257,12 @@ func (k *Kubernetes) Save(ctx context.Context, changed []registry.Record, gone [
 	list := slices.SortedFunc(maps.Values(k.members), func(a, b v1alpha1.ClusterSetMemberStatus) int { return strings.Compare(a.Name, b.Name) })
 	k.mu.Unlock()
 	if set := selected(k.cfg.Store.View()); members && set != nil {
-		failed = append(failed, k.apply(ctx, clusterSetKind, "ClusterSet", "", set.Name, map[string]any{"status": v1alpha1.ClusterSetStatus{Members: list}}, "status"))
+		failed = append(failed, k.saveMembers(ctx, set.Name, list))
 	}
 	for _, r := range changed {
 		if r.Pool != (registry.Pool{}) {
-			entry := r.Entry.DeepCopy()
-			entry.Endpoints = nil
 			k.setKept(r.RecordID, true) // an error may come after the write
-			failed = append(failed, k.savePoolExport(ctx, r.Pool, r.Cluster, v1alpha1.PoolExportStatus{
-				ClusterUID: r.UID, Epoch: int64(r.Stamp.Epoch), Sequence: int64(r.Stamp.Sequence), Since: sinceTime(r.Since),
-				Withdrawn: r.Withdrawn, Entry: entry,
-			}))
+			failed = append(failed, k.savePoolExport(ctx, r.Pool, r.Cluster, exportStatus(r)))
 		}
 	}
 	for _, id := range gone {
@@ -301,6 +293,22 @@ func (k *Kubernetes) setKept(id registry.RecordID, is bool) {
 	default:
 		delete(k.kept, id)
 	}
+}
+
+func (k *Kubernetes) saveMembers(ctx context.Context, set string, list []v1alpha1.ClusterSetMemberStatus) error {
+	write := func() error {
+		status := map[string]any{"status": v1alpha1.ClusterSetStatus{Members: list}}
+		return k.apply(ctx, clusterSetKind, "ClusterSet", "", set, status, "status")
+	}
+	err := write()
+	if undeclared(err) { // the installed CRD is older
+		list = slices.Clone(list)
+		for i := range list {
+			list[i].Started = nil
+		}
+		err = write()
+	}
+	return err
 }
 
 func (k *Kubernetes) savePoolExport(ctx context.Context, p registry.Pool, cluster string, status v1alpha1.PoolExportStatus) error {

@@ -10,12 +10,43 @@ import (
 )
 
 func memberRecord(m v1alpha1.ClusterSetMemberStatus) registry.Record {
-	return registry.Record{RecordID: registry.RecordID{Cluster: m.Name}, UID: m.UID, Stamp: stampOf(m.Epoch, m.Sequence), Draining: m.Draining, Bundle: []byte(m.Bundle)}
+	r := registry.Record{
+		RecordID: registry.RecordID{Cluster: m.Name}, UID: m.UID, Stamp: stampOf(m.Epoch, m.Sequence),
+		Draining: m.Draining, Bundle: []byte(m.Bundle),
+	}
+	if m.Started != nil {
+		r.Started = m.Started.Time
+	}
+	return r
 }
 
 func memberStatus(r registry.Record) v1alpha1.ClusterSetMemberStatus {
-	return v1alpha1.ClusterSetMemberStatus{
-		Name: r.Cluster, UID: r.UID, Epoch: int64(r.Stamp.Epoch), Sequence: int64(r.Stamp.Sequence), Draining: r.Draining, Bundle: string(r.Bundle),
+	m := v1alpha1.ClusterSetMemberStatus{
+		Name: r.Cluster, UID: r.UID, Epoch: int64(r.Stamp.Epoch), Sequence: int64(r.Stamp.Sequence),
+		Draining: r.Draining, Bundle: string(r.Bundle),
+	}
+	if !r.Started.IsZero() {
+		m.Started = &metav1.MicroTime{Time: r.Started.UTC()}
+	}
+	return m
+}
+
+// exportRecord is the record in a PoolExport that has a status.
+func exportRecord(p *v1alpha1.PoolExport) registry.Record {
+	return registry.Record{
+		RecordID: registry.RecordID{Cluster: p.Spec.Cluster, Pool: registry.Pool{Namespace: p.Namespace, Name: p.Spec.Pool}},
+		UID:      p.Status.ClusterUID, Stamp: stampOf(p.Status.Epoch, p.Status.Sequence), Entry: *p.Status.Entry,
+		Since: sinceOf(p.Status.Since), Withdrawn: p.Status.Withdrawn,
+	}
+}
+
+// exportStatus is the status of the PoolExport of a record, which has no endpoints.
+func exportStatus(r registry.Record) v1alpha1.PoolExportStatus {
+	entry := r.Entry.DeepCopy()
+	entry.Endpoints = nil
+	return v1alpha1.PoolExportStatus{
+		ClusterUID: r.UID, Epoch: int64(r.Stamp.Epoch), Sequence: int64(r.Stamp.Sequence), Since: sinceTime(r.Since),
+		Withdrawn: r.Withdrawn, Entry: entry,
 	}
 }
 
