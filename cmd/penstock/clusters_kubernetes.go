@@ -39,9 +39,9 @@ type clusterObject struct {
 
 // openClusterObject reads the one ClusterSet of a cluster.
 func openClusterObject(ctx context.Context, kubeconfig string) (*clusterObject, error) {
-	config, _, err := clusterAt(kubeconfig)
+	config, _, err := clusterAt(nil, kubeconfig)
 	if err != nil {
-		return nil, fmt.Errorf("--kubeconfig %s: %w", kubeconfig, err)
+		return nil, err
 	}
 	config.Timeout = clusterCallTimeout
 	client, err := dynamic.NewForConfig(config)

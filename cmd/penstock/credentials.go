@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/penstock-project/penstock/discovery/filesystem"
 	"github.com/penstock-project/penstock/discovery/statefile"
 	"github.com/penstock-project/penstock/xds/authority"
 )
@@ -103,8 +104,8 @@ func (c *credentialFiles) check() error {
 
 // authority reads the CA of the folder, or makes it.
 func (c *credentialFiles) authority(now time.Time) (p authority.Pair, err error) {
-	if p.Key, err = os.ReadFile(c.path("ca.key")); err == nil {
-		p.Cert, err = os.ReadFile(c.path("ca.crt"))
+	if p.Key, err = new(filesystem.Disk).Read(c.path("ca.key")); err == nil {
+		p.Cert, err = new(filesystem.Disk).Read(c.path("ca.crt"))
 		return p, err
 	}
 	if !errors.Is(err, fs.ErrNotExist) {

@@ -82,7 +82,7 @@ func rotateState(cmd *cobra.Command, at *files, overlap time.Duration) error {
 
 // rotateSecrets replaces the authorities in a cluster.
 func rotateSecrets(cmd *cobra.Command, kubeconfig, namespace string, overlap time.Duration) error {
-	config, own, err := clusterAt(kubeconfig)
+	config, own, err := clusterAt(nil, kubeconfig)
 	if err != nil {
 		return err
 	}

@@ -66,7 +66,7 @@ func (o *fleetFlags) config(cmd *cobra.Command, k *app.Kubernetes, s *secure) (*
 	}
 	if s.clientCA != "" {
 		var err error
-		if out.ClientCA, err = identity.Pool(s.clientCA); err != nil {
+		if out.ClientCA, err = identity.Pool(&s.disk, s.clientCA); err != nil {
 			return nil, fmt.Errorf("--xds-client-ca: %w", err)
 		}
 	}

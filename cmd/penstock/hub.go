@@ -22,6 +22,7 @@ import (
 	"github.com/penstock-project/penstock/cmd/penstock/internal/app"
 	"github.com/penstock-project/penstock/cmd/penstock/internal/management"
 	"github.com/penstock-project/penstock/cmd/penstock/internal/state"
+	"github.com/penstock-project/penstock/discovery/filesystem"
 )
 
 // hubFlags are those of penstock hub.
@@ -91,7 +92,7 @@ func newHubRules() *cobra.Command {
 
 func (h *hubFlags) run(cmd *cobra.Command) error {
 	log := slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil))
-	cfg := management.Config{Kubeconfigs: h.kubeconfigs, Providers: h.providers, TakeOver: h.takeOver, Drain: h.drain, Log: log}
+	cfg := management.Config{Kubeconfigs: h.kubeconfigs, Providers: h.providers, TakeOver: h.takeOver, Drain: h.drain, Disk: &filesystem.Disk{}, Log: log}
 	var err error
 	if cfg.StateDir, err = h.place(&cfg); err != nil {
 		return err
@@ -122,7 +123,13 @@ func (h *hubFlags) servePages(ctx context.Context, group *errgroup.Group, is *ma
 	}
 	open, all := http.NewServeMux(), http.NewServeMux()
 	open.Handle("GET /metrics", app.MetricsPage(metrics))
-	open.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok\n") })
+	open.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
+		if why := is.Stuck(); why != "" {
+			http.Error(w, why, http.StatusServiceUnavailable)
+			return
+		}
+		_, _ = io.WriteString(w, "ok\n")
+	})
 	all.Handle("/", open)
 	is.Register(all)
 	if err := h.serveSocket(ctx, group, all, stateDir, log); err != nil {
@@ -185,7 +192,7 @@ func (h *hubFlags) place(cfg *management.Config) (stateDir string, err error) {
 		return "", errors.New("the ClusterSet comes from files or from a cluster: remove -f or --kubeconfig")
 	}
 	var namespace string
-	if cfg.REST, namespace, err = clusterAt(h.kubeconfig); err != nil {
+	if cfg.REST, namespace, err = clusterAt(cfg.Disk, h.kubeconfig); err != nil {
 		return "", err
 	}
 	if cfg.Namespace = cmp.Or(h.namespace, namespace); cfg.Namespace == "" {

@@ -15,7 +15,9 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/penstock-project/penstock/cmd/penstock/internal/app"
+	"github.com/penstock-project/penstock/cmd/penstock/internal/management"
 	"github.com/penstock-project/penstock/cmd/penstock/internal/state"
+	"github.com/penstock-project/penstock/discovery/filesystem"
 	"github.com/penstock-project/penstock/manifests/features"
 )
 
@@ -49,7 +51,7 @@ func (k *kubernetes) config(cmd *cobra.Command, paths []string, s *secure) (*app
 	}
 	out := &app.Kubernetes{Features: features.Names()}
 	var err error
-	if out.REST, out.Namespace, err = clusterAt(k.kubeconfig); err != nil {
+	if out.REST, out.Namespace, err = clusterAt(&s.disk, k.kubeconfig); err != nil {
 		return nil, err
 	}
 	out.Namespace = cmp.Or(k.namespace, out.Namespace)
@@ -76,18 +78,24 @@ func (k *kubernetes) config(cmd *cobra.Command, paths []string, s *secure) (*app
 }
 
 // clusterAt returns how to reach the cluster of a kubeconfig, or that of this pod for "", and the namespace of this process there.
-func clusterAt(kubeconfig string) (config *rest.Config, namespace string, err error) {
+func clusterAt(disk *filesystem.Disk, kubeconfig string) (config *rest.Config, namespace string, err error) {
 	if kubeconfig == "" {
-		config, err = rest.InClusterConfig()
+		if config, err = rest.InClusterConfig(); err != nil {
+			return nil, "", fmt.Errorf("cluster: %w", err)
+		}
 		namespace = cmp.Or(os.Getenv("POD_NAMESPACE"), ownNamespace())
 	} else {
-		load := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(&clientcmd.ClientConfigLoadingRules{ExplicitPath: kubeconfig}, nil)
+		_, loaded, err := management.Kubeconfig(disk, kubeconfig)
+		if err != nil {
+			return nil, "", fmt.Errorf("--kubeconfig %s: %w", kubeconfig, err)
+		}
+		load := clientcmd.NewDefaultClientConfig(*loaded, &clientcmd.ConfigOverrides{})
 		if config, err = load.ClientConfig(); err == nil {
 			namespace, _, err = load.Namespace()
 		}
-	}
-	if err != nil {
-		return nil, "", fmt.Errorf("cluster: %w", err)
+		if err != nil {
+			return nil, "", fmt.Errorf("--kubeconfig %s: %w", kubeconfig, err)
+		}
 	}
 	config.UserAgent = "penstock"
 	return config, namespace, nil

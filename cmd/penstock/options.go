@@ -298,7 +298,7 @@ func (s *service) config(ctx context.Context, log *slog.Logger, t *telemetry) (c
 // authenticate sets the credentials of ADS, of the picker and of peers. It returns an error if clients from elsewhere
 // could do without.
 func (s *service) authenticate(cfg *app.Config, log *slog.Logger) (err error) {
-	cfg.Peers = s.peers
+	cfg.Peers, cfg.Disk = s.peers, &s.secure.disk
 	if s.fleet {
 		return nil
 	}

@@ -6,12 +6,12 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"os"
 
 	"github.com/spf13/cobra"
 
 	"github.com/penstock-project/penstock/cmd/internal/ports"
 	"github.com/penstock-project/penstock/cmd/penstock/internal/app"
+	"github.com/penstock-project/penstock/discovery/filesystem"
 )
 
 // peerFlags configure how serve finds and authenticates its peers, the other processes for the same Envoys.
@@ -30,13 +30,13 @@ func (o *peerFlags) flags(cmd *cobra.Command) {
 	f.StringVar(&o.key, "peers-key", "", "file with the private key of --peers-cert (default: none)")
 }
 
-func (o *peerFlags) config(ctx context.Context) (out app.Peers, err error) {
+func (o *peerFlags) config(ctx context.Context, disk *filesystem.Disk) (out app.Peers, err error) {
 	out.Addresses = o.addresses
 	if given := o.ca != "" || o.cert != "" || o.key != ""; given {
 		if o.ca == "" || o.cert == "" || o.key == "" || o.listen == "" {
 			return out, errors.New("--peers-ca, --peers-cert and --peers-key require each other and --peers-listen: Envoys, which have no such certificate, use the port of --xds")
 		}
-		if out.TLS, err = o.mutual(); err != nil {
+		if out.TLS, err = o.mutual(disk); err != nil {
 			return out, err
 		}
 	}
@@ -47,8 +47,8 @@ func (o *peerFlags) config(ctx context.Context) (out app.Peers, err error) {
 }
 
 // mutual returns TLS configurations in which both sides present a certificate.
-func (o *peerFlags) mutual() (*app.MutualTLS, error) {
-	raw, err := os.ReadFile(o.ca)
+func (o *peerFlags) mutual(disk *filesystem.Disk) (*app.MutualTLS, error) {
+	raw, err := disk.Read(o.ca)
 	if err != nil {
 		return nil, fmt.Errorf("--peers-ca: %w", err)
 	}
@@ -57,11 +57,11 @@ func (o *peerFlags) mutual() (*app.MutualTLS, error) {
 		return nil, fmt.Errorf("--peers-ca %s: the file has no PEM certificate", o.ca)
 	}
 	pair := func() (*tls.Certificate, error) {
-		c, err := tls.LoadX509KeyPair(o.cert, o.key)
+		c, err := disk.KeyPair(o.cert, o.key)
 		if err != nil {
-			return nil, fmt.Errorf("--peers-cert: %w", err)
+			return nil, fmt.Errorf("--peers-cert, --peers-key: %w", err)
 		}
-		return &c, nil
+		return c, nil
 	}
 	if _, err := pair(); err != nil {
 		return nil, err

@@ -21,12 +21,12 @@ func TestPeer_WithoutCertificateIsDenied(t *testing.T) {
 	flags := func(ca, cert string) *peerFlags {
 		return &peerFlags{listen: "127.0.0.1:0", ca: filepath.Join(ca, "cert"), cert: filepath.Join(cert, "cert"), key: filepath.Join(cert, "key")}
 	}
-	ours, err := flags(one, one).config(t.Context())
+	ours, err := flags(one, one).config(t.Context(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer ours.Listener.Close()
-	theirs, err := flags(one, two).mutual()
+	theirs, err := flags(one, two).mutual(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,7 +57,7 @@ func TestPeer_WithoutCertificateIsDenied(t *testing.T) {
 		t.Error("a client without a certificate is served")
 	}
 	for _, half := range []*peerFlags{{ca: "a", cert: "b", key: "c"}, {listen: "127.0.0.1:0", ca: "a"}, flags(t.TempDir(), one)} {
-		if _, err := half.config(t.Context()); err == nil {
+		if _, err := half.config(t.Context(), nil); err == nil {
 			t.Errorf("%+v is taken", half)
 		}
 	}

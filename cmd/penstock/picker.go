@@ -170,7 +170,7 @@ func (s *standAlone) role(cmd *cobra.Command, log *slog.Logger) (*app.StandAlone
 	case cluster && len(s.paths) > 0:
 		return nil, errors.New("objects come from files or from a cluster: remove -f or --kubeconfig")
 	case cluster:
-		if out.REST, namespace, err = clusterAt(s.kubeconfig); err != nil {
+		if out.REST, namespace, err = clusterAt(&s.tls.disk, s.kubeconfig); err != nil {
 			return nil, err
 		}
 	case len(s.paths) == 0:
@@ -201,7 +201,7 @@ func (s *standAlone) role(cmd *cobra.Command, log *slog.Logger) (*app.StandAlone
 	case s.configFile != "" && s.configText != "":
 		return nil, errors.New("--config-file and --config-text exclude each other: remove one")
 	case s.configFile != "" || s.configText != "":
-		if out.Document, err = app.ReadDocument(s.configFile, s.configText, log); err != nil {
+		if out.Document, err = app.ReadDocument(&s.tls.disk, s.configFile, s.configText, log); err != nil {
 			return nil, fmt.Errorf("%s: %w", map[bool]string{true: "--config-file", false: "--config-text"}[s.configFile != ""], err)
 		}
 	}
@@ -296,7 +296,8 @@ func (s *standAlone) config(ctx context.Context, role *app.StandAlone, log *slog
 			return cfg, err
 		}
 	}
-	if cfg.Peers, err = s.peers.config(ctx); err != nil {
+	cfg.Disk = &s.tls.disk
+	if cfg.Peers, err = s.peers.config(ctx, &s.tls.disk); err != nil {
 		return cfg, err
 	}
 	if err := s.trustPeers(cfg.Peers); err != nil {

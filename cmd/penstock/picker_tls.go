@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/penstock-project/penstock/discovery/filesystem"
 	"github.com/penstock-project/penstock/xds/authority"
 	"github.com/penstock-project/penstock/xds/identity"
 )
@@ -21,6 +22,7 @@ type pickerTLS struct {
 	certPath, clientCA string
 	minVersion         string
 	suites             []string
+	disk               filesystem.Disk
 }
 
 func (t *pickerTLS) flags(f *pflag.FlagSet) {
@@ -66,7 +68,7 @@ func (t *pickerTLS) config() (*tls.Config, error) {
 		return nil, err
 	}
 	if t.clientCA != "" {
-		if _, err := identity.Pool(t.clientCA); err != nil {
+		if _, err := identity.Pool(&t.disk, t.clientCA); err != nil {
 			return nil, fmt.Errorf("--client-ca: %w", err)
 		}
 	}
@@ -82,7 +84,7 @@ func (t *pickerTLS) config() (*tls.Config, error) {
 			return config, nil
 		}
 		config.ClientAuth = tls.RequireAndVerifyClientCert
-		config.ClientCAs, err = identity.Pool(t.clientCA)
+		config.ClientCAs, err = identity.Pool(&t.disk, t.clientCA)
 		return config, err
 	}
 	return out, nil
@@ -102,7 +104,7 @@ func (t *pickerTLS) certificate() (func() (*tls.Certificate, error), error) {
 		c, err := tls.X509KeyPair(pair.Cert, pair.Key)
 		return func() (*tls.Certificate, error) { return &c, nil }, err
 	}
-	files := identity.Files{Cert: filepath.Join(t.certPath, "tls.crt"), Key: filepath.Join(t.certPath, "tls.key")}
+	files := identity.Files{Cert: filepath.Join(t.certPath, "tls.crt"), Key: filepath.Join(t.certPath, "tls.key"), Disk: &t.disk}
 	c, err := files.Certificate()
 	if err != nil {
 		return nil, fmt.Errorf("--cert-path: %w", err)

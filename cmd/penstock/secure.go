@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/penstock-project/penstock/cmd/penstock/internal/app"
+	"github.com/penstock-project/penstock/discovery/filesystem"
 	"github.com/penstock-project/penstock/xds/identity"
 )
 
@@ -18,6 +19,7 @@ import (
 type secure struct {
 	cert, key, ca, clientCA, token string
 	openPicker, insecure           bool
+	disk                           filesystem.Disk
 }
 
 func (s *secure) flags(f *pflag.FlagSet) {
@@ -45,7 +47,7 @@ func (s *secure) credentials() (*app.Credentials, error) {
 	case s.insecure:
 		return nil, errors.New("--insecure-xds and --xds-cert exclude each other")
 	}
-	out := &app.Credentials{OpenPicker: s.openPicker, Files: identity.Files{Cert: s.cert, Key: s.key, CA: s.ca, ClientCA: s.clientCA, Token: s.token}}
+	out := &app.Credentials{OpenPicker: s.openPicker, Files: identity.Files{Cert: s.cert, Key: s.key, CA: s.ca, ClientCA: s.clientCA, Token: s.token, Disk: &s.disk}}
 	cert, err := out.Files.Certificate()
 	if err != nil {
 		return nil, fmt.Errorf("--xds-cert, --xds-key: %w", err)
@@ -55,7 +57,7 @@ func (s *secure) credentials() (*app.Credentials, error) {
 	}
 	out.Name = cert.Leaf.DNSNames[0]
 	if s.clientCA != "" {
-		if _, err := identity.Pool(s.clientCA); err != nil {
+		if _, err := identity.Pool(&s.disk, s.clientCA); err != nil {
 			return nil, fmt.Errorf("--xds-client-ca: %w", err)
 		}
 	}
@@ -73,7 +75,7 @@ func (s *secure) verify(chain [][]byte, name string) error {
 	if file == "" {
 		flag, file = "--xds-client-ca", s.clientCA
 	}
-	roots, err := identity.Pool(file)
+	roots, err := identity.Pool(&s.disk, file)
 	if err != nil {
 		return fmt.Errorf("%s: %w", flag, err)
 	}

@@ -42,7 +42,7 @@ objects' status; the processes find each other through --service.`,
 				}
 				s.cluster, s.fleet, s.replicas = true, cluster.Fleet != nil, cluster.Service != ""
 			}
-			if s.peers, err = others.config(cmd.Context()); err != nil {
+			if s.peers, err = others.config(cmd.Context(), &s.secure.disk); err != nil {
 				return err
 			}
 			p, cfg, shutdown, err := s.newApp(cmd, func(cfg app.Config) (*app.App, error) {

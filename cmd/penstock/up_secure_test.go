@@ -37,7 +37,7 @@ func credentialsFor(t *testing.T, dir string) string {
 // dialTLS opens a connection that verifies the control plane, with a client certificate or none.
 func dialTLS(t *testing.T, address, dir, client string) *grpc.ClientConn {
 	t.Helper()
-	roots, err := identity.Pool(filepath.Join(dir, "ca.crt"))
+	roots, err := identity.Pool(nil, filepath.Join(dir, "ca.crt"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,17 +10,14 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"github.com/penstock-project/penstock/discovery/filesystem"
 )
 
 const (
-	// hangTimeout bounds one operation of a file system: one of the network may not answer at all.
-	hangTimeout = 3 * time.Second
-	// maxHung bounds the operations that are waited for no longer, and have not returned.
-	maxHung = 64
 	// maxFiles bounds the files of a Reader, and the names in one folder; maxFolders, the folders; maxFolderDepth, how deep they are.
 	maxFiles       = 100_000
 	maxFolders     = 10_000
@@ -28,82 +25,31 @@ const (
 )
 
 var (
-	errHung      = fmt.Errorf("its file system does not answer within %v", hangTimeout)
-	errTooMany   = fmt.Errorf("it has too many files: more than %d", maxFiles)
-	errVisited   = errors.New("it leads to a folder that is read already")
-	errIrregular = errors.New("it is not an ordinary file, and may never end")
+	errTooMany = fmt.Errorf("it has too many files: more than %d", maxFiles)
+	errVisited = errors.New("it leads to a folder that is read already")
 )
 
-// disk is the file system of a Reader. No operation waits longer than timeout, nor after ctx has ended.
+// disk is the file system of a Reader. No operation goes on after ctx has ended.
 type disk struct {
-	ctx     context.Context // of the read in progress; guarded by Reader.work
-	timeout time.Duration
-	most    int                               // maxFiles
-	read    func(path string) ([]byte, error) // readRegular; tests replace it
+	filesystem.Disk
+	ctx  context.Context                   // of the read in progress; guarded by Reader.work
+	most int                               // maxFiles
+	read func(path string) ([]byte, error) // readRegular; tests replace it
 
 	moved atomic.Int64 // when an operation has begun or ended last, in nanoseconds since 1970
-
-	mu   sync.Mutex
-	hung map[string]bool // paths of operations that have not returned in time
 }
 
 func newDisk() *disk {
-	return &disk{ctx: context.Background(), timeout: hangTimeout, most: maxFiles, read: readRegular, hung: map[string]bool{}}
+	return &disk{ctx: context.Background(), most: maxFiles, read: readRegular}
 }
 
-// bounded runs an operation on a path. One that does not return in time is left behind: until it returns, everything at and
-// below its path fails at once.
+func readRegular(path string) ([]byte, error) { return filesystem.ReadRegular(path, maxFile) }
+
+// bounded runs an operation on a path, and notes that it begins and ends.
 func bounded[T any](d *disk, path string, operation func() (T, error)) (out T, err error) {
 	d.moved.Store(time.Now().UnixNano())
 	defer func() { d.moved.Store(time.Now().UnixNano()) }()
-	if d.isHung(path) {
-		return out, errHung
-	}
-	type result struct {
-		out T
-		err error
-	}
-	returned := make(chan result, 1)
-	go func() { // ends with the operation; there are maxHung at most
-		out, err := operation()
-		d.mu.Lock()
-		defer d.mu.Unlock()
-		delete(d.hung, path)
-		returned <- result{out, err}
-	}()
-	timer := time.NewTimer(d.timeout)
-	defer timer.Stop()
-	select {
-	case r := <-returned:
-		return r.out, r.err
-	case <-d.ctx.Done():
-		err = d.ctx.Err()
-	case <-timer.C:
-		err = errHung
-	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	select {
-	case r := <-returned:
-		return r.out, r.err
-	default:
-		d.hung[path] = true
-		return out, err
-	}
-}
-
-func (d *disk) isHung(path string) bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if len(d.hung) >= maxHung {
-		return true
-	}
-	for at := range d.hung {
-		if within(at, path) {
-			return true
-		}
-	}
-	return false
+	return filesystem.Do(d.ctx, &d.Disk, path, operation)
 }
 
 func (d *disk) stat(path string) (fs.FileInfo, error) {
@@ -141,44 +87,6 @@ func (d *disk) readFolder(path string) ([]fs.DirEntry, error) {
 			}
 		}
 	})
-}
-
-// readRegular reads an ordinary file of at most maxFile bytes. It never waits for a writer, as a pipe and some files of /proc do.
-func readRegular(path string) ([]byte, error) {
-	fd, err := syscall.Open(path, syscall.O_RDONLY|syscall.O_NONBLOCK|syscall.O_CLOEXEC, 0)
-	if err != nil {
-		return nil, &fs.PathError{Op: "open", Path: path, Err: err}
-	}
-	f := os.NewFile(uintptr(fd), path)
-	defer func() { _ = f.Close() }()
-	info, err := f.Stat()
-	if err != nil {
-		return nil, err
-	}
-	if !info.Mode().IsRegular() {
-		return nil, errIrregular
-	}
-	out := make([]byte, 0, min(info.Size(), maxFile)+512)
-	for {
-		if len(out) > maxFile {
-			return nil, errTooLarge
-		}
-		if len(out) == cap(out) {
-			out = slices.Grow(out, len(out))
-		}
-		n, err := syscall.Read(fd, out[len(out):cap(out)])
-		switch {
-		case errors.Is(err, syscall.EINTR):
-		case errors.Is(err, syscall.EAGAIN):
-			return nil, errIrregular
-		case err != nil:
-			return nil, &fs.PathError{Op: "read", Path: path, Err: err}
-		case n == 0:
-			return out, nil
-		default:
-			out = out[:len(out)+n]
-		}
-	}
 }
 
 // identity names a folder, whatever links lead to it.

@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/penstock-project/penstock/discovery/filesystem"
 	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/discovery/store"
 )
@@ -161,10 +162,10 @@ func TestFolder_HungFileDelaysNoOther(t *testing.T) {
 		if gateways != "a z" || !strings.Contains(found, "its file system does not answer") {
 			t.Errorf("Gateways %q; reported:\n%s", gateways, found)
 		}
-		if took := time.Since(began); took != hangTimeout {
-			t.Errorf("it took %v, want %v once", took, hangTimeout)
+		if took := time.Since(began); took != filesystem.Timeout {
+			t.Errorf("it took %v, want %v once", took, filesystem.Timeout)
 		}
-		if gateways, _ = r.load(t); gateways != "a z" || time.Since(began) != hangTimeout || reads.Load() != 1 {
+		if gateways, _ = r.load(t); gateways != "a z" || time.Since(began) != filesystem.Timeout || reads.Load() != 1 {
 			t.Errorf("the next read has %q after %v and %d reads of the hung file; want no further wait", gateways, time.Since(began), reads.Load())
 		}
 		close(answers)

@@ -18,7 +18,7 @@
 //     its definition is removed.
 //   - Of two definitions of one object, the first by file path and line is in use.
 //   - A file that never ends, a link in a circle, a folder of a million files and a file system that does not answer are
-//     findings; they delay no other file beyond hangTimeout, and no end of the process.
+//     findings; they delay no other file beyond filesystem.Timeout, and no end of the process.
 //   - Files that change together are one store.Apply, and the store only ever holds what the files held at one moment: a
 //     route never appears before a backend that was written first. Modification times decide nothing.
 //

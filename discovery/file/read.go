@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/penstock-project/penstock/discovery/filesystem"
 	"github.com/penstock-project/penstock/discovery/status/report"
 )
 
@@ -24,8 +25,6 @@ const (
 	// maxScans bounds how often a folder is scanned that is written to without a pause.
 	maxScans = 50
 )
-
-var errTooLarge = fmt.Errorf("it is larger than %d MiB", maxFile>>20)
 
 // root is one of Config.Paths.
 type root struct {
@@ -101,7 +100,7 @@ func (r *Reader) scan(n changes) (steady bool, problems []mistake) {
 	steady = !r.open(found, false, n)
 	missing := func(path string) bool {
 		_, here := slices.BinarySearch(found, path)
-		return !here && !slices.ContainsFunc(lost, func(root string) bool { return within(root, path) })
+		return !here && !slices.ContainsFunc(lost, func(root string) bool { return filesystem.Within(root, path) })
 	}
 	for path := range r.files {
 		if r.latest(n, path) != nil && missing(path) {
@@ -179,11 +178,11 @@ func (r *Reader) open(paths []string, forced bool, n changes) (any bool) {
 			}
 			continue
 		case err == nil && !info.Mode().IsRegular():
-			err = errIrregular
+			err = filesystem.ErrIrregular
 		case err == nil && info.Size() > maxFile:
-			err = errTooLarge
+			err = filesystem.TooLarge(maxFile)
 		case err == nil:
-			if raw, err = r.disk.readFile(path); errors.Is(err, errHung) {
+			if raw, err = r.disk.readFile(path); errors.Is(err, filesystem.ErrHung) {
 				src.mark.info, info = nil, nil // it is tried again
 			}
 		}
@@ -228,9 +227,4 @@ func (r *Reader) hasEmptied() bool {
 	r.work.Lock()
 	defer r.work.Unlock()
 	return len(r.emptied) > 0
-}
-
-// within returns true if path is dir or below it.
-func within(dir, path string) bool {
-	return path == dir || strings.HasPrefix(path, strings.TrimSuffix(dir, string(filepath.Separator))+string(filepath.Separator)) || dir == "."
 }

@@ -205,6 +205,10 @@ func (r *Reader) watchdog() (end func()) {
 	return func() { r.reading.Store(false) }
 }
 
+// StuckMessage is what /healthz reports of a Reader that is stuck.
+const StuckMessage = "the configuration files have been read without progress for half a minute, and no edit takes effect: " +
+	"restart this process"
+
 // Stuck reports whether a read hangs: it has made no progress for half a minute, and no edit takes effect.
 func (r *Reader) Stuck() bool {
 	return r.reading.Load() && time.Since(time.Unix(0, r.disk.moved.Load())) > stuckAfter

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/fsnotify/fsnotify"
+
+	"github.com/penstock-project/penstock/discovery/filesystem"
 )
 
 // sentinel is a folder of our own, watched together with the folders of the configuration. inotify delivers all events of
@@ -39,7 +41,7 @@ func newSentinel(state string, notify *fsnotify.Watcher) *sentinel {
 	return f
 }
 
-func (f *sentinel) owns(path string) bool { return f != nil && within(f.dir, path) }
+func (f *sentinel) owns(path string) bool { return f != nil && filesystem.Within(f.dir, path) }
 
 // passed records all changes up to now. It returns false if some may be missing.
 func (w *watch) passed() bool {

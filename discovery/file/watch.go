@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/fsnotify/fsnotify"
+
+	"github.com/penstock-project/penstock/discovery/filesystem"
 )
 
 // Debouncing of file events: changed files are read once no further event has arrived for debounceQuiet, and at the latest
@@ -173,7 +175,7 @@ func (w *watch) sync(ctx context.Context) error {
 func (w *watch) outside(path string) bool {
 	alone := false
 	for _, root := range w.reader.roots {
-		if within(root.path, path) {
+		if filesystem.Within(root.path, path) {
 			return false
 		}
 		alone = alone || filepath.Dir(path) == filepath.Dir(root.path)

@@ -12,6 +12,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/penstock-project/penstock/discovery/filesystem"
 	"github.com/penstock-project/penstock/discovery/statefile"
 )
 
@@ -60,7 +61,7 @@ func FindWritten(paths []string, group, kind string) (found []*Written, err erro
 	var broken error
 	for _, path := range slices.Compact(files) {
 		raw, err := d.readFile(path)
-		if errors.Is(err, errIrregular) || errors.Is(err, errTooLarge) {
+		if errors.Is(err, filesystem.ErrIrregular) || errors.As(err, new(filesystem.TooLarge)) {
 			continue
 		}
 		if err != nil {

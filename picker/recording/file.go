@@ -12,6 +12,8 @@ import (
 	"os"
 	"sync/atomic"
 	"time"
+
+	"github.com/penstock-project/penstock/discovery/filesystem"
 )
 
 // Line is one request. The first four members are Mooncake's.
@@ -43,6 +45,7 @@ const (
 // File is a trace that is being written.
 type File struct {
 	path    string
+	disk    filesystem.Disk
 	limit   int64 // of each of two files, in bytes
 	log     *slog.Logger
 	began   time.Time
@@ -63,14 +66,14 @@ func Open(path string, bytes int64, log *slog.Logger) (*File, error) {
 
 // next makes the file the predecessor, and begins an empty one.
 func (f *File) next() (*os.File, error) {
-	if info, err := os.Stat(f.path); err == nil && info.Mode().IsRegular() && info.Size() > 0 {
+	if info, err := f.disk.Stat(f.path); err == nil && info.Mode().IsRegular() && info.Size() > 0 {
 		if err := os.Rename(f.path, f.path+".1"); err != nil {
 			return nil, err
 		}
 	} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
-	return os.OpenFile(f.path, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
+	return f.disk.Create(f.path)
 }
 
 // Began returns when the time of the lines begins.

@@ -10,13 +10,13 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 	"time"
 
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/peer"
 
+	"github.com/penstock-project/penstock/discovery/filesystem"
 	"github.com/penstock-project/penstock/xds/admission"
 )
 
@@ -31,6 +31,8 @@ type Files struct {
 	ClientCA string
 	// Token has the tokens of proxies, one a line. Optional if there is a ClientCA.
 	Token string
+	// Disk reads them; Pool too.
+	Disk *filesystem.Disk
 }
 
 // tokenCheck is how often a stream's token is looked up again.
@@ -38,25 +40,21 @@ const tokenCheck = 10 * time.Second
 
 // Certificate reads this process's certificate.
 func (f Files) Certificate() (*tls.Certificate, error) {
-	c, err := tls.LoadX509KeyPair(f.Cert, f.Key)
-	if err != nil {
-		return nil, err
-	}
-	return &c, nil
+	return f.Disk.KeyPair(f.Cert, f.Key)
 }
 
 // Bundle reads the certificates that verify this process's, in PEM.
 func (f Files) Bundle() ([]byte, error) {
 	if f.CA == "" {
-		return os.ReadFile(f.ClientCA)
+		return f.Disk.Read(f.ClientCA)
 	}
-	return os.ReadFile(f.CA)
+	return f.Disk.Read(f.CA)
 }
 
 // PickKey derives the key of calls to the picker from this process's private key: processes that share one accept the
 // same picks.
 func (f Files) PickKey() (string, error) {
-	raw, err := os.ReadFile(f.Key)
+	raw, err := f.Disk.Read(f.Key)
 	if err != nil {
 		return "", err
 	}
@@ -81,14 +79,14 @@ func (f Files) TLS(verify bool, lowest uint16) *tls.Config {
 		if f.Token != "" {
 			out.ClientAuth = tls.VerifyClientCertIfGiven
 		}
-		out.ClientCAs, err = Pool(f.ClientCA)
+		out.ClientCAs, err = Pool(f.Disk, f.ClientCA)
 		return out, err
 	}}
 }
 
 // Pool reads a file of CA certificates.
-func Pool(file string) (*x509.CertPool, error) {
-	raw, err := os.ReadFile(file)
+func Pool(disk *filesystem.Disk, file string) (*x509.CertPool, error) {
+	raw, err := disk.Read(file)
 	if err != nil {
 		return nil, err
 	}
@@ -101,7 +99,7 @@ func Pool(file string) (*x509.CertPool, error) {
 
 // Tokens reads the tokens of proxies.
 func (f Files) Tokens() ([]string, error) {
-	raw, err := os.ReadFile(f.Token)
+	raw, err := f.Disk.Read(f.Token)
 	if err != nil {
 		return nil, err
 	}

@@ -14,6 +14,7 @@ import (
 
 	"k8s.io/client-go/rest"
 
+	"github.com/penstock-project/penstock/discovery/filesystem"
 	"github.com/penstock-project/penstock/picker/recording"
 	"github.com/penstock-project/penstock/translator"
 	"github.com/penstock-project/penstock/translator/envoy"
@@ -32,6 +33,8 @@ type Config struct {
 	Local net.Listener
 	// Credentials secure XDS and Picker where no fleet runs; nil: every client that reaches them is trusted.
 	Credentials *Credentials
+	// Disk reads the files that flags name: /healthz notices one that hangs.
+	Disk *filesystem.Disk
 	// Peers are the other processes that serve the same Envoys.
 	Peers Peers
 	// Members are the other clusters of the cluster set, and how they reach this one.

@@ -5,50 +5,37 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
-	"os"
 	"time"
 
+	"github.com/penstock-project/penstock/discovery/filesystem"
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/manifests/endpointpicker"
 )
 
-const (
-	// documentInterval is how often the file of an EndpointPickerConfig is read again. A ConfigMap's files are replaced by a symbolic
-	// link some folders above, which no watch of the file reports.
-	documentInterval = time.Second
-	// maxDocument is how many bytes of the file are read. A longer text is invalid.
-	maxDocument = 1 << 20
-)
+// documentInterval is how often the file of an EndpointPickerConfig is read again. A ConfigMap's files are replaced by a symbolic
+// link some folders above, which no watch of the file reports.
+const documentInterval = time.Second
 
 // Document is the EndpointPickerConfig that a process was started with. Its strategy is that of all pools.
 type Document struct {
 	path   string // "" for a text
+	disk   *filesystem.Disk
 	last   []byte
 	config *endpointpicker.EndpointPickerConfig
 }
 
 // ReadDocument reads an EndpointPickerConfig from a file, or else from a text. An error names what is invalid; what has no effect is
 // logged.
-func ReadDocument(path, text string, log *slog.Logger) (*Document, error) {
-	d := &Document{path: path, last: []byte(text)}
+func ReadDocument(disk *filesystem.Disk, path, text string, log *slog.Logger) (*Document, error) {
+	d := &Document{path: path, disk: disk, last: []byte(text)}
 	if path != "" {
 		var err error
-		if d.last, err = readDocument(path); err != nil {
+		if d.last, err = disk.Read(path); err != nil {
 			return nil, err
 		}
 	}
 	return d, d.parse(log)
-}
-
-func readDocument(path string) ([]byte, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = f.Close() }()
-	return io.ReadAll(io.LimitReader(f, maxDocument))
 }
 
 // parse keeps the last valid document.
@@ -90,7 +77,7 @@ func (d *Document) run(ctx context.Context, s *store.Store, log *slog.Logger) er
 			return ctx.Err()
 		case <-tick.C:
 		}
-		text, err := readDocument(d.path)
+		text, err := d.disk.Read(d.path)
 		if err != nil {
 			if !missing {
 				log.Error("--config-file cannot be read; its last content stays in use", "error", err)

@@ -21,6 +21,8 @@ import (
 	"github.com/penstock-project/penstock/cmd/penstock/internal/clusterset"
 	"github.com/penstock-project/penstock/cmd/penstock/internal/debug"
 	"github.com/penstock-project/penstock/cmd/penstock/internal/pipeline"
+	"github.com/penstock-project/penstock/discovery/file"
+	"github.com/penstock-project/penstock/discovery/filesystem"
 	"github.com/penstock-project/penstock/discovery/status"
 )
 
@@ -164,14 +166,18 @@ func (a *App) allPages(open http.Handler) http.Handler {
 	return mux
 }
 
-// healthz is 200 unless translation or the reader of files is stuck, which only a restart ends.
+// healthz is 200 unless translation, the reader of files or the renewal of a credential is stuck.
 func (a *App) healthz(w http.ResponseWriter, _ *http.Request) {
 	if a.translation.Stuck() {
 		http.Error(w, fmt.Sprintf("translation has been stuck for %s, behind revision %d: restart this process", pipeline.StuckAfter, a.progress.Revision()), http.StatusServiceUnavailable)
 		return
 	}
 	if a.files != nil && a.files.Stuck() {
-		http.Error(w, "the configuration files have been read without progress for half a minute, and no edit takes effect: restart this process", http.StatusServiceUnavailable)
+		http.Error(w, file.StuckMessage, http.StatusServiceUnavailable)
+		return
+	}
+	if path := a.cfg.Disk.Stuck(); path != "" {
+		http.Error(w, filesystem.StuckMessage(path), http.StatusServiceUnavailable)
 		return
 	}
 	fmt.Fprintln(w, "ok")

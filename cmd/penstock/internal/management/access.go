@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"fmt"
-	"os"
 	"path/filepath"
 
 	"k8s.io/client-go/rest"
@@ -58,13 +57,12 @@ func (h *Hub) byKubeconfig(m *v1alpha1.ClusterSetMember) (reach, error) {
 		return bad("file", "the hub has no folder of kubeconfigs", "start it with --kubeconfigs FOLDER")
 	}
 	path := filepath.Join(h.cfg.Kubeconfigs, m.Kubeconfig.File)
-	raw, err := os.ReadFile(path)
-	if err != nil {
+	raw, loaded, err := Kubeconfig(h.cfg.Disk, path)
+	if raw == nil {
 		return bad("file", fmt.Sprintf("it cannot be read: %v", err), "mount the kubeconfig into the folder of --kubeconfigs under that name")
 	}
-	loaded, err := clientcmd.LoadFromFile(path)
 	if err != nil {
-		return bad("file", fmt.Sprintf("%s is no kubeconfig: %.300v", path, err), "write one as `kubectl config view --raw --flatten` prints it")
+		return bad("file", fmt.Sprintf("it is no kubeconfig: %.300v", err), "write one as `kubectl config view --raw --flatten` prints it")
 	}
 	name := m.Kubeconfig.Context
 	if name == "" {

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/penstock-project/penstock/cmd/penstock/internal/clusterset"
 	"github.com/penstock-project/penstock/discovery/file"
+	"github.com/penstock-project/penstock/discovery/filesystem"
 	"github.com/penstock-project/penstock/discovery/kube"
 	"github.com/penstock-project/penstock/discovery/kube/leader"
 	"github.com/penstock-project/penstock/discovery/store"
@@ -43,6 +45,8 @@ type Config struct {
 	StateDir string
 	// Kubeconfigs is the folder of the members' kubeconfigs, and Providers the file of credential providers for ClusterProfiles; "": none.
 	Kubeconfigs, Providers string
+	// Disk reads these.
+	Disk *filesystem.Disk
 	// TakeOver has this hub write what another one has written.
 	TakeOver bool
 	// Drain is how long requests of a withdrawn export may go on.
@@ -63,6 +67,8 @@ type Hub struct {
 	out      *hub.Hub
 	clusters map[string]*cluster // read by callbacks with mu held
 
+	files atomic.Pointer[file.Reader] // of a folder
+
 	mu       sync.Mutex
 	leading  bool
 	set      string
@@ -82,6 +88,17 @@ func New(c Config) (*Hub, error) {
 		}
 	}
 	return h, nil
+}
+
+// Stuck is why the hub is stuck, which only a restart ends; "" if it is not.
+func (h *Hub) Stuck() string {
+	if files := h.files.Load(); files != nil && files.Stuck() {
+		return file.StuckMessage
+	}
+	if path := h.cfg.Disk.Stuck(); path != "" {
+		return filesystem.StuckMessage(path)
+	}
+	return ""
 }
 
 // Run runs the hub until ctx ends.
@@ -118,6 +135,7 @@ func (h *Hub) runFiles(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	h.files.Store(files)
 	if err := files.Load(ctx); err != nil {
 		return err
 	}

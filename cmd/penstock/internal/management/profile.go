@@ -58,9 +58,13 @@ func (h *Hub) byProfile(ctx context.Context, set string, m *v1alpha1.ClusterSetM
 	if len(profile.Status.AccessProviders)+len(profile.Status.CredentialProviders) == 0 {
 		return bad("clusterProfile.name", "its status.accessProviders is empty", "have the cluster manager write how the cluster is reached")
 	}
-	providers, err := access.NewFromFile(h.cfg.Providers) // each time: a built config appends to that of its provider
+	var providers access.Config // read each time: a built config appends to that of its provider
+	raw, err := h.cfg.Disk.Read(h.cfg.Providers)
+	if err == nil {
+		err = json.Unmarshal(raw, &providers)
+	}
 	if err != nil {
-		return bad("clusterProfile", fmt.Sprintf("%s: %.300v", h.cfg.Providers, err), `write {"providers": [{"name": ..., "execConfig": ...}]} (KEP-5339)`)
+		return bad("clusterProfile", fmt.Sprintf("--clusterprofile-provider-file %s: %.300v", h.cfg.Providers, err), `write {"providers": [{"name": ..., "execConfig": ...}]} (KEP-5339)`)
 	}
 	out, err := providers.BuildConfigFromCP(&profile)
 	if err != nil {

@@ -10,6 +10,8 @@ import (
 	"regexp"
 	"strconv"
 	"time"
+
+	"github.com/penstock-project/penstock/discovery/filesystem"
 )
 
 // MinVersion is the oldest Envoy that accepts Penstock's configuration. conformance/tools/envoy.sh has the same number.
@@ -89,7 +91,7 @@ func toolsAbove(dir string) []string {
 }
 
 func isFile(path string) bool {
-	info, err := os.Stat(path)
+	info, err := new(filesystem.Disk).Stat(path)
 	return err == nil && info.Mode().IsRegular()
 }
 

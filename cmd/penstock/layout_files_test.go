@@ -1,0 +1,78 @@
+package main
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// opens are the functions that may wait for a file system without a bound, or read without end.
+var opens = map[string][]string{
+	"os":        {"Open", "OpenFile", "ReadFile", "ReadDir", "Stat", "Lstat", "DirFS"},
+	"tls":       {"LoadX509KeyPair"},
+	"clientcmd": {"LoadFromFile", "BuildConfigFromFlags", "NewNonInteractiveDeferredLoadingClientConfig"},
+	"access":    {"NewFromFile"},
+	"ioutil":    {"ReadFile", "ReadDir"},
+}
+
+// opensItself are the files that call them, and why a user's path does not block the process there.
+var opensItself = map[string]string{
+	"discovery/filesystem/filesystem.go":           "the mechanism",
+	"discovery/file/disk.go":                       "within filesystem.Do",
+	"discovery/file/state.go":                      "the state folder",
+	"discovery/hostname/state.go":                  "the state folder",
+	"discovery/statefile/disk.go":                  "the state folder",
+	"discovery/statefile/statefile.go":             "the state folder",
+	"discovery/status/writer.go":                   "the state folder",
+	"cmd/penstock/internal/clusterset/identity.go": "the state folder",
+	"cmd/penstock/internal/state/state.go":         "the state folder",
+	"cmd/penstock/internal/supervisor/envoy.go":    "the state folder",
+	"cmd/penstock/explain.go":                      "the state folder",
+	"cmd/penstock/kubernetes.go":                   "a file of each pod",
+	"cmd/penstock/drain.go":                        "this program",
+	"cmd/penstock/clusters_join.go":                "a command that ends; its input may be a pipe",
+	"cmd/penstock/replay.go":                       "a command that ends; its input may be a pipe",
+	"cmd/penstock/internal/app/clock_faults.go":    "tests alone",
+	"xds/authority/file.go":                        "the state folder",
+	"xds/xdstest/envoytest/binary.go":              "tests alone",
+}
+
+// A FIFO, or a mount that does not answer, in place of a file that a user names blocks nothing: such
+// files are read by discovery/filesystem.
+func TestLayout_FilesOfUsersAreReadWithinBounds(t *testing.T) {
+	used := map[string]bool{}
+	for _, s := range sources(t) {
+		if strings.HasSuffix(s.file, "_test.go") {
+			continue
+		}
+		set := token.NewFileSet()
+		f, err := parser.ParseFile(set, filepath.Join(root, s.file), nil, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ast.Inspect(f, func(n ast.Node) bool {
+			of, ok := n.(*ast.SelectorExpr)
+			if !ok {
+				return true
+			}
+			pkg, ok := of.X.(*ast.Ident)
+			if !ok || !slices.Contains(opens[pkg.Name], of.Sel.Name) {
+				return true
+			}
+			if used[s.file] = true; opensItself[s.file] == "" {
+				t.Errorf("%s: %s.%s: read what a user names by discovery/filesystem, or state in opensItself whose file it is",
+					set.Position(n.Pos()), pkg.Name, of.Sel.Name)
+			}
+			return true
+		})
+	}
+	for file := range opensItself {
+		if !used[file] {
+			t.Errorf("%s is in opensItself and opens nothing", file)
+		}
+	}
+}
