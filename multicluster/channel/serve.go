@@ -16,7 +16,6 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/durationpb"
-	"google.golang.org/protobuf/types/known/wrapperspb"
 )
 
 type (
@@ -299,7 +298,7 @@ func (p published) encode(key string, now time.Time) *discoveryv3.Resource {
 		r.Ttl = durationpb.New(p.expires.Sub(now))
 	}
 	if len(p.value) > 0 {
-		r.Resource, _ = anypb.New(wrapperspb.Bytes(p.value)) // always encodes
+		r.Resource = &anypb.Any{Value: p.value}
 	}
 	return r
 }
@@ -309,13 +308,8 @@ func decode(r *discoveryv3.Resource) (Item, error) {
 	if it.TTL < 0 {
 		return it, fmt.Errorf("its time to live is %v", it.TTL)
 	}
-	if r.GetResource() == nil {
-		return it, nil
-	}
-	var value wrapperspb.BytesValue
-	err := r.GetResource().UnmarshalTo(&value)
-	it.Value = value.GetValue()
-	return it, err
+	it.Value = r.GetResource().GetValue()
+	return it, nil
 }
 
 // guard turns a panic of f into an error.

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/penstock-project/penstock/multicluster/channel"
+	"github.com/penstock-project/penstock/multicluster/federation/wiretest"
 	"github.com/penstock-project/penstock/multicluster/registry"
 )
 
@@ -57,9 +58,9 @@ func TestFederation_RecordIsNotNewerThanItsCluster(t *testing.T) {
 	f.cfg.Apply = func(u ...registry.Update) bool { got = u[0]; return true }
 	f.members["at"] = Member{Name: "m"}
 	err := f.receive(t.Context(), channel.Update{Peer: "at", Snapshot: true, Items: []channel.Item{
-		{Value: []byte(`{"uid":"u","epoch":1,"sequence":3}`)},
-		{Key: "ns/good", Value: []byte(`{"epoch":1,"sequence":3,"entry":{"routingMode":"ParentMode"}}`)},
-		{Key: "ns/newer", Value: []byte(`{"epoch":9,"sequence":4,"entry":{"routingMode":"ParentMode"}}`)},
+		{Value: wiretest.Value(`{"uid":"u","epoch":1,"sequence":3}`)},
+		{Key: "ns/good", Value: wiretest.Value(`{"epoch":1,"sequence":3,"entry":{"routingMode":"ParentMode"}}`)},
+		{Key: "ns/newer", Value: wiretest.Value(`{"epoch":9,"sequence":4,"entry":{"routingMode":"ParentMode"}}`)},
 	}})
 	if err != nil || len(got.Exports) != 2 {
 		t.Fatalf("%v, %+v", err, got)

@@ -7,7 +7,8 @@
 // multicluster/registry.
 //
 //	federation.go   Federation: the two directions        identity.go   which member is at the other end of a connection
-//	record.go       the wire form of an export, and its bounds
+//	wire.go         the wire form of all messages: CBOR
+//	record.go       an export on the wire, and its bounds
 //	publisher.go    the records of this cluster, and their stamps
 //	audience.go     which member receives which export
 //	placed.go       where exports stand at their importers

@@ -2,7 +2,6 @@ package federation
 
 import (
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"hash/fnv"
@@ -133,13 +132,13 @@ func (a *assemblies) put(p registry.Pool, n int, value []byte) error {
 		return fmt.Errorf("a part of its endpoints has %d bytes, more than %d", len(value), maxRecord)
 	}
 	var in part
-	if err := json.Unmarshal(value, &in); err != nil {
+	if err := decoding.Unmarshal(value, &in); err != nil {
 		return fmt.Errorf("a part of its endpoints: %w", err)
 	}
 	if err := checkEndpoints(in.Endpoints); err != nil {
 		return err
 	}
-	of, err := a.room(p, n, len(value))
+	of, err := a.room(p, n, len(value)+elementSize*len(in.Endpoints))
 	if err == nil {
 		of.parts[n] = in
 	}

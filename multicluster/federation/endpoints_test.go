@@ -8,6 +8,7 @@ import (
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
 	"github.com/penstock-project/penstock/multicluster/channel"
 	"github.com/penstock-project/penstock/multicluster/export"
+	"github.com/penstock-project/penstock/multicluster/federation/wiretest"
 	"github.com/penstock-project/penstock/multicluster/registry"
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
@@ -90,7 +91,7 @@ func TestParts_MissingOnesHarmNoOther(t *testing.T) {
 	var got registry.Update
 	f.cfg.Apply = func(u ...registry.Update) bool { got = u[0]; return true }
 	f.members["at"] = Member{Name: "m"}
-	item := func(key, value string) channel.Item { return channel.Item{Key: key, Value: []byte(value)} }
+	item := func(key, value string) channel.Item { return channel.Item{Key: key, Value: wiretest.Value(value)} }
 	head := `{"epoch":1,"sequence":3,"parts":2,"entry":{"routingMode":"EndpointMode"}}`
 	err := f.receive(t.Context(), channel.Update{Peer: "at", Snapshot: true, Items: []channel.Item{
 		item("", `{"uid":"u","epoch":1,"sequence":4}`),

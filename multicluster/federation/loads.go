@@ -3,7 +3,6 @@ package federation
 import (
 	"context"
 	"encoding/binary"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -142,7 +141,7 @@ func (f *Federation) PublishLoad(to MemberPool, is Load) error {
 	for _, b := range is.Blocks[:min(len(is.Blocks), maxLoadBlocks)] {
 		wire.Blocks = binary.LittleEndian.AppendUint64(wire.Blocks, b)
 	}
-	value, err := json.Marshal(wire)
+	value, err := encoding.Marshal(wire)
 	if err != nil {
 		return fmt.Errorf("the load of %s: %w", poolKey(to.Pool), err)
 	}
@@ -188,7 +187,7 @@ func decodeLoad(value []byte) (Load, error) {
 	if len(value) > maxLoad {
 		return Load{}, fmt.Errorf("it has %d bytes", len(value))
 	}
-	if err := json.Unmarshal(value, &wire); err != nil {
+	if err := decoding.Unmarshal(value, &wire); err != nil {
 		return Load{}, err
 	}
 	if len(wire.Counted) > maxSenders || len(wire.Blocks)%8 != 0 || len(wire.Blocks) > 8*maxLoadBlocks {

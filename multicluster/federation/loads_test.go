@@ -2,7 +2,6 @@ package federation
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"math"
 	"slices"
@@ -11,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/penstock-project/penstock/multicluster/federation/wiretest"
 	"github.com/penstock-project/penstock/multicluster/registry"
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
@@ -95,8 +95,10 @@ func (s *site) loadsOf(of MemberPool) []Load {
 
 // FuzzLoad_WhatAMemberReportsIsBounded: whatever bytes a member sends, a load that is taken is within its bounds.
 func FuzzLoad_WhatAMemberReportsIsBounded(f *testing.F) {
-	valid, _ := json.Marshal(load{Least: 1, Servers: 2, Counted: map[string]uint64{"a/b": 1}, Blocks: []byte("12345678"), Interval: 200})
-	for _, seed := range [][]byte{valid, nil, []byte("{}"), []byte("null"), []byte(`{"interval":-1}`), []byte(`{"interval":9223372036854775807,"servers":-9,"least":-1e308}`), []byte(`{"blocks":"AAAA"}`), []byte(`{"counted":{"":18446744073709551615}}`)} {
+	valid, _ := encoding.Marshal(load{Least: 1, Servers: 2, Counted: map[string]uint64{"a/b": 1}, Blocks: []byte("12345678"), Interval: 200})
+	for _, seed := range [][]byte{valid, nil, wiretest.Value("{}"), wiretest.Value("null"), wiretest.Value(`{"interval":-1}`),
+		wiretest.Value(`{"interval":9223372036854775807,"servers":-9,"least":-1e308}`), []byte("\xa1\x66blocks\x44AAAA"),
+		[]byte("\xa1\x65least\xf9\x7e\x00"), wiretest.Value(`{"counted":{"":18446744073709551615}}`)} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, value []byte) {

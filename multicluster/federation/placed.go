@@ -2,7 +2,6 @@ package federation
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"strings"
 
@@ -56,7 +55,7 @@ func (f *Federation) SetPlaced(pools []registry.Pool, list []registry.Placement)
 			f.placedAt[p.Pool] = map[string]placed{}
 		}
 		f.placedAt[p.Pool][p.Member] = next[key]
-		value, err := json.Marshal(next[key])
+		value, err := encoding.Marshal(next[key])
 		if err != nil {
 			return fmt.Errorf("the import of %s: %w", key, err)
 		}
@@ -120,7 +119,7 @@ func (f *Federation) receiveImports(ctx context.Context, in channel.Update) erro
 // decodePlaced reads where the export of a pool stands at a member.
 func decodePlaced(pool registry.Pool, value []byte) (is registry.Placement, err error) {
 	var p placed
-	if err := json.Unmarshal(value, &p); err != nil || len(p.Reason) > maxReason {
+	if err := decoding.Unmarshal(value, &p); err != nil || len(p.Reason) > maxReason {
 		return is, fmt.Errorf("the import of %s: %.100q is no state of one", poolKey(pool), value)
 	}
 	is = registry.Placement{Pool: pool, Reason: p.Reason, Message: p.Message[:min(len(p.Message), maxMessage)], Any: p.Incarnation == nil}

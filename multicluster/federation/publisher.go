@@ -1,7 +1,6 @@
 package federation
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"reflect"
@@ -97,7 +96,7 @@ func (p *publisher) set(list []export.Export, draining bool) (c publication, err
 
 // state is the item of the cluster's state.
 func (p *publisher) state(bundle []byte) channel.Item {
-	value, _ := json.Marshal(cluster{ // strings and numbers always marshal
+	value, _ := encoding.Marshal(cluster{ // strings and numbers always marshal
 		UID: p.uid, Epoch: p.epoch, Sequence: p.sequence, Started: p.started.UnixMilli(), Draining: p.draining, Bundle: string(bundle),
 	})
 	return channel.Item{Key: stateKey, Value: value}
@@ -106,7 +105,7 @@ func (p *publisher) state(bundle []byte) channel.Item {
 // items are the record and its parts, as far as they differ from those of old. What does not differ keeps old's stamp.
 func (r *record) items(key string, old record) (out []channel.Item, err error) {
 	add := func(key string, value any) {
-		raw, bad := json.Marshal(value)
+		raw, bad := encoding.Marshal(value)
 		if bad == nil && len(raw) > maxRecord {
 			bad = fmt.Errorf("it takes %d bytes, and members take at most %d", len(raw), maxRecord)
 		}

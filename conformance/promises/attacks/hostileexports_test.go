@@ -36,7 +36,7 @@ func again(v *victim, n int, topic string, is func(i int) []*discoveryv3.Resourc
 
 // hostileExports are what a member publishes that wants to harm those who subscribe.
 func hostileExports() []attack {
-	long, objects := strings.Repeat("x", 200<<10), strings.Repeat("{},", 80_000)+"{}"
+	long, objects := strings.Repeat("x", 80<<10), strings.Repeat("{},", 80_000)+"{}"
 	// empty is a message of a topic with n empty items: type_url, and resources.
 	empty := func(topic string, n int) []byte {
 		return slices.Concat([]byte{0x22, byte(len(topic))}, []byte(topic), bytes.Repeat([]byte{0x12, 0x00}, n))
@@ -105,7 +105,8 @@ func hostileExports() []attack {
 		{"deep ones", "not up to date here", func(v *victim) error {
 			return again(v, 2, "exports", func(i int) []*discoveryv3.Resource {
 				return append(many(20, func(n int) *discoveryv3.Resource {
-					return exported(fmt.Sprintf("evil/deep-%d-%d", i, n), i, `,"endpoints":`+strings.Repeat("[", 100<<10)+strings.Repeat("]", 100<<10))
+					nested := strings.Repeat("\x81", 80<<10) // arrays, in CBOR
+					return item(fmt.Sprintf("evil/deep-%d-%d", i, n), "\xa1\x65entry\xa1\x69endpoints"+nested+"\x80")
 				}), state(i))
 			})
 		}},

@@ -13,9 +13,9 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
-	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/penstock-project/penstock/multicluster/federation"
+	"github.com/penstock-project/penstock/multicluster/federation/wiretest"
 )
 
 // publisher is a hostile member: a server with a certificate of its cluster. Each connection to it is a round of its attack.
@@ -80,11 +80,9 @@ func (v *victim) publish(topic string, items []*discoveryv3.Resource, gone ...st
 	}
 }
 
-// item is an item with a value.
+// item is an item with a value, in JSON.
 func item(key, value string) *discoveryv3.Resource {
-	r := &discoveryv3.Resource{Name: key, Version: "v"}
-	r.Resource, _ = anypb.New(wrapperspb.Bytes([]byte(value)))
-	return r
+	return &discoveryv3.Resource{Name: key, Version: "v", Resource: &anypb.Any{Value: wiretest.Value(value)}}
 }
 
 // state is the member's own, which comes before its exports.

@@ -10,7 +10,8 @@ import (
 	googleproto "google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/durationpb"
-	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/penstock-project/penstock/multicluster/federation/wiretest"
 )
 
 type discoveryResponse = discoveryv3.DeltaDiscoveryResponse
@@ -46,9 +47,8 @@ func (n *node) lie(stream string, r *discoveryResponse) *discoveryResponse {
 	}
 	edit := func(pattern *regexp.Regexp, with string) {
 		for _, is := range out.Resources {
-			var value wrapperspb.BytesValue
-			if is.Resource.UnmarshalTo(&value) == nil {
-				is.Resource, _ = anypb.New(wrapperspb.Bytes(pattern.ReplaceAll(value.Value, []byte(with))))
+			if text, ok := wiretest.Text(is.GetResource().GetValue()); ok {
+				is.Resource = &anypb.Any{Value: wiretest.Value(pattern.ReplaceAllString(text, with))}
 			}
 		}
 	}
@@ -97,7 +97,7 @@ func (n *node) lie(stream string, r *discoveryResponse) *discoveryResponse {
 
 // add adds an item to a response.
 func add(to *discoveryResponse, key, value string) {
-	raw, _ := anypb.New(wrapperspb.Bytes([]byte(value)))
+	raw := &anypb.Any{Value: wiretest.Value(value)}
 	to.Resources = append(to.Resources, &discoveryv3.Resource{Name: key, Resource: raw, Version: "x"})
 }
 
