@@ -106,7 +106,9 @@ func (r *Registry) apply(t txn, u *Update) (problem string, whole bool) {
 	next := *m
 	older := u.Stamp.Compare(m.Known) < 0 && !faulty("fence")
 	switch {
-	case m.UID != "" && m.UID != u.UID:
+	case m.UID == "": // it is a member again, perhaps with a lost epoch: what drains of it has old stamps
+		next.Known = t.forget(m.Name)
+	case m.UID != u.UID:
 		if r.running(t, m) {
 			return fmt.Sprintf("cluster %s has its name, and its lease runs; this one is %s", m.UID, u.UID), true
 		}

@@ -236,6 +236,24 @@ func TestMember_ThatStartsAgainHasAllItsExports(t *testing.T) {
 	}
 }
 
+// A user removes a member and adds it again while its exports drain. Meanwhile it has lost its epoch.
+func TestMember_ThatJoinsAgainWithALostEpochHasItsExports(t *testing.T) {
+	r := set()
+	east := registry.Update{Member: "east", UID: "1", Stamp: stamp(7, 2), Snapshot: true}
+	east.Exports = []registry.Export{export(chat, stamp(7, 1), "10.0.0.1")}
+	apply(t, r, east)
+	r.SetMembers([]string{"west"})
+	if got := of(r, chat); got != "east=10.0.0.1, draining" {
+		t.Fatal(got)
+	}
+	r.SetMembers([]string{"east", "west"})
+	east.Stamp, east.Exports = stamp(1, 1), []registry.Export{export(chat, stamp(1, 1), "10.0.0.2")}
+	apply(t, r, east)
+	if got := of(r, chat); got != "east=10.0.0.2" {
+		t.Error(got)
+	}
+}
+
 func TestMember_ThatDrainsTakesNoNewRequest(t *testing.T) {
 	r := set()
 	first := registry.Update{Member: "east", UID: "e", Stamp: stamp(1, 1), Snapshot: true, Exports: []registry.Export{export(chat, stamp(1, 1), "a")}}

@@ -102,7 +102,7 @@ func (p *process) checkReturn(of *node, m registry.Member, e *registry.Export) {
 	delete(p.watched.left, id)
 	at, was := p.watched.withdrawn[id]
 	delete(p.watched.withdrawn, id)
-	if !was || e.Stamp.Compare(at) > 0 || of.lied() || of.lost || e.Entry.RoutingMode == "" {
+	if !was || e.Stamp.Compare(at) > 0 || of.lied() || of.rewound() || e.Entry.RoutingMode == "" {
 		return
 	}
 	p.node.w.violated("%s has export %s/%s of %s again at %v, and it was withdrawn at %v",
@@ -141,6 +141,9 @@ func (p *process) checkSilence(of *node, e *registry.Export) {
 // lied reports whether a node has been hostile.
 func (n *node) lied() bool { return !n.hostile.IsZero() }
 
+// rewound reports whether the state of a node may have gone back, and its stamps with it.
+func (n *node) rewound() bool { return n.lost || n.disk.lied }
+
 // checkLoaded: what was saved is there when a process starts, or something newer.
 func (n *node) checkLoaded(p *process, list []registry.Record, err error) {
 	defer func() {
@@ -149,7 +152,7 @@ func (n *node) checkLoaded(p *process, list []registry.Record, err error) {
 			n.kept[r.RecordID] = r
 		}
 	}()
-	if n.lost || n.disk.lied {
+	if n.rewound() {
 		return
 	}
 	if err != nil {
@@ -162,7 +165,7 @@ func (n *node) checkLoaded(p *process, list []registry.Record, err error) {
 			continue // dropped since, perhaps by a save that had no time to succeed
 		}
 		is, of := list[i], n.w.node(id.Cluster)
-		if is.UID == was.UID && is.Stamp.Compare(was.Stamp) < 0 && !of.lost && !of.lied() {
+		if is.UID == was.UID && is.Stamp.Compare(was.Stamp) < 0 && !of.rewound() && !of.lied() {
 			n.w.violated("%s starts with the record of %s %s at %v, and had saved it at %v",
 				p.id, id.Cluster, id.Pool, is.Stamp, was.Stamp)
 		}

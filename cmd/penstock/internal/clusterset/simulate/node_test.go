@@ -214,7 +214,7 @@ func (p *process) identity(files clusterset.Files) func(context.Context) (string
 	return func(ctx context.Context) (string, uint64, error) {
 		uid, epoch, err := files.Identity(ctx)
 		if n := p.node; err == nil && !p.alone {
-			if epoch <= n.epoch && !n.lost && !n.disk.lied {
+			if epoch <= n.epoch && !n.rewound() {
 				n.w.violated("%s begins epoch %d, and had begun %d", p.id, epoch, n.epoch)
 			}
 			n.epoch = epoch
