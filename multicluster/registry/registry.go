@@ -115,7 +115,7 @@ func (r *Registry) apply(t txn, u *Update) (problem string, whole bool) {
 		next.Known = t.forget(m.Name)
 	case older && !r.startsAgain(t, m, u):
 		return fmt.Sprintf("it is older (%d.%d) than what is known (%d.%d)", u.Stamp.Epoch, u.Stamp.Sequence, m.Known.Epoch, m.Known.Sequence), true
-	case older: // the member has lost its state
+	case older, r.repeats(m, u): // the member has lost its state
 		next.Known = t.forget(m.Name)
 	}
 	if r.plausible(u.Started) {
@@ -189,6 +189,12 @@ func (r *Registry) startsAgain(t txn, m *Member, u *Update) bool {
 		return !r.running(t, m) && r.now() > m.lapsed+maxAhead
 	}
 	return !r.running(t, m) || u.Started.After(m.Started)
+}
+
+// repeats reports whether a member's update is of a later process than what is known, and its epoch is not: an older state
+// folder was restored. So records that are newer may have older stamps.
+func (r *Registry) repeats(m *Member, u *Update) bool {
+	return u.Stamp.Epoch <= m.Known.Epoch && !m.Started.IsZero() && r.plausible(u.Started) && u.Started.After(m.Started)
 }
 
 // forget makes every stamp of a member's next update newer than what is known. Its exports stay until then.

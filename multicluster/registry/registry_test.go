@@ -254,6 +254,20 @@ func TestMember_ThatJoinsAgainWithALostEpochHasItsExports(t *testing.T) {
 	}
 }
 
+// A restored disk gives a process the epoch of one before it, whose stamps it may pass before it connects.
+func TestMember_ThatRepeatsAnEpochHasItsExports(t *testing.T) {
+	r, began := set(), time.Now()
+	east := registry.Update{Member: "east", UID: "1", Stamp: stamp(2, 4), Snapshot: true, Started: began.Add(-time.Minute), Draining: true}
+	east.Exports = []registry.Export{export(chat, stamp(2, 3), "10.0.0.1")}
+	apply(t, r, east)
+	east.Stamp, east.Started, east.Draining = stamp(2, 5), began, false
+	east.Exports = []registry.Export{export(chat, stamp(2, 1), "10.0.0.2")}
+	apply(t, r, east)
+	if got := of(r, chat); got != "east=10.0.0.2" {
+		t.Error(got)
+	}
+}
+
 func TestMember_ThatDrainsTakesNoNewRequest(t *testing.T) {
 	r := set()
 	first := registry.Update{Member: "east", UID: "e", Stamp: stamp(1, 1), Snapshot: true, Exports: []registry.Export{export(chat, stamp(1, 1), "a")}}
