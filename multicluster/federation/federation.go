@@ -344,7 +344,7 @@ func (f *Federation) receive(_ context.Context, in channel.Update) error {
 	touched, unread := map[registry.Pool]bool{}, map[registry.Pool]string{}
 	for _, it := range in.Items {
 		if it.Key == stateKey {
-			s, err := decodeCluster(it.Value)
+			s, err := decodeCluster(it.Value, state.Bundle)
 			if err != nil {
 				problems.Add(fmt.Errorf("its state: %w", err))
 				continue

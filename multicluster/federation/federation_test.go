@@ -408,7 +408,7 @@ func TestRecord_WrongOnesHarmNoOther(t *testing.T) {
 		}
 	}
 	for _, stamp := range []string{`"epoch":9223372036854775808`, `"sequence":18446744073709551615`, `"epoch":18446744073709551616`} {
-		if c, err := decodeCluster(wiretest.Value(`{"uid":"u",` + stamp + `}`)); err == nil {
+		if c, err := decodeCluster(wiretest.Value(`{"uid":"u",`+stamp+`}`), ""); err == nil {
 			t.Errorf("%s is %v", stamp, c)
 		}
 		if e, _, err := decodeRecord("ns/chat", wiretest.Value(`{"entry":{"routingMode":"ParentMode"},`+stamp+`}`)); err == nil {
@@ -416,7 +416,7 @@ func TestRecord_WrongOnesHarmNoOther(t *testing.T) {
 		}
 	}
 	for _, value := range []string{`{}`, `[`, `{"uid":"` + strings.Repeat("x", maxUID+1) + `"}`, `{"uid":"x","more":"` + strings.Repeat(" ", maxState) + `"}`} {
-		if c, err := decodeCluster(wiretest.Value(value)); err == nil {
+		if c, err := decodeCluster(wiretest.Value(value), ""); err == nil {
 			t.Errorf("%.20s is %v", value, c)
 		}
 	}
@@ -440,7 +440,7 @@ func FuzzRecord_DecodesOrFails(f *testing.F) {
 		if e, _, err := decodeRecord(key, value); err == nil && (e.Pool.Name == "" || e.Entry.RoutingMode == "") {
 			t.Errorf("%+v", e)
 		}
-		_, _ = decodeCluster(value)
+		_, _ = decodeCluster(value, "")
 	})
 }
 

@@ -49,7 +49,8 @@ const (
 	maxState  = maxBundle + 8<<10 // line ends are escaped
 )
 
-func decodeCluster(value []byte) (c cluster, err error) {
+// decodeCluster reads a cluster's state. bundle is that of the last one, which is not read again.
+func decodeCluster(value []byte, bundle string) (c cluster, err error) {
 	if len(value) > maxState {
 		return c, fmt.Errorf("it has %d bytes", len(value))
 	}
@@ -62,7 +63,7 @@ func decodeCluster(value []byte) (c cluster, err error) {
 	if _, err := stampOf(c.Epoch, c.Sequence); err != nil {
 		return c, err
 	}
-	if c.Bundle != "" && (len(c.Bundle) > maxBundle || !x509.NewCertPool().AppendCertsFromPEM([]byte(c.Bundle))) {
+	if c.Bundle != bundle && c.Bundle != "" && (len(c.Bundle) > maxBundle || !x509.NewCertPool().AppendCertsFromPEM([]byte(c.Bundle))) {
 		return c, errors.New("its bundle is too long, or has no certificate")
 	}
 	return c, nil

@@ -190,6 +190,8 @@ type Assembled struct {
 	Placed []registry.Placement
 	// Turned are the exports of members that got an Offer, or lost it.
 	Turned []registry.RecordID
+	// Ready are Pools whose clusters are all imported and Ready: there is nothing to report on them.
+	Ready []registry.Pool
 	// Revision of the store has their Offers.
 	Revision uint64
 }
@@ -205,7 +207,11 @@ func (i *Importer) Assemble(pools []registry.Pool) (out Assembled, err error) {
 	for _, p := range out.Pools {
 		wanted := map[string]bool{}
 		var unnamed []string
-		for _, s := range i.sources(view, p) {
+		sources := i.sources(view, p)
+		if len(sources) > 0 && !slices.ContainsFunc(sources, func(s Source) bool { return !s.well() }) {
+			out.Ready = append(out.Ready, p)
+		}
+		for _, s := range sources {
 			if s.unnamed && !s.gone {
 				unnamed = append(unnamed, s.Entry.Name)
 			}
@@ -258,12 +264,7 @@ func (i *Importer) Status(p registry.Pool, generation int64) (s inferenceapi.Inf
 // limit notes what members have of what they are allowed that export pools of a list. It adds their pools that have more or less of it than before:
 // what one pool takes, another one has not. mu is held.
 func (i *Importer) limit(pools []registry.Pool) []registry.Pool {
-	members := map[string]bool{}
-	for _, p := range pools {
-		for _, e := range i.cfg.Registry.Exports(nil, p) {
-			members[e.Cluster] = true
-		}
-	}
+	members := i.cfg.Registry.Exporters(pools)
 	for name := range i.over {
 		members[name] = true
 	}

@@ -61,6 +61,11 @@ func (s *Source) routed() bool {
 	return s.reason == "" || s.reason == NotSupportedReason || s.reason == ConflictReason
 }
 
+// well reports whether the cluster is imported and Ready.
+func (s *Source) well() bool {
+	return s.Entry.RoutingMode != "" && s.reason == "" && s.ready().Status == metav1.ConditionTrue
+}
+
 // ready is the condition Ready of the cluster.
 func (s *Source) ready() metav1.Condition {
 	out := metav1.Condition{Type: ConditionReady, Status: metav1.ConditionUnknown}

@@ -15,10 +15,10 @@ const (
 	allBytes, leastBytes                 = 64 << 20, 1 << 20
 )
 
-// Share is how much of each budget one of several members has.
-func Share(members int) (exports, bytes int) {
+// Share is how much of each budget one of several members has. all is Config.Exports.
+func Share(all, members int) (exports, bytes int) {
 	n := max(members, 1)
-	return min(max(allExports/n, leastExports), maxExports), max(allBytes/n, leastBytes)
+	return min(max(all/n, leastExports), maxExports), max(allBytes/n, leastBytes)
 }
 
 // Share is how much of each budget a member has now.
@@ -29,7 +29,7 @@ func (t txn) share() (exports, bytes int) {
 	for range rows.Walk[Member](t, nil, memberTable, rows.ByID, nil) {
 		n++
 	}
-	return Share(n)
+	return Share(t.exports, n)
 }
 
 // Count is how much a member exports.

@@ -31,9 +31,9 @@ func TestRegistry_EachMemberHasAShareOfTheBudgets(t *testing.T) {
 		}
 		r.SetMembers(members)
 	}
-	one, _ := registry.Share(1)
+	one, _ := registry.Share(40_000, 1)
 	for n, want := range map[int][2]int{1: {10_000, 64 << 20}, 8: {5_000, 8 << 20}, 100: {400, 1 << 20}, 1000: {400, 1 << 20}} {
-		if exports, bytes := registry.Share(n); exports != want[0] || bytes != want[1] {
+		if exports, bytes := registry.Share(40_000, n); exports != want[0] || bytes != want[1] {
 			t.Errorf("of %d members each has %d exports and %d bytes, want %v", n, exports, bytes, want)
 		}
 	}

@@ -140,6 +140,17 @@ func (r *Registry) Exports(ws WatchSet, p Pool) []*Export {
 	return out
 }
 
+// Exporters returns the members that export one of some pools.
+func (r *Registry) Exporters(pools []Pool) map[string]bool {
+	t, out := r.read(), map[string]bool{}
+	for _, p := range pools {
+		for e := range rows.Walk[Export](t, nil, exportTable, byPool, poolKey(p)) {
+			out[e.Cluster] = true
+		}
+	}
+	return out
+}
+
 // Exported reports whether a member exports a pool of that name, or did and it drains.
 func (r *Registry) Exported(p Pool) bool {
 	for range rows.Walk[Export](r.read(), nil, exportTable, byPool, poolKey(p)) {

@@ -26,6 +26,8 @@ type Config struct {
 	Lease time.Duration
 	// Drain is how long a withdrawn export stays, for its requests in flight. Default: 10 minutes.
 	Drain time.Duration
+	// Exports is how many exports all members have together, withdrawn ones included. Default: 40,000.
+	Exports int
 	// Now is this process's monotonic clock; time.Now if nil.
 	Now func() time.Time
 }
@@ -45,6 +47,7 @@ type Registry struct {
 // New makes a registry without members.
 func New(c Config) *Registry {
 	c.Lease, c.Drain = cmp.Or(c.Lease, 15*time.Second), cmp.Or(c.Drain, 10*time.Minute)
+	c.Exports = cmp.Or(c.Exports, allExports)
 	if c.Now == nil {
 		c.Now = time.Now
 	}
@@ -263,7 +266,7 @@ func (r *Registry) Expire() []Pool {
 
 // write runs change in a write transaction, and returns the pools whose exports, or whose exports' members, have changed, sorted.
 func (r *Registry) write(change func(t txn)) []Pool {
-	t := txn{r.db.Txn(true), map[string]Count{}, new(int64)}
+	t := txn{r.db.Txn(true), r.cfg.Exports, map[string]Count{}, new(int64)}
 	defer t.Abort() // after a panic; a committed one stays
 	t.TrackChanges()
 	change(t)

@@ -97,13 +97,14 @@ func deadlineKey(d time.Duration) []byte { return binary.BigEndian.AppendUint64(
 // txn is a transaction with typed rows.
 type txn struct {
 	*memdb.Txn
-	counts map[string]Count // by cluster: those that a write transaction has changed
+	exports int              // Config.Exports
+	counts  map[string]Count // by cluster: those that a write transaction has changed
 	// received is Export.Since of the exports that a write transaction adds; 0: it has added none.
 	received *int64
 }
 
 // read begins a transaction that reads.
-func (r *Registry) read() txn { return txn{Txn: r.db.Txn(false)} }
+func (r *Registry) read() txn { return txn{Txn: r.db.Txn(false), exports: r.cfg.Exports} }
 
 // until iterates over the rows of a table whose deadline in an index is not after now, the first deadline first. The table must not be
 // changed meanwhile.

@@ -98,6 +98,8 @@ type Config struct {
 	ServerOptions []grpc.ServerOption
 	// Drain is how long requests of a withdrawn export may go on.
 	Drain time.Duration
+	// Budget is how many exports all members have together; 0: the registry's default.
+	Budget int
 	// Load receives what members report of the load of their pools, as Federation was asked to want; nil: nothing does.
 	Load func(federation.MemberPool, federation.Load)
 	// InFlight is how many requests of other clusters this process's picker counts; nil: not known.
@@ -129,6 +131,8 @@ type Set struct {
 	due       due
 	leading   chan struct{} // has one element when Config.Leading may have changed
 	led       chan struct{} // has one element when this process has begun to publish
+
+	reportable chan struct{} // has one element when what members do has changed what is reported
 
 	reporting sync.Mutex // held while a report is made
 	following sync.Mutex // held while a change is followed, or a decision made: of the next ones
@@ -173,7 +177,7 @@ func New(c Config) *Set {
 		}
 	}
 	s := &Set{
-		cfg: c, registry: registry.New(registry.Config{Drain: c.Drain}), begun: make(chan struct{}), certified: make(chan struct{}), decided: make(chan struct{}), wake: make(chan struct{}, 1), leading: make(chan struct{}, 1), led: make(chan struct{}, 1),
+		cfg: c, registry: registry.New(registry.Config{Drain: c.Drain, Exports: c.Budget}), begun: make(chan struct{}), certified: make(chan struct{}), decided: make(chan struct{}), wake: make(chan struct{}, 1), leading: make(chan struct{}, 1), reportable: make(chan struct{}, 1), led: make(chan struct{}, 1),
 		pools: map[registry.Pool]export.Pool{}, parents: map[registry.Pool][]model.ParentGateway{}, taken: map[string][]string{}, annotated: map[string]bool{}, decisions: map[string]export.Decision{}, rejected: map[string]string{}, exported: map[string]audience{},
 	}
 	s.admin = newAdmin()
@@ -250,5 +254,6 @@ func (s *Set) Run(ctx context.Context) error {
 	group.Go(func() error { return s.expire(ctx) })
 	group.Go(func() error { return s.lead(ctx) })
 	group.Go(func() error { return s.keep(ctx) })
+	group.Go(func() error { return s.reports(ctx) })
 	return group.Wait()
 }

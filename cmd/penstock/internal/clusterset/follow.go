@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"time"
 
 	inferencev1 "sigs.k8s.io/gateway-api-inference-extension/api/v1"
 
@@ -372,6 +373,34 @@ func endpoints(members []model.Member) (out []netip.AddrPort) {
 
 // source of the reports of this package.
 const source = status.Members
+
+// reportDebounce bounds how often what members do is reported: a report reads all members.
+const reportDebounce = 20 * time.Millisecond
+
+// reportSoon has Run report, once for a hundred members that connect at once.
+func (s *Set) reportSoon() {
+	select {
+	case s.reportable <- struct{}{}:
+	default:
+	}
+}
+
+// reports reports when it is due, until ctx ends.
+func (s *Set) reports(ctx context.Context) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-s.reportable:
+		}
+		s.report()
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(reportDebounce):
+		}
+	}
+}
 
 // report reports on the ClusterSet and on the pools whose export was asked for.
 func (s *Set) report() {

@@ -96,6 +96,7 @@ func TestSet_PodRangesThatMembersPublishMustNotOverlap(t *testing.T) {
 		s.apply(registry.Update{Member: member, UID: member, Stamp: stamp, Exports: []registry.Export{
 			{Pool: registry.Pool{Namespace: "default", Name: "chat"}, Stamp: stamp, Entry: inferenceapi.ImportedCluster{RoutingMode: inferenceapi.EndpointMode, PodCIDRs: cidrs}},
 		}})
+		s.reportNow()
 	}
 	const ofEast, ofWest = "10.244.128.0/17 of member east overlaps 10.244.0.0/16 of this cluster (spec.podCIDRs[0])", "10.1.0.0/24 of member west overlaps 10.1.0.0/16 of member east (spec.members[0])"
 	publish("east", 1, "10.1.0.0/16", "10.244.128.0/17")

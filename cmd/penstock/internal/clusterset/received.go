@@ -40,7 +40,7 @@ func (s *Set) apply(updates ...registry.Update) bool {
 	if slices.Equal(s.shown(updates), before) && !s.reportDue() {
 		s.admin.notify()
 	} else {
-		s.report()
+		s.reportSoon()
 	}
 	s.wakeUp()
 	return !slices.ContainsFunc(rejected, func(r registry.Rejection) bool { return r.Whole })
@@ -96,7 +96,7 @@ func (s *Set) unnamed(member string) string {
 
 func (s *Set) disconnected(member string, is bool) {
 	s.assemble(s.registry.Connected(member, is))
-	s.report()
+	s.reportSoon()
 }
 
 // problem notes what of a member's update had no effect, until its next update.
@@ -104,7 +104,7 @@ func (s *Set) problem(member, problem string) {
 	s.mu.Lock()
 	s.rejected[member] = noEffect + problem
 	s.mu.Unlock()
-	s.report()
+	s.reportSoon()
 }
 
 // unread describes the exports of a member whose newest version could not be taken.
@@ -120,7 +120,7 @@ func (s *Set) unread(member string, n int) string {
 // placed notes where exports of this cluster stand at a member.
 func (s *Set) placed(in registry.Reports) {
 	s.registry.Place(in)
-	s.report()
+	s.reportSoon()
 }
 
 // due are the pools whose imports are not up to date. One call of assemble at a time brings all of them up to date, those of the calls that wait for
@@ -212,9 +212,21 @@ func (s *Set) assemble(pools []registry.Pool) {
 		s.cfg.Imported(a.Pools)
 		return
 	}
-	for _, p := range a.Pools {
-		s.show(p)
+	ready := make(map[registry.Pool]bool, len(a.Ready))
+	owners := make([]report.Ref, len(a.Ready))
+	for i, p := range a.Ready {
+		ready[p], owners[i] = true, importRef(p)
 	}
+	s.cfg.Board.Remove(status.Imports, owners...)
+	for _, p := range a.Pools {
+		if !ready[p] {
+			s.show(p)
+		}
+	}
+}
+
+func importRef(p registry.Pool) report.Ref {
+	return report.Ref{Group: store.InferencePoolImports.Group(), Kind: store.InferencePoolImports.Kind(), Namespace: p.Namespace, Name: p.Name}
 }
 
 // place has exporters know where their exports stand here. due.running is held.
@@ -235,7 +247,7 @@ func (s *Set) Import(p registry.Pool, generation int64) (is inferenceapi.Inferen
 
 // show reports on the import of a pool: clusters that are not Ready, and why. What can be used of it, translation reports.
 func (s *Set) show(p registry.Pool) {
-	owner := report.Ref{Group: store.InferencePoolImports.Group(), Kind: store.InferencePoolImports.Kind(), Namespace: p.Namespace, Name: p.Name}
+	owner := importRef(p)
 	if s.importer.NoneAllowed(p) { // a finding about the member counts them
 		s.cfg.Board.Remove(status.Imports, owner)
 		return

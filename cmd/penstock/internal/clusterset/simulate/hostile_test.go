@@ -67,9 +67,9 @@ func (n *node) lie(stream string, r *discoveryResponse) *discoveryResponse {
 		}
 	case 5: // namespaces that it is not allowed
 		add("private/secret", record("private/secret", "10.9.0.2", 1))
-	case 6: // many
+	case 6: // many, more than its share: stamps count as those of its state at most
 		for i := range 600 {
-			add(fmt.Sprintf("team/many-%d", i), record("team/many", "10.9.0.3", 1))
+			add(fmt.Sprintf("team/many-%d", i), record("team/many", "10.9.0.3", 1<<52))
 		}
 	case 7:
 		add("team/"+sharedPools[0], "\x00{")
@@ -103,12 +103,12 @@ func add(to *discoveryResponse, key, value string) {
 
 // flood adds exports that the member has never had, until they are more than any share.
 func (n *node) flood(to *discoveryResponse) *discoveryResponse {
-	for range 4000 {
-		if n.flooded > 30_000 {
+	for range 400 {
+		if n.flooded > 3000 {
 			break
 		}
 		n.flooded++
-		const record = `{"epoch":1,"sequence":1,"entry":{"routingMode":"ParentMode"}}`
+		const record = `{"epoch":4503599627370496,"sequence":1,"entry":{"routingMode":"ParentMode"}}`
 		add(to, fmt.Sprintf("team/flood-%d", n.flooded), record)
 	}
 	return to

@@ -35,6 +35,9 @@ import (
 // drain is how long a withdrawn export stays at its importers.
 const drain = 20 * time.Second
 
+// budget is how many exports all members of a node have together: few, so that a flood costs a seed little.
+const budget = 800
+
 // pool is a pool of a node, as its user wrote it.
 type pool struct {
 	namespace, name string
@@ -127,7 +130,7 @@ func (n *node) start() *process {
 		Identity: p.identity(files), Authority: files.Authority(), Records: &records{files.Records(), p},
 		Listen: func(context.Context) (net.Listener, error) { return listener{n.address()}, nil },
 		Server: p.server, Connect: p.connect, Address: n.address(),
-		Pickers: []netip.AddrPort{picker}, Cleartext: true, Exports: p.exporting, Drain: drain,
+		Pickers: []netip.AddrPort{picker}, Cleartext: true, Exports: p.exporting, Drain: drain, Budget: budget,
 		Log: slog.New(slog.DiscardHandler), OnPanic: p.onPanic,
 	})
 	n.processes = append(n.processes, p)
