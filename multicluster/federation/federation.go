@@ -42,8 +42,8 @@ type Config struct {
 	Certificate func() (*tls.Certificate, error)
 	// Bundle has the CA certificates of this cluster's trust domain, in PEM, for the members to trust; nil: none is published.
 	Bundle func() []byte
-	// Apply receives what a member exports, and returns false if that has no effect: the member is asked for all again once an update of it
-	// has. Connected, that it is not connected any more.
+	// Apply receives what a member exports, and returns false if not all of it has an effect: the member is asked for all again
+	// once an update of it has. Connected, that it is not connected any more.
 	Apply     func(...registry.Update) bool
 	Connected func(member string, is bool)
 	// Problem receives what of a member's update had no effect, and why, also where its stream ended for that; optional.
@@ -317,8 +317,8 @@ func (f *Federation) publish(exports ...channel.Item) {
 	f.exports.Publish(append(exports, f.own.state(bundle))...)
 }
 
-// errNoEffect is that of an update which Config.Apply does not take.
-var errNoEffect = errors.New("the update has no effect")
+// errNoEffect is that of an update which Config.Apply does not take, or not all of it.
+var errNoEffect = errors.New("not all of the update has an effect")
 
 // receive passes what a member has published on to the registry.
 func (f *Federation) receive(_ context.Context, in channel.Update) error {

@@ -116,6 +116,13 @@ func (t txn) room(e, old *Export) string {
 	return ""
 }
 
+// fits reports whether a member has room for one more export of a size.
+func (t txn) fits(cluster string, size int) bool {
+	exports, bytes := t.share()
+	c := t.count(cluster)
+	return c.rows < exports && c.bytes+size <= bytes
+}
+
 // unread notes why the newest version of an export could not be taken. What is known of it stays.
 func (r *Registry) unread(t txn, cluster string, p Pool, why string) {
 	next := Export{Cluster: cluster, Pool: p, Entry: inferenceapi.ImportedCluster{Name: cluster}}

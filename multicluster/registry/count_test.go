@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/penstock-project/penstock/multicluster/registry"
 )
@@ -21,6 +22,36 @@ func publishes(r *registry.Registry, member string, sequence uint64, n, size int
 		return ""
 	}
 	return rejected[0].Problem
+}
+
+// An export that came while its member's share was full is asked for again once there is room.
+func TestRegistry_DeniedExportsAreAskedForAgain(t *testing.T) {
+	now := time.Now()
+	r := registry.New(registry.Config{Exports: 1, Now: func() time.Time { return now }}) // the least share
+	r.SetMembers([]string{"east"})
+	u := registry.Update{Member: "east", UID: "1", Stamp: registry.Stamp{Epoch: 1, Sequence: 1}, Snapshot: true}
+	for i := range 401 {
+		pool := registry.Pool{Namespace: "ns", Name: fmt.Sprint("p", i)}
+		u.Exports = append(u.Exports, registry.Export{Pool: pool, Stamp: u.Stamp})
+	}
+	lacks := func(u registry.Update) bool {
+		_, rejected := r.Apply(u)
+		return len(rejected) > 0
+	}
+	renewal := registry.Update{Member: "east", UID: "1", Stamp: registry.Stamp{Epoch: 1, Sequence: 2}}
+	if !lacks(u) || !lacks(renewal) {
+		t.Error("an export for which there is no room is not reported")
+	}
+	renewal.Withdrawn = []registry.Pool{u.Exports[0].Pool}
+	lacks(renewal)
+	now = now.Add(time.Hour) // the export has drained
+	r.Expire()
+	if renewal.Withdrawn = nil; lacks(renewal) {
+		t.Error("there is room, and the member is not asked for the export")
+	}
+	if u.Exports, u.Stamp = u.Exports[1:], renewal.Stamp; lacks(u) || r.Count("east").Exports != 400 {
+		t.Errorf("%+v", r.Count("east"))
+	}
 }
 
 func TestRegistry_EachMemberHasAShareOfTheBudgets(t *testing.T) {

@@ -51,6 +51,13 @@ type Member struct {
 	connected bool
 	drained   bool          // by its own update
 	lapsed    time.Duration // when its lease expired last, since the registry was made
+	denied    denied
+}
+
+// denied is why exports of a member are not known here: there was no room for them. least is the smallest of them, in bytes.
+type denied struct {
+	problem string
+	least   int
 }
 
 // Connected reports whether there is a connection to the member.
@@ -58,7 +65,7 @@ func (m Member) Connected() bool { return m.connected }
 
 func (m *Member) equal(o *Member) bool {
 	return m.Name == o.Name && m.State == o.State && m.UID == o.UID && m.Known == o.Known && m.Started.Equal(o.Started) &&
-		m.connected == o.connected && m.drained == o.drained && bytes.Equal(m.Bundle, o.Bundle)
+		m.connected == o.connected && m.drained == o.drained && bytes.Equal(m.Bundle, o.Bundle) && m.denied == o.denied
 }
 
 // lease is until when a member is Ready without a further update.

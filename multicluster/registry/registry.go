@@ -3,6 +3,7 @@ package registry
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"reflect"
 	"slices"
 	"sync"
@@ -80,12 +81,11 @@ type Update struct {
 	Bundle []byte
 }
 
-// Rejection is an update that changed nothing, or not all that it has.
+// Rejection is an update that changed nothing, or not all that it has, or one after an update for which there is still no
+// room. Once none of a member is rejected, all its exports are asked for again.
 type Rejection struct {
 	Member  string
 	Problem string
-	// Whole: nothing of the update has had an effect.
-	Whole bool
 }
 
 // Apply processes updates in one transaction. It returns the pools to assemble again, sorted, and what was rejected. An update renews its
@@ -93,18 +93,18 @@ type Rejection struct {
 func (r *Registry) Apply(updates ...Update) (changed []Pool, rejected []Rejection) {
 	changed = r.write(func(t txn) {
 		for i := range updates {
-			if problem, whole := r.apply(t, &updates[i]); problem != "" {
-				rejected = append(rejected, Rejection{updates[i].Member, problem, whole})
+			if problem := r.apply(t, &updates[i]); problem != "" {
+				rejected = append(rejected, Rejection{updates[i].Member, problem})
 			}
 		}
 	})
 	return changed, rejected
 }
 
-func (r *Registry) apply(t txn, u *Update) (problem string, whole bool) {
+func (r *Registry) apply(t txn, u *Update) (problem string) {
 	m := rows.First[Member](t, memberTable, rows.Key(u.Member))
 	if m == nil {
-		return "it is no member of the cluster set", true
+		return "it is no member of the cluster set"
 	}
 	next := *m
 	older := u.Stamp.Compare(m.Known) < 0 && !faulty("fence")
@@ -113,11 +113,11 @@ func (r *Registry) apply(t txn, u *Update) (problem string, whole bool) {
 		next.Known = t.forget(m.Name)
 	case m.UID != u.UID:
 		if r.running(t, m) {
-			return fmt.Sprintf("cluster %s has its name, and its lease runs; this one is %s", m.UID, u.UID), true
+			return fmt.Sprintf("cluster %s has its name, and its lease runs; this one is %s", m.UID, u.UID)
 		}
 		next.Known = t.forget(m.Name)
 	case older && !r.startsAgain(t, m, u):
-		return fmt.Sprintf("it is older (%d.%d) than what is known (%d.%d)", u.Stamp.Epoch, u.Stamp.Sequence, m.Known.Epoch, m.Known.Sequence), true
+		return fmt.Sprintf("it is older (%d.%d) than what is known (%d.%d)", u.Stamp.Epoch, u.Stamp.Sequence, m.Known.Epoch, m.Known.Sequence)
 	case older, r.repeats(m, u): // the member has lost its state
 		next.Known = t.forget(m.Name)
 	}
@@ -133,7 +133,7 @@ func (r *Registry) apply(t txn, u *Update) (problem string, whole bool) {
 	if u.Snapshot { // it has all exports as they are at its stamp; an update with some may have had no effect
 		known = Stamp{}
 	}
-	named := make(map[Pool]bool, len(u.Exports))
+	named, least := make(map[Pool]bool, len(u.Exports)), math.MaxInt
 	for i := range u.Exports {
 		e := u.Exports[i]
 		e.Cluster, e.Entry.Name = m.Name, m.Name
@@ -141,6 +141,7 @@ func (r *Registry) apply(t txn, u *Update) (problem string, whole bool) {
 		named[e.Pool] = true
 		if why := r.export(t, &e, known); why != "" {
 			problem = why // not which export: a member with many more could have each of them reported
+			least = min(least, e.Size)
 		}
 	}
 	for p, why := range u.Unread {
@@ -166,11 +167,19 @@ func (r *Registry) apply(t txn, u *Update) (problem string, whole bool) {
 			r.withdraw(t, e, u.Stamp)
 		}
 	}
+	switch {
+	case problem != "":
+		next.denied = denied{problem, least}
+	case u.Snapshot, m.denied.problem != "" && t.fits(m.Name, m.denied.least):
+		next.denied = denied{}
+	default:
+		problem = m.denied.problem
+	}
 	next.Known, next.Bundle = u.Stamp, u.Bundle
 	if !next.equal(m) {
 		rows.Must(t.Insert(memberTable, &next))
 	}
-	return problem, false
+	return problem
 }
 
 // maxAhead is how far ahead of this process's clock a member's start may be.

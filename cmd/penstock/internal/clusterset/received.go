@@ -43,7 +43,7 @@ func (s *Set) apply(updates ...registry.Update) bool {
 		s.reportSoon()
 	}
 	s.wakeUp()
-	return !slices.ContainsFunc(rejected, func(r registry.Rejection) bool { return r.Whole })
+	return len(rejected) == 0
 }
 
 // shown is what of a member is reported on the ClusterSet.

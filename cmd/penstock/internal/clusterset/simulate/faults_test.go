@@ -271,7 +271,7 @@ func (w *world) heal() {
 			n.hostile = w.began
 		}
 		for _, p := range slices.Clone(n.processes) {
-			if p.alone {
+			if p.alone || n.lied() { // its own next process has not what it made up
 				n.stop(p, false)
 			}
 		}
