@@ -1,0 +1,218 @@
+package principals
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/penstock-project/penstock/discovery/status/report"
+)
+
+// placed is a cell in a namespace of its own: a sample with the cell's value, beside the cells of the batch.
+type placed struct {
+	cell
+	namespace string
+	file      string
+	objects   []map[string]any
+	changed   int // the object with the value
+	first     int // the line of the file at which the cell begins
+	last      int
+}
+
+// batch is how many cells are applied at once.
+const batch = 100
+
+// author applies the cells of a principal that writes objects.
+type author struct {
+	*run
+	kinds   []kind
+	samples []sample
+	fields  map[string]field
+}
+
+// apply runs all cells of a principal, and records the outcomes. The samples themselves come first: a sample with a
+// finding cannot show the effect of a value.
+func (r *run) apply(folder string, kinds []kind) {
+	r.t.Helper()
+	a := &author{run: r, kinds: kinds, samples: readSamples(r.t, folder), fields: map[string]field{}}
+	for _, f := range r.p.fields(r.t) {
+		a.fields[f.path] = f
+	}
+	var originals []*placed
+	for i, s := range a.samples {
+		ns := fmt.Sprintf("s%d", i)
+		originals = append(originals, &placed{namespace: ns, file: s.file, objects: s.in(ns), changed: -1})
+	}
+	own := map[string][]string{} // what is reported about each sample itself
+	for p, evidence := range a.together(originals, nil) {
+		if own[p.file] = evidence.found; strings.Contains(evidence.text(), "error: ") {
+			r.t.Errorf("%s itself has an error: %s", p.file, evidence.text())
+		}
+	}
+	var cells []*placed
+	for i, c := range r.cells() {
+		if p := a.place(c, fmt.Sprintf("t%d", i)); p != nil {
+			cells = append(cells, p)
+		}
+	}
+	for some := range slices.Chunk(cells, batch) {
+		for p, evidence := range a.together(some, own) {
+			r.see(p.cell, evidence.outcome, evidence.text())
+		}
+	}
+}
+
+// place makes the objects of a cell of the sample that has most of its field. A sample must have the field's parent.
+func (a *author) place(c cell, namespace string) *placed {
+	a.t.Helper()
+	f := a.fields[c.field]
+	kindName, steps := split(c.field)
+	k := a.kinds[slices.IndexFunc(a.kinds, func(k kind) bool { return k.name == kindName })]
+	best, file, object := -1, 0, 0
+	for i, s := range a.samples {
+		for j, o := range s.objects {
+			if n := reach(o, steps); o["kind"] == kindName && n > best {
+				best, file, object = n, i, j
+			}
+		}
+	}
+	if best < len(steps)-1 {
+		a.t.Errorf("%s: no sample of %s has the field's parent: add it", c.field, kindName)
+		return nil
+	}
+	p := &placed{cell: c, namespace: namespace, file: a.samples[file].file, objects: a.samples[file].in(namespace), changed: object}
+	o := p.objects[object]
+	set(o, steps, literal(f, c.value, limits(a.t, k, steps), current(o, steps)))
+	if parent := steps[:len(steps)-1]; c.value == anothersNamespace { // the object of that name there
+		set(o, append(slices.Clone(parent), "name"), "victim")
+	}
+	return p
+}
+
+// current is the value that set replaces.
+func current(v any, steps []string) any {
+	for i, s := range steps {
+		var next any
+		best := -1
+		for _, child := range children(v, s) {
+			if n := reach(child, steps[i+1:]); n > best {
+				best, next = n, child
+			}
+		}
+		if best < 0 {
+			return nil
+		}
+		v = next
+	}
+	return v
+}
+
+// evidence is an observed outcome, and what is reported.
+type evidence struct {
+	outcome outcome
+	found   []string
+}
+
+func (e evidence) text() string { return strings.Join(e.found, "\n") }
+
+// together applies cells at once, waits until Envoy has them, checks the victim, and observes the outcomes. own is what is
+// reported about the samples without a cell.
+func (a *author) together(cells []*placed, own map[string][]string) map[*placed]evidence {
+	a.t.Helper()
+	var text strings.Builder
+	line := 1
+	for _, p := range cells {
+		p.first = line
+		for _, o := range p.objects {
+			raw, err := json.Marshal(o)
+			if err != nil {
+				a.t.Fatal(err)
+			}
+			text.Write(append(raw, "\n---\n"...))
+			line += 2
+		}
+		p.last = line - 1
+	}
+	a.rig.settle("cells.yaml", text.String())
+	names := make([]string, 0, len(cells))
+	for _, p := range cells {
+		names = append(names, fmt.Sprintf("%s %s", p.field, p.value))
+	}
+	a.rig.unchanged(strings.Join(names, "; "))
+	doc := a.rig.status()
+	stored := a.stored()
+	out := map[*placed]evidence{}
+	for _, p := range cells {
+		out[p] = p.judge(doc, stored, own[p.file])
+	}
+	return out
+}
+
+// stored are the refs of all objects of the principal's kinds in the store.
+func (a *author) stored() map[report.Ref]bool {
+	out := map[report.Ref]bool{}
+	for _, k := range a.kinds {
+		var page struct {
+			Objects []struct {
+				Metadata struct{ Namespace, Name string }
+			}
+		}
+		a.rig.get(local(a.rig.http), "/debug/store/"+k.name, &page)
+		for _, o := range page.Objects {
+			out[report.Ref{Kind: k.name, Namespace: o.Metadata.Namespace, Name: o.Metadata.Name}] = true
+		}
+	}
+	return out
+}
+
+// judge derives the outcome of a cell from the store and the status: from what is reported about the cell alone.
+func (p *placed) judge(doc document, stored map[report.Ref]bool, own []string) evidence {
+	var found []string
+	add := func(text string) {
+		text = strings.ReplaceAll(text, p.namespace, "NS")
+		if !slices.Contains(own, text) {
+			found = append(found, text)
+		}
+	}
+	for _, f := range doc.Findings {
+		if (f.Owner.Namespace == p.namespace || p.owns(f.Source)) && !momentary(f) {
+			f.Source = ""
+			add(fmt.Sprintf("%s: %s", f.Severity, f))
+		}
+	}
+	for i := range doc.Objects {
+		if doc.Objects[i].Namespace == p.namespace {
+			for _, text := range doc.negatives(i) {
+				add(text)
+			}
+		}
+	}
+	switch {
+	case p.changed < 0 || stored[refOf(p.objects[p.changed])]:
+		if len(found) > 0 {
+			return evidence{finding, found}
+		}
+		return evidence{bounded, nil}
+	case len(found) == 0:
+		return evidence{"lost", []string{"the object is not stored, and no finding states why"}}
+	}
+	return evidence{denied, found}
+}
+
+// momentary findings are about servers that answer or not: the servers of the samples do not exist, and a cell may end
+// before that is known.
+func momentary(f report.Finding) bool { return strings.Contains(f.Problem, "fails: ") }
+
+// owns reports whether a source, FILE:LINE, is within the cell.
+func (p *placed) owns(source string) bool {
+	file, number, ok := strings.Cut(source, "cells.yaml:")
+	line, err := strconv.Atoi(number)
+	return ok && file != "" && err == nil && p.first <= line && line <= p.last
+}
+
+func refOf(o map[string]any) report.Ref {
+	metadata, _ := o["metadata"].(map[string]any)
+	return report.Ref{Kind: fmt.Sprint(o["kind"]), Namespace: fmt.Sprint(metadata["namespace"]), Name: fmt.Sprint(metadata["name"])}
+}

@@ -1,0 +1,133 @@
+package principals
+
+import (
+	"encoding/json"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// class is the kind of a field. It decides which values apply.
+type class string
+
+const (
+	number    class = "number"
+	text      class = "text" // any string without a meaning that another principal shares
+	name      class = "name" // of an object, a cluster, a port or a model, which another principal may have too
+	namespace class = "namespace"
+	host      class = "host"
+	address   class = "address" // an IP address, or a range of addresses
+	choice    class = "choice"  // one of a list
+	boolean   class = "boolean"
+	list      class = "list"
+	mapping   class = "mapping"
+	duration  class = "duration"
+	quantity  class = "quantity"
+)
+
+// field is one field that a principal writes. A path is "KIND.json.path[].of.it", with [] after a list and after a map.
+type field struct {
+	path  string
+	class class
+	typ   reflect.Type
+}
+
+// unread names fields that Penstock does not read: the beginning of a path, and the reason.
+type unread struct{ prefix, reason string }
+
+// walker generates the fields of Go types.
+type walker struct {
+	// classes are the classes of fields whose type is not enough, by the end of the path (see classOf). The longest counts.
+	classes map[string]class
+	unread  []unread
+	fields  []field
+	matched map[string]bool // entries of unread
+}
+
+// walk generates the fields of a type below a path. A type within itself is walked once.
+func (w *walker) walk(path string, t reflect.Type, within ...reflect.Type) {
+	for _, u := range w.unread {
+		if path == u.prefix || strings.HasPrefix(path, u.prefix+".") || strings.HasPrefix(path, u.prefix+"[") {
+			if w.matched == nil {
+				w.matched = map[string]bool{}
+			}
+			w.matched[u.prefix] = true
+			return
+		}
+	}
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	c := w.classOf(path, t)
+	if c != "" {
+		w.fields = append(w.fields, field{path: path, class: c, typ: t})
+	}
+	switch {
+	case c == list && t.Elem().Kind() != reflect.Uint8, c == mapping && t.Kind() == reflect.Map:
+		w.walk(path+"[]", t.Elem(), within...)
+	case c == "" && t.Kind() == reflect.Struct && !slices.Contains(within, t):
+		for _, f := range reflect.VisibleFields(t) {
+			if f.Anonymous || !f.IsExported() || len(f.Index) > 1 && f.Tag.Get("json") == "" {
+				continue
+			}
+			key, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+			if key == "" {
+				key = f.Name
+			}
+			if key != "-" {
+				w.walk(path+"."+key, f.Type, append(slices.Clone(within), t)...)
+			}
+		}
+	}
+}
+
+// done returns the fields. An entry of unread that matches no field fails.
+func (w *walker) done(t testing.TB) []field {
+	t.Helper()
+	for _, u := range w.unread {
+		if !w.matched[u.prefix] {
+			t.Errorf("the list of unread fields has %s, and no field is named so: remove the line", u.prefix)
+		}
+	}
+	return w.fields
+}
+
+// classOf returns the class of a field, or "" for a struct that has fields of its own.
+func (w *walker) classOf(path string, t reflect.Type) class {
+	longest := ""
+	for end := range w.classes {
+		if (path == end || strings.HasSuffix(path, "."+end)) && len(end) > len(longest) {
+			longest = end
+		}
+	}
+	if longest != "" {
+		return w.classes[longest]
+	}
+	switch t.String() {
+	case "resource.Quantity", "intstr.IntOrString":
+		return quantity
+	case "v1.Duration", "time.Duration":
+		return duration
+	case "v1.Time", "v1.MicroTime", "time.Time":
+		return text
+	case "runtime.RawExtension", "json.RawMessage":
+		return mapping
+	}
+	switch t.Kind() {
+	case reflect.Bool:
+		return boolean
+	case reflect.String:
+		return text
+	case reflect.Slice, reflect.Array:
+		if t == reflect.TypeFor[json.RawMessage]() || t.Elem().Kind() == reflect.Uint8 {
+			return text
+		}
+		return list
+	case reflect.Map:
+		return mapping
+	case reflect.Struct, reflect.Interface:
+		return ""
+	}
+	return number
+}

@@ -1,0 +1,143 @@
+package principals
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// outcome is how Penstock treats a value.
+type outcome string
+
+const (
+	denied  outcome = "denied"
+	bounded outcome = "bounded"
+	finding outcome = "finding"
+)
+
+// cell is a principal, a field that it writes, and a value.
+type cell struct {
+	principal, field string
+	value            value
+}
+
+func (c cell) String() string { return fmt.Sprintf("%s, %s, %s", c.principal, c.field, c.value) }
+
+const matrixFile = "matrix.tsv"
+
+// rewriting: the observed outcomes replace the rows of the table.
+func rewriting() bool { return os.Getenv("PENSTOCK_GOLDEN") == "rewrite" }
+
+// matrix is the table.
+type matrix map[cell]outcome
+
+func readMatrix(t testing.TB) matrix {
+	t.Helper()
+	raw, err := os.ReadFile(matrixFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	table := matrix{}
+	for i, line := range strings.Split(strings.TrimSpace(string(raw)), "\n") {
+		if line == "" || strings.HasPrefix(line, "#") {
+			continue
+		}
+		parts := strings.Split(line, "\t")
+		if len(parts) != 4 || !slices.Contains([]outcome{denied, bounded, finding}, outcome(parts[3])) {
+			t.Fatalf("%s:%d: a row is a principal, a field, a value and denied, bounded or finding, with tabs between", matrixFile, i+1)
+		}
+		c := cell{parts[0], parts[1], value(parts[2])}
+		if _, twice := table[c]; twice {
+			t.Fatalf("%s:%d: a second row of %s", matrixFile, i+1, c)
+		}
+		table[c] = outcome(parts[3])
+	}
+	return table
+}
+
+// of returns the rows of a principal.
+func (m matrix) of(principal string) matrix {
+	out := maps.Clone(m)
+	maps.DeleteFunc(out, func(c cell, _ outcome) bool { return c.principal != principal })
+	return out
+}
+
+func (m matrix) principals() []string {
+	var out []string
+	for c := range m {
+		out = append(out, c.principal)
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// rewrite replaces the rows of a principal. Rows are in the order of the principals and of their cells.
+func rewrite(t testing.TB, p principal, observed matrix) {
+	t.Helper()
+	table := readMatrix(t)
+	var b strings.Builder
+	b.WriteString("# principal\tfield\tvalue\toutcome; doc.go explains them, and how to rewrite the table\n")
+	for _, other := range principals {
+		rows := table.of(other.name)
+		if other.name == p.name {
+			rows = observed
+		}
+		for _, c := range other.cells(t) {
+			if o, ok := rows[c]; ok {
+				fmt.Fprintf(&b, "%s\t%s\t%s\t%s\n", c.principal, c.field, c.value, o)
+			}
+		}
+	}
+	if err := os.WriteFile(matrixFile, []byte(b.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// run compares the observed outcomes of a principal's cells with the table.
+type run struct {
+	t        testing.TB
+	rig      *rig
+	p        principal
+	table    matrix
+	observed matrix
+}
+
+func begin(t testing.TB, r *rig, p principal) *run {
+	return &run{t: t, rig: r, p: p, table: readMatrix(t).of(p.name), observed: matrix{}}
+}
+
+// cells lists the cells that run: all, or the ones of the variable CELLS.
+func (r *run) cells() []cell {
+	return slices.DeleteFunc(r.p.cells(r.t), func(c cell) bool { return !strings.HasPrefix(c.field, os.Getenv("CELLS")) })
+}
+
+// see records the outcome of a cell. evidence is printed if the table has another one.
+func (r *run) see(c cell, o outcome, evidence string) {
+	r.t.Helper()
+	r.observed[c] = o
+	if want := r.table[c]; want != o && !rewriting() {
+		r.t.Errorf("%s: the outcome is %q, and the table has %q: %s", c, o, want, evidence)
+	}
+}
+
+// end ends the victim's requests, and rewrites the table if that is asked for. A cell without an outcome fails.
+func (r *run) end() {
+	r.t.Helper()
+	r.rig.end()
+	for _, c := range r.cells() {
+		if _, ok := r.observed[c]; !ok {
+			r.t.Errorf("%s did not run", c)
+		}
+	}
+	if rewriting() && !r.t.Failed() {
+		for c, o := range r.table {
+			if _, ok := r.observed[c]; !ok && os.Getenv("CELLS") != "" {
+				r.observed[c] = o
+			}
+		}
+		rewrite(r.t, r.p, r.observed)
+	}
+}

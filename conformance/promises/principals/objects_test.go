@@ -1,0 +1,333 @@
+package principals
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/penstock-project/penstock/manifests"
+)
+
+// kind is a kind of object that a principal writes.
+type kind struct {
+	name   string
+	typ    reflect.Type
+	parts  []string // the fields at the top that the principal writes: spec, unless listed
+	plural string   // of its CRD, for limits of values; empty for kinds that Kubernetes has built in
+	group  string
+}
+
+// fieldsOf generates the fields of kinds.
+func fieldsOf(t testing.TB, kinds []kind, w walker) []field {
+	for _, k := range kinds {
+		for _, part := range k.topFields() {
+			f, ok := jsonField(k.typ, part)
+			if !ok {
+				t.Fatalf("%s has no field %s", k.name, part)
+			}
+			w.walk(k.name+"."+part, f.Type)
+		}
+	}
+	return w.done(t)
+}
+
+func (k kind) topFields() []string {
+	if len(k.parts) == 0 {
+		return []string{"spec"}
+	}
+	return k.parts
+}
+
+func jsonField(t reflect.Type, name string) (reflect.StructField, bool) {
+	for _, f := range reflect.VisibleFields(t) {
+		if key, _, _ := strings.Cut(f.Tag.Get("json"), ","); key == name {
+			return f, true
+		}
+	}
+	return reflect.StructField{}, false
+}
+
+// sample is a file of testdata: a tenant's objects in which fields are set. NS stands for its namespace.
+type sample struct {
+	file    string
+	objects []map[string]any
+}
+
+func readSamples(t testing.TB, folder string) []sample {
+	t.Helper()
+	paths, err := filepath.Glob(filepath.Join("testdata", folder, "*.yaml"))
+	if err != nil || len(paths) == 0 {
+		t.Fatalf("no samples in testdata/%s: %v", folder, err)
+	}
+	var out []sample
+	for _, path := range paths {
+		raw, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := sample{file: path}
+		for _, doc := range strings.Split(string(raw), "\n---\n") {
+			var o map[string]any
+			if err := yaml.Unmarshal([]byte(doc), &o); err != nil {
+				t.Fatalf("%s: %v", path, err)
+			}
+			s.objects = append(s.objects, o)
+		}
+		out = append(out, s)
+	}
+	return out
+}
+
+// in returns a copy of the objects in a namespace, which is also the first label of their host names.
+func (s sample) in(namespace string) []map[string]any {
+	text, _ := json.Marshal(s.objects) // it was YAML
+	var out []map[string]any
+	_ = json.Unmarshal(bytes.ReplaceAll(text, []byte("NS"), []byte(namespace)), &out)
+	for _, o := range out {
+		metadata, _ := o["metadata"].(map[string]any)
+		metadata["namespace"] = namespace
+	}
+	return out
+}
+
+// split returns the kind of a path, and its steps: "spec", "rules", "[]", "backendRefs", "[]", "weight".
+func split(path string) (kind string, steps []string) {
+	all := strings.Split(strings.ReplaceAll(path, "[]", ".[]"), ".")
+	return all[0], all[1:]
+}
+
+// reach returns how many steps of a path a value has.
+func reach(v any, steps []string) int {
+	if len(steps) == 0 {
+		return 0
+	}
+	best := 0
+	for _, child := range children(v, steps[0]) {
+		best = max(best, 1+reach(child, steps[1:]))
+	}
+	return best
+}
+
+// children are the values below one step.
+func children(v any, step string) (out []any) {
+	switch v := v.(type) {
+	case map[string]any:
+		if child, ok := v[step]; ok {
+			return []any{child}
+		}
+		if step == "[]" {
+			for _, key := range slices.Sorted(maps.Keys(v)) {
+				out = append(out, v[key])
+			}
+		}
+	case []any:
+		if step == "[]" {
+			return v
+		}
+	}
+	return out
+}
+
+// set returns v with a value at a path. At a list or a map, it goes on in the element that has most of the path.
+func set(v any, steps []string, value any) any {
+	if len(steps) == 0 {
+		return value
+	}
+	switch v := v.(type) {
+	case []any:
+		best := 0
+		for i := range v {
+			if reach(v[i], steps[1:]) > reach(v[best], steps[1:]) {
+				best = i
+			}
+		}
+		v[best] = set(v[best], steps[1:], value)
+		return v
+	case map[string]any:
+		key := steps[0]
+		if key == "[]" {
+			keys := slices.Sorted(maps.Keys(v))
+			key = slices.MaxFunc(keys, func(a, b string) int { return reach(v[a], steps[1:]) - reach(v[b], steps[1:]) })
+		}
+		v[key] = set(v[key], steps[1:], value)
+		return v
+	}
+	return map[string]any{steps[0]: set(nil, steps[1:], value)}
+}
+
+// limits are the limits of a field in its kind's CRD.
+func limits(t testing.TB, k kind, steps []string) *apiextensionsv1.JSONSchemaProps {
+	t.Helper()
+	none := &apiextensionsv1.JSONSchemaProps{}
+	if k.plural == "" {
+		return none
+	}
+	crd, err := manifests.CRD(k.group, k.plural)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := crd.Spec.Versions[0].Schema.OpenAPIV3Schema
+	for _, s := range steps {
+		switch {
+		case s == "[]" && at.Items != nil:
+			at = at.Items.Schema
+		case s == "[]" && at.AdditionalProperties != nil:
+			at = at.AdditionalProperties.Schema
+		default:
+			next, ok := at.Properties[s]
+			if !ok {
+				return none
+			}
+			at = &next
+		}
+		if at == nil {
+			return none
+		}
+	}
+	return at
+}
+
+// literal is a value of a field as it is written in JSON. now is the value in the sample.
+func literal(f field, v value, l *apiextensionsv1.JSONSchemaProps, now any) any {
+	switch f.class {
+	case number:
+		return numeral(f, v, l)
+	case duration:
+		return map[value]string{negative: "-1s", zero: "0s", maximum: "99999h", overflow: "99999999999999999999h"}[v]
+	case quantity:
+		return map[value]any{negative: -1, zero: 0, maximum: 65535, overflow: json.Number("4294967296")}[v]
+	case boolean:
+		return v == maximum
+	case choice:
+		return map[value]string{zero: "", overflow: "Unheard"}[v]
+	case list:
+		return repeated(v, l, now)
+	case mapping:
+		return entries(v, l, now)
+	}
+	return word(f.class, v, l)
+}
+
+func numeral(f field, v value, l *apiextensionsv1.JSONSchemaProps) any {
+	bits := f.typ.Bits()
+	most := uint64(1)<<(bits-1) - 1
+	if l.Maximum != nil {
+		most = uint64(*l.Maximum)
+	}
+	switch v {
+	case negative:
+		return -1
+	case zero:
+		return 0
+	case maximum:
+		return json.Number(strconv.FormatUint(most, 10))
+	}
+	return json.Number(strconv.FormatUint(most+1, 10))
+}
+
+// longest is the length of a string, and the number of items, without a limit in the schema.
+const longest = 4096
+
+func word(c class, v value, l *apiextensionsv1.JSONSchemaProps) string {
+	n := longest
+	switch {
+	case l.MaxLength != nil:
+		n = int(*l.MaxLength)
+	case c == name || c == host:
+		n = 253
+	case c == namespace:
+		n = 63
+	}
+	switch v {
+	case zero:
+		return ""
+	case maximum, overflow:
+		if v == overflow {
+			n++
+		}
+		if c == host { // labels of at most 63 characters
+			return strings.Repeat(strings.Repeat("a", 49)+".", n/50) + strings.Repeat("a", max(1, n%50))
+		}
+		return strings.Repeat("a", n)
+	case anothersName:
+		switch c {
+		case host:
+			return victimHost
+		case address:
+			return "127.0.0.1"
+		}
+	}
+	return "victim"
+}
+
+// repeated is the sample's list with more items, which differ in their names.
+func repeated(v value, l *apiextensionsv1.JSONSchemaProps, now any) any {
+	was, _ := now.([]any)
+	if v == zero || len(was) == 0 {
+		return []any{}
+	}
+	n := 1024
+	if l.MaxItems != nil {
+		n = int(*l.MaxItems)
+	}
+	if v == overflow {
+		n++
+	}
+	out := slices.Clone(was)[:min(n, len(was))]
+	for len(out) < n {
+		out = append(out, another(was[0], len(out)))
+	}
+	return out
+}
+
+// another is a copy of an item that differs in what makes it unique.
+func another(item any, i int) any {
+	switch item := item.(type) {
+	case string:
+		return fmt.Sprintf("%s%d", item, i)
+	case float64:
+		return item + float64(i)
+	case map[string]any:
+		out := maps.Clone(item)
+		for _, key := range []string{"name", "number", "address", "key"} {
+			if was, ok := out[key]; ok {
+				out[key] = another(was, i)
+				break
+			}
+		}
+		return out
+	}
+	return item
+}
+
+func entries(v value, l *apiextensionsv1.JSONSchemaProps, now any) any {
+	out := map[string]any{}
+	was, _ := now.(map[string]any)
+	if v == zero || len(was) == 0 {
+		return out
+	}
+	n := 256
+	if l.MaxProperties != nil {
+		n = int(*l.MaxProperties)
+	}
+	if v == overflow {
+		n++
+	}
+	maps.Copy(out, was)
+	first := slices.Sorted(maps.Keys(was))[0]
+	for i := 0; len(out) < n; i++ {
+		out[fmt.Sprintf("%s-%d", first, i)] = was[first]
+	}
+	return out
+}

@@ -1,0 +1,85 @@
+package principals
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"testing"
+
+	"github.com/penstock-project/penstock/conformance/promises/process"
+)
+
+// binaries are the programs that all rigs run.
+var binaries struct{ penstock, envoy string }
+
+func TestMain(m *testing.M) {
+	os.Exit(func() int {
+		ctx := context.Background()
+		dir, err := os.MkdirTemp("", "principals")
+		if err == nil {
+			defer func() { _ = os.RemoveAll(dir) }()
+			binaries.envoy, err = process.Envoy(ctx)
+		}
+		if err == nil {
+			binaries.penstock, err = process.Penstock(ctx, dir)
+		}
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		return m.Run()
+	}())
+}
+
+// principal is an author of input.
+type principal struct {
+	name   string
+	fields func(testing.TB) []field
+}
+
+// principals lists all principals, in the order of the table.
+var principals = []principal{tenant, hub}
+
+// A new field of a type, or a row whose field is gone, has to be decided. This test runs no program.
+func TestPrincipals_EveryCellIsDecided(t *testing.T) {
+	table := readMatrix(t)
+	for _, p := range principals {
+		rows := table.of(p.name)
+		for _, c := range p.cells(t) {
+			if _, ok := rows[c]; !ok && !rewriting() {
+				t.Errorf("%s has no row in matrix.tsv: doc.go states how to decide it", c)
+			}
+			delete(rows, c)
+		}
+		for c := range rows {
+			if !rewriting() {
+				t.Errorf("%s in matrix.tsv is a row of no field", c)
+			}
+		}
+	}
+	for _, name := range table.principals() {
+		if !isPrincipal(name) {
+			t.Errorf("matrix.tsv has rows of %q, which is no principal", name)
+		}
+	}
+}
+
+func isPrincipal(name string) bool {
+	for _, p := range principals {
+		if p.name == name {
+			return true
+		}
+	}
+	return false
+}
+
+// cells generates the cells of a principal, in order.
+func (p principal) cells(t testing.TB) []cell {
+	var out []cell
+	for _, f := range p.fields(t) {
+		for _, v := range values(f.class) {
+			out = append(out, cell{p.name, f.path, v})
+		}
+	}
+	return out
+}

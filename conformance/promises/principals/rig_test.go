@@ -1,0 +1,463 @@
+package principals
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/penstock-project/penstock/conformance/promises/process"
+	"github.com/penstock-project/penstock/discovery/status/report"
+)
+
+// rig is a penstock serve on a folder, with an Envoy for its Gateway infra/gw, and the victim: an HTTPRoute, an
+// InferencePool, a Service and a model server in the namespace victim, all named victim, at victim.test. Requests of
+// the victim's clients run from start to end.
+type rig struct {
+	testing.TB
+	files string // the folder
+	dir   string // state, logs and sockets
+	ports process.Ports
+	// Ports of 127.0.0.1: the Gateway's listeners by name, ADS, the picker, pages, and Envoy's admin interface.
+	gateway                  map[string]int
+	xds, picker, http, admin int
+	server                   *httptest.Server // the victim's
+	penstock, envoy          *process.Process
+
+	marker  int
+	configs string // the victim's part of Envoy's configuration at the start
+	reports string // what is reported about the victim and the Gateway at the start
+
+	stop   context.CancelFunc
+	done   sync.WaitGroup
+	sent   int
+	failed []string
+}
+
+const (
+	victimHost  = "victim.test"
+	victimReply = "the victim's model server"
+)
+
+// start starts a rig, and waits until it serves the victim. args are further arguments of penstock serve.
+func start(t testing.TB, files map[string]string, args ...string) *rig {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "pr") // not t.TempDir: the path of a Unix socket must be short
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	r := &rig{TB: t, dir: dir, files: filepath.Join(dir, "files"), gateway: map[string]int{}, server: modelServer(victimReply)}
+	t.Cleanup(r.server.Close)
+	for _, listener := range []string{"http", "through", "tcp"} {
+		r.gateway[listener] = r.port()
+	}
+	r.xds, r.picker, r.http, r.admin = r.port(), r.port(), r.port(), r.port()
+	if err := os.Mkdir(r.files, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	r.write("victim.yaml", r.victimObjects())
+	for name, text := range files {
+		r.write(name, text)
+	}
+	r.penstock = r.run("penstock", binaries.penstock, append([]string{
+		"serve", "-f", r.files, "--state", filepath.Join(dir, "state"),
+		"--xds", local(r.xds), "--picker", local(r.picker), "--http", local(r.http),
+	}, args...)...)
+	r.eventually("penstock is ready", func() error { return r.penstock.Answers("http://" + local(r.http) + "/readyz") })
+	r.envoy, err = process.StartEnvoy(binaries.penstock, binaries.envoy, dir, "envoy",
+		"--gateway", "infra/gw", "--xds", local(r.xds), "--admin", local(r.admin), "--concurrency", "1", "--drain-time", "1s")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.ends(r.envoy)
+	for _, ask := range r.victimRequests() {
+		r.eventually("the victim is served", ask)
+	}
+	r.settle("none.yaml", "")
+	r.configs, r.reports = r.victimConfiguration(), r.victimReports(r.status())
+	r.traffic()
+	return r
+}
+
+// modelServer answers each request with a text; its metrics page is the page of an idle vLLM.
+func modelServer(reply string) *httptest.Server {
+	return httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/metrics" {
+			_, _ = io.WriteString(w, "vllm:num_requests_running 0\nvllm:num_requests_waiting 0\nvllm:gpu_cache_usage_perc 0\n")
+			return
+		}
+		_, _ = io.Copy(io.Discard, r.Body)
+		_, _ = io.WriteString(w, reply)
+	}))
+}
+
+// victimObjects are the Gateway of the platform, and the victim's objects.
+func (r *rig) victimObjects() string {
+	ip, port := "127.0.0.1", portOf(r.server)
+	return fmt.Sprintf(`apiVersion: gateway.networking.k8s.io/v1
+kind: Gateway
+metadata: {name: gw, namespace: infra}
+spec:
+  gatewayClassName: penstock
+  addresses: [{value: 127.0.0.1}]
+  listeners:
+  - {name: http, port: %d, protocol: HTTP, allowedRoutes: {namespaces: {from: All}}}
+  - {name: through, port: %d, protocol: TLS, tls: {mode: Passthrough}, allowedRoutes: {namespaces: {from: All}}}
+  - {name: tcp, port: %d, protocol: TCP, allowedRoutes: {namespaces: {from: All}}}
+---
+apiVersion: gateway.networking.k8s.io/v1
+kind: HTTPRoute
+metadata: {name: victim, namespace: victim}
+spec:
+  parentRefs: [{name: gw, namespace: infra, sectionName: http}]
+  hostnames: [%s]
+  rules:
+  - backendRefs: [{group: inference.networking.k8s.io, kind: InferencePool, name: victim}]
+  - matches: [{path: {value: /service}}]
+    backendRefs: [{name: victim, port: 80}]
+---
+apiVersion: inference.networking.k8s.io/v1
+kind: InferencePool
+metadata: {name: victim, namespace: victim}
+spec: {selector: {matchLabels: {app: victim}}, targetPorts: [{number: %d}]}
+---
+apiVersion: penstock.dev/v1alpha1
+kind: ModelServers
+metadata: {name: victim, namespace: victim, labels: {app: victim}}
+spec: {servers: [{address: %s, ports: [%d]}]}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: victim, namespace: victim}
+spec: {ports: [{name: http, port: 80, targetPort: %d}]}
+---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {name: victim, namespace: victim, labels: {kubernetes.io/service-name: victim}}
+addressType: IPv4
+ports: [{name: http, port: %d}]
+endpoints: [{addresses: [%s]}]
+`, r.gateway["http"], r.gateway["through"], r.gateway["tcp"], victimHost, port, ip, port, port, port, ip)
+}
+
+// victimRequests are the requests of the victim's clients: to the pool and to the Service.
+func (r *rig) victimRequests() []func() error {
+	chat := `{"model":"victim","messages":[{"role":"user","content":"hello"}]}`
+	return []func() error{
+		func() error { return r.askVictim("/v1/chat/completions", chat) },
+		func() error { return r.askVictim("/service", "") },
+	}
+}
+
+// askVictim sends a request of a client of the victim's. It returns an error unless the victim's server answers 200.
+func (r *rig) askVictim(path, body string) error {
+	status, text, err := r.ask(victimHost, path, body)
+	if err == nil && (status != http.StatusOK || text != victimReply) {
+		err = fmt.Errorf("%s: %d: %.200s", path, status, text)
+	}
+	return err
+}
+
+// ask sends a POST request through the Gateway, on a connection of its own.
+func (r *rig) ask(host, path, body string) (status int, text string, err error) {
+	ctx, cancel := context.WithTimeout(r.Context(), 10*time.Second)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+local(r.gateway["http"])+path, strings.NewReader(body))
+	if err != nil {
+		return 0, "", err
+	}
+	req.Host = host
+	resp, err := (&http.Transport{DisableKeepAlives: true}).RoundTrip(req)
+	if err != nil {
+		return 0, "", err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	raw, err := io.ReadAll(io.LimitReader(resp.Body, 1<<10))
+	return resp.StatusCode, string(raw), err
+}
+
+// traffic sends the victim's requests, one after the other, until end.
+func (r *rig) traffic() {
+	ctx, stop := context.WithCancel(r.Context())
+	r.stop = stop
+	r.Cleanup(stop)
+	r.done.Go(func() {
+		for ctx.Err() == nil {
+			for _, ask := range r.victimRequests() {
+				err := ask()
+				if r.sent++; err != nil && ctx.Err() == nil {
+					r.failed = append(r.failed, err.Error())
+				}
+			}
+		}
+	})
+}
+
+// end ends the victim's requests. One that failed fails the test.
+func (r *rig) end() {
+	r.Helper()
+	r.stop()
+	r.done.Wait()
+	if len(r.failed) > 0 || r.sent == 0 {
+		r.Errorf("%d of %d requests of the victim failed: %s", len(r.failed), r.sent, strings.Join(r.failed[:min(5, len(r.failed))], "; "))
+	}
+	r.Logf("%d requests of the victim", r.sent)
+}
+
+// unchanged fails the test if the victim's configuration or reports have changed, or Envoy rejects something. what names
+// the suspects.
+func (r *rig) unchanged(what string) (same bool) {
+	r.Helper()
+	same = true
+	check := func(of, before, now string) {
+		if before != now {
+			same = false
+			r.Errorf("%s: %s of the victim changed; before:\n%s\nnow:\n%s", what, of, before, now)
+		}
+	}
+	check("Envoy's configuration", r.configs, r.victimConfiguration())
+	check("the status", r.reports, r.victimReports(r.status()))
+	return same
+}
+
+// settle saves a file of the folder and waits until Envoy has all that follows from it, or rejects it. What Envoy rejects
+// fails the test.
+func (r *rig) settle(name, objects string) {
+	r.Helper()
+	r.marker++
+	host := fmt.Sprintf("marker-%d.test", r.marker)
+	r.write(name, objects+fmt.Sprintf("\n---\n"+`apiVersion: gateway.networking.k8s.io/v1
+kind: HTTPRoute
+metadata: {name: %s, namespace: marker}
+spec:
+  parentRefs: [{name: gw, namespace: infra, sectionName: http}]
+  hostnames: [%s]
+  rules: [{filters: [{type: RequestRedirect, requestRedirect: {hostname: %s}}]}]
+`, strings.TrimSuffix(name, ".yaml"), host, host))
+	r.eventually("Envoy has "+host, func() error {
+		status, text, err := r.ask(host, "/", "")
+		if err == nil && status != http.StatusFound {
+			err = fmt.Errorf("%d: %.100s", status, text)
+		}
+		return errors.Join(err, r.penstock.Running(), r.envoy.Running())
+	})
+	r.eventually("Envoy is in sync", r.synced)
+}
+
+// proxy is an Envoy on the page /proxies.
+type proxy struct {
+	Types []struct {
+		Type                       string
+		Pending, Leaving, Rejected int
+		LastNack                   string
+	}
+}
+
+// synced returns an error while Envoy lacks something. Clusters that drain may be left.
+func (r *rig) synced() error {
+	var proxies []proxy
+	r.get(local(r.http), "/proxies", &proxies)
+	if len(proxies) != 1 {
+		return fmt.Errorf("%d proxies", len(proxies))
+	}
+	for _, t := range proxies[0].Types {
+		if t.Rejected > 0 {
+			r.Errorf("Envoy rejects %d of %s: %s", t.Rejected, t.Type, t.LastNack)
+			return nil
+		}
+		if t.Pending > t.Leaving {
+			return fmt.Errorf("%d of %s are pending, %d are leaving", t.Pending, t.Type, t.Leaving)
+		}
+	}
+	return nil
+}
+
+// document is the page /status.
+type document struct {
+	Objects []struct {
+		report.Ref
+		Status struct {
+			Conditions []metav1.Condition
+			Listeners  []struct{ Conditions []metav1.Condition }
+			Parents    []struct{ Conditions []metav1.Condition }
+			Ancestors  []struct{ Conditions []metav1.Condition }
+		}
+	}
+	Findings []report.Finding
+}
+
+func (r *rig) status() document {
+	var d document
+	r.get(local(r.http), "/status", &d)
+	return d
+}
+
+// negatives lists the False conditions of an object of the document.
+func (d document) negatives(i int) []string {
+	o, out := d.Objects[i], []string{}
+	add := func(list []metav1.Condition) {
+		for _, c := range list {
+			if c.Status == metav1.ConditionFalse && c.Type != "Conflicted" && c.Type != "OverlappingTLSConfig" {
+				out = append(out, fmt.Sprintf("%s %s=False %s: %s", o.Ref, c.Type, c.Reason, c.Message))
+			}
+		}
+	}
+	add(o.Status.Conditions)
+	for _, l := range o.Status.Listeners {
+		add(l.Conditions)
+	}
+	for _, p := range slices.Concat(o.Status.Parents, o.Status.Ancestors) {
+		add(p.Conditions)
+	}
+	return out
+}
+
+// victimReports are the findings and False conditions of the victim and the Gateway.
+func (r *rig) victimReports(d document) string {
+	var out []string
+	theirs := func(ref report.Ref) bool { return ref.Namespace == "victim" || ref.Namespace == "infra" }
+	for i := range d.Objects {
+		if theirs(d.Objects[i].Ref) {
+			out = append(out, d.negatives(i)...)
+		}
+	}
+	for _, f := range d.Findings {
+		if theirs(f.Owner) {
+			out = append(out, f.String())
+		}
+	}
+	return strings.Join(out, "\n")
+}
+
+// victimConfiguration is the victim's part of Envoy's configuration: all clusters and endpoints that are named after it, and
+// its virtual host with its own routes, in their order.
+func (r *rig) victimConfiguration() string {
+	var dump any
+	r.get(local(r.admin), "/config_dump?include_eds", &dump)
+	var out []string
+	var visit func(v any)
+	visit = func(v any) {
+		switch v := v.(type) {
+		case []any:
+			for _, e := range v {
+				visit(e)
+			}
+		case map[string]any:
+			name, _ := v["name"].(string)
+			cluster, _ := v["cluster_name"].(string)
+			if slices.Contains(anyStrings(v["domains"]), victimHost) {
+				routes, _ := v["routes"].([]any)
+				v["routes"] = slices.DeleteFunc(routes, func(e any) bool {
+					route, _ := e.(map[string]any)
+					return !strings.HasPrefix(fmt.Sprint(route["name"]), "HTTPRoute/victim/")
+				})
+				name = "/victim/victim"
+			}
+			if strings.Contains(name+" "+cluster, "/victim/victim") {
+				text, _ := json.Marshal(v) // it was JSON
+				out = append(out, string(text))
+				return
+			}
+			for _, e := range v {
+				visit(e)
+			}
+		}
+	}
+	visit(dump)
+	slices.Sort(out)
+	return strings.Join(out, "\n")
+}
+
+func anyStrings(v any) (out []string) {
+	list, _ := v.([]any)
+	for _, e := range list {
+		out = append(out, fmt.Sprint(e))
+	}
+	return out
+}
+
+// get reads a page of JSON.
+func (r *rig) get(address, page string, into any) {
+	r.Helper()
+	resp, err := http.Get("http://" + address + page)
+	if err != nil {
+		r.Fatal(err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	if err := json.NewDecoder(resp.Body).Decode(into); err != nil {
+		r.Fatalf("%s: %s: %v", page, resp.Status, err)
+	}
+}
+
+// run starts a program that the end of the test stops.
+func (r *rig) run(name, binary string, args ...string) *process.Process {
+	r.Helper()
+	p, err := process.Start(name, filepath.Join(r.dir, name+".log"), binary, nil, args...)
+	if err != nil {
+		r.Fatal(err)
+	}
+	r.ends(p)
+	return p
+}
+
+func (r *rig) ends(p *process.Process) {
+	r.Cleanup(func() {
+		if err := p.Running(); err != nil {
+			r.Error("too early: ", err)
+		} else if err := p.Stop(10 * time.Second); err != nil {
+			r.Error(err)
+		}
+		if text, _ := os.ReadFile(filepath.Join(r.dir, p.Name+".log")); r.Failed() {
+			r.Logf("the log of %s:\n%s", p.Name, text[max(0, len(text)-4<<10):])
+		}
+	})
+}
+
+// write saves a file of the folder.
+func (r *rig) write(name, text string) {
+	r.Helper()
+	path := filepath.Join(r.files, name)
+	if err := os.WriteFile(path+"~", []byte(text), 0o600); err != nil {
+		r.Fatal(err)
+	}
+	if err := os.Rename(path+"~", path); err != nil {
+		r.Fatal(err)
+	}
+}
+
+func (r *rig) port() int {
+	r.Helper()
+	port, err := r.ports.Free()
+	if err != nil {
+		r.Fatal(err)
+	}
+	return port
+}
+
+func (r *rig) eventually(what string, check func() error) {
+	r.Helper()
+	if err := process.Eventually(r.Context(), what, check); err != nil {
+		r.Fatal(err)
+	}
+}
+
+func local(port int) string { return fmt.Sprintf("127.0.0.1:%d", port) }
+
+func portOf(s *httptest.Server) int {
+	var port int
+	_, _ = fmt.Sscanf(s.URL, "http://127.0.0.1:%d", &port)
+	return port
+}

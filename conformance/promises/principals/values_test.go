@@ -1,0 +1,30 @@
+package principals
+
+// value is the kind of a value that is tried.
+type value string
+
+const (
+	negative          value = "negative"
+	zero              value = "zero"
+	maximum           value = "maximum"  // the largest that validation or the type takes
+	overflow          value = "overflow" // one more, or what does not fit the type
+	anothersName      value = "another's name"
+	anothersNamespace value = "another's namespace"
+)
+
+// values lists the values that apply to a class.
+func values(c class) []value {
+	switch c {
+	case number, duration, quantity:
+		return []value{negative, zero, maximum, overflow}
+	case name, host, address:
+		return []value{zero, maximum, overflow, anothersName}
+	case namespace:
+		return []value{zero, maximum, overflow, anothersNamespace}
+	case choice:
+		return []value{zero, overflow}
+	case boolean:
+		return []value{zero, maximum}
+	}
+	return []value{zero, maximum, overflow} // text, list, mapping
+}
