@@ -10,10 +10,9 @@ import (
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
-	"google.golang.org/grpc/encoding"
-	"google.golang.org/grpc/encoding/proto"
-	"google.golang.org/grpc/mem"
 	protobuf "google.golang.org/protobuf/proto"
+
+	"github.com/penstock-project/penstock/conformance/promises/parties"
 )
 
 // Flood opens streams of ADS without permission for a Gateway, each on a connection of its own, and sends one message
@@ -47,7 +46,7 @@ func Flood(ctx context.Context, address string, transport credentials.TransportC
 // flood is one stream, until the server ends it.
 func flood(ctx context.Context, address string, transport credentials.TransportCredentials, message []byte) error {
 	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(transport),
-		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(newEncoded()), grpc.MaxCallSendMsgSize(2*len(message))))
+		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(parties.NewEncoded()), grpc.MaxCallSendMsgSize(2*len(message))))
 	if err != nil {
 		return err
 	}
@@ -58,17 +57,4 @@ func flood(ctx context.Context, address string, transport credentials.TransportC
 	}
 	_ = stream.SendMsg(message) // fails when the server ends the stream, for the reason that RecvMsg returns
 	return stream.RecvMsg(&discoveryv3.DeltaDiscoveryResponse{})
-}
-
-// encoded is a codec of messages that are encoded already, beside others.
-type encoded struct{ encoding.CodecV2 }
-
-func newEncoded() encoded { return encoded{encoding.GetCodecV2(proto.Name)} }
-
-// Marshal implements encoding.CodecV2.
-func (c encoded) Marshal(v any) (mem.BufferSlice, error) {
-	if b, ok := v.([]byte); ok {
-		return mem.BufferSlice{mem.SliceBuffer(b)}, nil
-	}
-	return c.CodecV2.Marshal(v)
 }

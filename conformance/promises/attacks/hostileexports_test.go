@@ -13,6 +13,8 @@ import (
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/penstock-project/penstock/conformance/promises/parties"
 )
 
 // many is a list of n items.
@@ -25,13 +27,21 @@ func many(n int, is func(i int) *discoveryv3.Resource) []*discoveryv3.Resource {
 }
 
 // again publishes n times.
-func again(v *victim, n int, topic string, is func(i int) []*discoveryv3.Resource) error {
+func again(v *parties.Subscriber, n int, topic string, is func(i int) []*discoveryv3.Resource) error {
 	for i := range n {
-		if err := v.publish(topic, is(i)); err != nil {
+		if err := v.Publish(topic, is(i)); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// attack is what a hostile member publishes.
+type attack struct {
+	name   string
+	logged string // in the log about it; "": it has no effect that is worth a word
+	// do returns how the stream ends; nil: once the other end has ended it.
+	do func(to *parties.Subscriber) error
 }
 
 // hostileExports are what a member publishes that wants to harm those who subscribe.
@@ -42,18 +52,18 @@ func hostileExports() []attack {
 		return slices.Concat([]byte{0x22, byte(len(topic))}, []byte(topic), bytes.Repeat([]byte{0x12, 0x00}, n))
 	}
 	return []attack{
-		{"does not wait for acknowledgements", "came before the last one was acknowledged", func(v *victim) error {
+		{"does not wait for acknowledgements", "came before the last one was acknowledged", func(v *parties.Subscriber) error {
 			for i := range 300 {
-				if err := v.send("exports", append(many(20, func(n int) *discoveryv3.Resource {
-					return item(fmt.Sprintf("evil/unasked-%d#%d", i, n), `{"epoch":1}`)
-				}), state(i))); err != nil {
+				if err := v.Send("exports", append(many(20, func(n int) *discoveryv3.Resource {
+					return parties.Item(fmt.Sprintf("evil/unasked-%d#%d", i, n), `{"epoch":1}`)
+				}), parties.State(i))); err != nil {
 					return err
 				}
 			}
 			return nil
 		}},
-		{"messages of 26 million items", "message larger than max", func(v *victim) error { return v.SendMsg(empty("exports", 25<<20)) }},
-		{"messages of a million items, on all topics", "too many items", func(v *victim) error {
+		{"messages of 26 million items", "message larger than max", func(v *parties.Subscriber) error { return v.SendMsg(empty("exports", 25<<20)) }},
+		{"messages of a million items, on all topics", "too many items", func(v *parties.Subscriber) error {
 			for _, topic := range []string{"loads", "wanted", "imports", "exports"} {
 				if err := v.SendMsg(empty(topic, 1_000_000)); err != nil {
 					return err
@@ -61,82 +71,84 @@ func hostileExports() []attack {
 			}
 			return nil
 		}},
-		{"responses that never end", "responses that are not complete", func(v *victim) error {
+		{"responses that never end", "responses that are not complete", func(v *parties.Subscriber) error {
 			for part := 0; ; part++ {
 				for _, topic := range []string{"loads", "wanted", "imports", "exports"} {
 					r := &discoveryv3.DeltaDiscoveryResponse{TypeUrl: topic, SystemVersionInfo: "hostile", Nonce: fmt.Sprint("1/", part)}
-					r.Resources = many(1000, func(n int) *discoveryv3.Resource { return item(fmt.Sprint("evil/", part, "-", n), "") })
+					r.Resources = many(1000, func(n int) *discoveryv3.Resource { return parties.Item(fmt.Sprint("evil/", part, "-", n), "") })
 					if err := v.SendMsg(r); err != nil {
 						return err
 					}
-					select {
-					case <-v.acked[topic]:
-					case <-v.Context().Done():
-						return v.Context().Err()
+					if err := v.Acknowledged(topic); err != nil {
+						return err
 					}
 				}
 			}
 		}},
-		{"millions of exports", "of its exports are not imported", func(v *victim) error {
+		{"millions of exports", "of its exports are not imported", func(v *parties.Subscriber) error {
 			return again(v, 50, "exports", func(i int) []*discoveryv3.Resource {
 				return append(many(10_000, func(n int) *discoveryv3.Resource {
-					return exported(fmt.Sprintf("evil/endless-%d-%d", i, n), i, "")
-				}), state(i))
+					return parties.Exported(fmt.Sprintf("evil/endless-%d-%d", i, n), i, "")
+				}), parties.State(i))
 			})
 		}},
-		{"exports of many parts without a part", "not up to date here", func(v *victim) error {
+		{"exports of many parts without a part", "not up to date here", func(v *parties.Subscriber) error {
 			return again(v, 20, "exports", func(i int) []*discoveryv3.Resource {
 				return append(many(20, func(n int) *discoveryv3.Resource {
-					return item(fmt.Sprintf("evil/headless-%d-%d", i, n), fmt.Sprintf(`{"epoch":1,"sequence":%d,"parts":1024,"entry":{"routingMode":"EndpointMode","podCIDRs":[%q]}}`, i, long))
-				}), state(i))
+					return parties.Item(fmt.Sprintf("evil/headless-%d-%d", i, n), fmt.Sprintf(`{"epoch":1,"sequence":%d,"parts":1024,"entry":{"routingMode":"EndpointMode","podCIDRs":[%q]}}`, i, long))
+				}), parties.State(i))
 			})
 		}},
-		{"lists of empty objects", "not up to date here", func(v *victim) error {
+		{"lists of empty objects", "not up to date here", func(v *parties.Subscriber) error {
 			return again(v, 1, "exports", func(i int) []*discoveryv3.Resource {
 				var list []*discoveryv3.Resource
 				for n := range 8 {
-					list = append(list, exported(fmt.Sprintf("evil/objects-%d-%d", i, n), i, `,"endpoints":[`+objects+`]`),
-						exported(fmt.Sprintf("evil/parents-%d-%d", i, n), i, `,"parents":[`+objects+`]`),
-						item(fmt.Sprintf("evil/parts-%d#%d", i, n), `{"epoch":1,"endpoints":[`+objects+`]}`))
+					list = append(list, parties.Exported(fmt.Sprintf("evil/objects-%d-%d", i, n), i, `,"endpoints":[`+objects+`]`),
+						parties.Exported(fmt.Sprintf("evil/parents-%d-%d", i, n), i, `,"parents":[`+objects+`]`),
+						parties.Item(fmt.Sprintf("evil/parts-%d#%d", i, n), `{"epoch":1,"endpoints":[`+objects+`]}`))
 				}
-				return append(list, item(fmt.Sprintf("evil/parts-%d", i), `{"epoch":1,"parts":8,"entry":{"routingMode":"EndpointMode"}}`), state(i))
+				return append(list, parties.Item(fmt.Sprintf("evil/parts-%d", i), `{"epoch":1,"parts":8,"entry":{"routingMode":"EndpointMode"}}`), parties.State(i))
 			})
 		}},
-		{"deep ones", "not up to date here", func(v *victim) error {
+		{"deep ones", "not up to date here", func(v *parties.Subscriber) error {
 			return again(v, 2, "exports", func(i int) []*discoveryv3.Resource {
 				return append(many(20, func(n int) *discoveryv3.Resource {
 					nested := strings.Repeat("\x81", 80<<10) // arrays, in CBOR
-					return item(fmt.Sprintf("evil/deep-%d-%d", i, n), "\xa1\x65entry\xa1\x69endpoints"+nested+"\x80")
-				}), state(i))
+					return parties.Item(fmt.Sprintf("evil/deep-%d-%d", i, n), "\xa1\x65entry\xa1\x69endpoints"+nested+"\x80")
+				}), parties.State(i))
 			})
 		}},
-		{"items that are none", "is not the name of a pool", func(v *victim) error {
+		{"items that are none", "is not the name of a pool", func(v *parties.Subscriber) error {
 			return again(v, 20, "exports", func(i int) []*discoveryv3.Resource {
-				return append(many(20_000, func(n int) *discoveryv3.Resource { return item(fmt.Sprintf("None %d of %d\n%.200s", n, i, long), `{`) }), state(i))
+				return append(many(20_000, func(n int) *discoveryv3.Resource {
+					return parties.Item(fmt.Sprintf("None %d of %d\n%.200s", n, i, long), `{`)
+				}), parties.State(i))
 			})
 		}},
-		{"another state each time", "an update of it had no effect", func(v *victim) error {
+		{"another state each time", "an update of it had no effect", func(v *parties.Subscriber) error {
 			return again(v, 3000, "exports", func(i int) []*discoveryv3.Resource {
-				return append(many(1, func(n int) *discoveryv3.Resource { return exported(fmt.Sprintf("evil/x-%d", i), i, `,"parts":[]`) }), item("", fmt.Sprintf(`{"uid":"u%d","epoch":1,"sequence":%d}`, i, -i)))
+				return append(many(1, func(n int) *discoveryv3.Resource {
+					return parties.Exported(fmt.Sprintf("evil/x-%d", i), i, `,"parts":[]`)
+				}), parties.Item("", fmt.Sprintf(`{"uid":"u%d","epoch":1,"sequence":%d}`, i, -i)))
 			})
 		}},
-		{"reports on imports of its own making", "", func(v *victim) error {
+		{"reports on imports of its own making", "", func(v *parties.Subscriber) error {
 			return again(v, 30, "imports", func(i int) []*discoveryv3.Resource {
 				return many(10_000, func(n int) *discoveryv3.Resource {
-					return item(fmt.Sprintf("%d-%d-%.500s/default/chat", i, n, long), `{}`)
+					return parties.Item(fmt.Sprintf("%d-%d-%.500s/default/chat", i, n, long), `{}`)
 				})
 			})
 		}},
-		{"loads without end", "", func(v *victim) error {
+		{"loads without end", "", func(v *parties.Subscriber) error {
 			block := strings.Repeat("AAAAAAAAAAE", 5000)
 			return again(v, 20, "loads", func(i int) []*discoveryv3.Resource {
 				return append(many(100, func(n int) *discoveryv3.Resource {
-					return item(fmt.Sprintf("east/evil/unknown-%d", n), fmt.Sprintf(`{"least":-1e300,"servers":-5,"rate":1e300,"epoch":%d,"capacity":9007199254740993,"blocks":"%s","interval":-1}`, i, block[:len(block)/4*4]))
-				}), item("good/default/good", `{"least":0,"servers":1000000,"rate":1e9,"counted":{"`+long+`":1}}`), item("east/default/good", `{"least":0,"servers":1000000,"rate":1e9,"interval":60000}`))
+					return parties.Item(fmt.Sprintf("east/evil/unknown-%d", n), fmt.Sprintf(`{"least":-1e300,"servers":-5,"rate":1e300,"epoch":%d,"capacity":9007199254740993,"blocks":"%s","interval":-1}`, i, block[:len(block)/4*4]))
+				}), parties.Item("good/default/good", `{"least":0,"servers":1000000,"rate":1e9,"counted":{"`+long+`":1}}`), parties.Item("east/default/good", `{"least":0,"servers":1000000,"rate":1e9,"interval":60000}`))
 			})
 		}},
-		{"connections that end with a long message", "no connection to a peer", func(v *victim) error {
-			_ = v.send("exports", []*discoveryv3.Resource{state(1)})
+		{"connections that end with a long message", "no connection to a peer", func(v *parties.Subscriber) error {
+			_ = v.Send("exports", []*discoveryv3.Resource{parties.State(1)})
 			return status.Error(codes.Internal, strings.Repeat("a long message\n", 200<<10))
 		}},
 	}
@@ -148,15 +160,15 @@ const attackTime = 1200 * time.Millisecond
 // A member of the cluster set whose process is an attacker's harms nothing but its own exports.
 func TestClusterSet_HostileMemberHarmsNoOther(t *testing.T) {
 	attacks := hostileExports()
-	evil := make([]*publisher, len(attacks))
+	evil := make([]*parties.Publisher, len(attacks))
 	for i := range evil {
-		evil[i] = newPublisher(t, fmt.Sprintf("evil-%d", i))
+		evil[i] = parties.NewPublisher(t, fmt.Sprintf("evil-%d", i))
 	}
 	s := startSet(t, "", nil, evil...)
 	traffic, before, peak := s.traffic(), s.rss(s.penstock), s.peak(s.penstock)
 	logged := func(i int) (of []string, has bool) {
 		for _, line := range strings.Split(s.whole("penstock"), "\n") {
-			if strings.Contains(line, "member "+evil[i].name+": ") || strings.Contains(line, evil[i].listener.Addr().String()) {
+			if strings.Contains(line, "member "+evil[i].Name+": ") || strings.Contains(line, evil[i].Listener.Addr().String()) {
 				of = append(of, line)
 			}
 		}
@@ -164,7 +176,7 @@ func TestClusterSet_HostileMemberHarmsNoOther(t *testing.T) {
 	}
 	for i, a := range attacks {
 		began, log, peak := time.Now(), s.logSize("penstock"), s.peak(s.penstock)
-		end := evil[i].begin(a)
+		end := evil[i].Begin(a.do)
 		s.eventually(a.name, func() error {
 			if err := s.penstock.Running(); err != nil {
 				t.Fatalf("%s: %v", a.name, err)
@@ -172,7 +184,7 @@ func TestClusterSet_HostileMemberHarmsNoOther(t *testing.T) {
 			if err := s.ask(http.MethodGet, "/good", ""); err != nil {
 				t.Errorf("%s: the other member's pool: %v", a.name, err)
 			}
-			if evil[i].rounds.Load() < 5 && time.Since(began) < attackTime {
+			if evil[i].Rounds.Load() < 5 && time.Since(began) < attackTime {
 				return errors.New("it goes on")
 			}
 			if _, has := logged(i); !has { // a slow machine takes longer to read what it sends
@@ -181,7 +193,7 @@ func TestClusterSet_HostileMemberHarmsNoOther(t *testing.T) {
 			return nil
 		})
 		end()
-		t.Logf("%s: %d rounds, %.0f MiB at the peak, %d bytes of log", a.name, evil[i].rounds.Load(), peak(), s.logSize("penstock")-log)
+		t.Logf("%s: %d rounds, %.0f MiB at the peak, %d bytes of log", a.name, evil[i].Rounds.Load(), peak(), s.logSize("penstock")-log)
 	}
 	if most := peak(); most > before+384 {
 		t.Errorf("penstock had %.0f MiB before, and %.0f MiB at the peak", before, most)
@@ -199,17 +211,17 @@ func TestClusterSet_HostileMemberHarmsNoOther(t *testing.T) {
 
 // A member leads no request to what it may not name, and none under another member's name.
 func TestClusterSet_HostileMemberNamesNoAddressOfOthers(t *testing.T) {
-	thief := newPublisher(t, "evil")
+	thief := parties.NewPublisher(t, "evil")
 	s := startSet(t, "", map[string]string{"stolen.yaml": importRoute("evil", "stolen", "/stolen") + importGrant("evil")}, thief)
 	traffic := s.traffic()
 	stolen := at(s.server)
-	thief.begin(attack{"addresses of others", "", func(v *victim) error {
-		list := []*discoveryv3.Resource{state(1 << 30), item("default/good", fmt.Sprintf(`{"epoch":1,"sequence":%d,"entry":{"name":"good","routingMode":"ParentMode","parents":[{"service":[{"addresses":["127.0.0.1"],"ports":[{"number":%d}]}]}]}}`, 1<<30, stolen.port))}
-		list = append(list, item("evil/stolen", fmt.Sprintf(`{"epoch":1,"sequence":%d,"entry":{"name":"good","routingMode":"EndpointMode","targetPorts":[{"number":%d}],"podCIDRs":["0.0.0.0/0","::/0"],
+	thief.Begin(func(v *parties.Subscriber) error {
+		list := []*discoveryv3.Resource{parties.State(1 << 30), parties.Item("default/good", fmt.Sprintf(`{"epoch":1,"sequence":%d,"entry":{"name":"good","routingMode":"ParentMode","parents":[{"service":[{"addresses":["127.0.0.1"],"ports":[{"number":%d}]}]}]}}`, 1<<30, stolen.port))}
+		list = append(list, parties.Item("evil/stolen", fmt.Sprintf(`{"epoch":1,"sequence":%d,"entry":{"name":"good","routingMode":"EndpointMode","targetPorts":[{"number":%d}],"podCIDRs":["0.0.0.0/0","::/0"],
 			"endpoints":[{"address":"127.0.0.1"},{"address":"::ffff:127.0.0.1"},{"address":"169.254.169.254"},{"address":"::ffff:a9fe:a9fe"},{"address":"64:ff9b::7f00:1"},{"address":"10.67.0.1"}],
 			"endpointPicker":{"service":[{"addresses":["169.254.169.254","::ffff:127.0.0.1"],"ports":[{"number":%d}]}]}}}`, 1<<30, stolen.port, stolen.port)))
-		return v.publish("exports", list)
-	}})
+		return v.Publish("exports", list)
+	})
 	s.eventually("it is logged what it may not name", func() error {
 		text := s.log("penstock")
 		for _, want := range []string{"default/good", "InferencePoolImport evil/stolen", "169.254.169.254", "InferencePoolImport default/good"} {

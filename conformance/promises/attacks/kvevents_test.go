@@ -14,6 +14,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/penstock-project/penstock/conformance/promises/parties"
 )
 
 // prompts are as many as an honest server has cached, each with 1,024 tokens.
@@ -96,9 +98,9 @@ func (s *site) served(tokens []uint32) string {
 }
 
 // publishPrompts publishes that the honest server has some prompts cached. The sequence goes on at seq.
-func publishPrompts(p kvPublisher, seq uint64, from, to int) error {
+func publishPrompts(p parties.KVPublisher, seq uint64, from, to int) error {
 	for n := from; n < to; n++ {
-		if err := p.publish("kv-events", seq, stored(uint64(n)<<32|1, promptTokens(n))); err != nil {
+		if err := p.Publish("kv-events", seq, parties.Stored(uint64(n)<<32|1, promptTokens(n))); err != nil {
 			return err
 		}
 		seq++
@@ -139,7 +141,7 @@ func TestKVEvents_HostilePublishersHarmNoOtherServer(t *testing.T) {
 	honest := fmt.Sprintf("%s:%d", servers[0].address, servers[0].port)
 	attacks = eventAttacks(honest)
 	names := slices.Sorted(maps.Keys(attacks))
-	publish := func(i int, serve func(kvPublisher)) {
+	publish := func(i int, serve func(parties.KVPublisher)) {
 		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.%d:%d", i+1, publisher))
 		if err != nil {
 			t.Fatal(err)
@@ -152,15 +154,15 @@ func TestKVEvents_HostilePublishersHarmNoOtherServer(t *testing.T) {
 					return
 				}
 				go func() { // ends with ctx
-					serve(kvPublisher{conn})
+					serve(parties.KVPublisher{Conn: conn})
 					_ = conn.Close()
 				}()
 			}
 		}()
 	}
-	ready := make(chan kvPublisher, 1)
-	publish(0, func(p kvPublisher) {
-		if p.greet() == nil && publishPrompts(p, 1, 0, prompts/2) == nil {
+	ready := make(chan parties.KVPublisher, 1)
+	publish(0, func(p parties.KVPublisher) {
+		if p.Greet() == nil && publishPrompts(p, 1, 0, prompts/2) == nil {
 			ready <- p
 			<-t.Context().Done()
 		}
@@ -172,7 +174,7 @@ func TestKVEvents_HostilePublishersHarmNoOtherServer(t *testing.T) {
 	traffic := s.traffic()
 	before, peak := s.rss(s.penstock), s.peak(s.penstock)
 	for i, name := range names {
-		publish(i+1, func(p kvPublisher) { _ = attacks[name](t.Context(), p) })
+		publish(i+1, func(p parties.KVPublisher) { _ = attacks[name](t.Context(), p) })
 	}
 	s.eventually("each broken publisher is shown", func() error {
 		metrics, err := s.page("/metrics")
@@ -218,16 +220,16 @@ func TestKVEvents_HostileServerThatDialsHarmsNoOtherServer(t *testing.T) {
 	s.serve("--picker-kv-events", listener)
 	s.attach()
 	s.eventually("the Gateway serves", func() error { return s.ask(http.MethodGet, "/v1/models", "") })
-	dial := func(ctx context.Context, from string) (kvPublisher, error) {
+	dial := func(ctx context.Context, from string) (parties.KVPublisher, error) {
 		conn, err := (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}).DialContext(ctx, "tcp", listener)
-		return kvPublisher{conn}, err
+		return parties.KVPublisher{Conn: conn}, err
 	}
 	p, err := dial(t.Context(), "127.0.0.1")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer p.Close()
-	if err := errors.Join(p.greet(), publishPrompts(p, 1, 0, prompts/2)); err != nil {
+	if err := errors.Join(p.Greet(), publishPrompts(p, 1, 0, prompts/2)); err != nil {
 		t.Fatal(err)
 	}
 	s.eventually("the honest server's events are read", func() error {
@@ -261,8 +263,8 @@ func TestKVEvents_HostileServerThatDialsHarmsNoOtherServer(t *testing.T) {
 	attack("messages of 15 MiB that stop", 20) // they leave some of the 32 connections of an address
 	s.stands(honest, time.Second)
 	// One message of 1 MiB, which needs a place.
-	large := stored(1<<48, make([]uint32, 160_000))
-	if err := errors.Join(p.publish("kv-events", 1+prompts/2, large), publishPrompts(p, 2+prompts/2, prompts/2, prompts)); err != nil {
+	large := parties.Stored(1<<48, make([]uint32, 160_000))
+	if err := errors.Join(p.Publish("kv-events", 1+prompts/2, large), publishPrompts(p, 2+prompts/2, prompts/2, prompts)); err != nil {
 		t.Fatal(err)
 	}
 	s.stands(honest, time.Second)

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/penstock-project/penstock/conformance/promises/parties"
 )
 
 // loadStat is SGLang's message with small numbers.
@@ -21,7 +23,7 @@ func loadStat(running, waiting byte) []byte {
 }
 
 // loadAttacks are those of eventAttacks that have nothing to do with events, and messages of loads that are none.
-func loadAttacks() map[string]func(context.Context, kvPublisher) error {
+func loadAttacks() map[string]func(context.Context, parties.KVPublisher) error {
 	attacks := eventAttacks("")
 	for _, name := range []string{"a flood of blocks", "events of another server", "topics of 1 MiB"} {
 		delete(attacks, name)
@@ -32,10 +34,10 @@ func loadAttacks() map[string]func(context.Context, kvPublisher) error {
 		"a list of 4 billion":     append([]byte{0xdd, 0xff, 0xff, 0xff, 0xff, 0xa8}, "LoadStat"...),
 		"a load of 4 MiB":         append(loadStat(0, 0), make([]byte, 4<<20)...),
 	} {
-		attacks[name] = func(ctx context.Context, p kvPublisher) error {
-			err := p.greet()
+		attacks[name] = func(ctx context.Context, p parties.KVPublisher) error {
+			err := p.Greet()
 			for err == nil && ctx.Err() == nil {
-				err = p.publish("load", 1, message)
+				err = p.Publish("load", 1, message)
 				<-time.After(10 * time.Millisecond)
 			}
 			return err
@@ -58,10 +60,10 @@ func TestLoadStat_HostilePublishersHarmNoOtherServer(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = l.Close() })
-		serve := func(ctx context.Context, p kvPublisher) error {
-			err := p.greet()
+		serve := func(ctx context.Context, p parties.KVPublisher) error {
+			err := p.Greet()
 			for seq := uint64(1); err == nil && ctx.Err() == nil; seq++ {
-				_, err = p.Write(bytes.Join([][]byte{frame(1, []byte("load")), frame(1, binary.BigEndian.AppendUint64(nil, seq)), frame(0, loadStat(3, 7))}, nil))
+				_, err = p.Write(bytes.Join([][]byte{parties.Frame(1, []byte("load")), parties.Frame(1, binary.BigEndian.AppendUint64(nil, seq)), parties.Frame(0, loadStat(3, 7))}, nil))
 				<-time.After(50 * time.Millisecond)
 			}
 			return err
@@ -76,7 +78,7 @@ func TestLoadStat_HostilePublishersHarmNoOtherServer(t *testing.T) {
 					return
 				}
 				go func() { // ends with ctx
-					_ = serve(t.Context(), kvPublisher{conn})
+					_ = serve(t.Context(), parties.KVPublisher{Conn: conn})
 					_ = conn.Close()
 				}()
 			}

@@ -14,6 +14,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/penstock-project/penstock/conformance/promises/parties"
 )
 
 // gatewayPath is the path of the SPIFFE ID of a cluster's Gateways.
@@ -33,7 +35,10 @@ func withPeerListener(t *testing.T) (s *set, address string) {
 
 func freePort(t *testing.T) int {
 	t.Helper()
-	l := listen(t)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
 	_ = l.Close()
 	return l.Addr().(*net.TCPAddr).Port
 }
@@ -82,13 +87,13 @@ func counted(server *http.Handler) *atomic.Int64 {
 // A member's Gateway, and a stranger, reach the pool that is exported alone, and hold up no request of others.
 func TestPeerListener_HostileMemberHoldsUpNoOther(t *testing.T) {
 	s, address := withPeerListener(t)
-	member := asMember(s.good.identity("good", gatewayPath, time.Hour), chatAuthority)
+	member := asMember(s.good.Identity("good", gatewayPath, time.Hour), chatAuthority)
 	s.eventually("the member reaches the pool", func() error { return post(t.Context(), member, address, chatAuthority, nil, strings.NewReader("{}")) })
-	strangers := newCA(t)
+	strangers := parties.NewCA(t)
 	for what, c := range map[string]*http.Transport{
-		"a stranger with the member's ID": asMember(strangers.identity("good", gatewayPath, time.Hour), chatAuthority),
-		"the member's control plane":      asMember(s.good.identity("good", "/penstock", time.Hour), chatAuthority),
-		"an expired certificate":          asMember(s.good.identity("good", gatewayPath, -time.Minute), chatAuthority),
+		"a stranger with the member's ID": asMember(strangers.Identity("good", gatewayPath, time.Hour), chatAuthority),
+		"the member's control plane":      asMember(s.good.Identity("good", "/penstock", time.Hour), chatAuthority),
+		"an expired certificate":          asMember(s.good.Identity("good", gatewayPath, -time.Minute), chatAuthority),
 	} {
 		if err := post(t.Context(), c, address, chatAuthority, nil, strings.NewReader("{}")); err == nil {
 			t.Errorf("%s is answered", what)
@@ -101,7 +106,7 @@ func TestPeerListener_HostileMemberHoldsUpNoOther(t *testing.T) {
 	}
 	const secret = "secret.default.east.pool.penstock"
 	s.eventually("the other pool serves", func() error { return s.ask(http.MethodPost, "/secret", "{}") })
-	own := s.good.identity("good", gatewayPath, time.Hour)
+	own := s.good.Identity("good", gatewayPath, time.Hour)
 	for what, c := range map[string]struct{ server, authority string }{
 		"a pool that is not exported to it":   {secret, secret},
 		"one by the server name of another":   {chatAuthority, secret},
@@ -172,7 +177,7 @@ func (s *set) forged() http.Header {
 // A client that names a member, a hop or an endpoint, in headers, in the authority or with a peer's marks, is served as any other.
 func TestClusterSet_ClientNamesNoMemberAndNoHop(t *testing.T) {
 	s, address := withPeerListener(t)
-	member := asMember(s.good.identity("good", gatewayPath, time.Hour), chatAuthority)
+	member := asMember(s.good.Identity("good", gatewayPath, time.Hour), chatAuthority)
 	s.eventually("the member reaches the pool", func() error { return post(t.Context(), member, address, chatAuthority, nil, strings.NewReader("{}")) })
 	theirs, ours := counted(&s.good.server.Config.Handler), counted(&s.server.Config.Handler)
 	forged := s.forged()

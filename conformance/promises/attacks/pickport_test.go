@@ -24,7 +24,7 @@ func (s *set) picks(t *testing.T, server string) *grpc.ClientConn {
 	t.Helper()
 	conn, err := grpc.NewClient(local(s.picker), grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{
 		MinVersion: tls.VersionTLS13, ServerName: server, InsecureSkipVerify: true, // the attacker trusts every server
-		Certificates: []tls.Certificate{s.good.identity("good", gatewayPath, time.Hour)},
+		Certificates: []tls.Certificate{s.good.Identity("good", gatewayPath, time.Hour)},
 	})))
 	if err != nil {
 		t.Fatal(err)

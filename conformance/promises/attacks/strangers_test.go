@@ -11,12 +11,11 @@ import (
 	"time"
 
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/penstock-project/penstock/conformance/promises/parties"
 	"github.com/penstock-project/penstock/multicluster/federation"
 )
 
@@ -26,38 +25,21 @@ func (s *set) subscribe(ctx context.Context, certificates []tls.Certificate, mes
 	if message == nil {
 		message, _ = proto.Marshal(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: "exports"}) // always encodes
 	}
-	config := &tls.Config{MinVersion: tls.VersionTLS13, Certificates: certificates, InsecureSkipVerify: true, NextProtos: []string{"h2"}} // the attacker trusts every server
-	conn, err := grpc.NewClient(s.self.Peer.Address, grpc.WithTransportCredentials(credentials.NewTLS(config)),
-		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(newEncoded()), grpc.MaxCallSendMsgSize(1<<30)))
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = conn.Close() }()
-	stream, err := conn.NewStream(ctx, &grpc.StreamDesc{ClientStreams: true, ServerStreams: true}, "/penstock.v1alpha1.Replica/Follow")
-	if err != nil {
-		return nil, err
-	}
-	_ = stream.SendMsg(message) // fails when the server ends the stream, for the reason that RecvMsg returns
-	out := &discoveryv3.DeltaDiscoveryResponse{}
-	err = stream.RecvMsg(out)
-	if err == nil && hold {
-		err = stream.RecvMsg(out)
-	}
-	return out, err
+	return parties.Follow(ctx, s.self.Peer.Address, certificates, message, hold)
 }
 
 // A client of the port for members that is none learns nothing there, and takes nothing from members.
 func TestClusterSet_StrangersLearnNothingAndCostNothing(t *testing.T) {
 	s := startSet(t, "", nil)
 	traffic, before, peak := s.traffic(), s.rss(s.penstock), s.peak(s.penstock)
-	theirs, own := newCA(t), s.good.ca
+	theirs, own := parties.NewCA(t), s.good.CA
 	for what, certificates := range map[string][]tls.Certificate{
 		"no certificate":                      nil,
-		"one of another authority":            {theirs.identity("good", federation.ProcessPath, time.Hour)},
-		"one of a cluster that is no member":  {own.identity("other", federation.ProcessPath, time.Hour)},
-		"one that has expired":                {own.identity("good", federation.ProcessPath, -time.Minute)},
-		"one of a workload of a member":       {own.identity("good", "/ns/default/sa/app", time.Hour)},
-		"one of this cluster by another name": {theirs.identity("east", federation.ProcessPath, time.Hour)},
+		"one of another authority":            {theirs.Identity("good", federation.ProcessPath, time.Hour)},
+		"one of a cluster that is no member":  {own.Identity("other", federation.ProcessPath, time.Hour)},
+		"one that has expired":                {own.Identity("good", federation.ProcessPath, -time.Minute)},
+		"one of a workload of a member":       {own.Identity("good", "/ns/default/sa/app", time.Hour)},
+		"one of this cluster by another name": {theirs.Identity("east", federation.ProcessPath, time.Hour)},
 	} {
 		if got, err := s.subscribe(t.Context(), certificates, nil, false); err == nil {
 			t.Errorf("with %s: %v", what, got)
@@ -78,7 +60,7 @@ func TestClusterSet_StrangersLearnNothingAndCostNothing(t *testing.T) {
 		}
 		return nil
 	})
-	member := []tls.Certificate{own.identity("good", federation.ProcessPath, time.Hour)}
+	member := []tls.Certificate{own.Identity("good", federation.ProcessPath, time.Hour)}
 	if got, err := s.subscribe(t.Context(), member, nil, false); err != nil || got.GetTypeUrl() != "exports" {
 		t.Errorf("a member gets %v, %v", got, err)
 	}
@@ -95,7 +77,7 @@ func TestClusterSet_StrangersLearnNothingAndCostNothing(t *testing.T) {
 func TestClusterSet_RequestsOfAMemberAreBounded(t *testing.T) {
 	s := startSet(t, "", nil)
 	traffic, before, peak := s.traffic(), s.rss(s.penstock), s.peak(s.penstock)
-	member := []tls.Certificate{s.good.identity("good", federation.ProcessPath, time.Hour)}
+	member := []tls.Certificate{s.good.Identity("good", federation.ProcessPath, time.Hour)}
 	first, err := proto.Marshal(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: "exports"})
 	if err != nil {
 		t.Fatal(err)

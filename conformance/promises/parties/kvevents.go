@@ -1,0 +1,47 @@
+package parties
+
+import (
+	"bytes"
+	"encoding/binary"
+	"io"
+	"net"
+)
+
+// KVPublisher is one end of a ZMTP 3.0 connection, of a model server that sends what it likes.
+type KVPublisher struct{ net.Conn }
+
+// Greet sends the greeting and the handshake of a PUB socket, and drops all that the subscriber sends.
+func (p KVPublisher) Greet() error {
+	greeting := make([]byte, 64)
+	greeting[0], greeting[9], greeting[10] = 0xff, 0x7f, 3
+	copy(greeting[12:], "NULL")
+	ready := append([]byte("\x05READY\x0bSocket-Type\x00\x00\x00\x03PUB"), "\x08Identity\x00\x00\x00\x00"...)
+	_, err := p.Write(append(append(greeting, 4, byte(len(ready))), ready...))
+	go func() { _, _ = io.Copy(io.Discard, p) }() // ends with the connection
+	return err
+}
+
+// Frame is a frame of a message; more of them follow if more is 1.
+func Frame(more byte, body []byte) []byte {
+	return append(binary.BigEndian.AppendUint64([]byte{2 | more}, uint64(len(body))), body...)
+}
+
+// Publish sends a batch of KV events.
+func (p KVPublisher) Publish(topic string, seq uint64, batch []byte) error {
+	_, err := p.Write(bytes.Join([][]byte{Frame(1, []byte(topic)), Frame(1, binary.BigEndian.AppendUint64(nil, seq)), Frame(0, batch)}, nil))
+	return err
+}
+
+// Stored is a batch that has the blocks of 16 tokens of a prompt stored; their hashes begin with first.
+func Stored(first uint64, tokens []uint32) []byte {
+	b := append([]byte{0x93, 0x01, 0x91, 0x95, 0xab}, "BlockStored"...)
+	b = binary.BigEndian.AppendUint32(append(b, 0xdd), uint32(len(tokens)/16))
+	for i := range len(tokens) / 16 {
+		b = binary.BigEndian.AppendUint64(append(b, 0xcf), first+uint64(i))
+	}
+	b = binary.BigEndian.AppendUint32(append(b, 0xc0, 0xdd), uint32(len(tokens)))
+	for _, id := range tokens {
+		b = binary.BigEndian.AppendUint32(append(b, 0xce), id)
+	}
+	return append(b, 16, 0)
+}

@@ -1,0 +1,189 @@
+package parties
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"net"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/encoding"
+	protocodec "google.golang.org/grpc/encoding/proto"
+	"google.golang.org/grpc/mem"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
+
+	"github.com/penstock-project/penstock/multicluster/federation"
+	"github.com/penstock-project/penstock/multicluster/federation/wiretest"
+)
+
+// Publisher is a member that sends what a test wants: a server with a certificate of its cluster.
+type Publisher struct {
+	*CA
+	Name     string
+	Listener net.Listener
+	Rounds   atomic.Int64 // connections to it whose function has returned
+}
+
+// NewPublisher makes a member, which listens. Begin has it serve.
+func NewPublisher(t testing.TB, name string) *Publisher {
+	t.Helper()
+	return &Publisher{CA: NewCA(t), Name: name, Listener: listen(t)}
+}
+
+// Subscriber is a stream to a process that subscribes.
+type Subscriber struct {
+	grpc.ServerStream
+	acked map[string]chan struct{} // by topic
+	nonce int
+}
+
+// Send sends items of a topic.
+func (v *Subscriber) Send(topic string, items []*discoveryv3.Resource, gone ...string) error {
+	v.nonce++
+	return v.SendMsg(&discoveryv3.DeltaDiscoveryResponse{
+		TypeUrl: topic, SystemVersionInfo: "hostile", Nonce: fmt.Sprint(v.nonce), Resources: items, RemovedResources: gone,
+	})
+}
+
+// Publish sends items of a topic in parts as large as may be, each after the acknowledgement of the one before.
+func (v *Subscriber) Publish(topic string, items []*discoveryv3.Resource, gone ...string) error {
+	v.nonce++
+	for part := 0; ; part++ {
+		r := &discoveryv3.DeltaDiscoveryResponse{
+			TypeUrl: topic, SystemVersionInfo: "hostile", Nonce: fmt.Sprint(v.nonce), RemovedResources: gone,
+		}
+		for size := 0; len(items) > 0 && len(r.Resources) < 1024 && size < 1<<20; items = items[1:] {
+			r.Resources = append(r.Resources, items[0])
+			size += proto.Size(items[0])
+		}
+		last := len(items) == 0
+		if !last {
+			r.Nonce += fmt.Sprint("/", part)
+		}
+		if err := v.SendMsg(r); err != nil {
+			return err
+		}
+		if err := v.Acknowledged(topic); err != nil {
+			return err
+		}
+		if last {
+			return nil
+		}
+		gone = nil
+	}
+}
+
+// Acknowledged waits until a message of a topic is acknowledged.
+func (v *Subscriber) Acknowledged(topic string) error {
+	select {
+	case <-v.acked[topic]:
+		return nil
+	case <-v.Context().Done():
+		return v.Context().Err()
+	}
+}
+
+// Item is an item with a value, in JSON.
+func Item(key, value string) *discoveryv3.Resource {
+	return &discoveryv3.Resource{Name: key, Version: "v", Resource: &anypb.Any{Value: wiretest.Value(value)}}
+}
+
+// State is the item with the state of a cluster, which comes before its exports.
+func State(sequence int) *discoveryv3.Resource {
+	return Item("", fmt.Sprintf(`{"uid":"uid-of-it","epoch":1,"sequence":%d}`, sequence))
+}
+
+// Exported is an export, with more fields of its entry.
+func Exported(name string, sequence int, entry string) *discoveryv3.Resource {
+	return Item(name, fmt.Sprintf(`{"epoch":1,"sequence":%d,"entry":{"routingMode":"EndpointMode"%s}}`, sequence, entry))
+}
+
+// Begin serves with a function for each connection, until end. The function returns how the stream ends; nil: once the
+// other end has ended it.
+func (p *Publisher) Begin(do func(*Subscriber) error) (end func()) {
+	certificate := p.Identity(p.Name, federation.ProcessPath, time.Hour)
+	server := grpc.NewServer(grpc.ForceServerCodecV2(NewEncoded()), grpc.MaxHeaderListSize(64<<20), grpc.Creds(credentials.NewTLS(&tls.Config{
+		MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{certificate}, ClientAuth: tls.RequireAnyClientCert,
+	})))
+	follow := func(_ any, s grpc.ServerStream) error { return p.follow(s, do) }
+	server.RegisterService(&grpc.ServiceDesc{
+		ServiceName: "penstock.v1alpha1.Replica", HandlerType: (*any)(nil),
+		Streams: []grpc.StreamDesc{{StreamName: "Follow", ServerStreams: true, ClientStreams: true, Handler: follow}},
+	}, p)
+	go func() { _ = server.Serve(p.Listener) }() // ends with Stop
+	p.Cleanup(server.Stop)
+	return server.Stop
+}
+
+func (p *Publisher) follow(s grpc.ServerStream, do func(*Subscriber) error) error {
+	v := &Subscriber{ServerStream: s, acked: map[string]chan struct{}{}}
+	for _, topic := range []string{"exports", "imports", "wanted", "loads"} {
+		v.acked[topic] = make(chan struct{}, 1)
+	}
+	go func() { // ends with the stream
+		for {
+			var r discoveryv3.DeltaDiscoveryRequest
+			if s.RecvMsg(&r) != nil {
+				return
+			}
+			if acked := v.acked[r.GetTypeUrl()]; r.GetResponseNonce() != "" && acked != nil {
+				select {
+				case acked <- struct{}{}:
+				default:
+				}
+			}
+		}
+	}()
+	err := do(v)
+	p.Rounds.Add(1)
+	if err == nil {
+		<-s.Context().Done()
+	}
+	return err
+}
+
+// Follow subscribes to what a Penstock publishes at its port for members, with certificates, by a first message. It returns
+// the first response, or how the stream ends without one; with hold, it stays to the end of the stream.
+func Follow(
+	ctx context.Context, address string, certificates []tls.Certificate, message []byte, hold bool,
+) (*discoveryv3.DeltaDiscoveryResponse, error) {
+	// It trusts every server.
+	config := &tls.Config{MinVersion: tls.VersionTLS13, Certificates: certificates, InsecureSkipVerify: true, NextProtos: []string{"h2"}}
+	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(credentials.NewTLS(config)),
+		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(NewEncoded()), grpc.MaxCallSendMsgSize(1<<30)))
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = conn.Close() }()
+	stream, err := conn.NewStream(ctx, &grpc.StreamDesc{ClientStreams: true, ServerStreams: true}, "/penstock.v1alpha1.Replica/Follow")
+	if err != nil {
+		return nil, err
+	}
+	_ = stream.SendMsg(message) // fails when the server ends the stream, for the reason that RecvMsg returns
+	out := &discoveryv3.DeltaDiscoveryResponse{}
+	err = stream.RecvMsg(out)
+	if err == nil && hold {
+		err = stream.RecvMsg(out)
+	}
+	return out, err
+}
+
+// Encoded is a codec of messages that are encoded already, beside others.
+type Encoded struct{ encoding.CodecV2 }
+
+// NewEncoded returns an Encoded of gRPC's usual codec.
+func NewEncoded() Encoded { return Encoded{encoding.GetCodecV2(protocodec.Name)} }
+
+// Marshal implements encoding.CodecV2.
+func (c Encoded) Marshal(v any) (mem.BufferSlice, error) {
+	if b, ok := v.([]byte); ok {
+		return mem.BufferSlice{mem.SliceBuffer(b)}, nil
+	}
+	return c.CodecV2.Marshal(v)
+}
