@@ -57,7 +57,50 @@ func (e *Export) invalid() string {
 	if w := e.Entry.Weight; w != nil && (*w < 0 || *w > MaxWeight) {
 		return fmt.Sprintf("its weight is %d, and a weight is 0 to %d", *w, MaxWeight)
 	}
+	for port := range e.ports {
+		if port < 1 || port > 65535 { // another one would wrap to a port that nobody wrote
+			return fmt.Sprintf("one of its ports is %d, and a port is 1 to 65535", port)
+		}
+	}
 	return ""
+}
+
+// ports yields all ports of an export.
+func (e *Export) ports(yield func(int32) bool) {
+	c, more := &e.Entry, true
+	each := func(list ...int32) {
+		for _, port := range list {
+			more = more && yield(port)
+		}
+	}
+	numbered := func(list []inferenceapi.Port) {
+		for _, p := range list {
+			each(p.Number)
+		}
+	}
+	services := func(list []inferenceapi.ServiceImport) {
+		for _, s := range list {
+			numbered(s.Ports)
+		}
+	}
+	if c.TargetPortNumber != 0 { // 0: there is none
+		each(c.TargetPortNumber)
+	}
+	numbered(c.TargetPorts)
+	for _, p := range c.Parents {
+		services(p.Service)
+	}
+	for _, is := range c.Endpoints {
+		each(is.Ports...)
+	}
+	if picker := c.EndpointPicker; picker != nil {
+		services(picker.Service)
+		for _, at := range []*inferenceapi.EndpointImport{picker.Health, picker.Metrics} {
+			if at != nil {
+				each(at.Port)
+			}
+		}
+	}
 }
 
 // addresses are what requests for the pool are sent to, less its endpoints: pickers and gateways.

@@ -425,3 +425,30 @@ func TestSecretRef_MemberDoesNotChooseIt(t *testing.T) {
 		t.Errorf("metrics %+v", got.Metrics)
 	}
 }
+
+// A port that is none would wrap: 65,617 to 81, and -1 to 65,535.
+func TestExport_PortsThatAreNoneAreNotTaken(t *testing.T) {
+	for _, port := range []int32{-1, 0, 65536, 1<<31 - 1} {
+		wrong := []inferenceapi.Port{{Number: port}}
+		service := inferenceapi.ServiceImports{{Addresses: []string{"a"}, Ports: wrong}}
+		at := &inferenceapi.EndpointImport{Port: port}
+		for what, entry := range map[string]inferenceapi.ImportedCluster{
+			"targetPorts":             {TargetPorts: wrong},
+			"parents.service":         {Parents: []inferenceapi.ParentImport{{Service: service}}},
+			"endpointPicker.service":  {EndpointPicker: &inferenceapi.EndpointPickerImport{Service: service}},
+			"endpointPicker.health":   {EndpointPicker: &inferenceapi.EndpointPickerImport{Health: at}},
+			"endpointPicker.metrics":  {EndpointPicker: &inferenceapi.EndpointPickerImport{Metrics: at}},
+			"endpoints.ports":         {Endpoints: []inferenceapi.ImportedEndpoint{{Address: "a", Ports: []int32{80, port}}}},
+			"targetPortNumber, not 0": {TargetPortNumber: port},
+		} {
+			r := set()
+			if what == "targetPortNumber, not 0" && port == 0 {
+				continue
+			}
+			r.Apply(registry.Update{Member: "east", UID: "e", Stamp: stamp(1, 1), Exports: []registry.Export{{Pool: chat, Stamp: stamp(1, 1), Entry: entry}}})
+			if list := r.Exports(nil, chat); len(list) != 1 || !strings.Contains(list[0].Unread, "a port is 1 to 65535") {
+				t.Errorf("%s %d: %+v", what, port, list)
+			}
+		}
+	}
+}

@@ -17,6 +17,9 @@ func Fix(outside string) string {
 	if strings.Contains(outside, neverAllowed) {
 		return "write another address"
 	}
+	if strings.Contains(outside, neitherOf) {
+		return "write an IP address or a host name"
+	}
 	if strings.Contains(outside, inDenied) {
 		return "write an address outside of the denied ranges, or ask the operator of Penstock to take its range out of --denied-cidrs"
 	}
@@ -28,6 +31,33 @@ const neverAllowed = ", which is never allowed"
 
 // inDenied is in the reasons against addresses of denied ranges.
 const inDenied = "is in the denied range "
+
+// neitherOf is in the reason against a text that no lookup may be for.
+const neitherOf = " is neither an IP address nor a host name"
+
+// Neither is why a text that a user or a member wrote as an address is none; "" if it is an IP address or may be a host name.
+func Neither(text string) string {
+	if _, err := netip.ParseAddr(text); err == nil || isHostName(text) {
+		return ""
+	}
+	return fmt.Sprintf("%.64q", text) + neitherOf
+}
+
+// isHostName reports whether DNS may have a name: labels of 63 bytes at most, 253 in all. Underscores occur in local names.
+func isHostName(text string) bool {
+	text = strings.TrimSuffix(text, ".")
+	if len(text) > 253 {
+		return false
+	}
+	for label := range strings.SplitSeq(text, ".") {
+		if label == "" || len(label) > 63 || strings.ContainsFunc(label, func(c rune) bool {
+			return !('a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '-' || c == '_')
+		}) {
+			return false
+		}
+	}
+	return true
+}
 
 // Policy judges addresses by the store's AddressPolicy.
 type Policy struct {

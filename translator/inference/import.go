@@ -387,10 +387,14 @@ func declaredEndpoints(r store.Reader, p *model.Pool, imp *model.Import, c infer
 	p.External = true
 	policy := addresses.Of(r)
 	askExternal(r, p, model.ImportPickerCluster(imp.Ref.Namespace, imp.Ref.Name, c.Name), "cluster "+c.Name+": ", field+".endpointPicker", field+".failureMode")
+	var found []report.Finding
 	for i, e := range c.Endpoints {
 		addr, err := netip.ParseAddr(e.Address)
 		if err != nil {
-			p.Findings = append(p.Findings, report.Finding{Severity: report.Error, Owner: imp.Ref, Field: fmt.Sprintf("%s.endpoints[%d].address", field, i), Problem: fmt.Sprintf("%q is not an IP address", e.Address), Fix: "write an IPv4 or IPv6 address"})
+			found = append(found, report.Finding{
+				Severity: report.Error, Owner: imp.Ref, Field: fmt.Sprintf("%s.endpoints[%d].address", field, i),
+				Problem: fmt.Sprintf("%.64q is not an IP address", e.Address), Fix: "write an IPv4 or IPv6 address",
+			})
 			continue
 		}
 		if e.Draining {
@@ -398,7 +402,8 @@ func declaredEndpoints(r store.Reader, p *model.Pool, imp *model.Import, c infer
 		}
 		if why := cmp.Or(policy.Written(addr), allowed.outside(addr)); why != "" {
 			denied = cmp.Or(denied, fmt.Sprintf("none of its model servers is allowed: address %s %s", e.Address, why))
-			p.Findings = append(p.Findings, notAllowed(imp.Ref, c.Name, []outside{{fmt.Sprintf("%s.endpoints[%d].address", field, i), fmt.Sprintf("address %s %s", e.Address, why)}})...)
+			is := outside{fmt.Sprintf("%s.endpoints[%d].address", field, i), fmt.Sprintf("address %s %s", e.Address, why)}
+			found = append(found, notAllowed(imp.Ref, c.Name, []outside{is})...)
 			continue
 		}
 		ports := p.Ports
@@ -412,6 +417,7 @@ func declaredEndpoints(r store.Reader, p *model.Pool, imp *model.Import, c infer
 			p.Remote = append(p.Remote, netip.AddrPortFrom(addr.Unmap(), port))
 		}
 	}
+	p.Findings = append(p.Findings, few(found)...)
 	slices.SortFunc(p.Remote, netip.AddrPort.Compare)
 	if p.Remote = slices.Compact(p.Remote); len(p.Remote) > 0 {
 		return ""
@@ -462,7 +468,22 @@ func notAllowed(owner report.Ref, cluster string, list []outside) (out []report.
 	for _, o := range list {
 		out = append(out, report.Finding{Severity: report.Error, Owner: owner, Field: o.field, Problem: "cluster " + cluster + ": " + o.problem, Fix: fixOutside(o.problem)})
 	}
-	return out
+	return few(out)
+}
+
+// few returns the first findings about the elements of a list, and one that counts the others: a member of the cluster set
+// decides how many there are.
+func few(list []report.Finding) []report.Finding {
+	more := len(list) - mostErrors
+	if more <= 0 {
+		return list
+	}
+	last := list[mostErrors]
+	if i := strings.LastIndexByte(last.Field, '['); i >= 0 {
+		last.Field = last.Field[:i]
+	}
+	last.Problem, last.Fix = fmt.Sprintf("%d more elements have such a problem", more), "see the other findings of this object"
+	return append(list[:mostErrors:mostErrors], last)
 }
 
 // dialable lists the addresses of remote Services, each at its Service's first port, host names looked up. cleartext decides by

@@ -518,3 +518,32 @@ spec: {targetRef: {kind: InferencePoolImport, name: llm-east}, spill: [{kind: In
 		t.Errorf("%+v", p)
 	}
 }
+
+// A member of the cluster set decides how long its lists are: findings about them are few.
+func TestInferencePoolImport_FindingsAboutManyElementsAreFew(t *testing.T) {
+	for what, list := range map[string]string{
+		"endpoints": "endpoints: [" + strings.Repeat("{address: x}, ", 1000) + "]",
+		"outside":   "endpoints: [" + strings.Repeat("{address: 169.254.169.254}, ", 1000) + "]",
+		"pickers":   "podCIDRs: [10.1.0.0/16]",
+	} {
+		picker := "192.0.2.1"
+		if what == "pickers" {
+			picker = strings.Repeat("169.254.169.254, ", 64)
+		}
+		_, imp := imported(t, fmt.Sprintf(`
+kind: InferencePoolImport
+metadata: {name: llm}
+status:
+  clusters:
+  - name: east
+    routingMode: EndpointMode
+    targetPortNumber: 8000
+    %s
+    endpointPicker: {service: [{addresses: [%s], ports: [{number: 9002}]}]}
+`, list, picker))
+		n := len(imp.Findings)
+		if n < 2 || n > 20 || !slices.ContainsFunc(imp.Findings, func(f report.Finding) bool { return strings.Contains(f.Problem, "more elements") }) {
+			t.Errorf("%s: %d findings: %v", what, n, imp.Findings[:min(n, 3)])
+		}
+	}
+}

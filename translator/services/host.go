@@ -45,6 +45,9 @@ func find(r store.Reader, address string, host func(name string) (*store.Host, b
 		out.Addresses = []netip.Addr{ip.Unmap()}
 		return out
 	}
+	if out.Outside = addresses.Neither(address); out.Outside != "" {
+		return out // to look it up would be to store a Host without a name
+	}
 	is, ok := host(strings.ToLower(address))
 	if !ok || len(is.Addresses) == 0 {
 		out.Unresolved = fmt.Sprintf("host name %s has no address yet", address)

@@ -3,6 +3,7 @@ package services_test
 import (
 	"net/netip"
 	"slices"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -94,6 +95,40 @@ func TestService_ExternalNameFollowsItsHost(t *testing.T) {
 	host := &store.Host{ObjectMeta: metav1.ObjectMeta{Name: "api.example.com"}, Addresses: []string{"10.1.0.1", "10.1.0.2"}}
 	v := view(t, store.Hosts.Put(host))
 	expect(t, addressesOf(v, web, 443, true), "10.1.0.1:443", "10.1.0.2:443")
+}
+
+// A member of the cluster set once ended this process with an empty address: a Host without a name cannot be stored.
+func TestHost_TextThatIsNoNameIsNeverLookedUp(t *testing.T) {
+	for _, text := range []string{"", ".", "a..b", "a b", "a\nb", "ä", "127.0.0.1:80", strings.Repeat("a", 64), strings.Repeat("a.", 127) + "a"} {
+		r := &reads{Reader: view(t)}
+		for _, host := range []services.Host{services.Lookup(r, text), services.Mention(r, text)} {
+			if host.Outside == "" || len(host.Addresses) > 0 {
+				t.Errorf("%q: %+v", text, host)
+			}
+		}
+		if len(r.hosts) > 0 {
+			t.Errorf("%q makes the names %q used", text, r.hosts)
+		}
+	}
+	for _, text := range []string{"localhost", "a_b.example.com", "example.com.", "10.1", strings.Repeat("a.", 126) + "a"} {
+		r := &reads{Reader: view(t)}
+		if host := services.Lookup(r, text); host.Outside != "" || len(r.hosts) != 1 {
+			t.Errorf("%q: %+v, and the names %q are used", text, host, r.hosts)
+		}
+	}
+}
+
+// reads notes which Hosts are read.
+type reads struct {
+	store.Reader
+	hosts []string
+}
+
+func (r *reads) Rows(table, index, key string) store.Rows {
+	if table == store.Hosts.Kind() {
+		r.hosts = append(r.hosts, key)
+	}
+	return r.Reader.Rows(table, index, key)
 }
 
 func TestAppProtocol_NamesTheProtocolOfAPort(t *testing.T) {
