@@ -2,15 +2,18 @@ package federation
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/penstock-project/penstock/multicluster/federation/wiretest"
+	"github.com/penstock-project/penstock/multicluster/channel"
 	"github.com/penstock-project/penstock/multicluster/registry"
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
@@ -70,6 +73,36 @@ func TestFederation_LoadIsReportedToMembersThatAskForIt(t *testing.T) {
 	a.asked(MemberPool{Member: "b", Pool: chat})
 	b.stop() // what it asked for is over with its connection
 	a.asked()
+}
+
+// What a member reports in vain is not a line of the log alone.
+func TestFederation_ReportsWithoutEffectAreNoted(t *testing.T) {
+	a, b := newSite(t, "a", id("a")), newSite(t, "b", id("b"))
+	problems := make(chan string, 100)
+	b.cfg.Problem = func(member, problem string) { problems <- member + ": " + problem }
+	join(a, b)
+	b.exports(exported("10.0.0.2", "a"))
+	a.exports(exported("10.0.0.1", "b"))
+	b.has("a=10.0.0.1")
+	b.Want([]MemberPool{{Member: "a", Pool: chat}})
+	a.asked(MemberPool{Member: "b", Pool: chat})
+	for _, c := range []struct {
+		topic      *channel.Topic
+		key, value string
+	}{{a.loads, "b/ns/chat", `{"blocks":"AAAA"}`}, {a.imports, "b/ns/chat", `{"incarnation":-1}`}, {a.wanted, "b/No/Pool", ""}} {
+		c.topic.Publish(channel.Item{Key: c.key, Value: wiretest.Value(c.value)})
+		poll.NoError(t, c.key+" "+c.value+" is noted", poll.Limit, func() error {
+			select {
+			case text := <-problems:
+				if !strings.HasPrefix(text, "a: ") {
+					t.Errorf("%s", text)
+				}
+				return nil
+			default:
+				return errors.New("nothing is")
+			}
+		})
+	}
 }
 
 // reported polls until a load has arrived.

@@ -2,6 +2,7 @@ package federation
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"time"
 
@@ -77,6 +78,19 @@ func (f *Federation) paced(handle func(context.Context, channel.Update) error) f
 			case <-ctx.Done():
 			case <-timer.C:
 			}
+		}
+		return err
+	}
+}
+
+// noted passes on what of a member's update had no effect. receive does so itself.
+func (f *Federation) noted(
+	handle func(context.Context, channel.Update) error,
+) func(context.Context, channel.Update) error {
+	return func(ctx context.Context, in channel.Update) error {
+		err := handle(ctx, in)
+		if err != nil && ctx.Err() == nil {
+			f.exceeded(in.Peer, fmt.Sprintf("%.500v", err))
 		}
 		return err
 	}
