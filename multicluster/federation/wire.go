@@ -34,3 +34,9 @@ func mode[M any](m M, err error) M {
 	}
 	return m
 }
+
+// WireTypes are the types of what members send to each other, by name, with zero values. Tests generate from their fields
+// what a hostile member may send.
+func WireTypes() map[string]any {
+	return map[string]any{"state": cluster{}, "record": record{}, "part": part{}, "placed": placed{}, "load": load{}}
+}

@@ -62,8 +62,20 @@ func (e *Export) invalid() string {
 			return fmt.Sprintf("one of its ports is %d, and a port is 1 to 65535", port)
 		}
 	}
+	c := &e.Entry
+	switch { // what the schema of an import does not have would be taken for the default
+	case c.FailureMode != "" && c.FailureMode != "FailOpen" && c.FailureMode != "FailClose":
+		return fmt.Sprintf("its failureMode is %.40q, and it is FailOpen or FailClose", c.FailureMode)
+	case c.AppProtocol != "" && c.AppProtocol != "http" && c.AppProtocol != "kubernetes.io/h2c":
+		return fmt.Sprintf("its appProtocol is %.40q, and it is http or kubernetes.io/h2c", c.AppProtocol)
+	case len(c.Region) > maxPlace || len(c.Zone) > maxPlace:
+		return fmt.Sprintf("its region or zone has more than %d bytes", maxPlace)
+	}
 	return ""
 }
+
+// maxPlace bounds the names of a region and a zone, in bytes.
+const maxPlace = 63
 
 // ports yields all ports of an export.
 func (e *Export) ports(yield func(int32) bool) {

@@ -452,3 +452,23 @@ func TestExport_PortsThatAreNoneAreNotTaken(t *testing.T) {
 		}
 	}
 }
+
+// A choice that this release does not have is not taken for the default.
+func TestExport_UnknownChoicesAreNotTaken(t *testing.T) {
+	for what, c := range map[string]struct {
+		entry inferenceapi.ImportedCluster
+		taken bool
+	}{
+		"failureMode":       {inferenceapi.ImportedCluster{FailureMode: "Fail"}, false},
+		"appProtocol":       {inferenceapi.ImportedCluster{AppProtocol: "https"}, false},
+		"region":            {inferenceapi.ImportedCluster{Region: strings.Repeat("a", 64)}, false},
+		"zone":              {inferenceapi.ImportedCluster{Zone: strings.Repeat("a", 64)}, false},
+		"as the schema has": {inferenceapi.ImportedCluster{FailureMode: "FailOpen", AppProtocol: "kubernetes.io/h2c", Region: strings.Repeat("a", 63)}, true},
+	} {
+		r := set()
+		r.Apply(registry.Update{Member: "east", UID: "e", Stamp: stamp(1, 1), Exports: []registry.Export{{Pool: chat, Stamp: stamp(1, 1), Entry: c.entry}}})
+		if list := r.Exports(nil, chat); len(list) != 1 || (list[0].Unread == "") != c.taken {
+			t.Errorf("%s: %+v", what, list)
+		}
+	}
+}

@@ -239,7 +239,7 @@ func importMember(r store.Reader, imp *model.Import, policy *v1alpha1.PoolPolicy
 			if why := unusableHostname(&m, parent.Hostname, len(m.Parents) > 0); why != "" {
 				imp.Findings = append(imp.Findings, report.Finding{
 					Severity: report.Error, Owner: imp.Ref, Field: fmt.Sprintf("%s.parents[%d].hostname", field, i),
-					Problem: fmt.Sprintf("cluster %s: gateway %s/%s is not used: %s", c.Name, parent.Namespace, parent.Name, why),
+					Problem: fmt.Sprintf("cluster %s: gateway %.64s/%.64s is not used: %s", c.Name, parent.Namespace, parent.Name, why),
 					Fix:     "write the host name that its route has, such as api.example.com, the same at each parent of the cluster",
 				})
 				continue
@@ -248,7 +248,7 @@ func importMember(r store.Reader, imp *model.Import, policy *v1alpha1.PoolPolicy
 				waiting = why
 				imp.Findings = append(imp.Findings, report.Finding{
 					Severity: report.Info, Owner: imp.Ref, Field: fmt.Sprintf("%s.parents[%d].conditions", field, i),
-					Problem: fmt.Sprintf("cluster %s: gateway %s/%s takes no new requests: its condition Ready is False, reason %s", c.Name, parent.Namespace, parent.Name, why),
+					Problem: fmt.Sprintf("cluster %s: gateway %.64s/%.64s takes no new requests: its condition Ready is False, reason %s", c.Name, parent.Namespace, parent.Name, why),
 				})
 				continue
 			}

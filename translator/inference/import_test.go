@@ -547,3 +547,26 @@ status:
 		}
 	}
 }
+
+// A member of the cluster set decides how long its texts are: findings quote their beginning.
+func TestInferencePoolImport_FindingsQuoteTheBeginningOfATextAlone(t *testing.T) {
+	long := strings.Repeat("x", 10_000)
+	for what, entry := range map[string]string{
+		"podCIDRs":   "routingMode: EndpointMode, targetPortNumber: 8000, podCIDRs: [" + long + "], endpointPicker: {service: [{addresses: [192.0.2.1], ports: [{number: 9002}]}]}",
+		"endpoint":   "routingMode: EndpointMode, targetPortNumber: 8000, endpoints: [{address: " + long + "}], endpointPicker: {service: [{addresses: [192.0.2.1], ports: [{number: 9002}]}]}",
+		"picker":     "routingMode: EndpointMode, targetPortNumber: 8000, podCIDRs: [10.1.0.0/16], endpointPicker: {service: [{addresses: [" + long + "], ports: [{number: 9002}]}]}",
+		"gateway":    "routingMode: ParentMode, parents: [{name: " + long + ", namespace: " + long + ", hostname: \"a b\", service: [{addresses: [192.0.2.1], ports: [{number: 80}]}]}]",
+		"hostname":   "routingMode: ParentMode, parents: [{hostname: " + long + ", service: [{addresses: [192.0.2.1], ports: [{number: 80}]}]}]",
+		"pickerPool": "routingMode: EndpointMode, targetPortNumber: 8000, podCIDRs: [10.1.0.0/16], endpointPicker: {pool: " + long + ", service: [{addresses: [192.0.2.1], ports: [{number: 9002}]}]}",
+	} {
+		_, imp := imported(t, "\nkind: InferencePoolImport\nmetadata: {name: llm}\nstatus:\n  clusters:\n  - {name: east, "+entry+"}\n")
+		for _, f := range imp.Findings {
+			if len(f.String()) > 1000 {
+				t.Errorf("%s: a finding of %d bytes: %.200s", what, len(f.String()), f)
+			}
+		}
+		if len(imp.Findings) == 0 {
+			t.Errorf("%s: no finding", what)
+		}
+	}
+}

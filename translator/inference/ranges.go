@@ -51,7 +51,7 @@ func (a ranges) narrowed(policy *v1alpha1.PoolPolicy, field string) (ranges, []r
 	var findings []report.Finding
 	a.narrow, bad = parseRanges(list)
 	for _, cidr := range bad {
-		findings = append(findings, report.Finding{Severity: report.Error, Owner: store.PoolPolicies.Ref(policy), Field: field, Problem: fmt.Sprintf("%q is not an address range", cidr), Fix: "write it as 10.0.0.0/8"})
+		findings = append(findings, report.Finding{Severity: report.Error, Owner: store.PoolPolicies.Ref(policy), Field: field, Problem: fmt.Sprintf("%.64q is not an address range", cidr), Fix: "write it as 10.0.0.0/8"})
 	}
 	if len(list) > 0 {
 		a.policy, a.field = policy, field
@@ -75,7 +75,7 @@ const (
 func exporterRanges(owner report.Ref, c inferenceapi.ImportedCluster, field string) (list []netip.Prefix, findings []report.Finding) {
 	list, bad := parseRanges(c.PodCIDRs)
 	for _, cidr := range bad {
-		findings = append(findings, report.Finding{Severity: report.Error, Owner: owner, Field: field + ".podCIDRs", Problem: fmt.Sprintf("%q is not an address range", cidr), Fix: "write it as 10.0.0.0/8"})
+		findings = append(findings, report.Finding{Severity: report.Error, Owner: owner, Field: field + ".podCIDRs", Problem: fmt.Sprintf("%.64q is not an address range", cidr), Fix: "write it as 10.0.0.0/8"})
 	}
 	return list, findings
 }

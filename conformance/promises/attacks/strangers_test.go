@@ -25,7 +25,7 @@ func (s *set) subscribe(ctx context.Context, certificates []tls.Certificate, mes
 	if message == nil {
 		message, _ = proto.Marshal(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: "exports"}) // always encodes
 	}
-	return parties.Follow(ctx, s.self.Peer.Address, certificates, message, hold)
+	return parties.Follow(ctx, s.self.Peer.Address, certificates, hold, message)
 }
 
 // A client of the port for members that is none learns nothing there, and takes nothing from members.

@@ -127,12 +127,15 @@ func (p *Publisher) follow(s grpc.ServerStream, do func(*Subscriber) error) erro
 		v.acked[topic] = make(chan struct{}, 1)
 	}
 	go func() { // ends with the stream
+		subscribed := map[string]bool{}
 		for {
 			var r discoveryv3.DeltaDiscoveryRequest
 			if s.RecvMsg(&r) != nil {
 				return
 			}
-			if acked := v.acked[r.GetTypeUrl()]; r.GetResponseNonce() != "" && acked != nil {
+			first := !subscribed[r.GetTypeUrl()]
+			subscribed[r.GetTypeUrl()] = true
+			if acked := v.acked[r.GetTypeUrl()]; !first && acked != nil {
 				select {
 				case acked <- struct{}{}:
 				default:
@@ -148,10 +151,10 @@ func (p *Publisher) follow(s grpc.ServerStream, do func(*Subscriber) error) erro
 	return err
 }
 
-// Follow subscribes to what a Penstock publishes at its port for members, with certificates, by a first message. It returns
+// Follow subscribes to what a Penstock publishes at its port for members, with certificates, by some messages. It returns
 // the first response, or how the stream ends without one; with hold, it stays to the end of the stream.
 func Follow(
-	ctx context.Context, address string, certificates []tls.Certificate, message []byte, hold bool,
+	ctx context.Context, address string, certificates []tls.Certificate, hold bool, messages ...[]byte,
 ) (*discoveryv3.DeltaDiscoveryResponse, error) {
 	// It trusts every server.
 	config := &tls.Config{MinVersion: tls.VersionTLS13, Certificates: certificates, InsecureSkipVerify: true, NextProtos: []string{"h2"}}
@@ -165,7 +168,9 @@ func Follow(
 	if err != nil {
 		return nil, err
 	}
-	_ = stream.SendMsg(message) // fails when the server ends the stream, for the reason that RecvMsg returns
+	for _, m := range messages {
+		_ = stream.SendMsg(m) // fails when the server ends the stream, for the reason that RecvMsg returns
+	}
 	out := &discoveryv3.DeltaDiscoveryResponse{}
 	err = stream.RecvMsg(out)
 	if err == nil && hold {

@@ -1,0 +1,97 @@
+package principals
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+)
+
+// expect sends a request to a host. It returns an error unless the answer is 200 with a text.
+func (r *rig) expect(host, reply string) error {
+	status, text, err := r.ask(host, "/v1/chat/completions", `{"model":"m","messages":[{"role":"user","content":"hello"}]}`)
+	if err == nil && (status != http.StatusOK || text != reply) {
+		err = fmt.Errorf("%s: %d: %.200s", host, status, text)
+	}
+	return err
+}
+
+// beside sends the requests of a further victim, one after the other, until end. One that failed fails the test.
+func (r *rig) beside(ask func() error) (end func()) {
+	ctx, stop := context.WithCancel(r.Context())
+	r.Cleanup(stop)
+	done := make(chan struct{})
+	sent, failed := 0, []string(nil)
+	go func() {
+		defer close(done)
+		for ctx.Err() == nil {
+			err := ask()
+			if sent++; err != nil && ctx.Err() == nil {
+				failed = append(failed, err.Error())
+			}
+		}
+	}()
+	return func() {
+		r.Helper()
+		stop()
+		<-done
+		if len(failed) > 0 || sent == 0 {
+			r.Errorf("%d of %d requests of the further victim failed: %s", len(failed), sent, strings.Join(failed[:min(5, len(failed))], "; "))
+		}
+	}
+}
+
+// harmless fails the test if the victim's configuration or reports have changed, or Envoy rejects something.
+func (r *rig) harmless(what string) {
+	r.Helper()
+	r.unchanged(what)
+}
+
+// about lists what is reported about the objects of a name, which is replaced by NAME.
+func (d document) about(namespace, name string) (out []string) {
+	add := func(text string) {
+		if text = strings.ReplaceAll(text, namespace+"/"+name, "NAME"); !slices.Contains(out, text) {
+			out = append(out, text)
+		}
+	}
+	for i := range d.Objects {
+		if o := d.Objects[i]; o.Namespace == namespace && o.Name == name {
+			for _, text := range d.negatives(i) {
+				add(text)
+			}
+		}
+	}
+	for _, f := range d.Findings {
+		if f.Owner.Namespace == namespace && f.Owner.Name == name && !momentary(f) {
+			f.Source = ""
+			add(fmt.Sprintf("%s: %s", f.Severity, f))
+		}
+	}
+	return out
+}
+
+// saw records an outcome, and prints what it follows from while the table is written.
+func (r *run) saw(c cell, o outcome, evidence string) {
+	r.t.Helper()
+	if rewriting() {
+		r.t.Logf("%s: %s: %.300s", c, o, evidence)
+	}
+	r.see(c, o, evidence)
+}
+
+// metrics is the page /metrics.
+func (r *rig) metrics() string {
+	r.Helper()
+	resp, err := http.Get("http://" + local(r.http) + "/metrics")
+	if err != nil {
+		r.Fatal(err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		r.Fatal(err)
+	}
+	return string(text)
+}

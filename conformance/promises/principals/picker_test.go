@@ -1,0 +1,369 @@
+package principals
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
+	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/structpb"
+)
+
+// cellHeader names the cell of a request.
+const cellHeader = "x-cell"
+
+// echo is what a server of the author has received. It answers with that.
+type echo struct {
+	Method, Path, Body string
+	Headers            map[string]string
+}
+
+// echoServer is a model server of an author, at an address of its own.
+func echoServer(t testing.TB, host string) *httptest.Server {
+	t.Helper()
+	l, err := net.Listen("tcp", host+":0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/metrics" {
+			_, _ = io.WriteString(w, "vllm:num_requests_running 0\nvllm:num_requests_waiting 0\nvllm:gpu_cache_usage_perc 0\n")
+			return
+		}
+		body, _ := io.ReadAll(r.Body)
+		e := echo{Method: r.Method, Path: r.URL.Path, Body: string(body), Headers: map[string]string{"host": r.Host}}
+		for name, values := range r.Header {
+			e.Headers[strings.ToLower(name)] = strings.Join(values, ",")
+		}
+		_ = json.NewEncoder(w).Encode(e)
+	}))
+	_ = s.Listener.Close()
+	s.Listener = l
+	s.Start()
+	t.Cleanup(s.Close)
+	return s
+}
+
+// hostilePicker answers each request as the cell that the request names demands.
+type hostilePicker struct {
+	extprocv3.UnimplementedExternalProcessorServer
+	endpoint string // the author's server
+	victim   string
+	fields   map[string]field
+	t        testing.TB
+
+	mu    sync.Mutex
+	cells map[string]cell // by value of cellHeader
+}
+
+// Process implements the protocol: a pick for the headers, bodies back as they are, and nothing for a response.
+func (p *hostilePicker) Process(s extprocv3.ExternalProcessor_ProcessServer) error {
+	var c cell
+	for {
+		m, err := s.Recv()
+		if err != nil {
+			return nil
+		}
+		var answers []*extprocv3.ProcessingResponse
+		switch {
+		case m.GetRequestHeaders() != nil:
+			for _, h := range m.GetRequestHeaders().GetHeaders().GetHeaders() {
+				if h.GetKey() == cellHeader {
+					p.mu.Lock()
+					c = p.cells[string(h.GetRawValue())]
+					p.mu.Unlock()
+				}
+			}
+			answers = p.headers(c)
+		case m.GetRequestBody() != nil:
+			answers = p.with(c, "request_body", bodyBack(m.GetRequestBody()))
+		case m.GetResponseHeaders() != nil:
+			answers = p.with(c, "response_headers", &extprocv3.ProcessingResponse{
+				Response: &extprocv3.ProcessingResponse_ResponseHeaders{ResponseHeaders: &extprocv3.HeadersResponse{}},
+			})
+		case m.GetRequestTrailers() != nil:
+			answers = []*extprocv3.ProcessingResponse{{Response: &extprocv3.ProcessingResponse_RequestTrailers{
+				RequestTrailers: &extprocv3.TrailersResponse{},
+			}}}
+		}
+		for _, a := range answers {
+			if s.Send(a) != nil {
+				return nil
+			}
+		}
+	}
+}
+
+// headers are the answers to a request's headers: a pick, and the cell if it is about that, or about no phase of a request.
+func (p *hostilePicker) headers(c cell) []*extprocv3.ProcessingResponse {
+	pick := p.pick(p.endpoint)
+	if c.field == "" {
+		return []*extprocv3.ProcessingResponse{pick}
+	}
+	_, steps := split(c.field)
+	switch steps[0] {
+	case "endpoint":
+		list := map[value]string{
+			zero: "", maximum: strings.Repeat(p.endpoint+",", 64) + p.endpoint, overflow: "1.2.3.4:99999", anothersName: p.victim,
+		}
+		return []*extprocv3.ProcessingResponse{p.pick(list[c.value])}
+	case "request_body", "response_headers":
+		return []*extprocv3.ProcessingResponse{pick}
+	case "request_headers", "dynamic_metadata", "mode_override":
+		return p.with(c, steps[0], pick)
+	case "immediate_response":
+		immediate := &extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_ImmediateResponse{
+			ImmediateResponse: &extprocv3.ImmediateResponse{Status: &typev3.HttpStatus{Code: http.StatusTooManyRequests}},
+		}}
+		return p.with(c, steps[0], immediate)
+	}
+	return append(p.with(c, steps[0], &extprocv3.ProcessingResponse{}), pick)
+}
+
+// with sets the cell's value in an answer, if the cell is about its phase.
+func (p *hostilePicker) with(c cell, phase string, a *extprocv3.ProcessingResponse) []*extprocv3.ProcessingResponse {
+	if c.field == "" {
+		return []*extprocv3.ProcessingResponse{a}
+	}
+	if _, steps := split(c.field); steps[0] == phase {
+		out := proto.Clone(a).(*extprocv3.ProcessingResponse)
+		setProto(p.t, out.ProtoReflect(), steps, c.value, func(class) string { return ":authority" }, p.fields[c.field].class)
+		return []*extprocv3.ProcessingResponse{out}
+	}
+	return []*extprocv3.ProcessingResponse{a}
+}
+
+// pick names a list of endpoints, in a header and in metadata.
+func (p *hostilePicker) pick(list string) *extprocv3.ProcessingResponse {
+	const name = "x-gateway-destination-endpoint"
+	metadata, _ := structpb.NewStruct(map[string]any{"envoy.lb": map[string]any{name: list}}) // texts alone
+	set := []*corev3.HeaderValueOption{{Header: &corev3.HeaderValue{Key: name, RawValue: []byte(list)}}}
+	return &extprocv3.ProcessingResponse{DynamicMetadata: metadata, Response: &extprocv3.ProcessingResponse_RequestHeaders{
+		RequestHeaders: &extprocv3.HeadersResponse{Response: &extprocv3.CommonResponse{HeaderMutation: &extprocv3.HeaderMutation{SetHeaders: set}}},
+	}}
+}
+
+func bodyBack(b *extprocv3.HttpBody) *extprocv3.ProcessingResponse {
+	return &extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_RequestBody{RequestBody: &extprocv3.BodyResponse{
+		Response: &extprocv3.CommonResponse{BodyMutation: &extprocv3.BodyMutation{Mutation: &extprocv3.BodyMutation_StreamedResponse{
+			StreamedResponse: &extprocv3.StreamedBodyResponse{Body: b.GetBody(), EndOfStream: b.GetEndOfStream()},
+		}}},
+	}}}
+}
+
+// pickers are the two pools whose picker is hostile.
+type pickers struct {
+	*run
+	picker *hostilePicker
+	base   map[string]seen // by the way of asking
+}
+
+func newPickers(t testing.TB) *pickers {
+	t.Helper()
+	server := echoServer(t, "127.0.66.1")
+	p := &hostilePicker{t: t, endpoint: server.Listener.Addr().String(), fields: map[string]field{}, cells: map[string]cell{}}
+	for _, f := range remotePicker.fields(t) {
+		p.fields[f.path] = f
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	grpcServer := grpc.NewServer()
+	extprocv3.RegisterExternalProcessorServer(grpcServer, p)
+	go func() { _ = grpcServer.Serve(l) }() // ends with Stop
+	t.Cleanup(grpcServer.Stop)
+	_, port, _ := net.SplitHostPort(p.endpoint)
+	_, picker, _ := net.SplitHostPort(l.Addr().String())
+	r := start(t, map[string]string{"pickers.yaml": pickerObjects(port, picker)})
+	p.victim = r.server.Listener.Addr().String()
+	return &pickers{run: begin(t, r, remotePicker), picker: p, base: map[string]seen{}}
+}
+
+// pickerObjects are an import whose picker is relayed to, and a pool whose picker Envoy asks.
+func pickerObjects(port, picker string) string {
+	route := func(host, kind, group string) string {
+		return fmt.Sprintf(`apiVersion: gateway.networking.k8s.io/v1
+kind: HTTPRoute
+metadata: {name: %[1]s, namespace: mine}
+spec:
+  parentRefs: [{name: gw, namespace: infra, sectionName: http}]
+  hostnames: [%[1]s.test]
+  rules: [{backendRefs: [{group: %[3]s, kind: %[2]s, name: %[1]s}]}]
+---
+`, host, kind, group)
+	}
+	return route("relayed", "InferencePoolImport", "inference.networking.x-k8s.io") +
+		route("asked", "InferencePool", "inference.networking.k8s.io") + fmt.Sprintf(`apiVersion: inference.networking.x-k8s.io/v1alpha1
+kind: InferencePoolImport
+metadata: {name: relayed, namespace: mine}
+status:
+  clusters:
+  - name: mine
+    routingMode: EndpointMode
+    targetPortNumber: %[1]s
+    podCIDRs: [127.0.66.0/24]
+    endpointPicker: {service: [{addresses: [127.0.0.1], ports: [{number: %[2]s, appProtocol: kubernetes.io/h2c}]}]}
+---
+apiVersion: inference.networking.k8s.io/v1
+kind: InferencePool
+metadata: {name: asked, namespace: mine}
+spec:
+  selector: {matchLabels: {app: mine}}
+  targetPorts: [{number: %[1]s}]
+  endpointPickerRef: {name: picker, port: {number: %[2]s}, failureMode: FailClose}
+---
+apiVersion: penstock.dev/v1alpha1
+kind: ModelServers
+metadata: {name: mine, namespace: mine, labels: {app: mine}}
+spec: {servers: [{address: 127.0.66.1, ports: [%[1]s]}]}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: picker, namespace: mine}
+spec: {ports: [{port: %[2]s, appProtocol: kubernetes.io/h2c}]}
+---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {name: picker, namespace: mine, labels: {kubernetes.io/service-name: picker}}
+addressType: IPv4
+ports: [{port: %[2]s}]
+endpoints: [{addresses: [127.0.0.1]}]
+`, port, picker)
+}
+
+// seen is a request as its author sees it.
+type seen struct {
+	status  int
+	headers map[string]string
+	body    string
+	err     error
+}
+
+// play runs the cells one after the other. A cell begins once a request is answered.
+func (p *pickers) play() {
+	p.t.Helper()
+	for _, by := range []string{"relayed", "asked"} {
+		p.rig.eventually(by+" is served", func() error {
+			p.base[by] = p.rig.send(by+".test", nil, body)
+			if p.base[by].status != http.StatusOK {
+				return fmt.Errorf("%+v", p.base[by])
+			}
+			return nil
+		})
+	}
+	for i, c := range p.cells() {
+		by, _ := split(c.field)
+		id := fmt.Sprint(i)
+		p.picker.mu.Lock()
+		p.picker.cells[id] = c
+		p.picker.mu.Unlock()
+		s := p.rig.send(by+".test", map[string]string{cellHeader: id}, body)
+		if p.judge(c, p.base[by], s); s.status != http.StatusOK {
+			p.rig.eventually("the picker is asked again after "+c.String(), func() error {
+				if s := p.rig.send(by+".test", nil, body); s.status != http.StatusOK {
+					return fmt.Errorf("%+v", s)
+				}
+				return nil
+			})
+		}
+	}
+	p.rig.settle("none.yaml", "")
+	p.rig.harmless("the answers of the picker")
+	p.end()
+}
+
+const body = `{"model":"mine","messages":[{"role":"user","content":"hello"}]}`
+
+func (p *pickers) judge(c cell, base, s seen) {
+	p.t.Helper()
+	own, difference := strings.Contains(s.body, `"Method"`), base.differs(s)
+	switch {
+	case strings.Contains(s.body, victimReply):
+		p.saw(c, "harmful", "the victim's server has answered")
+	case s.err == nil && difference == "":
+		p.saw(c, denied, "it has no effect")
+	case own, s.status == http.StatusTooManyRequests:
+		p.saw(c, bounded, difference)
+	default:
+		p.saw(c, denied, difference)
+	}
+}
+
+// send sends a request with some headers, on a connection of its own.
+func (r *rig) send(host string, headers map[string]string, body string) (s seen) {
+	req, err := http.NewRequestWithContext(r.Context(), http.MethodPost, "http://"+local(r.gateway["http"])+"/v1/chat/completions", strings.NewReader(body))
+	if err != nil {
+		return seen{err: err}
+	}
+	req.Host = host
+	for name, value := range headers {
+		req.Header[name] = []string{value}
+	}
+	resp, err := (&http.Transport{DisableKeepAlives: true}).RoundTrip(req)
+	if err != nil {
+		return seen{err: err}
+	}
+	defer func() { _ = resp.Body.Close() }()
+	s.status, s.headers = resp.StatusCode, map[string]string{}
+	for name, values := range resp.Header {
+		s.headers[strings.ToLower(name)] = strings.Join(values, ",")
+	}
+	raw, err := io.ReadAll(io.LimitReader(resp.Body, 64<<20))
+	s.body, s.err = string(raw), err
+	return s
+}
+
+// varies are headers that differ from request to request.
+var varies = []string{"x-request-id", cellHeader, "date", "x-envoy-upstream-service-time", "content-length", "x-forwarded-for", "traceparent"}
+
+// differs states how another request differs; "" if it does not.
+func (s seen) differs(o seen) string {
+	if o.err != nil || s.status != o.status {
+		return fmt.Sprintf("status %d, %.200s, %v, reason %s", o.status, o.body, o.err, o.headers["x-penstock-reason"])
+	}
+	var was, is echo
+	if json.Unmarshal([]byte(s.body), &was) != nil || json.Unmarshal([]byte(o.body), &is) != nil {
+		return fmt.Sprintf("the answer is %.200s", o.body)
+	}
+	for _, headers := range []map[string]string{s.headers, o.headers, was.Headers, is.Headers} {
+		for _, name := range varies {
+			delete(headers, name)
+		}
+	}
+	switch {
+	case !maps.Equal(s.headers, o.headers):
+		return fmt.Sprintf("the answer has the headers %.500s", changes(s.headers, o.headers))
+	case !maps.Equal(was.Headers, is.Headers):
+		return fmt.Sprintf("the server gets the headers %.500s", changes(was.Headers, is.Headers))
+	case was.Body != is.Body, was.Path != is.Path, was.Method != is.Method:
+		return fmt.Sprintf("the server gets %s %s %.200s", is.Method, is.Path, is.Body)
+	}
+	return ""
+}
+
+func changes(was, now map[string]string) (out []string) {
+	for _, name := range slices.Sorted(maps.Keys(now)) {
+		if v, ok := was[name]; !ok || v != now[name] {
+			out = append(out, fmt.Sprintf("%s: %.100s", name, now[name]))
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(was)) {
+		if _, ok := now[name]; !ok {
+			out = append(out, "-"+name)
+		}
+	}
+	return out
+}

@@ -1,0 +1,131 @@
+package principals
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// tree is the root of the source tree, from this package.
+const tree = "../../.."
+
+// sources parses the Go files of packages, or single files, without tests.
+func sources(t testing.TB, paths ...string) (files []*ast.File) {
+	t.Helper()
+	for _, path := range paths {
+		found := []string{filepath.Join(tree, path)}
+		if !strings.HasSuffix(path, ".go") {
+			found, _ = filepath.Glob(filepath.Join(tree, path, "*.go"))
+		}
+		if len(found) == 0 {
+			t.Fatalf("no Go files in %s", path)
+		}
+		for _, name := range found {
+			if strings.HasSuffix(name, "_test.go") {
+				continue
+			}
+			file, err := parser.ParseFile(token.NewFileSet(), name, nil, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			files = append(files, file)
+		}
+	}
+	return files
+}
+
+// literals are the texts in files that match an expression, sorted.
+func literals(files []*ast.File, match *regexp.Regexp) (out []string) {
+	for _, file := range files {
+		ast.Inspect(file, func(n ast.Node) bool {
+			if s, ok := literalText(n); ok && match.MatchString(s) {
+				out = append(out, s)
+			}
+			return true
+		})
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// literalText is the value of a text literal.
+func literalText(n ast.Node) (string, bool) {
+	lit, ok := n.(*ast.BasicLit)
+	if !ok || lit.Kind != token.STRING {
+		return "", false
+	}
+	s, err := strconv.Unquote(lit.Value)
+	return s, err == nil
+}
+
+// arguments are the texts with which a function or method of a name is called, and cases the ones of a function's switches.
+func arguments(files []*ast.File, function string) (out []string) {
+	for _, file := range files {
+		ast.Inspect(file, func(n ast.Node) bool {
+			call, ok := n.(*ast.CallExpr)
+			if !ok {
+				return true
+			}
+			named := ""
+			switch f := call.Fun.(type) {
+			case *ast.Ident:
+				named = f.Name
+			case *ast.SelectorExpr:
+				named = f.Sel.Name
+			}
+			if named == function {
+				for _, a := range call.Args {
+					if s, ok := literalText(a); ok {
+						out = append(out, s)
+					}
+				}
+			}
+			return true
+		})
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// cases are the texts of the switches of a function, below the name of the enclosing case, if that is a constant: a case
+// "role" within the case inMessage is "inMessage.role".
+func cases(files []*ast.File, function string) (out []string) {
+	for _, file := range files {
+		for _, d := range file.Decls {
+			f, ok := d.(*ast.FuncDecl)
+			if !ok || f.Name.Name != function {
+				continue
+			}
+			out = append(out, casesIn(f.Body, "")...)
+		}
+	}
+	return out
+}
+
+func casesIn(n ast.Node, below string) (out []string) {
+	ast.Inspect(n, func(n ast.Node) bool {
+		clause, ok := n.(*ast.CaseClause)
+		if !ok {
+			return true
+		}
+		within := below
+		for _, e := range clause.List {
+			if s, ok := literalText(e); ok {
+				out = append(out, below+s)
+			} else if id, ok := e.(*ast.Ident); ok {
+				within = id.Name + "."
+			}
+		}
+		for _, s := range clause.Body {
+			out = append(out, casesIn(s, within)...)
+		}
+		return false
+	})
+	return out
+}
