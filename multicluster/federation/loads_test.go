@@ -12,8 +12,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/penstock-project/penstock/multicluster/federation/wiretest"
 	"github.com/penstock-project/penstock/multicluster/channel"
+	"github.com/penstock-project/penstock/multicluster/federation/wiretest"
 	"github.com/penstock-project/penstock/multicluster/registry"
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
