@@ -3,11 +3,16 @@ package principals
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+
 	"github.com/penstock-project/penstock/discovery/status/report"
+	"github.com/penstock-project/penstock/discovery/store"
 )
 
 // placed is a cell in a namespace of its own: a sample with the cell's value, beside the cells of the batch.
@@ -21,39 +26,50 @@ type placed struct {
 	last      int
 }
 
+// unsupported has the objects with fields that Penstock reports whatever their value.
+const unsupported = "unsupported.yaml"
+
 // batch is how many cells are applied at once.
 const batch = 100
 
 // author applies the cells of a principal that writes objects.
 type author struct {
 	*run
-	kinds   []kind
+	tables  []store.Kind
+	limits  func(path string) *apiextensionsv1.JSONSchemaProps
 	samples []sample
 	fields  map[string]field
 }
 
 // apply runs all cells of a principal, and records the outcomes. The samples themselves come first: a sample with a
 // finding cannot show the effect of a value.
-func (r *run) apply(folder string, kinds []kind) {
+func (r *run) apply(folder string, tables []store.Kind) {
 	r.t.Helper()
-	a := &author{run: r, kinds: kinds, samples: readSamples(r.t, folder), fields: map[string]field{}}
+	a := &author{run: r, tables: tables, limits: limits(r.t), samples: readSamples(r.t, folder), fields: map[string]field{}}
 	for _, f := range r.p.fields(r.t) {
 		a.fields[f.path] = f
 	}
 	var originals []*placed
 	for i, s := range a.samples {
-		ns := fmt.Sprintf("s%d", i)
-		originals = append(originals, &placed{namespace: ns, file: s.file, objects: s.in(ns), changed: -1})
+		ns := fmt.Sprintf("writer-%05d", i)
+		originals = append(originals, &placed{namespace: ns, file: s.file, objects: s.in(ns, r.rig.gateway), changed: -1})
 	}
 	own := map[string][]string{} // what is reported about each sample itself
 	for p, evidence := range a.together(originals, nil) {
-		if own[p.file] = evidence.found; strings.Contains(evidence.text(), "error: ") {
+		switch wrong := strings.Contains(evidence.text(), "error: "); {
+		case filepath.Base(p.file) == unsupported:
+			if !wrong {
+				r.t.Errorf("%s has no error: move its objects to another file", p.file)
+			}
+		case wrong:
 			r.t.Errorf("%s itself has an error: %s", p.file, evidence.text())
+		default:
+			own[p.file] = evidence.found
 		}
 	}
 	var cells []*placed
 	for i, c := range r.cells() {
-		if p := a.place(c, fmt.Sprintf("t%d", i)); p != nil {
+		if p := a.place(c, fmt.Sprintf("writer-%05d", i)); p != nil {
 			cells = append(cells, p)
 		}
 	}
@@ -69,7 +85,6 @@ func (a *author) place(c cell, namespace string) *placed {
 	a.t.Helper()
 	f := a.fields[c.field]
 	kindName, steps := split(c.field)
-	k := a.kinds[slices.IndexFunc(a.kinds, func(k kind) bool { return k.name == kindName })]
 	best, file, object := -1, 0, 0
 	for i, s := range a.samples {
 		for j, o := range s.objects {
@@ -82,9 +97,9 @@ func (a *author) place(c cell, namespace string) *placed {
 		a.t.Errorf("%s: no sample of %s has the field's parent: add it", c.field, kindName)
 		return nil
 	}
-	p := &placed{cell: c, namespace: namespace, file: a.samples[file].file, objects: a.samples[file].in(namespace), changed: object}
+	p := &placed{cell: c, namespace: namespace, file: a.samples[file].file, objects: a.samples[file].in(namespace, a.rig.gateway), changed: object}
 	o := p.objects[object]
-	set(o, steps, literal(f, c.value, limits(a.t, k, steps), current(o, steps)))
+	set(o, steps, literal(f, c.value, a.limits(c.field), current(o, steps)))
 	if parent := steps[:len(steps)-1]; c.value == anothersNamespace { // the object of that name there
 		set(o, append(slices.Clone(parent), "name"), "victim")
 	}
@@ -136,11 +151,9 @@ func (a *author) together(cells []*placed, own map[string][]string) map[*placed]
 		p.last = line - 1
 	}
 	a.rig.settle("cells.yaml", text.String())
-	names := make([]string, 0, len(cells))
-	for _, p := range cells {
-		names = append(names, fmt.Sprintf("%s %s", p.field, p.value))
+	if changed := a.rig.changed() + strings.Join(a.rig.rejected, "; "); changed != "" {
+		return a.suspects(cells, own, changed)
 	}
-	a.rig.unchanged(strings.Join(names, "; "))
 	doc := a.rig.status()
 	stored := a.stored()
 	out := map[*placed]evidence{}
@@ -150,18 +163,37 @@ func (a *author) together(cells []*placed, own map[string][]string) map[*placed]
 	return out
 }
 
+// suspects finds the cells of a batch that change something of the victim's, or that Envoy rejects: a half of the batch at
+// a time.
+func (a *author) suspects(cells []*placed, own map[string][]string, changed string) map[*placed]evidence {
+	a.t.Helper()
+	if len(cells) == 1 {
+		return map[*placed]evidence{cells[0]: {harmful, []string{changed}}}
+	}
+	half := len(cells) / 2
+	out := a.together(cells[:half], own)
+	maps.Copy(out, a.together(cells[half:], own))
+	for _, e := range out {
+		if e.outcome == harmful {
+			return out
+		}
+	}
+	a.t.Errorf("%s … %s together, none of them alone: %s", cells[0], cells[len(cells)-1], changed)
+	return out
+}
+
 // stored are the refs of all objects of the principal's kinds in the store.
 func (a *author) stored() map[report.Ref]bool {
 	out := map[report.Ref]bool{}
-	for _, k := range a.kinds {
+	for _, table := range a.tables {
 		var page struct {
 			Objects []struct {
 				Metadata struct{ Namespace, Name string }
 			}
 		}
-		a.rig.get(local(a.rig.http), "/debug/store/"+k.name, &page)
+		a.rig.get(local(a.rig.http), "/debug/store/"+table.Kind(), &page)
 		for _, o := range page.Objects {
-			out[report.Ref{Kind: k.name, Namespace: o.Metadata.Namespace, Name: o.Metadata.Name}] = true
+			out[report.Ref{Kind: table.Kind(), Namespace: o.Metadata.Namespace, Name: o.Metadata.Name}] = true
 		}
 	}
 	return out
@@ -171,7 +203,7 @@ func (a *author) stored() map[report.Ref]bool {
 func (p *placed) judge(doc document, stored map[report.Ref]bool, own []string) evidence {
 	var found []string
 	add := func(text string) {
-		text = strings.ReplaceAll(text, p.namespace, "NS")
+		text = strings.ReplaceAll(text, p.namespace, "$NS")
 		if !slices.Contains(own, text) {
 			found = append(found, text)
 		}
@@ -196,7 +228,7 @@ func (p *placed) judge(doc document, stored map[report.Ref]bool, own []string) e
 		}
 		return evidence{bounded, nil}
 	case len(found) == 0:
-		return evidence{"lost", []string{"the object is not stored, and no finding states why"}}
+		return evidence{silent, []string{"the object is not stored, and no finding states why"}}
 	}
 	return evidence{denied, found}
 }

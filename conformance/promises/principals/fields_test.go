@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 )
 
 // class is the kind of a field. It decides which values apply.
@@ -16,6 +18,7 @@ const (
 	text      class = "text" // any string without a meaning that another principal shares
 	name      class = "name" // of an object, a cluster, a port or a model, which another principal may have too
 	namespace class = "namespace"
+	label     class = "label" // the value of a label
 	host      class = "host"
 	address   class = "address" // an IP address, or a range of addresses
 	choice    class = "choice"  // one of a list
@@ -33,14 +36,26 @@ type field struct {
 	typ   reflect.Type
 }
 
-// unread names fields that Penstock does not read: the beginning of a path, and the reason.
+// unread names fields that Penstock does not read, or that the principal does not write: the beginning of a path, in
+// which * stands for every kind, and the reason.
 type unread struct{ prefix, reason string }
+
+// covers reports whether a path begins with the prefix.
+func (u unread) covers(path string) bool {
+	prefix := u.prefix
+	if rest, ok := strings.CutPrefix(prefix, "*"); ok {
+		kind, _, _ := strings.Cut(path, ".")
+		prefix = kind + rest
+	}
+	return path == prefix || strings.HasPrefix(path, prefix+".") || strings.HasPrefix(path, prefix+"[")
+}
 
 // walker generates the fields of Go types.
 type walker struct {
 	// classes are the classes of fields whose type is not enough, by the end of the path (see classOf). The longest counts.
 	classes map[string]class
 	unread  []unread
+	limits  func(path string) *apiextensionsv1.JSONSchemaProps // may be nil
 	fields  []field
 	matched map[string]bool // entries of unread
 }
@@ -48,7 +63,7 @@ type walker struct {
 // walk generates the fields of a type below a path. A type within itself is walked once.
 func (w *walker) walk(path string, t reflect.Type, within ...reflect.Type) {
 	for _, u := range w.unread {
-		if path == u.prefix || strings.HasPrefix(path, u.prefix+".") || strings.HasPrefix(path, u.prefix+"[") {
+		if u.covers(path) {
 			if w.matched == nil {
 				w.matched = map[string]bool{}
 			}
@@ -60,6 +75,9 @@ func (w *walker) walk(path string, t reflect.Type, within ...reflect.Type) {
 		t = t.Elem()
 	}
 	c := w.classOf(path, t)
+	if c == text && w.limits != nil && len(w.limits(path).Enum) > 0 {
+		c = choice
+	}
 	if c != "" {
 		w.fields = append(w.fields, field{path: path, class: c, typ: t})
 	}
@@ -67,17 +85,23 @@ func (w *walker) walk(path string, t reflect.Type, within ...reflect.Type) {
 	case c == list && t.Elem().Kind() != reflect.Uint8, c == mapping && t.Kind() == reflect.Map:
 		w.walk(path+"[]", t.Elem(), within...)
 	case c == "" && t.Kind() == reflect.Struct && !slices.Contains(within, t):
-		for _, f := range reflect.VisibleFields(t) {
-			if f.Anonymous || !f.IsExported() || len(f.Index) > 1 && f.Tag.Get("json") == "" {
-				continue
-			}
-			key, _, _ := strings.Cut(f.Tag.Get("json"), ",")
-			if key == "" {
-				key = f.Name
-			}
-			if key != "-" {
-				w.walk(path+"."+key, f.Type, append(slices.Clone(within), t)...)
-			}
+		w.members(path, t, append(slices.Clone(within), t))
+	}
+}
+
+// members walks the fields of a struct, in place of an embedded one without a name its fields.
+func (w *walker) members(path string, t reflect.Type, within []reflect.Type) {
+	for i := range t.NumField() {
+		f := t.Field(i)
+		key, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		switch {
+		case key == "-" || !f.IsExported():
+		case key == "" && f.Anonymous && f.Type.Kind() == reflect.Struct:
+			w.members(path, f.Type, within)
+		case key == "":
+			w.walk(path+"."+f.Name, f.Type, within...)
+		default:
+			w.walk(path+"."+key, f.Type, within...)
 		}
 	}
 }

@@ -5,60 +5,113 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"math"
 	"os"
 	"path/filepath"
 	"reflect"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/manifests"
 )
 
-// kind is a kind of object that a principal writes.
-type kind struct {
-	name   string
-	typ    reflect.Type
-	parts  []string // the fields at the top that the principal writes: spec, unless listed
-	plural string   // of its CRD, for limits of values; empty for kinds that Kubernetes has built in
-	group  string
+// kinds returns the tables of the store with the kinds that a principal writes. Of the other tables, others has the
+// reasons. A table that neither has fails: it has to be decided who writes its objects.
+func kinds(t testing.TB, written []string, others map[string]string) []store.Kind {
+	t.Helper()
+	var out []store.Kind
+	for _, table := range store.Tables() {
+		_, other := others[table.Kind()]
+		switch write := slices.Contains(written, table.Kind()); {
+		case write:
+			out = append(out, table)
+		case !other:
+			t.Errorf("the store has %s: does a principal write it?", table.Kind())
+		}
+	}
+	if len(out) != len(written) {
+		t.Errorf("the store lacks some of %s", written)
+	}
+	return out
 }
 
 // fieldsOf generates the fields of kinds.
-func fieldsOf(t testing.TB, kinds []kind, w walker) []field {
-	for _, k := range kinds {
-		for _, part := range k.topFields() {
-			f, ok := jsonField(k.typ, part)
-			if !ok {
-				t.Fatalf("%s has no field %s", k.name, part)
-			}
-			w.walk(k.name+"."+part, f.Type)
-		}
+func fieldsOf(t testing.TB, tables []store.Kind, w walker) []field {
+	w.limits = limits(t)
+	for _, table := range tables {
+		w.walk(table.Kind(), reflect.TypeOf(table.New()).Elem())
 	}
 	return w.done(t)
 }
 
-func (k kind) topFields() []string {
-	if len(k.parts) == 0 {
-		return []string{"spec"}
-	}
-	return k.parts
-}
-
-func jsonField(t reflect.Type, name string) (reflect.StructField, bool) {
-	for _, f := range reflect.VisibleFields(t) {
-		if key, _, _ := strings.Cut(f.Tag.Get("json"), ","); key == name {
-			return f, true
+// limits finds the schema of a field in the CRD of its kind, for the limits of its values; an empty one for a kind without
+// a CRD.
+func limits(t testing.TB) func(path string) *apiextensionsv1.JSONSchemaProps {
+	t.Helper()
+	schemas := theSchemas(t)
+	return func(path string) *apiextensionsv1.JSONSchemaProps {
+		kind, steps := split(path)
+		at, none := schemas[kind], &apiextensionsv1.JSONSchemaProps{}
+		for _, s := range steps {
+			switch {
+			case at == nil:
+				return none
+			case s == "[]" && at.Items != nil:
+				at = at.Items.Schema
+			case s == "[]" && at.AdditionalProperties != nil:
+				at = at.AdditionalProperties.Schema
+			default:
+				next, ok := at.Properties[s]
+				if !ok {
+					return none
+				}
+				at = &next
+			}
 		}
+		if at == nil {
+			return none
+		}
+		return at
 	}
-	return reflect.StructField{}, false
 }
 
-// sample is a file of testdata: a tenant's objects in which fields are set. NS stands for its namespace.
+var decoded struct {
+	once    sync.Once
+	schemas map[string]*apiextensionsv1.JSONSchemaProps
+	err     error
+}
+
+// theSchemas are the schemas of all CRDs, by kind.
+func theSchemas(t testing.TB) map[string]*apiextensionsv1.JSONSchemaProps {
+	t.Helper()
+	decoded.once.Do(func() {
+		decoded.schemas = map[string]*apiextensionsv1.JSONSchemaProps{}
+		files, err := manifests.CRDs()
+		for _, f := range files {
+			crd, err := manifests.CRD(f.Group, f.Plural)
+			if err != nil {
+				decoded.err = err
+				return
+			}
+			decoded.schemas[crd.Spec.Names.Kind] = crd.Spec.Versions[0].Schema.OpenAPIV3Schema
+		}
+		decoded.err = err
+	})
+	if decoded.err != nil {
+		t.Fatal(decoded.err)
+	}
+	return decoded.schemas
+}
+
+// sample is a file of testdata: a tenant's objects in which fields are set. $NS stands for its namespace, and $HTTP and so on for
+// the ports of the rig's listeners.
 type sample struct {
 	file    string
 	objects []map[string]any
@@ -89,11 +142,15 @@ func readSamples(t testing.TB, folder string) []sample {
 	return out
 }
 
-// in returns a copy of the objects in a namespace, which is also the first label of their host names.
-func (s sample) in(namespace string) []map[string]any {
+// in returns a copy of the objects in a namespace, which is also a label of their host names.
+func (s sample) in(namespace string, ports map[string]int) []map[string]any {
 	text, _ := json.Marshal(s.objects) // it was YAML
+	text = bytes.ReplaceAll(text, []byte("$NS"), []byte(namespace))
+	for listener, port := range ports {
+		text = bytes.ReplaceAll(text, []byte(strconv.Quote("$"+strings.ToUpper(listener))), []byte(strconv.Itoa(port)))
+	}
 	var out []map[string]any
-	_ = json.Unmarshal(bytes.ReplaceAll(text, []byte("NS"), []byte(namespace)), &out)
+	_ = json.Unmarshal(text, &out)
 	for _, o := range out {
 		metadata, _ := o["metadata"].(map[string]any)
 		metadata["namespace"] = namespace
@@ -146,6 +203,9 @@ func set(v any, steps []string, value any) any {
 	}
 	switch v := v.(type) {
 	case []any:
+		if len(v) == 0 {
+			return []any{set(nil, steps[1:], value)}
+		}
 		best := 0
 		for i := range v {
 			if reach(v[i], steps[1:]) > reach(v[best], steps[1:]) {
@@ -157,45 +217,16 @@ func set(v any, steps []string, value any) any {
 	case map[string]any:
 		key := steps[0]
 		if key == "[]" {
-			keys := slices.Sorted(maps.Keys(v))
-			key = slices.MaxFunc(keys, func(a, b string) int { return reach(v[a], steps[1:]) - reach(v[b], steps[1:]) })
+			key = "mine"
+			if len(v) > 0 {
+				keys := slices.Sorted(maps.Keys(v))
+				key = slices.MaxFunc(keys, func(a, b string) int { return reach(v[a], steps[1:]) - reach(v[b], steps[1:]) })
+			}
 		}
 		v[key] = set(v[key], steps[1:], value)
 		return v
 	}
 	return map[string]any{steps[0]: set(nil, steps[1:], value)}
-}
-
-// limits are the limits of a field in its kind's CRD.
-func limits(t testing.TB, k kind, steps []string) *apiextensionsv1.JSONSchemaProps {
-	t.Helper()
-	none := &apiextensionsv1.JSONSchemaProps{}
-	if k.plural == "" {
-		return none
-	}
-	crd, err := manifests.CRD(k.group, k.plural)
-	if err != nil {
-		t.Fatal(err)
-	}
-	at := crd.Spec.Versions[0].Schema.OpenAPIV3Schema
-	for _, s := range steps {
-		switch {
-		case s == "[]" && at.Items != nil:
-			at = at.Items.Schema
-		case s == "[]" && at.AdditionalProperties != nil:
-			at = at.AdditionalProperties.Schema
-		default:
-			next, ok := at.Properties[s]
-			if !ok {
-				return none
-			}
-			at = &next
-		}
-		if at == nil {
-			return none
-		}
-	}
-	return at
 }
 
 // literal is a value of a field as it is written in JSON. now is the value in the sample.
@@ -220,8 +251,10 @@ func literal(f field, v value, l *apiextensionsv1.JSONSchemaProps, now any) any 
 }
 
 func numeral(f field, v value, l *apiextensionsv1.JSONSchemaProps) any {
-	bits := f.typ.Bits()
-	most := uint64(1)<<(bits-1) - 1
+	if k := f.typ.Kind(); k == reflect.Float32 || k == reflect.Float64 {
+		return map[value]any{negative: -1, zero: 0, maximum: math.MaxFloat64, overflow: json.Number("1e999")}[v]
+	}
+	most := uint64(1)<<(f.typ.Bits()-1) - 1
 	if l.Maximum != nil {
 		most = uint64(*l.Maximum)
 	}
@@ -246,7 +279,7 @@ func word(c class, v value, l *apiextensionsv1.JSONSchemaProps) string {
 		n = int(*l.MaxLength)
 	case c == name || c == host:
 		n = 253
-	case c == namespace:
+	case c == namespace || c == label:
 		n = 63
 	}
 	switch v {

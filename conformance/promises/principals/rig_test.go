@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/penstock-project/penstock/conformance/promises/process"
@@ -25,6 +26,9 @@ import (
 // rig is a penstock serve on a folder, with an Envoy for its Gateway infra/gw, and the victim: an HTTPRoute, an
 // InferencePool, a Service and a model server in the namespace victim, all named victim, at victim.test. Requests of
 // the victim's clients run from start to end.
+//
+// The Gateway takes routes of all namespaces, and no ListenerSets, which is the default. Gateway infra/sets, with an Envoy
+// of its own, takes ListenerSets of all namespaces: their authors may take each other's host names there.
 type rig struct {
 	testing.TB
 	files string // the folder
@@ -34,11 +38,13 @@ type rig struct {
 	gateway                  map[string]int
 	xds, picker, http, admin int
 	server                   *httptest.Server // the victim's
-	penstock, envoy          *process.Process
+	penstock                 *process.Process
+	envoys                   []*process.Process
 
-	marker  int
-	configs string // the victim's part of Envoy's configuration at the start
-	reports string // what is reported about the victim and the Gateway at the start
+	marker   int
+	rejected []string // by an Envoy, since settle began
+	configs  string   // the victim's part of Envoy's configuration at the start
+	reports  string   // what is reported about the victim and the Gateway at the start
 
 	stop   context.CancelFunc
 	done   sync.WaitGroup
@@ -61,7 +67,7 @@ func start(t testing.TB, files map[string]string, args ...string) *rig {
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	r := &rig{TB: t, dir: dir, files: filepath.Join(dir, "files"), gateway: map[string]int{}, server: modelServer(victimReply)}
 	t.Cleanup(r.server.Close)
-	for _, listener := range []string{"http", "through", "tcp"} {
+	for _, listener := range []string{"http", "through", "tcp", "sets", "secure"} {
 		r.gateway[listener] = r.port()
 	}
 	r.xds, r.picker, r.http, r.admin = r.port(), r.port(), r.port(), r.port()
@@ -77,12 +83,8 @@ func start(t testing.TB, files map[string]string, args ...string) *rig {
 		"--xds", local(r.xds), "--picker", local(r.picker), "--http", local(r.http),
 	}, args...)...)
 	r.eventually("penstock is ready", func() error { return r.penstock.Answers("http://" + local(r.http) + "/readyz") })
-	r.envoy, err = process.StartEnvoy(binaries.penstock, binaries.envoy, dir, "envoy",
-		"--gateway", "infra/gw", "--xds", local(r.xds), "--admin", local(r.admin), "--concurrency", "1", "--drain-time", "1s")
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.ends(r.envoy)
+	r.attach("gw", r.admin)
+	r.attach("sets", r.port())
 	for _, ask := range r.victimRequests() {
 		r.eventually("the victim is served", ask)
 	}
@@ -90,6 +92,18 @@ func start(t testing.TB, files map[string]string, args ...string) *rig {
 	r.configs, r.reports = r.victimConfiguration(), r.victimReports(r.status())
 	r.traffic()
 	return r
+}
+
+// attach starts an Envoy for a Gateway.
+func (r *rig) attach(gateway string, admin int) {
+	r.Helper()
+	envoy, err := process.StartEnvoy(binaries.penstock, binaries.envoy, r.dir, "envoy-"+gateway, "--gateway", "infra/"+gateway,
+		"--xds", local(r.xds), "--admin", local(admin), "--concurrency", "1", "--drain-time", "1s")
+	if err != nil {
+		r.Fatal(err)
+	}
+	r.envoys = append(r.envoys, envoy)
+	r.ends(envoy)
 }
 
 // modelServer answers each request with a text; its metrics page is the page of an idle vLLM.
@@ -117,6 +131,15 @@ spec:
   - {name: http, port: %d, protocol: HTTP, allowedRoutes: {namespaces: {from: All}}}
   - {name: through, port: %d, protocol: TLS, tls: {mode: Passthrough}, allowedRoutes: {namespaces: {from: All}}}
   - {name: tcp, port: %d, protocol: TCP, allowedRoutes: {namespaces: {from: All}}}
+---
+apiVersion: gateway.networking.k8s.io/v1
+kind: Gateway
+metadata: {name: sets, namespace: infra}
+spec:
+  gatewayClassName: penstock
+  addresses: [{value: 127.0.0.1}]
+  allowedListeners: {namespaces: {from: All}}
+  listeners: [{name: http, port: %d, protocol: HTTP, allowedRoutes: {namespaces: {from: All}}}]
 ---
 apiVersion: gateway.networking.k8s.io/v1
 kind: HTTPRoute
@@ -150,7 +173,7 @@ metadata: {name: victim, namespace: victim, labels: {kubernetes.io/service-name:
 addressType: IPv4
 ports: [{name: http, port: %d}]
 endpoints: [{addresses: [%s]}]
-`, r.gateway["http"], r.gateway["through"], r.gateway["tcp"], victimHost, port, ip, port, port, port, ip)
+`, r.gateway["http"], r.gateway["through"], r.gateway["tcp"], r.gateway["sets"], victimHost, port, ip, port, port, port, ip)
 }
 
 // victimRequests are the requests of the victim's clients: to the pool and to the Service.
@@ -189,13 +212,19 @@ func (r *rig) ask(host, path, body string) (status int, text string, err error) 
 	return resp.StatusCode, string(raw), err
 }
 
+// pace is the time from one request of the victim to the next. The machine has other work.
+const pace = 5 * time.Millisecond
+
 // traffic sends the victim's requests, one after the other, until end.
 func (r *rig) traffic() {
 	ctx, stop := context.WithCancel(r.Context())
 	r.stop = stop
 	r.Cleanup(stop)
 	r.done.Go(func() {
+		tick := time.NewTicker(pace)
+		defer tick.Stop()
 		for ctx.Err() == nil {
+			<-tick.C
 			for _, ask := range r.victimRequests() {
 				err := ask()
 				if r.sent++; err != nil && ctx.Err() == nil {
@@ -217,27 +246,17 @@ func (r *rig) end() {
 	r.Logf("%d requests of the victim", r.sent)
 }
 
-// unchanged fails the test if the victim's configuration or reports have changed, or Envoy rejects something. what names
-// the suspects.
-func (r *rig) unchanged(what string) (same bool) {
+// changed states how the victim's configuration or reports differ from the start, "" if they do not.
+func (r *rig) changed() string {
 	r.Helper()
-	same = true
-	check := func(of, before, now string) {
-		if before != now {
-			same = false
-			r.Errorf("%s: %s of the victim changed; before:\n%s\nnow:\n%s", what, of, before, now)
-		}
-	}
-	check("Envoy's configuration", r.configs, r.victimConfiguration())
-	check("the status", r.reports, r.victimReports(r.status()))
-	return same
+	return cmp.Diff(r.reports, r.victimReports(r.status())) + cmp.Diff(r.configs, r.victimConfiguration())
 }
 
-// settle saves a file of the folder and waits until Envoy has all that follows from it, or rejects it. What Envoy rejects
-// fails the test.
+// settle saves a file of the folder and waits until Envoy has all that follows from it, or rejects some of it, which the
+// field rejected then has.
 func (r *rig) settle(name, objects string) {
 	r.Helper()
-	r.marker++
+	r.marker, r.rejected = r.marker+1, nil
 	host := fmt.Sprintf("marker-%d.test", r.marker)
 	r.write(name, objects+fmt.Sprintf("\n---\n"+`apiVersion: gateway.networking.k8s.io/v1
 kind: HTTPRoute
@@ -252,14 +271,15 @@ spec:
 		if err == nil && status != http.StatusFound {
 			err = fmt.Errorf("%d: %.100s", status, text)
 		}
-		return errors.Join(err, r.penstock.Running(), r.envoy.Running())
+		return errors.Join(err, r.penstock.Running(), r.envoys[0].Running(), r.envoys[1].Running())
 	})
 	r.eventually("Envoy is in sync", r.synced)
 }
 
 // proxy is an Envoy on the page /proxies.
 type proxy struct {
-	Types []struct {
+	Gateway string
+	Types   []struct {
 		Type                       string
 		Pending, Leaving, Rejected int
 		LastNack                   string
@@ -270,16 +290,19 @@ type proxy struct {
 func (r *rig) synced() error {
 	var proxies []proxy
 	r.get(local(r.http), "/proxies", &proxies)
-	if len(proxies) != 1 {
+	if len(proxies) != len(r.envoys) {
 		return fmt.Errorf("%d proxies", len(proxies))
 	}
-	for _, t := range proxies[0].Types {
-		if t.Rejected > 0 {
-			r.Errorf("Envoy rejects %d of %s: %s", t.Rejected, t.Type, t.LastNack)
-			return nil
-		}
-		if t.Pending > t.Leaving {
-			return fmt.Errorf("%d of %s are pending, %d are leaving", t.Pending, t.Type, t.Leaving)
+	for _, p := range proxies {
+		for _, t := range p.Types {
+			switch {
+			case t.Rejected > 0 && strings.Contains(t.LastNack, "Address already in use"): // of another process
+			case t.Rejected > 0:
+				r.rejected = append(r.rejected, fmt.Sprintf("%s rejects %d of %s: %s", p.Gateway, t.Rejected, t.Type, t.LastNack))
+				return nil
+			case t.Pending > t.Leaving:
+				return fmt.Errorf("%s: %d of %s are pending, %d are leaving", p.Gateway, t.Pending, t.Type, t.Leaving)
+			}
 		}
 	}
 	return nil
