@@ -24,6 +24,15 @@ var mistakes = map[string]struct {
 	text string
 	want []string
 }{
+	"ports of a picker that no port can be": {
+		"apiVersion: inference.networking.x-k8s.io/v1alpha1\nkind: InferencePoolImport\nmetadata: {name: far}\nstatus:\n  clusters:\n" +
+			"  - name: east\n    routingMode: EndpointMode\n    targetPortNumber: 8000\n    endpointPicker:\n      service: [{addresses: [192.0.2.1]}]\n" +
+			"      health: {port: 0}\n      metrics: {port: 70000}\n",
+		[]string{
+			"error: x.yaml:11: InferencePoolImport default/far status.clusters[0].endpointPicker.health.port: must be at least 1, is 0; write an integer from 1 to 65535",
+			"error: x.yaml:12: InferencePoolImport default/far status.clusters[0].endpointPicker.metrics.port: must be at most 65535, is 70000; write an integer from 1 to 65535",
+		},
+	},
 	"unknown field": {
 		strings.Replace(chatRoute, "hostnames:", "hostname:", 1),
 		[]string{"error: x.yaml:8: HTTPRoute default/chat spec.hostname: is not a known field; did you mean hostnames?"},

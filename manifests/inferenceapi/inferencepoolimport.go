@@ -241,6 +241,9 @@ type EndpointPickerImport struct {
 // EndpointImport is a port of a picker beside its ext_proc one.
 type EndpointImport struct {
 	// Port number.
+	//
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=65535
 	Port int32 `json:"port"`
 	// SecretRef names a Secret of this cluster with the credential that the port demands: token, sent as Authorization: Bearer; or username and
 	// password, sent as Basic; and tls.crt with tls.key, presented as client certificate. It is sent over TLS alone that a BackendTLSPolicy

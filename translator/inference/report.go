@@ -89,6 +89,13 @@ func PolicyReport(r store.Reader, tables Tables, key string) (report.Report, boo
 	}
 	rep.Findings = of(owner, all)
 	rep.Findings = append(rep.Findings, ambiguous(r, policy)...)
+	if ns := target.Namespace; ns != "" && ns != policy.Namespace {
+		rep.Findings = append(rep.Findings, report.Finding{
+			Severity: report.Warning, Owner: owner, Field: "spec.targetRef.namespace",
+			Problem: fmt.Sprintf("it has no effect: the policy is for %s %s/%s", kindOf(target), policy.Namespace, target.Name),
+			Fix:     "remove it, and write the policy in namespace " + ns,
+		})
+	}
 	if f, invalid := subsetFinding(policy); invalid {
 		rep.Findings = append(rep.Findings, f)
 	}

@@ -143,3 +143,29 @@ spec: {targetRef: {kind: InferencePoolImport, name: llm}}
 		}
 	}
 }
+
+// A policy is for a pool of its own namespace. One that names another namespace is in force for the pool of that name beside
+// it, without a word about the pool that its author meant.
+func TestPoolPolicy_NamespaceOfItsTargetIsReported(t *testing.T) {
+	v := world(t, chatPool+`
+---
+kind: PoolPolicy
+metadata: {name: p}
+spec: {targetRef: {name: chat, namespace: other}}
+---
+kind: PoolPolicy
+metadata: {name: q}
+spec: {targetRef: {name: chat, namespace: default}}
+`)
+	rep, _ := inference.PolicyReport(v, direct{}, "default/p")
+	const want = "spec.targetRef.namespace: it has no effect: the policy is for InferencePool default/chat; remove it, and write the policy in namespace other"
+	if len(rep.Findings) == 0 || !strings.Contains(rep.Findings[0].String(), want) {
+		t.Errorf("findings %v, want %s", rep.Findings, want)
+	}
+	rep, _ = inference.PolicyReport(v, direct{}, "default/q")
+	for _, f := range rep.Findings {
+		if f.Field == "spec.targetRef.namespace" {
+			t.Errorf("its own namespace is reported: %v", f)
+		}
+	}
+}

@@ -30,7 +30,7 @@ type placed struct {
 const unsupported = "unsupported.yaml"
 
 // batch is how many cells are applied at once.
-const batch = 100
+const batch = 250
 
 // author applies the cells of a principal that writes objects.
 type author struct {
@@ -51,7 +51,7 @@ func (r *run) apply(folder string, tables []store.Kind) {
 	}
 	var originals []*placed
 	for i, s := range a.samples {
-		ns := fmt.Sprintf("writer-%05d", i)
+		ns := fmt.Sprintf("writer-s%04d", i)
 		originals = append(originals, &placed{namespace: ns, file: s.file, objects: s.in(ns, r.rig.gateway), changed: -1})
 	}
 	own := map[string][]string{} // what is reported about each sample itself
@@ -88,12 +88,17 @@ func (a *author) place(c cell, namespace string) *placed {
 	best, file, object := -1, 0, 0
 	for i, s := range a.samples {
 		for j, o := range s.objects {
-			if n := reach(o, steps); o["kind"] == kindName && n > best {
-				best, file, object = n, i, j
+			if n := 2 * reach(o, steps); o["kind"] == kindName {
+				if refOf(o).Name == "mine" { // of several, the one that is named so
+					n++
+				}
+				if n > best {
+					best, file, object = n, i, j
+				}
 			}
 		}
 	}
-	if best < len(steps)-1 {
+	if best/2 < len(steps)-1 {
 		a.t.Errorf("%s: no sample of %s has the field's parent: add it", c.field, kindName)
 		return nil
 	}
@@ -150,7 +155,7 @@ func (a *author) together(cells []*placed, own map[string][]string) map[*placed]
 		}
 		p.last = line - 1
 	}
-	a.rig.settle("cells.yaml", text.String())
+	a.rig.settle(text.String())
 	if changed := a.rig.changed() + strings.Join(a.rig.rejected, "; "); changed != "" {
 		return a.suspects(cells, own, changed)
 	}
@@ -158,7 +163,7 @@ func (a *author) together(cells []*placed, own map[string][]string) map[*placed]
 	stored := a.stored()
 	out := map[*placed]evidence{}
 	for _, p := range cells {
-		out[p] = p.judge(doc, stored, own[p.file])
+		out[p] = p.judge(doc, stored, a.rig.cellsFile(), own[p.file])
 	}
 	return out
 }
@@ -200,7 +205,7 @@ func (a *author) stored() map[report.Ref]bool {
 }
 
 // judge derives the outcome of a cell from the store and the status: from what is reported about the cell alone.
-func (p *placed) judge(doc document, stored map[report.Ref]bool, own []string) evidence {
+func (p *placed) judge(doc document, stored map[report.Ref]bool, file string, own []string) evidence {
 	var found []string
 	add := func(text string) {
 		text = strings.ReplaceAll(text, p.namespace, "$NS")
@@ -209,7 +214,7 @@ func (p *placed) judge(doc document, stored map[report.Ref]bool, own []string) e
 		}
 	}
 	for _, f := range doc.Findings {
-		if (f.Owner.Namespace == p.namespace || p.owns(f.Source)) && !momentary(f) {
+		if (f.Owner.Namespace == p.namespace || p.owns(file, f.Source)) && !momentary(f) {
 			f.Source = ""
 			add(fmt.Sprintf("%s: %s", f.Severity, f))
 		}
@@ -237,11 +242,11 @@ func (p *placed) judge(doc document, stored map[report.Ref]bool, own []string) e
 // before that is known.
 func momentary(f report.Finding) bool { return strings.Contains(f.Problem, "fails: ") }
 
-// owns reports whether a source, FILE:LINE, is within the cell.
-func (p *placed) owns(source string) bool {
-	file, number, ok := strings.Cut(source, "cells.yaml:")
+// owns reports whether a source, PATH:LINE, is within the cell in a file.
+func (p *placed) owns(file, source string) bool {
+	_, number, ok := strings.Cut(source, file+":")
 	line, err := strconv.Atoi(number)
-	return ok && file != "" && err == nil && p.first <= line && line <= p.last
+	return ok && err == nil && p.first <= line && line <= p.last
 }
 
 func refOf(o map[string]any) report.Ref {

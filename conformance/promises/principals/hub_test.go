@@ -1,6 +1,47 @@
 package principals
 
-import "testing"
+import (
+	"slices"
+	"testing"
 
-// hub writes InferencePoolImports in a member's API server.
-var hub = principal{"hub", func(testing.TB) []field { return nil }}
+	"github.com/penstock-project/penstock/discovery/store"
+)
+
+// hub is penstock hub, or the hub of another implementation, which writes InferencePoolImports and their status in a
+// member's API server. Its other right there, the condition Exported of an InferencePool, is a status that Penstock does
+// not read. PoolExports it may list, and not write: a member's Penstock alone writes them.
+var hub = principal{"hub", func(t testing.TB) []field {
+	return fieldsOf(t, hubTables(t), walker{classes: hubClasses, unread: slices.Concat(metadata, hubUnread)})
+}}
+
+const aboutParents = "for people: Penstock replaces its own entry, and reads no other"
+
+var hubUnread = []unread{
+	{"InferencePoolImport.status.controllers[].parents", aboutParents},
+	{"InferencePoolImport.status.controllers[].conditions", aboutParents},
+	{"InferencePoolImport.status.conditions[].observedGeneration", aboutParents},
+	{"InferencePoolImport.status.conditions[].lastTransitionTime", aboutParents},
+	{"InferencePoolImport.status.clusters[].conditions[].observedGeneration", aboutParents},
+	{"InferencePoolImport.status.clusters[].conditions[].lastTransitionTime", aboutParents},
+	{"InferencePoolImport.status.clusters[].parents[].conditions", aboutParents},
+}
+
+var hubClasses = map[string]class{
+	"name": name, "namespace": namespace, "hostname": host, "address": address, "addresses[]": address, "podCIDRs[]": address,
+	"labels[]": label, "endpointPicker.pool": name, "region": label, "zone": label,
+}
+
+// The tenant's list decides about all tables, and leaves the hub's to the hub.
+func hubTables(t testing.TB) []store.Kind {
+	others := map[string]string{}
+	for _, table := range store.Tables() {
+		others[table.Kind()] = "see tenantWrites and tenantLeaves"
+	}
+	return kinds(t, []string{"InferencePoolImport"}, others)
+}
+
+func TestPrincipals_HubChangesNobodyElsesRequests(t *testing.T) {
+	r := begin(t, start(t, nil), hub)
+	r.apply("hub", hubTables(t))
+	r.end()
+}

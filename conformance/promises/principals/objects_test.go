@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -328,12 +329,26 @@ func repeated(v value, l *apiextensionsv1.JSONSchemaProps, now any) any {
 func another(item any, i int) any {
 	switch item := item.(type) {
 	case string:
+		if a, bits, isRange := strings.Cut(item, "/"); strings.Count(a, ".") == 3 {
+			if ip, err := netip.ParseAddr(a); err == nil {
+				b := ip.As4()
+				b[1], b[2] = b[1]+byte(i>>8), byte(i) // another network of /24: ranges do not overlap
+				if a = netip.AddrFrom4(b).String(); isRange {
+					a += "/" + bits
+				}
+				return a
+			}
+		}
 		return fmt.Sprintf("%s%d", item, i)
 	case float64:
 		return item + float64(i)
 	case map[string]any:
 		out := maps.Clone(item)
-		for _, key := range []string{"name", "number", "address", "key"} {
+		keys := []string{"name", "number", "address", "ip", "key"}
+		if _, condition := out["status"]; condition {
+			keys = []string{"type"}
+		}
+		for _, key := range keys {
 			if was, ok := out[key]; ok {
 				out[key] = another(was, i)
 				break

@@ -88,7 +88,7 @@ func start(t testing.TB, files map[string]string, args ...string) *rig {
 	for _, ask := range r.victimRequests() {
 		r.eventually("the victim is served", ask)
 	}
-	r.settle("none.yaml", "")
+	r.settle("")
 	r.configs, r.reports = r.victimConfiguration(), r.victimReports(r.status())
 	r.traffic()
 	return r
@@ -252,20 +252,25 @@ func (r *rig) changed() string {
 	return cmp.Diff(r.reports, r.victimReports(r.status())) + cmp.Diff(r.configs, r.victimConfiguration())
 }
 
-// settle saves a file of the folder and waits until Envoy has all that follows from it, or rejects some of it, which the
-// field rejected then has.
-func (r *rig) settle(name, objects string) {
+// settle saves objects in a file of the folder, in place of the last ones, and waits until Envoy and the status have all
+// that follows from it. The field rejected then has what an Envoy rejects. Each time it is another file: of a file with a
+// document that does not parse, the reader keeps the former objects.
+func (r *rig) settle(objects string) {
 	r.Helper()
+	last := r.cellsFile()
 	r.marker, r.rejected = r.marker+1, nil
 	host := fmt.Sprintf("marker-%d.test", r.marker)
-	r.write(name, objects+fmt.Sprintf("\n---\n"+`apiVersion: gateway.networking.k8s.io/v1
+	r.write(r.cellsFile(), objects+fmt.Sprintf("\n---\n"+`apiVersion: gateway.networking.k8s.io/v1
 kind: HTTPRoute
-metadata: {name: %s, namespace: marker}
+metadata: {name: marker-%d, namespace: marker}
 spec:
   parentRefs: [{name: gw, namespace: infra, sectionName: http}]
   hostnames: [%s]
   rules: [{filters: [{type: RequestRedirect, requestRedirect: {hostname: %s}}]}]
-`, strings.TrimSuffix(name, ".yaml"), host, host))
+`, r.marker, host, host))
+	if err := os.Remove(filepath.Join(r.files, last)); err != nil && r.marker > 1 {
+		r.Fatal(err)
+	}
 	r.eventually("Envoy has "+host, func() error {
 		status, text, err := r.ask(host, "/", "")
 		if err == nil && status != http.StatusFound {
@@ -274,6 +279,24 @@ spec:
 		return errors.Join(err, r.penstock.Running(), r.envoys[0].Running(), r.envoys[1].Running())
 	})
 	r.eventually("Envoy is in sync", r.synced)
+	r.eventually("the status is current", r.reported)
+}
+
+// cellsFile is the file of the last settle.
+func (r *rig) cellsFile() string { return fmt.Sprintf("cells-%d.yaml", r.marker) }
+
+// reported returns an error until the status has the last marker: one report follows from each change of the folder.
+func (r *rig) reported() error {
+	var has []string
+	for _, o := range r.status().Objects {
+		if o.Namespace == "marker" {
+			has = append(has, o.Name)
+		}
+	}
+	if want := fmt.Sprintf("marker-%d", r.marker); !slices.Equal(has, []string{want}) {
+		return fmt.Errorf("it has %s in place of %s", has, want)
+	}
+	return nil
 }
 
 // proxy is an Envoy on the page /proxies.
