@@ -15,7 +15,8 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
-// placed is a cell in a namespace of its own: a sample with the cell's value, beside the cells of the batch.
+// placed is a cell in a namespace of its own: a sample with the cell's value, beside the cells of
+// the batch.
 type placed struct {
 	cell
 	namespace string
@@ -29,6 +30,8 @@ type placed struct {
 // unsupported has the objects with fields that Penstock reports whatever their value.
 const unsupported = "unsupported.yaml"
 
+const cellsFile = "cells.yaml"
+
 // batch is how many cells are applied at once.
 const batch = 250
 
@@ -41,18 +44,21 @@ type author struct {
 	fields  map[string]field
 }
 
-// apply runs all cells of a principal, and records the outcomes. The samples themselves come first: a sample with a
-// finding cannot show the effect of a value.
+// apply runs all cells of a principal, and records the outcomes. The samples themselves come first:
+// a sample with a finding cannot show the effect of a value.
 func (r *run) apply(folder string, tables []store.Kind) {
 	r.t.Helper()
-	a := &author{run: r, tables: tables, limits: limits(r.t), samples: readSamples(r.t, folder), fields: map[string]field{}}
+	a := &author{
+		run: r, tables: tables, limits: limits(r.t), samples: readSamples(r.t, folder), fields: map[string]field{},
+	}
 	for _, f := range r.p.fields(r.t) {
 		a.fields[f.path] = f
 	}
 	var originals []*placed
 	for i, s := range a.samples {
 		ns := fmt.Sprintf("writer-s%04d", i)
-		originals = append(originals, &placed{namespace: ns, file: s.file, objects: s.in(ns, r.rig.gateway), changed: -1})
+		p := &placed{namespace: ns, file: s.file, objects: s.in(ns, r.rig.gateway), changed: -1}
+		originals = append(originals, p)
 	}
 	own := map[string][]string{} // what is reported about each sample itself
 	for p, evidence := range a.together(originals, nil) {
@@ -80,7 +86,8 @@ func (r *run) apply(folder string, tables []store.Kind) {
 	}
 }
 
-// place makes the objects of a cell of the sample that has most of its field. A sample must have the field's parent.
+// place makes the objects of a cell of the sample that has most of its field. A sample must have
+// the field's parent.
 func (a *author) place(c cell, namespace string) *placed {
 	a.t.Helper()
 	f := a.fields[c.field]
@@ -102,7 +109,10 @@ func (a *author) place(c cell, namespace string) *placed {
 		a.t.Errorf("%s: no sample of %s has the field's parent: add it", c.field, kindName)
 		return nil
 	}
-	p := &placed{cell: c, namespace: namespace, file: a.samples[file].file, objects: a.samples[file].in(namespace, a.rig.gateway), changed: object}
+	s := a.samples[file]
+	p := &placed{
+		cell: c, namespace: namespace, file: s.file, objects: s.in(namespace, a.rig.gateway), changed: object,
+	}
 	o := p.objects[object]
 	set(o, steps, literal(f, c.value, a.limits(c.field), current(o, steps)))
 	if parent := steps[:len(steps)-1]; c.value == anothersNamespace { // the object of that name there
@@ -137,8 +147,8 @@ type evidence struct {
 
 func (e evidence) text() string { return strings.Join(e.found, "\n") }
 
-// together applies cells at once, waits until Envoy has them, checks the victim, and observes the outcomes. own is what is
-// reported about the samples without a cell.
+// together applies cells at once, waits until Envoy has them, checks the victim, and observes the
+// outcomes. own is what is reported about the samples without a cell.
 func (a *author) together(cells []*placed, own map[string][]string) map[*placed]evidence {
 	a.t.Helper()
 	var text strings.Builder
@@ -155,21 +165,21 @@ func (a *author) together(cells []*placed, own map[string][]string) map[*placed]
 		}
 		p.last = line - 1
 	}
-	a.rig.settle(text.String())
-	if changed := a.rig.changed() + strings.Join(a.rig.rejected, "; "); changed != "" {
+	a.rig.settle(cellsFile, text.String())
+	if changed := a.rig.changed(); changed != "" {
 		return a.suspects(cells, own, changed)
 	}
 	doc := a.rig.status()
 	stored := a.stored()
 	out := map[*placed]evidence{}
 	for _, p := range cells {
-		out[p] = p.judge(doc, stored, a.rig.cellsFile(), own[p.file])
+		out[p] = p.judge(doc, stored, numbered(cellsFile, a.rig.marker), own[p.file])
 	}
 	return out
 }
 
-// suspects finds the cells of a batch that change something of the victim's, or that Envoy rejects: a half of the batch at
-// a time.
+// suspects finds the cells of a batch that change something of the victim's, or that Envoy rejects:
+// a half of the batch at a time.
 func (a *author) suspects(cells []*placed, own map[string][]string, changed string) map[*placed]evidence {
 	a.t.Helper()
 	if len(cells) == 1 {
@@ -204,7 +214,8 @@ func (a *author) stored() map[report.Ref]bool {
 	return out
 }
 
-// judge derives the outcome of a cell from the store and the status: from what is reported about the cell alone.
+// judge derives the outcome of a cell from the store and the status: from what is reported about
+// the cell alone.
 func (p *placed) judge(doc document, stored map[report.Ref]bool, file string, own []string) evidence {
 	var found []string
 	add := func(text string) {
@@ -238,8 +249,8 @@ func (p *placed) judge(doc document, stored map[report.Ref]bool, file string, ow
 	return evidence{denied, found}
 }
 
-// momentary findings are about servers that answer or not: the servers of the samples do not exist, and a cell may end
-// before that is known.
+// momentary findings are about servers that answer or not: the servers of the samples do not exist,
+// and a cell may end before that is known.
 func momentary(f report.Finding) bool { return strings.Contains(f.Problem, "fails: ") }
 
 // owns reports whether a source, PATH:LINE, is within the cell in a file.
@@ -251,5 +262,6 @@ func (p *placed) owns(file, source string) bool {
 
 func refOf(o map[string]any) report.Ref {
 	metadata, _ := o["metadata"].(map[string]any)
-	return report.Ref{Kind: fmt.Sprint(o["kind"]), Namespace: fmt.Sprint(metadata["namespace"]), Name: fmt.Sprint(metadata["name"])}
+	text := func(v any) string { return fmt.Sprint(v) }
+	return report.Ref{Kind: text(o["kind"]), Namespace: text(metadata["namespace"]), Name: text(metadata["name"])}
 }

@@ -1,14 +1,16 @@
-// Package principals tries every field that a principal writes with the values that could hurt another principal, against
-// the built binary with default settings and the real Envoy. A principal is an author of input to Penstock: a tenant, a hub,
-// a member, a remote picker, a model server, a client. A cell is a principal, a field and a value. matrix.tsv, which is
-// committed, has the outcome of each cell:
+// Package principals tries every field that a principal writes with the values that could hurt
+// another principal, against the built binary with default settings and the real Envoy. A principal
+// is an author of input to Penstock: a tenant, a hub, a member, a remote picker, a model server, a
+// client. A cell is a principal, a field and a value. matrix.tsv, which is committed, has the
+// outcome of each cell:
 //
 //	denied    the value does not get in: it does not parse, or validation rejects it. A finding names the object or field
 //	finding   the value gets in, and a finding or a condition that is False names the object
 //	bounded   the value gets in without a finding, and stays within the traffic of its author
 //
-// In all three cases another principal, the victim, loses nothing: each of its requests is answered 200 by its own servers
-// during the whole run, and its part of Envoy's configuration does not change by a byte.
+// In all three cases another principal, the victim, loses nothing: each of its requests is answered
+// 200 by its own servers during the whole run, and its part of Envoy's configuration does not
+// change by a byte.
 //
 // The files:
 //
@@ -21,18 +23,20 @@
 //	NAME_test.go        one principal: its types, the fields that Penstock does not read, and its test
 //	testdata/NAME       objects in which a principal's fields are set
 //
-// To add a principal, write NAME_test.go with a principal and its test, and add the principal to the list. fields generates
-// its cells from the types; the test gives every cell to Penstock, and records the observed outcome:
+// To add a principal, write NAME_test.go with a principal and its test, and add the principal to
+// the list. fields generates its cells from the types; the test gives every cell to Penstock, and
+// records the observed outcome:
 //
 //	r := start(t)
 //	run := begin(t, r, thePrincipal)
 //	for _, c := range run.cells() { ...; run.observed(c, denied, "what was printed") }
 //	run.end()
 //
-// A new field of a type is a new cell, and fails the test until the table has its outcome. To decide a field, either name
-// it in the principal's list of unread fields with the reason, or run PENSTOCK_GOLDEN=rewrite go test ./promises/principals,
-// which writes the observed outcomes, and read the difference.
+// A new field of a type is a new cell, and fails the test until the table has its outcome. To
+// decide a field, either name it in the principal's list of unread fields with the reason, or run
+// PENSTOCK_GOLDEN=rewrite go test ./promises/principals, which writes the observed outcomes, and
+// read the difference.
 //
-// Tests: go test ./promises/principals (two minutes), after make envoy. CELLS=HTTPRoute.spec.hostnames selects cells by
-// the beginning of their field.
+// Tests: go test ./promises/principals (two minutes), after make envoy.
+// CELLS=HTTPRoute.spec.hostnames selects cells by the beginning of their field.
 package principals

@@ -29,15 +29,16 @@ const (
 	quantity  class = "quantity"
 )
 
-// field is one field that a principal writes. A path is "KIND.json.path[].of.it", with [] after a list and after a map.
+// field is one field that a principal writes. A path is "KIND.json.path[].of.it", with [] after a
+// list and after a map.
 type field struct {
 	path  string
 	class class
 	typ   reflect.Type
 }
 
-// unread names fields that Penstock does not read, or that the principal does not write: the beginning of a path, in
-// which * stands for every kind, and the reason.
+// unread names fields that Penstock does not read, or that the principal does not write: the
+// beginning of a path, in which * stands for every kind, and the reason.
 type unread struct{ prefix, reason string }
 
 // covers reports whether a path begins with the prefix.
@@ -52,7 +53,8 @@ func (u unread) covers(path string) bool {
 
 // walker generates the fields of Go types.
 type walker struct {
-	// classes are the classes of fields whose type is not enough, by the end of the path (see classOf). The longest counts.
+	// classes are the classes of fields whose type is not enough, by the end of the path (see
+	// classOf). The longest counts.
 	classes map[string]class
 	unread  []unread
 	limits  func(path string) *apiextensionsv1.JSONSchemaProps // may be nil

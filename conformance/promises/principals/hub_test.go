@@ -7,9 +7,10 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
-// hub is penstock hub, or the hub of another implementation, which writes InferencePoolImports and their status in a
-// member's API server. Its other right there, the condition Exported of an InferencePool, is a status that Penstock does
-// not read. PoolExports it may list, and not write: a member's Penstock alone writes them.
+// hub is penstock hub, or the hub of another implementation, which writes InferencePoolImports and
+// their status in a member's API server. Its other right there, the condition Exported of an
+// InferencePool, is a status that Penstock does not read. PoolExports it may list, and not write: a
+// member's Penstock alone writes them.
 var hub = principal{"hub", func(t testing.TB) []field {
 	return fieldsOf(t, hubTables(t), walker{classes: hubClasses, unread: slices.Concat(metadata, hubUnread)})
 }}

@@ -51,7 +51,7 @@ func readMatrix(t testing.TB) matrix {
 		}
 		parts := strings.Split(line, "\t")
 		if len(parts) != 4 || !slices.Contains([]outcome{denied, bounded, finding}, outcome(parts[3])) {
-			t.Fatalf("%s:%d: a row is a principal, a field, a value and denied, bounded or finding, with tabs between", matrixFile, i+1)
+			t.Fatalf("%s:%d: write PRINCIPAL FIELD VALUE denied|bounded|finding, with tabs between", matrixFile, i+1)
 		}
 		c := cell{parts[0], parts[1], value(parts[2])}
 		if _, twice := table[c]; twice {
@@ -78,7 +78,8 @@ func (m matrix) principals() []string {
 	return slices.Compact(out)
 }
 
-// rewrite replaces the rows of a principal. Rows are in the order of the principals and of their cells.
+// rewrite replaces the rows of a principal. Rows are in the order of the principals and of their
+// cells.
 func rewrite(t testing.TB, p principal, observed matrix) {
 	t.Helper()
 	table := readMatrix(t)
@@ -115,19 +116,24 @@ func begin(t testing.TB, r *rig, p principal) *run {
 
 // cells lists the cells that run: all, or the ones of the variable CELLS.
 func (r *run) cells() []cell {
-	return slices.DeleteFunc(r.p.cells(r.t), func(c cell) bool { return !strings.HasPrefix(c.field, os.Getenv("CELLS")) })
+	selected := os.Getenv("CELLS")
+	return slices.DeleteFunc(r.p.cells(r.t), func(c cell) bool { return !strings.HasPrefix(c.field, selected) })
 }
 
 // see records the outcome of a cell. evidence is printed if the table has another one.
 func (r *run) see(c cell, o outcome, evidence string) {
 	r.t.Helper()
 	r.observed[c] = o
+	if os.Getenv("CELLS") != "" {
+		r.t.Logf("%s: %s: %s", c, o, evidence)
+	}
 	if want := r.table[c]; o == harmful || o == silent || want != o && !rewriting() {
 		r.t.Errorf("%s: the outcome is %q, and the table has %q: %s", c, o, want, evidence)
 	}
 }
 
-// end ends the victim's requests, and rewrites the table if that is asked for. A cell without an outcome fails.
+// end ends the victim's requests, and rewrites the table if that is asked for. A cell without an
+// outcome fails.
 func (r *run) end() {
 	r.t.Helper()
 	r.rig.end()

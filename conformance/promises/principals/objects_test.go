@@ -23,8 +23,9 @@ import (
 	"github.com/penstock-project/penstock/manifests"
 )
 
-// kinds returns the tables of the store with the kinds that a principal writes. Of the other tables, others has the
-// reasons. A table that neither has fails: it has to be decided who writes its objects.
+// kinds returns the tables of the store with the kinds that a principal writes. Of the other
+// tables, others has the reasons. A table that neither has fails: it has to be decided who writes
+// its objects.
 func kinds(t testing.TB, written []string, others map[string]string) []store.Kind {
 	t.Helper()
 	var out []store.Kind
@@ -52,8 +53,8 @@ func fieldsOf(t testing.TB, tables []store.Kind, w walker) []field {
 	return w.done(t)
 }
 
-// limits finds the schema of a field in the CRD of its kind, for the limits of its values; an empty one for a kind without
-// a CRD.
+// limits finds the schema of a field in the CRD of its kind, for the limits of its values; an empty
+// one for a kind without a CRD.
 func limits(t testing.TB) func(path string) *apiextensionsv1.JSONSchemaProps {
 	t.Helper()
 	schemas := theSchemas(t)
@@ -111,8 +112,8 @@ func theSchemas(t testing.TB) map[string]*apiextensionsv1.JSONSchemaProps {
 	return decoded.schemas
 }
 
-// sample is a file of testdata: a tenant's objects in which fields are set. $NS stands for its namespace, and $HTTP and so on for
-// the ports of the rig's listeners.
+// sample is a file of testdata: a tenant's objects in which fields are set. $NS stands for its
+// namespace, and $HTTP and so on for the ports of the rig's listeners.
 type sample struct {
 	file    string
 	objects []map[string]any
@@ -159,7 +160,8 @@ func (s sample) in(namespace string, ports map[string]int) []map[string]any {
 	return out
 }
 
-// split returns the kind of a path, and its steps: "spec", "rules", "[]", "backendRefs", "[]", "weight".
+// split returns the kind of a path, and its steps: "spec", "rules", "[]", "backendRefs", "[]",
+// "weight".
 func split(path string) (kind string, steps []string) {
 	all := strings.Split(strings.ReplaceAll(path, "[]", ".[]"), ".")
 	return all[0], all[1:]
@@ -197,7 +199,8 @@ func children(v any, step string) (out []any) {
 	return out
 }
 
-// set returns v with a value at a path. At a list or a map, it goes on in the element that has most of the path.
+// set returns v with a value at a path. At a list or a map, it goes on in the element that has most
+// of the path.
 func set(v any, steps []string, value any) any {
 	if len(steps) == 0 {
 		return value
@@ -221,7 +224,9 @@ func set(v any, steps []string, value any) any {
 			key = "mine"
 			if len(v) > 0 {
 				keys := slices.Sorted(maps.Keys(v))
-				key = slices.MaxFunc(keys, func(a, b string) int { return reach(v[a], steps[1:]) - reach(v[b], steps[1:]) })
+				key = slices.MaxFunc(keys, func(a, b string) int {
+					return reach(v[a], steps[1:]) - reach(v[b], steps[1:])
+				})
 			}
 		}
 		v[key] = set(v[key], steps[1:], value)
@@ -252,10 +257,14 @@ func literal(f field, v value, l *apiextensionsv1.JSONSchemaProps, now any) any 
 }
 
 func numeral(f field, v value, l *apiextensionsv1.JSONSchemaProps) any {
-	if k := f.typ.Kind(); k == reflect.Float32 || k == reflect.Float64 {
+	k := f.typ.Kind()
+	if k == reflect.Float32 || k == reflect.Float64 {
 		return map[value]any{negative: -1, zero: 0, maximum: math.MaxFloat64, overflow: json.Number("1e999")}[v]
 	}
 	most := uint64(1)<<(f.typ.Bits()-1) - 1
+	if reflect.Uint <= k && k <= reflect.Uint32 {
+		most = 2*most + 1
+	}
 	if l.Maximum != nil {
 		most = uint64(*l.Maximum)
 	}

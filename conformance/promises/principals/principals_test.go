@@ -40,7 +40,8 @@ type principal struct {
 // principals lists all principals, in the order of the table.
 var principals = []principal{tenant, hub, member, remotePicker, modelServerOf, client}
 
-// A new field of a type, or a row whose field is gone, has to be decided. This test runs no program.
+// A new field of a type, or a row whose field is gone, has to be decided. This test runs no
+// program.
 func TestPrincipals_EveryCellIsDecided(t *testing.T) {
 	table := readMatrix(t)
 	for _, p := range principals {

@@ -23,18 +23,20 @@ import (
 	"github.com/penstock-project/penstock/discovery/status/report"
 )
 
-// rig is a penstock serve on a folder, with an Envoy for its Gateway infra/gw, and the victim: an HTTPRoute, an
-// InferencePool, a Service and a model server in the namespace victim, all named victim, at victim.test. Requests of
-// the victim's clients run from start to end.
+// rig is a penstock serve on a folder, with an Envoy for its Gateway infra/gw, and the victim: an
+// HTTPRoute, an InferencePool, a Service and a model server in the namespace victim, all named
+// victim, at victim.test. Requests of the victim's clients run from start to end.
 //
-// The Gateway takes routes of all namespaces, and no ListenerSets, which is the default. Gateway infra/sets, with an Envoy
-// of its own, takes ListenerSets of all namespaces: their authors may take each other's host names there.
+// The Gateway takes routes of all namespaces, and no ListenerSets, which is the default. Gateway
+// infra/sets, with an Envoy of its own, takes ListenerSets of all namespaces: their authors may
+// take each other's host names there.
 type rig struct {
 	testing.TB
 	files string // the folder
 	dir   string // state, logs and sockets
 	ports process.Ports
-	// Ports of 127.0.0.1: the Gateway's listeners by name, ADS, the picker, pages, and Envoy's admin interface.
+	// Ports of 127.0.0.1: the Gateway's listeners by name, ADS, the picker, pages, and Envoy's
+	// admin interface.
 	gateway                  map[string]int
 	xds, picker, http, admin int
 	server                   *httptest.Server // the victim's
@@ -42,9 +44,11 @@ type rig struct {
 	envoys                   []*process.Process
 
 	marker   int
-	rejected []string // by an Envoy, since settle began
-	configs  string   // the victim's part of Envoy's configuration at the start
-	reports  string   // what is reported about the victim and the Gateway at the start
+	saved    map[string]int // file -> marker of its last settle
+	former   string         // the marker that the last settle removed
+	rejected []string       // by an Envoy, since settle began
+	configs  string         // the victim's part of Envoy's configuration at the start
+	reports  string         // what is reported about the victim and the Gateway at the start
 
 	stop   context.CancelFunc
 	done   sync.WaitGroup
@@ -57,7 +61,8 @@ const (
 	victimReply = "the victim's model server"
 )
 
-// start starts a rig, and waits until it serves the victim. args are further arguments of penstock serve.
+// start starts a rig, and waits until it serves the victim. args are further arguments of penstock
+// serve.
 func start(t testing.TB, files map[string]string, args ...string) *rig {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "pr") // not t.TempDir: the path of a Unix socket must be short
@@ -65,7 +70,10 @@ func start(t testing.TB, files map[string]string, args ...string) *rig {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	r := &rig{TB: t, dir: dir, files: filepath.Join(dir, "files"), gateway: map[string]int{}, server: modelServer(victimReply)}
+	r := &rig{
+		TB: t, dir: dir, files: filepath.Join(dir, "files"), server: modelServer(victimReply),
+		gateway: map[string]int{}, saved: map[string]int{},
+	}
 	t.Cleanup(r.server.Close)
 	for _, listener := range []string{"http", "through", "tcp", "sets", "secure"} {
 		r.gateway[listener] = r.port()
@@ -88,7 +96,7 @@ func start(t testing.TB, files map[string]string, args ...string) *rig {
 	for _, ask := range r.victimRequests() {
 		r.eventually("the victim is served", ask)
 	}
-	r.settle("")
+	r.settle("none.yaml", "")
 	r.configs, r.reports = r.victimConfiguration(), r.victimReports(r.status())
 	r.traffic()
 	return r
@@ -97,8 +105,8 @@ func start(t testing.TB, files map[string]string, args ...string) *rig {
 // attach starts an Envoy for a Gateway.
 func (r *rig) attach(gateway string, admin int) {
 	r.Helper()
-	envoy, err := process.StartEnvoy(binaries.penstock, binaries.envoy, r.dir, "envoy-"+gateway, "--gateway", "infra/"+gateway,
-		"--xds", local(r.xds), "--admin", local(admin), "--concurrency", "1", "--drain-time", "1s")
+	envoy, err := process.StartEnvoy(binaries.penstock, binaries.envoy, r.dir, "envoy-"+gateway,
+		"--gateway", "infra/"+gateway, "--xds", local(r.xds), "--admin", local(admin), "--concurrency", "1", "--drain-time", "1s")
 	if err != nil {
 		r.Fatal(err)
 	}
@@ -110,7 +118,9 @@ func (r *rig) attach(gateway string, admin int) {
 func modelServer(reply string) *httptest.Server {
 	return httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/metrics" {
-			_, _ = io.WriteString(w, "vllm:num_requests_running 0\nvllm:num_requests_waiting 0\nvllm:gpu_cache_usage_perc 0\n")
+			for _, series := range []string{"num_requests_running", "num_requests_waiting", "gpu_cache_usage_perc"} {
+				_, _ = fmt.Fprintf(w, "vllm:%s 0\n", series)
+			}
 			return
 		}
 		_, _ = io.Copy(io.Discard, r.Body)
@@ -173,7 +183,8 @@ metadata: {name: victim, namespace: victim, labels: {kubernetes.io/service-name:
 addressType: IPv4
 ports: [{name: http, port: %d}]
 endpoints: [{addresses: [%s]}]
-`, r.gateway["http"], r.gateway["through"], r.gateway["tcp"], r.gateway["sets"], victimHost, port, ip, port, port, port, ip)
+`, r.gateway["http"], r.gateway["through"], r.gateway["tcp"], r.gateway["sets"], victimHost, port, ip, port, port,
+		port, ip)
 }
 
 // victimRequests are the requests of the victim's clients: to the pool and to the Service.
@@ -185,7 +196,8 @@ func (r *rig) victimRequests() []func() error {
 	}
 }
 
-// askVictim sends a request of a client of the victim's. It returns an error unless the victim's server answers 200.
+// askVictim sends a request of a client of the victim's. It returns an error unless the victim's
+// server answers 200.
 func (r *rig) askVictim(path, body string) error {
 	status, text, err := r.ask(victimHost, path, body)
 	if err == nil && (status != http.StatusOK || text != victimReply) {
@@ -198,7 +210,8 @@ func (r *rig) askVictim(path, body string) error {
 func (r *rig) ask(host, path, body string) (status int, text string, err error) {
 	ctx, cancel := context.WithTimeout(r.Context(), 10*time.Second)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+local(r.gateway["http"])+path, strings.NewReader(body))
+	url := "http://" + local(r.gateway["http"]) + path
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader(body))
 	if err != nil {
 		return 0, "", err
 	}
@@ -241,26 +254,41 @@ func (r *rig) end() {
 	r.stop()
 	r.done.Wait()
 	if len(r.failed) > 0 || r.sent == 0 {
-		r.Errorf("%d of %d requests of the victim failed: %s", len(r.failed), r.sent, strings.Join(r.failed[:min(5, len(r.failed))], "; "))
+		some := strings.Join(r.failed[:min(5, len(r.failed))], "; ")
+		r.Errorf("%d of %d requests of the victim failed: %s", len(r.failed), r.sent, some)
 	}
 	r.Logf("%d requests of the victim", r.sent)
 }
 
-// changed states how the victim's configuration or reports differ from the start, "" if they do not.
+// changed states how the victim's configuration or reports differ from the start, and what an Envoy
+// rejects; "" if nothing changed.
 func (r *rig) changed() string {
 	r.Helper()
-	return cmp.Diff(r.reports, r.victimReports(r.status())) + cmp.Diff(r.configs, r.victimConfiguration())
+	return cmp.Diff(r.reports, r.victimReports(r.status())) + cmp.Diff(r.configs, r.victimConfiguration()) +
+		strings.Join(r.rejected, "\n")
 }
 
-// settle saves objects in a file of the folder, in place of the last ones, and waits until Envoy and the status have all
-// that follows from it. The field rejected then has what an Envoy rejects. Each time it is another file: of a file with a
-// document that does not parse, the reader keeps the former objects.
-func (r *rig) settle(objects string) {
+// unchanged fails the test if something of the victim's has changed, or Envoy rejects something.
+// what names the suspects.
+func (r *rig) unchanged(what string) (same bool) {
 	r.Helper()
-	last := r.cellsFile()
-	r.marker, r.rejected = r.marker+1, nil
+	changed := r.changed()
+	if changed != "" {
+		r.Errorf("%s: the victim's part changed: %s", what, changed)
+	}
+	return changed == ""
+}
+
+// settle saves objects in a file of the folder, in place of the last ones of that name, and waits
+// until Envoy and the status have all that follows from it. The field rejected then has what an
+// Envoy rejects. Each time it is another file: of a file with a document that does not parse, the
+// reader keeps the former objects.
+func (r *rig) settle(name, objects string) {
+	r.Helper()
+	last, had := r.saved[name]
+	r.marker, r.rejected, r.former = r.marker+1, nil, fmt.Sprintf("marker-%d", last)
 	host := fmt.Sprintf("marker-%d.test", r.marker)
-	r.write(r.cellsFile(), objects+fmt.Sprintf("\n---\n"+`apiVersion: gateway.networking.k8s.io/v1
+	r.write(numbered(name, r.marker), objects+fmt.Sprintf("\n---\n"+`apiVersion: gateway.networking.k8s.io/v1
 kind: HTTPRoute
 metadata: {name: marker-%d, namespace: marker}
 spec:
@@ -268,9 +296,12 @@ spec:
   hostnames: [%s]
   rules: [{filters: [{type: RequestRedirect, requestRedirect: {hostname: %s}}]}]
 `, r.marker, host, host))
-	if err := os.Remove(filepath.Join(r.files, last)); err != nil && r.marker > 1 {
-		r.Fatal(err)
+	if had {
+		if err := os.Remove(filepath.Join(r.files, numbered(name, last))); err != nil {
+			r.Fatal(err)
+		}
 	}
+	r.saved[name] = r.marker
 	r.eventually("Envoy has "+host, func() error {
 		status, text, err := r.ask(host, "/", "")
 		if err == nil && status != http.StatusFound {
@@ -282,10 +313,11 @@ spec:
 	r.eventually("the status is current", r.reported)
 }
 
-// cellsFile is the file of the last settle.
-func (r *rig) cellsFile() string { return fmt.Sprintf("cells-%d.yaml", r.marker) }
+// numbered is the name of a file of a settle.
+func numbered(name string, n int) string { return fmt.Sprintf("%d-%s", n, name) }
 
-// reported returns an error until the status has the last marker: one report follows from each change of the folder.
+// reported returns an error until the status has the last marker and not the one before: one report
+// follows from each change of the folder.
 func (r *rig) reported() error {
 	var has []string
 	for _, o := range r.status().Objects {
@@ -293,8 +325,8 @@ func (r *rig) reported() error {
 			has = append(has, o.Name)
 		}
 	}
-	if want := fmt.Sprintf("marker-%d", r.marker); !slices.Equal(has, []string{want}) {
-		return fmt.Errorf("it has %s in place of %s", has, want)
+	if want := fmt.Sprintf("marker-%d", r.marker); !slices.Contains(has, want) || slices.Contains(has, r.former) {
+		return fmt.Errorf("it has %s and lacks %s", has, want)
 	}
 	return nil
 }
@@ -321,7 +353,8 @@ func (r *rig) synced() error {
 			switch {
 			case t.Rejected > 0 && strings.Contains(t.LastNack, "Address already in use"): // of another process
 			case t.Rejected > 0:
-				r.rejected = append(r.rejected, fmt.Sprintf("%s rejects %d of %s: %s", p.Gateway, t.Rejected, t.Type, t.LastNack))
+				nack := fmt.Sprintf("%s rejects %d of %s: %s", p.Gateway, t.Rejected, t.Type, t.LastNack)
+				r.rejected = append(r.rejected, nack)
 				return nil
 			case t.Pending > t.Leaving:
 				return fmt.Errorf("%s: %d of %s are pending, %d are leaving", p.Gateway, t.Pending, t.Type, t.Leaving)
@@ -388,8 +421,8 @@ func (r *rig) victimReports(d document) string {
 	return strings.Join(out, "\n")
 }
 
-// victimConfiguration is the victim's part of Envoy's configuration: all clusters and endpoints that are named after it, and
-// its virtual host with its own routes, in their order.
+// victimConfiguration is the victim's part of Envoy's configuration: all clusters and endpoints
+// that are named after it, and its virtual host with its own routes, in their order.
 func (r *rig) victimConfiguration() string {
 	var dump any
 	r.get(local(r.admin), "/config_dump?include_eds", &dump)

@@ -7,7 +7,8 @@ import (
 
 // tenant is an author in a namespace with Kubernetes' role edit, extended to the kinds of CRDs.
 var tenant = principal{"tenant", func(t testing.TB) []field {
-	return fieldsOf(t, kinds(t, tenantWrites, tenantLeaves), walker{classes: tenantClasses, unread: slices.Concat(metadata, tenantUnread)})
+	tables := kinds(t, tenantWrites, tenantLeaves)
+	return fieldsOf(t, tables, walker{classes: tenantClasses, unread: slices.Concat(metadata, tenantUnread)})
 }}
 
 var tenantWrites = []string{
@@ -122,7 +123,8 @@ var tenantClasses = map[string]class{
 	"name": name, "namespace": namespace, "sectionName": name, "hostname": host, "hostnames[]": host, "externalName": host,
 	"pluginRef": name, "address": address, "addresses[]": address, "podIP": address, "hostIP": address, "ip": address,
 	"ips[]": address, "clusterIP": address, "clusterIPs[]": address, "externalIPs[]": address, "podCIDRs[]": address,
-	"labels[]": label, "matchLabels[]": label, "EndpointSlice.metadata.labels[]": name, "clusters[]": name, "order[]": name, "modelName": name, "modelRewrite": name,
+	"labels[]": label, "matchLabels[]": label, "EndpointSlice.metadata.labels[]": name, "clusters[]": name,
+	"order[]": name, "modelName": name, "modelRewrite": name,
 	"addressType": choice, "protocol": choice, "PoolPolicy.spec.picker.processor.service": name, "nodeName": name,
 	"cookieName": name, "sessionName": name,
 }
