@@ -19,6 +19,31 @@ func goProps(of any) *apiextensions.JSONSchemaProps {
 	return &p
 }
 
+// bound adds the limits of a Go type's integers to a CRD's schema which lacks them: conversion to
+// the Go type would keep the low bits of a larger number.
+func bound(p, by *apiextensions.JSONSchemaProps) {
+	if p.Type == "integer" && p.Format == "" {
+		if p.Minimum == nil {
+			p.Minimum = by.Minimum
+		}
+		if p.Maximum == nil {
+			p.Maximum = by.Maximum
+		}
+	}
+	for name, child := range p.Properties {
+		if limits, ok := by.Properties[name]; ok {
+			bound(&child, &limits)
+			p.Properties[name] = child
+		}
+	}
+	if p.Items != nil && p.Items.Schema != nil && by.Items != nil {
+		bound(p.Items.Schema, by.Items.Schema)
+	}
+	if a, b := p.AdditionalProperties, by.AdditionalProperties; a != nil && a.Schema != nil && b != nil {
+		bound(a.Schema, b.Schema)
+	}
+}
+
 func metadataProps() apiextensions.JSONSchemaProps {
 	p := typeProps(reflect.TypeFor[metav1.ObjectMeta]())
 	name := p.Properties["name"]
@@ -68,8 +93,13 @@ func shapeOf(t reflect.Type) apiextensions.JSONSchemaProps {
 		return apiextensions.JSONSchemaProps{Type: "string"}
 	case reflect.Bool:
 		return apiextensions.JSONSchemaProps{Type: "boolean"}
-	case reflect.Int32:
-		return apiextensions.JSONSchemaProps{Type: "integer", Minimum: new(float64(math.MinInt32)), Maximum: new(float64(math.MaxInt32))}
+	case reflect.Int8, reflect.Int16, reflect.Int32:
+		most := math.Ldexp(1, t.Bits()-1)
+		return apiextensions.JSONSchemaProps{Type: "integer", Minimum: new(-most), Maximum: new(most - 1)}
+	case reflect.Uint8, reflect.Uint16, reflect.Uint32:
+		return apiextensions.JSONSchemaProps{
+			Type: "integer", Minimum: new(0.0), Maximum: new(math.Ldexp(1, t.Bits()) - 1),
+		}
 	case reflect.Int, reflect.Int64:
 		return apiextensions.JSONSchemaProps{Type: "integer"}
 	case reflect.Float32, reflect.Float64:

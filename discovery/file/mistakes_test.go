@@ -33,6 +33,14 @@ var mistakes = map[string]struct {
 			"error: x.yaml:12: InferencePoolImport default/far status.clusters[0].endpointPicker.metrics.port: must be at most 65535, is 70000; write an integer from 1 to 65535",
 		},
 	},
+	"number that its Go type cannot hold": {
+		strings.Replace(chatRoute, "  - backendRefs:", "  - filters:\n    - type: ExternalAuth\n      externalAuth:\n"+
+			"        {protocol: HTTP, http: {path: /check}, backendRef: {name: svc, port: 80}, forwardBody: {maxSize: 70000}}\n    backendRefs:", 1),
+		[]string{
+			"error: x.yaml:14: HTTPRoute default/chat spec.rules[0].filters[0].externalAuth.forwardBody.maxSize: " +
+				"must be at most 65535, is 70000; write an integer from 0 to 65535",
+		},
+	},
 	"unknown field": {
 		strings.Replace(chatRoute, "hostnames:", "hostname:", 1),
 		[]string{"error: x.yaml:8: HTTPRoute default/chat spec.hostname: is not a known field; did you mean hostnames?"},

@@ -83,6 +83,7 @@ func schemaProps(k *kind) (*apiextensions.JSONSchemaProps, error) {
 	if err := apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(crd.Spec.Versions[i].Schema.OpenAPIV3Schema, props, nil); err != nil {
 		return nil, fmt.Errorf("CRD %s: %w", crd.Name, err)
 	}
+	bound(props, goProps(k.table.New()))
 	return props, nil
 }
 

@@ -65,7 +65,7 @@ func (c *client) of(gv schema.GroupVersion, builtIn bool) (*rest.RESTClient, err
 	if gv.Group == "" {
 		cfg.APIPath = "/api"
 	}
-	cfg.NegotiatedSerializer = c.codecs.WithoutConversion()
+	cfg.NegotiatedSerializer = tolerant{c.codecs.WithoutConversion()}
 	cfg.ContentType = runtime.ContentTypeJSON
 	cfg.AcceptContentTypes = runtime.ContentTypeJSON
 	if builtIn {

@@ -56,9 +56,10 @@ type Source struct {
 	byTable map[string]*kind
 	gates   map[*kind]*gate
 	// occupants knows whose the addresses are that translation asks about.
-	occupants *occupants
-	changed   chan struct{}
-	ready     chan struct{} // closed after the first commit
+	occupants   *occupants
+	undecodable *undecodables
+	changed     chan struct{}
+	ready       chan struct{} // closed after the first commit
 
 	mu      sync.Mutex
 	crds    map[*kind]*crd // a nil entry: not installed
@@ -94,6 +95,7 @@ func New(cfg Config) (*Source, error) {
 		cfg: cfg, store: cfg.Store, feed: newFeed(cfg.Store), order: newOrder(), lives: &lives{all: map[report.Ref]Live{}}, kinds: only(kinds(), cfg.Only),
 		byTable: map[string]*kind{}, gates: map[*kind]*gate{}, changed: make(chan struct{}, 1), ready: make(chan struct{}),
 		crds: map[*kind]*crd{}, parts: map[part]*following{}, failing: map[part]error{}, gaps: map[part]gap{},
+		undecodable: &undecodables{reasons: map[report.Ref]string{}},
 	}
 	s.occupants = newOccupants(s)
 	var err error
@@ -407,8 +409,9 @@ func (s *Source) findings() []report.Report {
 		out = append(out, report.Finding{Severity: report.Error, Problem: fmt.Sprintf("%s cannot be read from the API server: %s; objects that were read before stay in use", p.kind.table.Kind(), err), Fix: fix})
 	}
 	slices.SortFunc(out, func(a, b report.Finding) int { return strings.Compare(a.Problem, b.Problem) })
-	if len(out) == 0 {
-		return nil
+	reports := s.undecodable.reports()
+	if len(out) > 0 {
+		reports = append(reports, report.Report{Findings: slices.Compact(out)})
 	}
-	return []report.Report{{Findings: slices.Compact(out)}}
+	return reports
 }

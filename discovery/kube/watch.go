@@ -218,6 +218,15 @@ func (s *Source) arrive(k *kind, obj store.Object) {
 
 // admit is arrive for an object without a rival of another group.
 func (s *Source) admit(k *kind, obj store.Object) {
+	is, changed := s.undecodable.note(k.ref(store.ID(obj)), obj)
+	if changed {
+		s.notify()
+	}
+	if is {
+		if _, stored := k.table.Object(s.store.View(), store.ID(obj)); stored {
+			return // the version before stays in use
+		}
+	}
 	apply := func() {
 		if k.status != nil {
 			s.lives.put(k.ref(store.ID(obj)), k, obj, k.status.Take(obj))
@@ -248,6 +257,9 @@ func (s *Source) leave(k *kind, id string) {
 
 // dismiss is leave for an object without a rival of another group.
 func (s *Source) dismiss(k *kind, id string) {
+	if _, changed := s.undecodable.note(k.ref(id), nil); changed {
+		s.notify()
+	}
 	apply := func() {
 		if k.status != nil {
 			s.lives.drop(k.ref(id))

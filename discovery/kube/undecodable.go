@@ -1,0 +1,148 @@
+package kube
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/penstock-project/penstock/discovery/status/report"
+	"github.com/penstock-project/penstock/discovery/store"
+)
+
+// undecodable is the annotation with the reason why an object has its metadata alone.
+const undecodable = "penstock.dev/undecodable"
+
+// maxReason bounds the reason, and mostUndecodable the findings: any author of objects causes them.
+const (
+	maxReason       = 300
+	mostUndecodable = 50
+)
+
+// tolerant decodes what a CRD's schema allows and the Go type cannot hold. A schema may lack a
+// limit, as the one of forwardBody.maxSize does, a uint16. Such an object is decoded as its
+// metadata alone, with the annotation undecodable: an error would concern the list of all objects
+// of the kind, or end the watch of them, whoever wrote the others.
+type tolerant struct{ runtime.NegotiatedSerializer }
+
+// DecoderToVersion implements runtime.NegotiatedSerializer.
+func (t tolerant) DecoderToVersion(d runtime.Decoder, gv runtime.GroupVersioner) runtime.Decoder {
+	return tolerantDecoder{t.NegotiatedSerializer.DecoderToVersion(d, gv)}
+}
+
+type tolerantDecoder struct{ runtime.Decoder }
+
+// Decode implements runtime.Decoder.
+func (d tolerantDecoder) Decode(
+	data []byte, defaults *schema.GroupVersionKind, into runtime.Object,
+) (runtime.Object, *schema.GroupVersionKind, error) {
+	obj, gvk, err := d.Decoder.Decode(data, defaults, into)
+	if err == nil || !bytes.HasPrefix(bytes.TrimSpace(data), []byte("{")) {
+		return obj, gvk, err
+	}
+	less, changed := d.withoutUndecodable(data, err)
+	if !changed {
+		return obj, gvk, err
+	}
+	return d.Decoder.Decode(less, defaults, into)
+}
+
+// withoutUndecodable returns an object as its metadata, or a list in which the items that cannot
+// be decoded are their metadata.
+func (d tolerantDecoder) withoutUndecodable(data []byte, reason error) (less []byte, changed bool) {
+	var list struct {
+		metav1.TypeMeta `json:",inline"`
+		Metadata        json.RawMessage   `json:"metadata"`
+		Items           []json.RawMessage `json:"items"`
+	}
+	if json.Unmarshal(data, &list) != nil {
+		return nil, false
+	}
+	if list.Items == nil {
+		return hollow(data, reason)
+	}
+	for i, item := range list.Items {
+		if _, _, err := d.Decoder.Decode(item, nil, nil); err != nil {
+			if less, ok := hollow(item, err); ok {
+				list.Items[i], changed = less, true
+			}
+		}
+	}
+	if !changed {
+		return nil, false
+	}
+	less, err := json.Marshal(list)
+	return less, err == nil
+}
+
+// hollow returns an object's type and metadata, with the reason.
+func hollow(data []byte, reason error) ([]byte, bool) {
+	var o struct {
+		metav1.TypeMeta   `json:",inline"`
+		metav1.ObjectMeta `json:"metadata"`
+	}
+	if json.Unmarshal(data, &o) != nil || o.Kind == "" || o.Name == "" {
+		return nil, false
+	}
+	text := reason.Error()
+	if o.Annotations == nil {
+		o.Annotations = map[string]string{}
+	}
+	o.Annotations[undecodable] = text[:min(len(text), maxReason)]
+	less, err := json.Marshal(o)
+	return less, err == nil
+}
+
+// undecodables are the objects of which only metadata is read. Safe for concurrent use.
+type undecodables struct {
+	mu      sync.Mutex
+	reasons map[report.Ref]string
+}
+
+// note records whether the newest version of an object could be decoded, and takes the annotation
+// away. obj is nil for a deleted object. is reports that it could not, changed that this is new.
+func (u *undecodables) note(ref report.Ref, obj store.Object) (is, changed bool) {
+	reason := ""
+	if obj != nil {
+		a := obj.GetAnnotations()
+		if reason, is = a[undecodable]; is {
+			delete(a, undecodable)
+		}
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if old, was := u.reasons[ref]; was == is && old == reason {
+		return is, false
+	}
+	if is {
+		u.reasons[ref] = reason
+	} else {
+		delete(u.reasons, ref)
+	}
+	return is, true
+}
+
+// reports are the findings about these objects, sorted.
+func (u *undecodables) reports() (out []report.Report) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for i, ref := range slices.SortedFunc(maps.Keys(u.reasons), report.Ref.Compare) {
+		problem := fmt.Sprintf("the newest version of %s cannot be decoded, and has no effect: %s", ref, u.reasons[ref])
+		if i == mostUndecodable {
+			problem = fmt.Sprintf("%d objects more cannot be decoded", len(u.reasons)-i)
+		}
+		out = append(out, report.Report{Owner: ref, Findings: []report.Finding{
+			{Severity: report.Error, Owner: ref, Problem: problem, Fix: "correct the field"},
+		}})
+		if i == mostUndecodable {
+			break
+		}
+	}
+	return out
+}

@@ -1,0 +1,71 @@
+package kube_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/penstock-project/penstock/discovery/kube/kubetest"
+	"github.com/penstock-project/penstock/discovery/store"
+)
+
+// wide is an HTTPRoute with a body size that its CRD allows and its Go type, a uint16, cannot hold.
+func wide(name string) string {
+	return kubetest.Route(name) + `
+  rules:
+  - filters:
+    - type: ExternalAuth
+      externalAuth: {protocol: HTTP, backendRef: {name: web, port: 80}, forwardBody: {maxSize: 70000}}
+`
+}
+
+// Before, one such route made the list of all routes fail to decode: no other route was read, whoever wrote it.
+func TestReflector_UndecodableRouteHidesNoOtherRoute(t *testing.T) {
+	r := begin(t, func(api *kubetest.Server) {
+		api.Apply(t, "httproutes", wide("listed"))
+		api.Apply(t, "httproutes", kubetest.Route("a"))
+	}).synced()
+	r.Has(store.HTTPRoutes, "default/a", true)
+	r.API.Apply(t, "httproutes", wide("watched"))
+	r.API.Apply(t, "httproutes", kubetest.Route("b"))
+	r.Has(store.HTTPRoutes, "default/b", true)
+	r.API.Apply(t, "httproutes", kubetest.Route("c"))
+	r.Has(store.HTTPRoutes, "default/c", true)
+	for _, name := range []string{"listed", "watched"} {
+		r.Eventually(func() string {
+			if text := r.Reports(); !strings.Contains(text, "version of HTTPRoute default/"+name+" cannot be decoded") ||
+				!strings.Contains(text, "maxSize") {
+				return "no finding about " + name + ": " + text
+			}
+			return ""
+		})
+		r.Has(store.HTTPRoutes, "default/"+name, true)
+		if o, _ := store.HTTPRoutes.Get(r.Store.View(), "default/"+name); len(o.Spec.ParentRefs) > 0 {
+			t.Errorf("%s has more than metadata: %v", name, o)
+		}
+	}
+	r.API.Apply(t, "httproutes", wide("a"))
+	r.Eventually(func() string {
+		if text := r.Reports(); !strings.Contains(text, "default/a cannot be decoded") {
+			return "no finding about a: " + text
+		}
+		return ""
+	})
+	if o, _ := store.HTTPRoutes.Get(r.Store.View(), "default/a"); len(o.Spec.ParentRefs) == 0 {
+		t.Error("the version before is not in use any more")
+	}
+	r.API.Apply(t, "httproutes", kubetest.Route("a"))
+	r.API.Apply(t, "httproutes", kubetest.Route("listed"))
+	r.API.Delete("httproutes", kubetest.Parse(t, wide("watched")))
+	r.Eventually(func() string {
+		if text := r.Reports(); strings.Contains(text, "cannot be decoded") {
+			return "still reported: " + text
+		}
+		return ""
+	})
+	r.Eventually(func() string {
+		if o, _ := store.HTTPRoutes.Get(r.Store.View(), "default/listed"); len(o.Spec.ParentRefs) == 0 {
+			return "the corrected route has no parent"
+		}
+		return ""
+	})
+}
