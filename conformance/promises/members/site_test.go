@@ -19,11 +19,13 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
+	"sigs.k8s.io/yaml"
 
 	"github.com/penstock-project/penstock/conformance/lab"
 	"github.com/penstock-project/penstock/conformance/lab/installed"
 	"github.com/penstock-project/penstock/conformance/lab/labtest"
 	"github.com/penstock-project/penstock/conformance/lab/network"
+	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
 
 // team is the namespace of all that a user writes.
@@ -318,13 +320,30 @@ func (c *cluster) joins(others ...*cluster) {
 	for _, o := range others {
 		peers += o.Peer()
 	}
-	set, err := c.penstock(c.Context(), peers, "clusters", "join", "--http", "127.0.0.1:9091", "-")
+	set, err := c.penstock(c.Context(), peers, "clusters", "join", "--http", "127.0.0.1:9091",
+		"--allow-namespaces", strings.Join(installed.Exported, ","), "-")
+	if err == nil {
+		set, err = allowCleartext(set)
+	}
 	if err == nil {
 		err = installed.Apply(c.Context(), c.Config, "", []byte(set))
 	}
 	if err != nil {
 		c.Fatal(err)
 	}
+}
+
+// allowCleartext allows each member of a ClusterSet gateways without TLS, as the pools in ParentMode here have them.
+func allowCleartext(text string) (string, error) {
+	var set v1alpha1.ClusterSet
+	if err := yaml.UnmarshalStrict([]byte(text), &set); err != nil {
+		return "", fmt.Errorf("what penstock clusters join prints: %w", err)
+	}
+	for i := range set.Spec.Members {
+		set.Spec.Members[i].Allow.Cleartext = true
+	}
+	out, err := yaml.Marshal(set)
+	return string(out), err
 }
 
 // lists waits until `penstock clusters list` prints a text.
