@@ -107,26 +107,38 @@ func Exported(name string, sequence int, entry string) *discoveryv3.Resource {
 // Begin serves with a function for each connection, until end. The function returns how the stream ends; nil: once the
 // other end has ended it.
 func (p *Publisher) Begin(do func(*Subscriber) error) (end func()) {
-	certificate := p.Identity(p.Name, federation.ProcessPath, time.Hour)
-	server := grpc.NewServer(grpc.ForceServerCodecV2(NewEncoded()), grpc.MaxHeaderListSize(64<<20), grpc.Creds(credentials.NewTLS(&tls.Config{
-		MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{certificate}, ClientAuth: tls.RequireAnyClientCert,
-	})))
-	follow := func(_ any, s grpc.ServerStream) error { return p.follow(s, do) }
-	server.RegisterService(&grpc.ServiceDesc{
-		ServiceName: "penstock.v1alpha1.Replica", HandlerType: (*any)(nil),
-		Streams: []grpc.StreamDesc{{StreamName: "Follow", ServerStreams: true, ClientStreams: true, Handler: follow}},
-	}, p)
+	server := Server(p.Identity(p.Name, federation.ProcessPath, time.Hour), &p.Rounds, do)
 	go func() { _ = server.Serve(p.Listener) }() // ends with Stop
 	p.Cleanup(server.Stop)
 	return server.Stop
 }
 
-func (p *Publisher) follow(s grpc.ServerStream, do func(*Subscriber) error) error {
+// Server is the server of a Publisher, which counts rounds.
+func Server(certificate tls.Certificate, rounds *atomic.Int64, do func(*Subscriber) error) *grpc.Server {
+	server := grpc.NewServer(grpc.ForceServerCodecV2(NewEncoded()), grpc.MaxHeaderListSize(64<<20), grpc.Creds(credentials.NewTLS(&tls.Config{
+		MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{certificate}, ClientAuth: tls.RequireAnyClientCert,
+	})))
+	follow := func(_ any, s grpc.ServerStream) error {
+		err := do(newSubscriber(s))
+		if rounds.Add(1); err == nil {
+			<-s.Context().Done()
+		}
+		return err
+	}
+	server.RegisterService(&grpc.ServiceDesc{
+		ServiceName: "penstock.v1alpha1.Replica", HandlerType: (*any)(nil),
+		Streams: []grpc.StreamDesc{{StreamName: "Follow", ServerStreams: true, ClientStreams: true, Handler: follow}},
+	}, nil)
+	return server
+}
+
+// newSubscriber reads what a stream receives, until its end.
+func newSubscriber(s grpc.ServerStream) *Subscriber {
 	v := &Subscriber{ServerStream: s, acked: map[string]chan struct{}{}}
 	for _, topic := range []string{"exports", "imports", "wanted", "loads"} {
 		v.acked[topic] = make(chan struct{}, 1)
 	}
-	go func() { // ends with the stream
+	go func() {
 		subscribed := map[string]bool{}
 		for {
 			var r discoveryv3.DeltaDiscoveryRequest
@@ -143,12 +155,7 @@ func (p *Publisher) follow(s grpc.ServerStream, do func(*Subscriber) error) erro
 			}
 		}
 	}()
-	err := do(v)
-	p.Rounds.Add(1)
-	if err == nil {
-		<-s.Context().Done()
-	}
-	return err
+	return v
 }
 
 // Follow subscribes to what a Penstock publishes at its port for members, with certificates, by some messages. It returns
