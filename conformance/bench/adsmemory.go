@@ -87,7 +87,7 @@ func secured(ctx context.Context, c config, dir string) (credentials.TransportCr
 	if err := os.WriteFile(in("tokens"), []byte("none of the attacker's"), 0o600); err != nil {
 		return nil, nil, err
 	}
-	roots, err := identity.Pool(in("ca.crt"))
+	roots, err := identity.Pool(nil, in("ca.crt"))
 	if err != nil {
 		return nil, nil, err
 	}

@@ -89,7 +89,7 @@ func TestXDSCredentials_IdleConnectionsLockOutNoEnvoy(t *testing.T) {
 func TestXDSCredentials_OtherClientsReadNothing(t *testing.T) {
 	s, in := secured(t)
 	traffic := s.traffic()
-	roots, err := identity.Pool(in("ca.crt"))
+	roots, err := identity.Pool(nil, in("ca.crt"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -23,7 +23,7 @@ func TestPickerKey_StolenOneOpensNoOtherPool(t *testing.T) {
 	traffic := s.traffic()
 	// The Gateway whose key is stolen has a pool of its own.
 	s.write("thief.yaml", gatewayObject("thief", s.port())+poolObjects("bait", "/", []string{"thief"}, backend{"127.0.0.1", 9})+limitObject("chat"))
-	roots, err := identity.Pool(in("ca.crt"))
+	roots, err := identity.Pool(nil, in("ca.crt"))
 	if err != nil {
 		t.Fatal(err)
 	}
