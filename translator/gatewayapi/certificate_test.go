@@ -15,6 +15,7 @@ import (
 	"net"
 	"net/url"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -129,6 +130,9 @@ func TestCertificate_IsJudgedAsEnvoyDoes(t *testing.T) {
 		}},
 		{"a reserved code point", ec, false, func(c *x509.Certificate) { c.Subject.CommonName = "\uffff" }},
 		{"a negative serial number", ec, true, nil},
+		{"expired", ec, true, func(c *x509.Certificate) { c.NotAfter = time.Unix(2, 0) }},
+		{"not valid yet", ec, true, func(c *x509.Certificate) { c.NotBefore = time.Now().Add(time.Hour) }},
+		{"of an authority", ec, true, func(c *x509.Certificate) { c.IsCA, c.BasicConstraintsValid = true, true }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			change := c.change

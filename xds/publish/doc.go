@@ -24,8 +24,8 @@
 //	  - A rejected route configuration is bisected (quarantine.go): the rejected parts answer 500, or stay as before, and
 //	    the others are in force. The proxy's version is then not the cache's; Stream.Accepted returns it.
 //	  - A rejected secret with the certificates of several members is bisected by member (secret.go): those at
-//	    fault are left out. Of any other secret the last good version is sent again, because Envoy stores what
-//	    it rejects. What it may have rejected is sent in bytes that it has never got, and resources that it may
+//	    fault are left out. Of any other secret the last good version is sent again, or a placeholder
+//	    (placeholder.go), because Envoy stores what it rejects. What it may have rejected is sent in bytes that it has never got, and resources that it may
 //	    have rejected because of a secret are sent again once it has another one.
 //
 // Invariants: between two changes of one name there is the proxy's answer (endpoints and slow clusters excepted), so

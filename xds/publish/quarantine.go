@@ -28,6 +28,7 @@ type quarantine struct {
 	good   string // the version that the proxy accepted last
 	// secret is the rejected secret; nil: of is a route configuration.
 	secret *secret
+	placed bool // entry is a placeholder
 	// entry is the variant to send now; then continues with the proxy's answer.
 	entry *cache.Entry
 	then  func(ok bool, detail string)

@@ -121,6 +121,7 @@ func (s *Stream) ack(p part, r *Response, now time.Time) {
 		s.setWant(it, nil, now) // they were removed while they were in flight: their hops may be missing
 	}
 	whole := sameVersion(it.want, p.entry) || it.quarantine != nil && it.quarantine.secret != nil
+	placed := it.quarantine != nil && it.quarantine.placed
 	if it.quarantine != nil && it.quarantine.entry == p.entry {
 		s.continueQuarantine(it, true, "", now)
 	} else if it.flight == nil && !it.dirty && it.want != nil && it.want.Version == p.entry.Version {
@@ -128,8 +129,8 @@ func (s *Stream) ack(p part, r *Response, now time.Time) {
 	}
 	if it.slot.Type == resource.Secret && it.quarantine == nil && it.flight == nil {
 		s.suspects.clear(it.slot.ID)
-		if s.retryUsers(it.slot, now); whole {
-			s.retryBeside(it.slot, now)
+		if s.retryUsers(it.slot, now); whole || placed {
+			s.retryBeside(it.slot, placed, now)
 		}
 	}
 }

@@ -85,12 +85,16 @@ func (x *secret) mark(text string) bool {
 
 // newSecretQuarantine finds the members of a cluster set whose certificates are rejected: one
 // secret has those of all members. They are left out. Any other secret stays as it was. Its last
-// good version is sent again, because Envoy would use the rejected bytes for a new version of a
-// listener.
+// good version is sent again, or a placeholder, because Envoy would use the rejected bytes for a new
+// version of a listener.
 func newSecretQuarantine(of, before *cache.Entry, detail string) *quarantine {
 	q := &quarantine{of: of, names: slices.Clone(of.Names)}
 	x, err := decodeSecret(of.Body())
 	if err != nil || len(x.spiffe.GetTrustDomains()) == 0 {
+		if before == nil {
+			before = placeholder(of, x)
+			q.placed = before != nil
+		}
 		if before != nil {
 			q.entry, q.then = before, func(bool, string) {}
 		}
@@ -180,22 +184,34 @@ func (s *Stream) retryUsers(secret *cache.Slot, now time.Time) {
 // retryBeside sends the rejected secrets again that some resource names beside one that the proxy
 // has accepted: the last of them to arrive is rejected for the faults of each. (The last good
 // version of that one is no reason to try: two such secrets would have each other sent without
-// end.)
-func (s *Stream) retryBeside(secret *cache.Slot, now time.Time) {
+// end.) A placeholder of the secret is a reason once for each version, and for the secret itself:
+// it may have been rejected for the fault of another.
+func (s *Stream) retryBeside(secret *cache.Slot, placed bool, now time.Time) {
 	for _, it := range s.items[resource.Secret] {
-		if it.slot == secret || it.want == nil || it.rejected != it.want.Version ||
-			it.flight != nil || it.quarantine != nil {
+		if it.slot == secret && !placed || it.want == nil || it.rejected != it.want.Version ||
+			it.flight != nil || it.quarantine != nil || placed && it.again == it.rejected {
 			continue
 		}
 		for _, t := range []resource.Type{resource.Cluster, resource.Listener} {
 			if slices.ContainsFunc(s.cursor.Each(t), func(user *cache.Slot) bool {
 				e := user.Current()
-				return e.NamesSlot(secret) && e.NamesSlot(it.slot)
+				return e.NamesSlot(secret) && e.NamesSlot(it.slot) && (it.slot != secret || s.rejectsBeside(e, secret))
 			}) {
+				if placed {
+					it.again = it.rejected
+				}
 				s.dirty(it, true, now)
 			}
 		}
 	}
+}
+
+// rejectsBeside reports whether the proxy rejects another secret that a resource names.
+func (s *Stream) rejectsBeside(e *cache.Entry, secret *cache.Slot) bool {
+	return slices.ContainsFunc(e.Names, func(n *cache.Slot) bool {
+		is := s.items[resource.Secret][n]
+		return n != secret && n.Type == resource.Secret && is != nil && is.rejected != ""
+	})
 }
 
 // suspected looks for the cause of a rejection in the secrets that a resource names. It reports

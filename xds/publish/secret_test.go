@@ -1,6 +1,10 @@
 package publish_test
 
 import (
+	"bytes"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
 	"maps"
 	"slices"
 	"testing"
@@ -26,10 +30,14 @@ func secretOf(t *testing.T, name, chain string) *resource.Resource {
 	}})
 }
 
-// userOf is a listener that names a secret.
-func userOf(t *testing.T, name, secret string, port uint32) *resource.Resource {
+// userOf is a listener that names a secret, and more of them.
+func userOf(t *testing.T, name, secret string, port uint32, more ...string) *resource.Resource {
 	l := xdstest.Listener(t, name, port, "routes")
-	part := resource.NewPart(l.Body(), append(l.Refs, resource.Ref{Type: resource.Secret, Name: secret}), l.Owners())
+	refs := l.Refs
+	for _, s := range append([]string{secret}, more...) {
+		refs = append(refs, resource.Ref{Type: resource.Secret, Name: s})
+	}
+	part := resource.NewPart(l.Body(), refs, l.Owners())
 	return resource.FromParts(resource.Listener, name, part)
 }
 
@@ -61,6 +69,8 @@ func TestNACK_SecretIsSentAgainInOtherBytes(t *testing.T) {
 	}
 	version := s.pending[1].Upserts[0].Version
 	s.nack(resource.Secret, rejected)
+	s.expect("secret +x", "secret +y") // placeholders
+	s.nack(resource.Secret, rejected)
 	if got := s.stream.Rejections(); len(got) != 2 {
 		t.Errorf("%d rejections", len(got))
 	}
@@ -71,6 +81,94 @@ func TestNACK_SecretIsSentAgainInOtherBytes(t *testing.T) {
 	s.expect("secret +y")
 	if s.sentChain() == "two" || s.pending[0].Upserts[0].Version != version {
 		t.Errorf("%q at version %s, want %s", s.sentChain(), s.pending[0].Upserts[0].Version, version)
+	}
+}
+
+// A proxy that has just started has no last good version: it gets a secret that it accepts and that
+// vouches for nothing.
+func TestNACK_SecretWithoutALastGoodVersionGetsAPlaceholder(t *testing.T) {
+	bad := &corev3.DataSource{Specifier: &corev3.DataSource_InlineBytes{InlineBytes: []byte("bad")}}
+	sans := []*tlsv3.SubjectAltNameMatcher{{SanType: tlsv3.SubjectAltNameMatcher_DNS}}
+	for name, secret := range map[string]*tlsv3.Secret{
+		"certificate": {Type: &tlsv3.Secret_TlsCertificate{TlsCertificate: &tlsv3.TlsCertificate{
+			CertificateChain: bad, PrivateKey: bad,
+		}}},
+		"CA": {Type: &tlsv3.Secret_ValidationContext{ValidationContext: &tlsv3.CertificateValidationContext{
+			TrustedCa: bad, MatchTypedSubjectAltNames: sans,
+		}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			secret.Name = "x"
+			s := begin(t, publish.Config{})
+			s.commit([]*resource.Resource{xdstest.Resource(t, resource.Secret, "x", secret)})
+			s.subscribe("x")
+			s.expect("secret +x")
+			s.nack(resource.Secret, rejected)
+			s.expect("secret +x")
+			last := s.pending[len(s.pending)-1].Upserts[0]
+			var got tlsv3.Secret
+			if err := proto.Unmarshal(last.Body(), &got); err != nil {
+				t.Fatal(err)
+			}
+			chain := got.GetTlsCertificate().GetCertificateChain()
+			if ca := got.GetValidationContext(); ca != nil {
+				if chain = ca.GetTrustedCa(); len(ca.GetMatchTypedSubjectAltNames()) != 1 {
+					t.Error("the names to verify are gone")
+				}
+			} else {
+				key := got.GetTlsCertificate().GetPrivateKey().GetInlineBytes()
+				if _, err := tls.X509KeyPair(chain.GetInlineBytes(), key); err != nil {
+					t.Error(err)
+				}
+			}
+			block, _ := pem.Decode(chain.GetInlineBytes())
+			if block == nil {
+				t.Fatalf("%q", chain.GetInlineBytes())
+			}
+			c, err := x509.ParseCertificate(block.Bytes)
+			if err != nil || c.IsCA || time.Now().Before(c.NotAfter) {
+				t.Errorf("the placeholder ends at %v, %v", c.NotAfter, err)
+			}
+			s.ack(resource.Secret)
+			s.expect()
+			if got := s.stream.Rejections(); len(got) != 1 || got[0].Ref.Name != "x" {
+				t.Errorf("%+v", got)
+			}
+		})
+	}
+}
+
+// Of two secrets of one listener, the second is rejected for the fault of the first as well. It is
+// sent once more beside the placeholder, and not without end.
+func TestNACK_SecretsBesideAPlaceholderAreSentOnceMore(t *testing.T) {
+	s := begin(t, publish.Config{})
+	s.commit([]*resource.Resource{secretOf(t, "x", "one"), secretOf(t, "y", "two"), userOf(t, "l", "x", 1, "y")})
+	s.subscribe("x", "y")
+	sent, bad := 0, 0
+	for len(s.pending) > 0 {
+		if sent++; sent > 40 {
+			t.Fatalf("%d responses, and it goes on", sent)
+		}
+		real := false
+		for _, e := range s.pending[0].Upserts {
+			if e.Type == resource.Secret {
+				var secret tlsv3.Secret
+				if err := proto.Unmarshal(e.Body(), &secret); err != nil {
+					t.Fatal(err)
+				}
+				chain := secret.GetTlsCertificate().GetCertificateChain().GetInlineBytes()
+				real = real || !bytes.Contains(chain, []byte("BEGIN"))
+			}
+		}
+		answer := publish.Request{Type: s.pending[0].Type, Nonce: s.pending[0].Nonce}
+		if real {
+			answer.Error, bad = rejected, bad+1
+		}
+		s.pending = s.pending[1:]
+		s.ask(answer)
+	}
+	if got := s.stream.Rejections(); len(got) != 2 || bad != 5 {
+		t.Errorf("%d responses, %d of them rejected; %+v", sent, bad, got)
 	}
 }
 

@@ -87,6 +87,7 @@ type item struct {
 	flight *Response
 
 	rejected   string  // the version that was rejected
+	again      string  // the rejected version of a secret that was sent once more beside a placeholder
 	detail     string  // Envoy's error detail; kept until it accepts a version
 	faults     []Fault // the rejected parts of a route configuration or a secret
 	reported   bool    // a version since the last accepted one is among Rejections
