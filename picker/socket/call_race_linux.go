@@ -2,10 +2,7 @@
 
 package socket
 
-import (
-	"errors"
-	"syscall"
-)
+import "syscall"
 
 // call reads or writes. The race detector learns from package syscall alone that a write happens before
 // the read that receives its bytes. trap is SYS_READ or SYS_WRITE.
@@ -15,6 +12,6 @@ func call(trap, fd uintptr, b []byte) (n int, errno syscall.Errno) {
 		do = syscall.Write
 	}
 	n, err := do(int(fd), b)
-	_ = errors.As(err, &errno)
+	errno, _ = err.(syscall.Errno) // package syscall wraps no error
 	return n, errno
 }
