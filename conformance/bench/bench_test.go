@@ -32,7 +32,7 @@ var promised = map[string]figure{
 	"failed_requests": {unit: "requests", limit: 0}, "idle_cpu": {unit: "% of a core", limit: 0.5},
 	"served_after_absence": {unit: "s", limit: 1},
 	"pick_none":            {unit: "ratio", limit: 1.1}, "pick_1k": {unit: "ratio", limit: 1.1}, "pick_10k": {unit: "ratio", limit: 1},
-	"pick_100k": {unit: "ratio", limit: 0.55}, "pick_400k": {unit: "ratio", limit: 0.55}, "pick_vs_json": {unit: "ratio", limit: 0.25},
+	"pick_100k": {unit: "ratio", limit: 0.7}, "pick_400k": {unit: "ratio", limit: 0.7}, "pick_vs_json": {unit: "ratio", limit: 0.25},
 	"pick_tax": {unit: "ratio", limit: 3.6}, "pick_tax_prefix": {unit: "ratio", limit: 6}, "pick_p99": {unit: "ratio", limit: 1.5},
 	"pick_memory": {unit: "MiB", limit: 300}, "kv_event": {unit: "us", limit: 3}, "scrape_rate": {unit: "pages/s", limit: 2},
 	"pick_idle": {unit: "% of a core", limit: 2}, "pick_scrape_50ms": {unit: "% of a core", limit: 30},
