@@ -41,7 +41,7 @@ var promised = map[string]figure{
 	"mc_export_to_request": {unit: "ratio", limit: 10}, "mc_pod_gone": {unit: "ratio", limit: 3},
 	"mc_export_to_request_hub": {unit: "ratio", limit: 20}, "mc_hub_writes": {unit: "writes", limit: 1}, "mc_hub_writes_restart": {unit: "writes", limit: 0},
 	"mc_failed_requests.control": {unit: "requests", limit: 0}, "mc_failed_requests.data": {unit: "requests", limit: 0}, "mc_blackhole": {unit: "s", limit: 3},
-	"mc_hop_cpu": {unit: "ratio", limit: 1.6}, "mc_added_latency": {unit: "ratio", limit: 1.3}, "mc_added_latency_parent": {unit: "ratio", limit: 2.5}, "mc_sync": {unit: "ratio", limit: 3}, "mc_spill": {unit: "ratio", limit: 1.3},
+	"mc_hop_cpu": {unit: "ratio", limit: 1.6}, "mc_added_latency": {unit: "ratio", limit: 1.3}, "mc_added_latency_parent": {unit: "ratio", limit: 2.5}, "mc_sync": {unit: "ratio", limit: 4.5}, "mc_spill": {unit: "ratio", limit: 1.3},
 	"mc_imports_memory": {unit: "ratio", limit: 1.15}, "mc_imports_live": {unit: "ratio", limit: 1.3},
 	"mc_change_cpu": {unit: "ratio", limit: 2}, "mc_memory": {unit: "MiB", limit: 250},
 	"sel_p90": {unit: "ratio", limit: 1.05}, "sel_leave": {unit: "ratio", limit: 1.05}, "sel_stale": {unit: "ratio", limit: 1.15}, "sel_dead": {unit: "ratio", limit: 1.15},

@@ -19,6 +19,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
@@ -40,12 +41,37 @@ type simulatedMember struct {
 	federation *federation.Federation
 	bundle     []byte
 	exports    []export.Export
+	sent       *atomic.Int64 // bytes to those who subscribe
 	stop       func()
+}
+
+// counted counts what is sent on the connections of a listener.
+type counted struct {
+	net.Listener
+	sent *atomic.Int64
+}
+
+// Accept implements net.Listener.
+func (c counted) Accept() (net.Conn, error) {
+	conn, err := c.Listener.Accept()
+	return countedConn{conn, c.sent}, err
+}
+
+type countedConn struct {
+	net.Conn
+	sent *atomic.Int64
+}
+
+// Write implements net.Conn.
+func (c countedConn) Write(b []byte) (int, error) {
+	n, err := c.Conn.Write(b)
+	c.sent.Add(int64(n))
+	return n, err
 }
 
 // simulate starts a member that exports some pools with ten endpoints each, of names that begin with a text. number selects its addresses.
 func simulate(number, pools int, names string) (*simulatedMember, error) {
-	m := &simulatedMember{name: fmt.Sprintf("c%03d", number)}
+	m := &simulatedMember{name: fmt.Sprintf("c%03d", number), sent: &atomic.Int64{}}
 	cert, bundle, err := issue("spiffe://" + m.name + federation.ProcessPath)
 	if err != nil {
 		return nil, err
@@ -76,7 +102,7 @@ func simulate(number, pools int, names string) (*simulatedMember, error) {
 	}
 	server := grpc.NewServer(m.federation.ServerOptions()...)
 	m.federation.Register(server)
-	go func() { _ = server.Serve(m.listener) }() // ends with stop
+	go func() { _ = server.Serve(counted{m.listener, m.sent}) }() // ends with stop
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {

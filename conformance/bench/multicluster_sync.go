@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"crypto/tls"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -34,33 +33,34 @@ func measureSync(ctx context.Context, c config, out report) error {
 		return err
 	}
 	defer func() { stop() }()
-	raw, err := json.Marshal(members[0].exports)
-	if err != nil {
-		return err
-	}
-	size := len(raw)
-	plain, err := newStreams(syncMembers, size)
-	if err != nil {
-		return err
-	}
-	defer plain.stop()
+	var plain *plainStreams
+	defer func() { plain.stop() }()
 	var ours, streams []time.Duration
+	var bytes int64 // that members send
 	for turn := range syncTurns {
-		took, err := plain.read(ctx)
+		took, err := syncOnce(ctx, c, members, turn == syncTurns-1, out)
 		if err != nil {
 			return err
 		}
-		streams = append(streams, took)
-		if took, err = syncOnce(ctx, c, members, turn == syncTurns-1, out); err != nil {
+		ours = append(ours, took)
+		if plain == nil {
+			for _, m := range members {
+				bytes += m.sent.Load()
+			}
+			if plain, err = newStreams(syncMembers, int(bytes/syncMembers)); err != nil {
+				return err
+			}
+		}
+		if took, err = plain.read(ctx); err != nil {
 			return err
 		}
-		ours = append(ours, took)
+		streams = append(streams, took)
 	}
 	sync, plainTook := median(ours), median(streams)
 	out("mc_sync", "", float64(sync)/float64(plainTook))
 	out("mc_sync", "ours", milliseconds(sync))
 	out("mc_sync", "streams", milliseconds(plainTook))
-	out("mc_sync", "bytes", float64(size*syncMembers)/(1<<20))
+	out("mc_sync", "bytes", float64(bytes)/(1<<20))
 	stop()
 	members, stop, err = simulateSet(func(int) string { return "pool" })
 	if err != nil {
@@ -247,6 +247,9 @@ func newStreams(servers, size int) (*plainStreams, error) {
 }
 
 func (p *plainStreams) stop() {
+	if p == nil {
+		return
+	}
 	for _, s := range p.servers {
 		s.Stop()
 	}

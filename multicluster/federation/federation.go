@@ -340,7 +340,7 @@ func (f *Federation) receive(_ context.Context, in channel.Update) error {
 		return nil
 	}
 	var problems channel.Problems
-	u := registry.Update{Member: m.Name, Snapshot: in.Snapshot}
+	u := registry.Update{Member: m.Name, Snapshot: in.Snapshot, Exports: make([]registry.Export, 0, min(len(in.Items), 128))}
 	touched, unread := map[registry.Pool]bool{}, map[registry.Pool]string{}
 	for _, it := range in.Items {
 		if it.Key == stateKey {

@@ -29,6 +29,9 @@
 //
 // Most updates of members are renewals. So an update has the ClusterSet reported on only if it changes what that shows (shown in received.go), and the
 // members' certificates are decoded once a minute (mistaken). A record is encoded when it changes, not whenever the file with it is written.
+// Where a hundred members connect at once, an importer took 1.1 s of CPU until it had their exports. The largest parts were garbage
+// collection (24 %), JSON (14 %), handshakes (14 %), the registry (9 %), Offers (7 %), translation (6 %), and reports on each member and
+// each import (7 %). So members exchange CBOR, which costs a sixth of JSON, and what members do is reported once in 20 ms.
 //
 // Tests: go test ./cmd/penstock/internal/clusterset; with two processes: cmd/penstock/clusters_test.go
 package clusterset
