@@ -141,7 +141,8 @@ func (t *trust) member(chain []*x509.Certificate, usage x509.ExtKeyUsage) (strin
 func (t *trust) server() *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS13, ClientAuth: tls.RequireAnyClientCert,
-		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return t.certificate() },
+		SessionTicketsDisabled: true, // no member resumes a session: each connection proves who is there
+		GetCertificate:         func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return t.certificate() },
 		VerifyConnection: func(s tls.ConnectionState) error {
 			_, err := t.member(s.PeerCertificates, x509.ExtKeyUsageClientAuth)
 			return err
