@@ -28,7 +28,7 @@ const (
 // tolerant decodes what a CRD's schema allows and the Go type cannot hold. A schema may lack a
 // limit, as the one of forwardBody.maxSize does, a uint16. Such an object is decoded as its
 // metadata alone, with the annotation undecodable: an error would concern the list of all objects
-// of the kind, or end the watch of them, whoever wrote the others.
+// of the kind, or end the watch of them, objects of other authors included.
 type tolerant struct{ runtime.NegotiatedSerializer }
 
 // DecoderToVersion implements runtime.NegotiatedSerializer.

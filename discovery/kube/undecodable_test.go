@@ -18,7 +18,8 @@ func wide(name string) string {
 `
 }
 
-// Before, one such route made the list of all routes fail to decode: no other route was read, whoever wrote it.
+// Before, one such route made the list of all routes fail to decode: no route of any other author
+// was read.
 func TestReflector_UndecodableRouteHidesNoOtherRoute(t *testing.T) {
 	r := begin(t, func(api *kubetest.Server) {
 		api.Apply(t, "httproutes", wide("listed"))

@@ -4,13 +4,14 @@
 // client. A cell is a principal, a field and a value. matrix.tsv, which is committed, has the
 // outcome of each cell:
 //
-//	denied    the value does not get in: it does not parse, or validation rejects it. A finding names the object or field
+//	denied    the value does not get in: it does not parse, or validation rejects it, with a finding
 //	finding   the value gets in, and a finding or a condition that is False names the object
 //	bounded   the value gets in without a finding, and stays within the traffic of its author
 //
 // In all three cases another principal, the victim, loses nothing: each of its requests is answered
 // 200 by its own servers during the whole run, and its part of Envoy's configuration does not
-// change by a byte.
+// change by a byte. A tenant comes after the victim, as a younger object does on Kubernetes: the
+// names of its namespaces sort after the victim's, because a folder has no times of creation.
 //
 // The files:
 //
@@ -19,24 +20,28 @@
 //	values_test.go      values: the values that apply to a class; bytes of a value
 //	matrix_test.go      matrix.tsv: read, compare, rewrite
 //	rig_test.go         penstock serve, an Envoy, and the victim with its requests
-//	objects_test.go     principals that write Kubernetes objects: samples, batches of cells, outcomes
-//	NAME_test.go        one principal: its types, the fields that Penstock does not read, and its test
+//	objects_test.go     principals that write Kubernetes objects: samples, and values in them
+//	batch_test.go       many cells at once, each in a namespace of its own; their outcomes
+//	harm_test.go        whether the rig finds harm
+//	NAME_test.go        one principal: its types, the fields that it leaves out, and its test
 //	testdata/NAME       objects in which a principal's fields are set
 //
 // To add a principal, write NAME_test.go with a principal and its test, and add the principal to
 // the list. fields generates its cells from the types; the test gives every cell to Penstock, and
 // records the observed outcome:
 //
-//	r := start(t)
-//	run := begin(t, r, thePrincipal)
-//	for _, c := range run.cells() { ...; run.observed(c, denied, "what was printed") }
+//	run := begin(t, start(t, nil), thePrincipal)
+//	for _, c := range run.cells() { ...; run.see(c, denied, "what was printed") }
 //	run.end()
 //
 // A new field of a type is a new cell, and fails the test until the table has its outcome. To
 // decide a field, either name it in the principal's list of unread fields with the reason, or run
 // PENSTOCK_GOLDEN=rewrite go test ./promises/principals, which writes the observed outcomes, and
-// read the difference.
+// read the difference. CELLS=HTTPRoute.spec.hostnames selects cells by the beginning of their field,
+// and prints what each outcome follows from. A new kind needs an object in testdata.
+//
+// Not covered: validation by the API server, which rejects more than a folder's reader does; and
+// the addresses that Kubernetes alone denies (conformance/promises/attacks has both).
 //
 // Tests: go test ./promises/principals (two minutes), after make envoy.
-// CELLS=HTTPRoute.spec.hostnames selects cells by the beginning of their field.
 package principals

@@ -41,7 +41,7 @@ func hubTables(t testing.TB) []store.Kind {
 	return kinds(t, []string{"InferencePoolImport"}, others)
 }
 
-func TestPrincipals_HubChangesNobodyElsesRequests(t *testing.T) {
+func TestPrincipals_HubChangesNoOtherRequests(t *testing.T) {
 	r := begin(t, start(t, nil), hub)
 	r.apply("hub", hubTables(t))
 	r.end()

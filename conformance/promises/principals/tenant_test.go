@@ -129,7 +129,7 @@ var tenantClasses = map[string]class{
 	"cookieName": name, "sessionName": name,
 }
 
-func TestPrincipals_TenantChangesNobodyElsesRequests(t *testing.T) {
+func TestPrincipals_TenantChangesNoOtherRequests(t *testing.T) {
 	r := begin(t, start(t, nil), tenant)
 	r.apply("tenant", kinds(t, tenantWrites, tenantLeaves))
 	r.end()
