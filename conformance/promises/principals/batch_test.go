@@ -60,7 +60,7 @@ func (r *run) apply(folder string, tables []store.Kind) {
 		p := &placed{namespace: ns, file: s.file, objects: s.in(ns, r.rig.gateway), changed: -1}
 		originals = append(originals, p)
 	}
-	own := map[string][]string{} // what is reported about each sample itself
+	own := map[string][]string{} // the reports about each sample itself
 	for p, evidence := range a.together(originals, nil) {
 		switch wrong := strings.Contains(evidence.text(), "error: "); {
 		case filepath.Base(p.file) == unsupported:
@@ -148,7 +148,7 @@ type evidence struct {
 func (e evidence) text() string { return strings.Join(e.found, "\n") }
 
 // together applies cells at once, waits until Envoy has them, checks the victim, and observes the
-// outcomes. own is what is reported about the samples without a cell.
+// outcomes. own has the reports about each sample without a cell.
 func (a *author) together(cells []*placed, own map[string][]string) map[*placed]evidence {
 	a.t.Helper()
 	var text strings.Builder

@@ -106,7 +106,8 @@ func start(t testing.TB, files map[string]string, args ...string) *rig {
 func (r *rig) attach(gateway string, admin int) {
 	r.Helper()
 	envoy, err := process.StartEnvoy(binaries.penstock, binaries.envoy, r.dir, "envoy-"+gateway,
-		"--gateway", "infra/"+gateway, "--xds", local(r.xds), "--admin", local(admin), "--concurrency", "1", "--drain-time", "1s")
+		"--gateway", "infra/"+gateway, "--xds", local(r.xds), "--admin", local(admin),
+		"--concurrency", "1", "--drain-time", "1s")
 	if err != nil {
 		r.Fatal(err)
 	}
