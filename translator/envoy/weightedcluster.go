@@ -4,12 +4,30 @@ import (
 	"cmp"
 	"slices"
 
+	mutationv3 "github.com/envoyproxy/go-control-plane/envoy/config/common/mutation_rules/v3"
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	headersv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/header_mutation/v3"
 	setv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/set_metadata/v3"
+	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/penstock-project/penstock/translator/model"
 )
+
+// framing are the headers by which the end of a body is found. An external picker may change a body's
+// length, or one of the headers alone: the server would read what is left of the body as the next
+// request of the connection, and the client as the next response. So both are removed after the pick,
+// and Envoy writes its own. Our picker writes content-length itself.
+var framing = []string{"content-length", "transfer-encoding"}
+
+// ownFraming removes framing from a response, after its picker has seen it.
+func (b *builder) ownFraming() *anypb.Any {
+	var remove []*mutationv3.HeaderMutation
+	for _, name := range framing {
+		remove = append(remove, removeHeader(name))
+	}
+	return b.any(&headersv3.HeaderMutationPerRoute{Mutations: &headersv3.Mutations{ResponseMutations: remove}})
+}
 
 func (b *builder) weightedClusters(f *model.Forward, calls pickerCalls) []*routev3.WeightedCluster_ClusterWeight {
 	pools := rulePools(f)
@@ -42,6 +60,9 @@ func (b *builder) weightedClusters(f *model.Forward, calls pickerCalls) []*route
 		if b.hops && w.Peer == "" && !further {
 			s.ResponseHeadersToRemove = append(s.ResponseHeadersToRemove, peerMark) // only a hop marks answers, and a member's gateway
 		}
+		if w.Picker != nil && w.Picker.Cluster.External() {
+			s.RequestHeadersToRemove = append(slices.Clip(s.RequestHeadersToRemove), framing...)
+		}
 		if w.MaxGateways > 0 {
 			b.via(s)
 		}
@@ -55,6 +76,9 @@ func (b *builder) weightedClusters(f *model.Forward, calls pickerCalls) []*route
 			s.Name = b.cluster(w.Cluster)
 			s.MetadataMatch = subsetMatch(w.Picker)
 			s.TypedPerFilterConfig = b.pickerOverride(w.Picker, f.Retry, pools, calls)
+			if w.Picker != nil && w.Picker.Cluster.External() {
+				put(&s.TypedPerFilterConfig, filterHeaders, b.ownFraming())
+			}
 			if list := b.metadata(w); len(list) > 0 && !calls.models {
 				put(&s.TypedPerFilterConfig, filterMetadata, b.fill(filterMetadata, &setv3.Config{Metadata: list}))
 			}
