@@ -151,7 +151,7 @@ func TestHealth_AnswersFromTheFirstMoment(t *testing.T) {
 	for i := range 400 {
 		s.write(fmt.Sprintf("pool-%d.yaml", i), pool(fmt.Sprint("p", i), "127.0.0.1"))
 	}
-	s.penstock = s.run("penstock", binaries.penstock, "serve", "-f", s.files, "--state", s.dir+"/state", "--xds", local(s.xds), "--picker", local(s.picker), "--http", local(s.http))
+	s.penstock = s.runConfined(binaries.penstock)
 	healthyFirst := false
 	s.eventually("penstock is ready", func() error {
 		health := s.penstock.Answers("http://" + local(s.http) + "/healthz")

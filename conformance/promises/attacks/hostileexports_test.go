@@ -198,6 +198,7 @@ func TestClusterSet_HostileMemberHarmsNoOther(t *testing.T) {
 	if most := peak(); most > before+384 {
 		t.Errorf("penstock had %.0f MiB before, and %.0f MiB at the peak", before, most)
 	}
+	measured.memory(s.within(s.penstock))
 	if size := s.logSize("penstock"); size > 256<<10 {
 		t.Errorf("penstock logged %d bytes", size)
 	}

@@ -2,6 +2,7 @@ package attacks
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"io"
 	"net/http"
@@ -17,11 +18,21 @@ import (
 	"github.com/penstock-project/penstock/conformance/promises/process"
 )
 
-// binaries are what all sites run.
-var binaries struct{ penstock, envoy string }
+// binaries are what all sites run. memory is the limit in bytes that the chart sets by default.
+var (
+	binaries struct{ penstock, envoy string }
+	memory   int64
+)
+
+// openFiles is the limit of open files of each penstock.
+const openFiles = 4096
 
 func TestMain(m *testing.M) {
+	flag.Parse()
 	os.Exit(func() int {
+		if path := os.Getenv(hostileMember); path != "" {
+			return beHostile(path)
+		}
 		ctx := context.Background()
 		dir, err := os.MkdirTemp("", "attacks")
 		if err == nil {
@@ -31,11 +42,18 @@ func TestMain(m *testing.M) {
 		if err == nil {
 			binaries.penstock, err = process.Penstock(ctx, dir)
 		}
+		if err == nil {
+			memory, err = process.ChartMemory(ctx, "penstock", "resources")
+		}
 		if err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			return 1
 		}
-		return m.Run()
+		code := m.Run()
+		if *printed {
+			measured.print(os.Stdout)
+		}
+		return code
 	}())
 }
 
@@ -51,15 +69,32 @@ type site struct {
 	penstock, envoy                   *process.Process
 	ports                             process.Ports
 	stopped                           []*process.Process // by the test
+	confined                          map[*process.Process]*process.Confinement
 }
 
 // stop ends a process before the end of the test.
 func (s *site) stop(p *process.Process) {
 	s.Helper()
+	s.within(p)
 	if err := p.Stop(10 * time.Second); err != nil {
 		s.Error(err)
 	}
 	s.stopped = append(s.stopped, p)
+}
+
+// within fails the test if a penstock has exceeded the limits of its container. It returns its peak memory in bytes.
+func (s *site) within(p *process.Process) int64 {
+	s.Helper()
+	c := s.confined[p]
+	if c == nil {
+		return 0
+	}
+	peak, err := c.Check(p)
+	if err != nil {
+		s.Error(err)
+	}
+	s.Logf("%s: %d MiB at the peak, of %d (%s)", p.Name, peak>>20, memory>>20, c.How())
+	return peak
 }
 
 // start starts a site and waits until it serves. The files replace or add to those of the site; args are further
@@ -105,9 +140,7 @@ func (s *site) serve(args ...string) {
 // serveWith is serve with another build of penstock.
 func (s *site) serveWith(binary string, args ...string) {
 	s.Helper()
-	s.penstock = s.run("penstock", binary, append([]string{
-		"serve", "-f", s.files, "--state", filepath.Join(s.dir, "state"), "--xds", local(s.xds), "--picker", local(s.picker), "--http", local(s.http),
-	}, args...)...)
+	s.penstock = s.runConfined(binary, args...)
 	s.eventually("penstock is ready", func() error { return s.penstock.Answers("http://" + local(s.http) + "/readyz") })
 }
 
@@ -122,6 +155,23 @@ func (s *site) attach(args ...string) {
 	}
 	s.envoy = envoy
 	s.ends(envoy)
+}
+
+// runConfined starts penstock serve within the limits of its container, as the chart sets them.
+func (s *site) runConfined(binary string, args ...string) *process.Process {
+	s.Helper()
+	c := process.Confine("attacked", process.Limits{Memory: memory, Files: openFiles})
+	s.Cleanup(c.Release)
+	binary, args = c.Command(binary, append([]string{
+		"serve", "-f", s.files, "--state", filepath.Join(s.dir, "state"), "--xds", local(s.xds), "--picker", local(s.picker),
+		"--http", local(s.http), "--memory-limit", fmt.Sprint(memory),
+	}, args...)...)
+	p := s.run("penstock", binary, args...)
+	if s.confined == nil {
+		s.confined = map[*process.Process]*process.Confinement{}
+	}
+	s.confined[p] = c
+	return p
 }
 
 // run starts a program that the end of the test stops.
@@ -140,6 +190,7 @@ func (s *site) ends(p *process.Process) {
 		if slices.Contains(s.stopped, p) {
 			return
 		}
+		s.within(p)
 		if err := p.Running(); err != nil {
 			s.Error("too early: ", err)
 		} else if err := p.Stop(10 * time.Second); err != nil {

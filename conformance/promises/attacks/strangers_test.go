@@ -117,5 +117,6 @@ func TestClusterSet_RequestsOfAMemberAreBounded(t *testing.T) {
 	if most := peak(); most > before+256 {
 		t.Errorf("penstock had %.0f MiB before, and %.0f MiB at the peak", before, most)
 	}
+	measured.memory(s.within(s.penstock))
 	traffic.end()
 }

@@ -1,0 +1,227 @@
+package attacks
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/penstock-project/penstock/conformance/promises/parties"
+	"github.com/penstock-project/penstock/conformance/promises/process"
+	"github.com/penstock-project/penstock/multicluster/federation"
+)
+
+var printed = flag.Bool("figures", false, "measure what hostile members cost, and print it as figures of conformance/bench")
+
+// memberFigures are what hostile members cost importers and hubs.
+type memberFigures struct {
+	mu    sync.Mutex
+	peak  int64              // bytes
+	hub   float64            // of its limit
+	ratio map[string]float64 // p99 of honest requests under an attack over p99 without, by attack
+}
+
+var measured = &memberFigures{ratio: map[string]float64{}}
+
+// memory adds the peak of a penstock that a member has attacked.
+func (f *memberFigures) memory(peak int64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.peak = max(f.peak, peak)
+}
+
+// ofHub adds the peak of a hub that has hostile members.
+func (f *memberFigures) ofHub(peak, limit int64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.hub = max(f.hub, float64(peak)/float64(limit))
+}
+
+// print writes the figures as JSON lines, as far as they were measured.
+func (f *memberFigures) print(w io.Writer) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	line := func(name string, value float64) {
+		_ = json.NewEncoder(w).Encode(map[string]any{"name": name, "value": value})
+	}
+	if f.peak > 0 {
+		line("attack_member_memory", float64(f.peak)/float64(memory))
+		line("attack_member_memory.peak", float64(f.peak)/(1<<20))
+	}
+	if f.hub > 0 {
+		line("attack_hub_memory", f.hub)
+	}
+	worst := 0.0
+	for _, ratio := range f.ratio {
+		worst = max(worst, ratio)
+	}
+	if worst > 0 {
+		line("attack_member_p99", worst)
+	}
+}
+
+// hostileMember names the file in the environment of a child that describes which member it is.
+const hostileMember = "HOSTILE_MEMBER"
+
+// attacks is what such a child prints as each of its attacks begins.
+const attacks = "it attacks"
+
+// attacker describes a hostile member that is a process of its own.
+type attacker struct {
+	Attack      int // index in hostileExports
+	Address     string
+	Certificate []byte // in PEM, with its key
+}
+
+// beHostile is main of a hostile member.
+func beHostile(path string) int {
+	var is attacker
+	text, err := os.ReadFile(path)
+	if err == nil {
+		err = json.Unmarshal(text, &is)
+	}
+	var certificate tls.Certificate
+	if err == nil {
+		certificate, err = tls.X509KeyPair(is.Certificate, is.Certificate)
+	}
+	var l net.Listener
+	if err == nil {
+		l, err = net.Listen("tcp", is.Address)
+	}
+	if err == nil {
+		var rounds atomic.Int64
+		a := hostileExports()[is.Attack]
+		err = parties.Server(certificate, &rounds, func(v *parties.Subscriber) error {
+			fmt.Println(attacks)
+			return a.do(v)
+		}).Serve(l)
+	}
+	fmt.Fprintln(os.Stderr, err)
+	return 1
+}
+
+// apart runs a member's attack in a process of its own, which begin lets run with a quarter of a core until end stops it.
+func apart(s *set, p *parties.Publisher, i int) (one *process.Process, begin func() (end func())) {
+	s.Helper()
+	certificate := p.Identity(p.Name, federation.ProcessPath, time.Hour)
+	key, err := x509.MarshalPKCS8PrivateKey(certificate.PrivateKey)
+	if err != nil {
+		s.Fatal(err)
+	}
+	text, err := json.Marshal(attacker{i, p.Listener.Addr().String(), slices.Concat(
+		pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: certificate.Certificate[0]}),
+		pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key}))})
+	path := filepath.Join(s.dir, p.Name+".json")
+	if err == nil {
+		err = os.WriteFile(path, text, 0o600)
+	}
+	if err != nil {
+		s.Fatal(err)
+	}
+	_ = p.Listener.Close()
+	c := process.Confine("attacker", process.Limits{Cores: 0.25})
+	s.Cleanup(c.Release)
+	binary, args := c.Command(os.Args[0])
+	one, err = process.Start(p.Name, filepath.Join(s.dir, p.Name+".log"), binary, []string{hostileMember + "=" + path, "GOMAXPROCS=1"}, args...)
+	if err != nil {
+		s.Fatal(err)
+	}
+	one.Signal(syscall.SIGSTOP)
+	s.Cleanup(func() { // before Release
+		one.Signal(syscall.SIGKILL)
+		<-one.Ended()
+	})
+	return one, func() (end func()) {
+		ctx, cancel := context.WithCancel(context.Background())
+		var throttled sync.WaitGroup
+		one.Signal(syscall.SIGCONT)
+		throttled.Go(func() { c.Throttle(ctx, one) })
+		return func() {
+			cancel()
+			throttled.Wait()
+			one.Signal(syscall.SIGSTOP)
+		}
+	}
+}
+
+// p99 sends honest requests, one after the other, and returns the 99th percentile of their times. Each must be answered.
+func (s *set) p99(client *http.Client, n int) time.Duration {
+	s.Helper()
+	var took []time.Duration
+	for range n {
+		start := time.Now()
+		resp, err := client.Post("http://"+local(s.gateway)+"/v1/chat/completions", "application/json",
+			strings.NewReader(`{"model":"m","messages":[{"role":"user","content":"hello"}]}`))
+		if err == nil {
+			_, err = io.Copy(io.Discard, resp.Body)
+			_ = resp.Body.Close()
+		}
+		if err != nil || resp.StatusCode != http.StatusOK {
+			s.Fatalf("an honest request: %v, %v", resp, err)
+		}
+		took = append(took, time.Since(start))
+	}
+	slices.Sort(took)
+	return took[n*99/100]
+}
+
+// Requests are answered beside each attack of a member that has a quarter of a core. With -figures the test measures their times.
+func TestClusterSet_HostileMemberLeavesHonestRequestsAnswered(t *testing.T) {
+	pairs, requests := 1, 20
+	if *printed {
+		pairs, requests = 5, 400
+	}
+	client := &http.Client{Timeout: 10 * time.Second}
+	t.Cleanup(client.CloseIdleConnections)
+	for i, a := range hostileExports() {
+		t.Run(a.name, func(t *testing.T) {
+			evil := parties.NewPublisher(t, "evil-0")
+			s := startSet(t, "", nil, evil)
+			one, begin := apart(s, evil, i)
+			var ratios []float64
+			for pair := range pairs {
+				s.p99(client, requests/10) // what it has sent before is read
+				without := s.p99(client, requests)
+				end := begin()
+				if pair == 0 {
+					s.eventually("the attack has begun", func() error {
+						if !strings.Contains(s.log(evil.Name), attacks) {
+							return errors.New("it has not")
+						}
+						return nil
+					})
+				}
+				with := s.p99(client, requests)
+				end()
+				ratios = append(ratios, float64(with)/float64(without))
+			}
+			if err := one.Running(); err != nil {
+				t.Error(err)
+			}
+			slices.Sort(ratios)
+			t.Logf("p99 under the attack over p99 without: %.2f", ratios)
+			measured.mu.Lock()
+			defer measured.mu.Unlock()
+			if *printed {
+				measured.ratio[a.name] = ratios[len(ratios)/2]
+			}
+			measured.peak = max(measured.peak, s.within(s.penstock))
+		})
+	}
+}

@@ -1,0 +1,228 @@
+package process
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+	"sigs.k8s.io/yaml"
+)
+
+// Limits are what a process may use. Zero values are no limits.
+type Limits struct {
+	Memory int64   // bytes
+	Cores  float64 // of CPU
+	Files  int     // open files
+}
+
+// ChartMemory returns the memory limit in bytes that a chart sets by default. path leads to the resources in its values.
+func ChartMemory(ctx context.Context, chart string, path ...string) (int64, error) {
+	tree, err := root(ctx)
+	if err != nil {
+		return 0, err
+	}
+	text, err := os.ReadFile(filepath.Join(tree, "manifests", "charts", chart, "values.yaml"))
+	if err != nil {
+		return 0, err
+	}
+	var value any
+	if err := yaml.Unmarshal(text, &value); err != nil {
+		return 0, err
+	}
+	for _, name := range append(path, "limits", "memory") {
+		fields, _ := value.(map[string]any)
+		value = fields[name]
+	}
+	q, err := resource.ParseQuantity(fmt.Sprint(value))
+	if err != nil {
+		return 0, fmt.Errorf("memory limit of chart %s: %w", chart, err)
+	}
+	return q.Value(), nil
+}
+
+// hierarchy is where a version of cgroups has its controllers, and the names of its files. period is in microseconds.
+type hierarchy struct {
+	name, memory, cpu        string // folders; "" for a controller that is absent
+	limit, swap, peak, kills string // files of memory
+	quota                    func(dir string, cores float64) error
+}
+
+const (
+	cgroups = "/sys/fs/cgroup"
+	period  = 100_000
+)
+
+var (
+	version2 = hierarchy{
+		name: "cgroup v2", memory: cgroups, cpu: cgroups,
+		limit: "memory.max", swap: "memory.swap.max", peak: "memory.peak", kills: "memory.events",
+		quota: func(dir string, cores float64) error {
+			return set(dir, "cpu.max", fmt.Sprintf("%d %d", int(cores*period), period))
+		},
+	}
+	version1 = hierarchy{
+		name: "cgroup v1", memory: cgroups + "/memory", cpu: cgroups + "/cpu",
+		limit: "memory.limit_in_bytes", swap: "memory.memsw.limit_in_bytes",
+		peak: "memory.max_usage_in_bytes", kills: "memory.oom_control",
+		quota: func(dir string, cores float64) error {
+			return errors.Join(set(dir, "cpu.cfs_period_us", strconv.Itoa(period)),
+				set(dir, "cpu.cfs_quota_us", strconv.Itoa(int(cores*period))))
+		},
+	}
+)
+
+func set(dir, file, value string) error {
+	return os.WriteFile(filepath.Join(dir, file), []byte(value), 0o600)
+}
+
+// Confinement runs one process within limits: in a cgroup where this process may make one.
+type Confinement struct {
+	limits Limits
+	under  *hierarchy // nil: no cgroup
+	dirs   []string
+}
+
+// Confine makes a Confinement. Release removes it.
+func Confine(name string, l Limits) *Confinement {
+	for _, h := range []*hierarchy{&version2, &version1} {
+		c := &Confinement{limits: l, under: h}
+		if c.prepare(fmt.Sprintf("penstock-%s-%d-%d", name, os.Getpid(), time.Now().UnixNano())) == nil {
+			return c
+		}
+		c.Release()
+	}
+	return &Confinement{limits: l}
+}
+
+// prepare makes the folders of the cgroup and writes its limits.
+func (c *Confinement) prepare(name string) error {
+	make := func(parent string) (string, error) {
+		if _, err := os.Stat(filepath.Join(parent, "cgroup.procs")); err != nil {
+			return "", err
+		}
+		_ = set(parent, "cgroup.subtree_control", "+memory +cpu") // v2; else another process has set it, or Confine falls back
+		dir := filepath.Join(parent, name)
+		err := os.Mkdir(dir, 0o700)
+		if errors.Is(err, os.ErrExist) { // both controllers of cgroup v2
+			return dir, nil
+		}
+		if err == nil {
+			c.dirs = append(c.dirs, dir)
+		}
+		return dir, err
+	}
+	if c.limits.Memory > 0 {
+		dir, err := make(c.under.memory)
+		if err == nil {
+			err = set(dir, c.under.limit, strconv.FormatInt(c.limits.Memory, 10))
+		}
+		if err != nil {
+			return err
+		}
+		_ = set(dir, c.under.swap, "0")                                    // v2
+		_ = set(dir, c.under.swap, strconv.FormatInt(c.limits.Memory, 10)) // v1: of both; absent without swap
+	}
+	if c.limits.Cores > 0 {
+		dir, err := make(c.under.cpu)
+		if err == nil {
+			err = c.under.quota(dir, c.limits.Cores)
+		}
+		return err
+	}
+	return nil
+}
+
+// Memory is the limit of memory in bytes.
+func (c *Confinement) Memory() int64 { return c.limits.Memory }
+
+// How describes what enforces the limits, for logs.
+func (c *Confinement) How() string {
+	if c.under == nil {
+		return "no cgroup with write access: VmHWM, and turns of SIGSTOP for the CPU"
+	}
+	return c.under.name
+}
+
+// Command returns the command that runs a program within the limits. A shell moves itself into the cgroup and becomes the program.
+func (c *Confinement) Command(binary string, args ...string) (string, []string) {
+	var script strings.Builder
+	for _, dir := range c.dirs {
+		fmt.Fprintf(&script, "echo $$ > '%s' && ", filepath.Join(dir, "cgroup.procs"))
+	}
+	if c.limits.Files > 0 {
+		fmt.Fprintf(&script, "ulimit -n %d && ", c.limits.Files)
+	}
+	return "/bin/sh", append([]string{"-c", script.String() + `exec "$0" "$@"`, binary}, args...)
+}
+
+// Throttle limits the CPU of a process where no cgroup does: it stops the process for the rest of each 40 ms, until ctx ends.
+// The process is to run one thread.
+func (c *Confinement) Throttle(ctx context.Context, p *Process) {
+	if c.under != nil || c.limits.Cores <= 0 {
+		return
+	}
+	turn := 40 * time.Millisecond
+	run := time.Duration(float64(turn) * c.limits.Cores)
+	for p.Running() == nil {
+		for _, part := range []struct {
+			signal syscall.Signal
+			rest   time.Duration
+		}{{syscall.SIGCONT, run}, {syscall.SIGSTOP, turn - run}} {
+			p.Signal(part.signal)
+			select {
+			case <-ctx.Done():
+				p.Signal(syscall.SIGCONT)
+				return
+			case <-time.After(part.rest):
+			}
+		}
+	}
+}
+
+// Check returns the peak of a process's resident memory in bytes, and an error if the process was killed at the limit or
+// exceeded it. Of a process that has ended, the peak is the cgroup's, which includes pages of files.
+func (c *Confinement) Check(p *Process) (peak int64, err error) {
+	peak, gone := resident(p.PID(), "VmHWM")
+	killed := 0
+	if c.under != nil && c.limits.Memory > 0 {
+		if gone != nil {
+			text, _ := os.ReadFile(filepath.Join(c.dirs[0], c.under.peak)) // absent before Linux 5.19 with v2
+			peak, _ = strconv.ParseInt(string(bytes.TrimSpace(text)), 10, 64)
+		}
+		text, err := os.ReadFile(filepath.Join(c.dirs[0], c.under.kills))
+		if err != nil {
+			return peak, err
+		}
+		for line := range strings.Lines(string(text)) {
+			if n, ok := strings.CutPrefix(line, "oom_kill "); ok {
+				_, _ = fmt.Sscan(n, &killed)
+			}
+		}
+	}
+	switch {
+	case killed > 0:
+		err = fmt.Errorf("the kernel killed %s at its limit of %d MiB: its peak was %d MiB", p.Name, c.limits.Memory>>20, peak>>20)
+	case c.limits.Memory > 0 && gone == nil && peak > c.limits.Memory:
+		err = fmt.Errorf("%s took %d MiB, more than its limit of %d MiB", p.Name, peak>>20, c.limits.Memory>>20)
+	}
+	return peak, err
+}
+
+// Release removes the cgroup once its process has ended.
+func (c *Confinement) Release() {
+	for _, dir := range c.dirs {
+		deadline := time.Now().Add(5 * time.Second)
+		for os.Remove(dir) != nil && time.Now().Before(deadline) {
+			time.Sleep(10 * time.Millisecond) // the kernel frees the last process's pages
+		}
+	}
+	c.dirs = nil
+}
