@@ -29,7 +29,7 @@ import (
 const System = "penstock-system"
 
 // Exported are the namespaces of the pools that labs export.
-var Exported = []string{"bench", "team"}
+var Exported = []string{"bench", "later", "team"}
 
 // PeerPort is the port of the members' Service, over which members exchange exports.
 const PeerPort = 18443
