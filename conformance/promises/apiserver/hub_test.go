@@ -266,7 +266,7 @@ func (s *server) namespace(t *testing.T, name string) {
 func setOf(names ...string) string {
 	text := "{apiVersion: penstock.dev/v1alpha1, kind: ClusterSet, metadata: {name: gpus}, spec: {cluster: management, members: ["
 	for _, n := range names {
-		text += "{name: " + n + ", kubeconfig: {file: " + n + ".yaml}, allow: {namespaces: [team], cleartext: true}}, "
+		text += "{name: " + n + ", kubeconfig: {file: " + n + ".yaml}, allow: {namespaces: [other, team], cleartext: true}}, "
 	}
 	return strings.TrimSuffix(text, ", ") + "]}}\n"
 }

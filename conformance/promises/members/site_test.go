@@ -333,7 +333,8 @@ func (c *cluster) joins(others ...*cluster) {
 	}
 }
 
-// allowCleartext allows each member of a ClusterSet gateways without TLS, as the pools in ParentMode here have them.
+// allowCleartext allows each member of a ClusterSet gateways without TLS, as the pools in ParentMode
+// here have them.
 func allowCleartext(text string) (string, error) {
 	var set v1alpha1.ClusterSet
 	if err := yaml.UnmarshalStrict([]byte(text), &set); err != nil {
