@@ -17,6 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
+	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/penstock-project/penstock/cmd/internal/ports"
 	"github.com/penstock-project/penstock/cmd/penstock/internal/app"
@@ -32,6 +33,7 @@ type hubFlags struct {
 	kubeconfigs, providers string
 	http, admin            string
 	takeOver               bool
+	memory                 resource.QuantityValue
 	drain                  time.Duration
 }
 
@@ -68,6 +70,9 @@ its next start, and writes nothing if nothing has changed meanwhile.`,
 	f.StringVar(&h.admin, "admin", "", "address of /members, which shows the members and what is wrong with them to every client: choose a loopback address such as 127.0.0.1:9091 (default: none)")
 	f.BoolVar(&h.takeOver, "take-over", false, "write imports that another hub has written: for a hub that takes the place of one that is gone for good")
 	f.DurationVar(&h.drain, "drain-time", 10*time.Minute, "how long the requests of a withdrawn export may go on before its entry is removed")
+	f.Var(&h.memory, "memory-limit", "memory of the process's container, as a quantity such as 512Mi: "+
+		"Go's memory limit is 10 percent below it, unless GOMEMLIMIT is set, and a fifth of it is for the objects of members "+
+		"(default: no limit, and a fifth of 512Mi for objects)")
 	cmd.AddCommand(newHubRules())
 	return cmd
 }
@@ -93,6 +98,9 @@ func newHubRules() *cobra.Command {
 func (h *hubFlags) run(cmd *cobra.Command) error {
 	log := slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil))
 	cfg := management.Config{Kubeconfigs: h.kubeconfigs, Providers: h.providers, TakeOver: h.takeOver, Drain: h.drain, Disk: &filesystem.Disk{}, Log: log}
+	cfg.Memory = h.memory.Value()
+	defer app.KeepWithin(h.memory.Value())()
+	app.CollectTight()
 	var err error
 	if cfg.StateDir, err = h.place(&cfg); err != nil {
 		return err

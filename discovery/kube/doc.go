@@ -5,7 +5,9 @@
 // InferencePools of their former group; order.go holds back an object for a moment if one watch delivers it before another watch
 // delivers what it refers to; debounce.go combines events that arrive together into one store.Apply; demand.go fetches Secrets,
 // ConfigMaps, Pods and EndpointSlices as far as translation reads them; occupants.go finds out whose the addresses are that users wrote;
-// lagging.go records for how long a watch is missing; undecodable.go lets one object that the Go type cannot hold hide no other one. The status that the API server has of an object is kept
+// lagging.go records for how long a watch is missing; undecodable.go lets one object that the Go type cannot hold hide no other one;
+// budget.go bounds the memory of the objects of an API server that another person runs, and size.go its responses. The status that the
+// API server has of an object is kept
 // beside the store (live.go), so that writing a status does not change the store.
 //
 // Source.Live and Source.Patch serve discovery/status/kubestatus, which writes statuses. discovery/kube/leader elects the process

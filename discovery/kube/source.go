@@ -32,6 +32,10 @@ type Config struct {
 	Only []Kind
 	// NodeNames: EndpointSlices keep the names of their endpoints' nodes.
 	NodeNames bool
+	// Share bounds the memory of each kind; nil: nothing does. It is not for Namespaces. Keep
+	// selects the objects that are read; nil: all are.
+	Share *Share
+	Keep  func(store.Object) bool
 	// Report receives all findings about the cluster itself each time that one may have changed: kinds that are not installed or
 	// cannot be read. May be nil.
 	Report func([]report.Report)

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/tools/cache"
@@ -143,8 +144,22 @@ func (s *Source) follow(ctx context.Context, in *intake, version string) error {
 	if err != nil {
 		return err
 	}
-	mirror(ctx, listWatch(r, k.resource, in.part.scope, &partContact{ctx, s, in.part}), k.table.New(), in)
+	lw := listWatch(r, k.resource, in.part.scope, &partContact{ctx, s, in.part})
+	if s.cfg.Share != nil {
+		lw = s.cfg.Share.Bound(k.resource, lw, func(obj runtime.Object) runtime.Object { return s.selected(k, obj) })
+	}
+	mirror(ctx, lw, k.table.New(), in)
 	return nil
+}
+
+// selected trims an object. It returns nil for one that Config.Keep leaves out.
+func (s *Source) selected(k *kind, obj runtime.Object) runtime.Object {
+	o, ok := obj.(store.Object)
+	if !ok || s.cfg.Keep != nil && !s.cfg.Keep(o) {
+		return nil
+	}
+	shed(k, o)
+	return obj
 }
 
 // followCRD runs the reflector of a kind's definition.

@@ -82,7 +82,8 @@ func (s *site) stop(p *process.Process) {
 	s.stopped = append(s.stopped, p)
 }
 
-// within fails the test if a penstock has exceeded the limits of its container. It returns its peak memory in bytes.
+// within fails the test if a penstock has exceeded the limits of its container. It returns its
+// peak memory in bytes.
 func (s *site) within(p *process.Process) int64 {
 	s.Helper()
 	c := s.confined[p]

@@ -218,21 +218,34 @@ func TestChart_RecordAndKVEventsReachProcess(t *testing.T) {
 
 // resources is the only place of the limit: the pod passes it to the process.
 func TestChart_MemoryLimitReachesProcess(t *testing.T) {
-	var d appsv1.Deployment
-	for _, document := range render(t, nil) {
-		if strings.HasSuffix(document.file, "deployment.yaml") {
+	for file, values := range map[string]map[string]any{
+		"/deployment.yaml": nil,
+		"/hub.yaml": {"hub": map[string]any{
+			"enabled": true, "kubeconfigs": map[string]any{"secret": map[string]any{"secretName": "m"}},
+		}},
+	} {
+		found := false
+		for _, document := range render(t, values) {
+			var d appsv1.Deployment
+			if !strings.HasSuffix(document.file, file) || !strings.Contains(document.text, "kind: Deployment") {
+				continue
+			}
 			if err := yaml.UnmarshalStrict([]byte(document.text), &d); err != nil {
 				t.Fatal(err)
 			}
+			found = true
+			container := d.Spec.Template.Spec.Containers[0]
+			limit := slices.IndexFunc(container.Env, func(e corev1.EnvVar) bool { return e.Name == "MEMORY_LIMIT" })
+			if limit < 0 || container.Env[limit].ValueFrom.ResourceFieldRef.Resource != "limits.memory" {
+				t.Errorf("%s: the process does not receive the limit: %+v", file, container.Env)
+			}
+			if !slices.Contains(container.Args, "--memory-limit=$(MEMORY_LIMIT)") {
+				t.Errorf("%s: the limit is not an argument of the process: %v", file, container.Args)
+			}
 		}
-	}
-	container := d.Spec.Template.Spec.Containers[0]
-	limit := slices.IndexFunc(container.Env, func(e corev1.EnvVar) bool { return e.Name == "MEMORY_LIMIT" })
-	if limit < 0 || container.Env[limit].ValueFrom.ResourceFieldRef.Resource != "limits.memory" {
-		t.Errorf("the process does not receive the limit: %+v", container.Env)
-	}
-	if !slices.Contains(container.Args, "--memory-limit=$(MEMORY_LIMIT)") {
-		t.Errorf("the limit is not an argument of the process: %v", container.Args)
+		if !found {
+			t.Errorf("%s has no Deployment", file)
+		}
 	}
 }
 

@@ -23,7 +23,8 @@ type Limits struct {
 	Files  int     // open files
 }
 
-// ChartMemory returns the memory limit in bytes that a chart sets by default. path leads to the resources in its values.
+// ChartMemory returns the memory limit in bytes that a chart sets by default. path leads to the
+// resources in its values.
 func ChartMemory(ctx context.Context, chart string, path ...string) (int64, error) {
 	tree, err := root(ctx)
 	if err != nil {
@@ -48,7 +49,8 @@ func ChartMemory(ctx context.Context, chart string, path ...string) (int64, erro
 	return q.Value(), nil
 }
 
-// hierarchy is where a version of cgroups has its controllers, and the names of its files. period is in microseconds.
+// hierarchy is where a version of cgroups has its controllers, and the names of its files. period
+// is in microseconds.
 type hierarchy struct {
 	name, memory, cpu        string // folders; "" for a controller that is absent
 	limit, swap, peak, kills string // files of memory
@@ -108,7 +110,7 @@ func (c *Confinement) prepare(name string) error {
 		if _, err := os.Stat(filepath.Join(parent, "cgroup.procs")); err != nil {
 			return "", err
 		}
-		_ = set(parent, "cgroup.subtree_control", "+memory +cpu") // v2; else another process has set it, or Confine falls back
+		_ = set(parent, "cgroup.subtree_control", "+memory +cpu") // v2; a failure shows below
 		dir := filepath.Join(parent, name)
 		err := os.Mkdir(dir, 0o700)
 		if errors.Is(err, os.ErrExist) { // both controllers of cgroup v2
@@ -151,7 +153,8 @@ func (c *Confinement) How() string {
 	return c.under.name
 }
 
-// Command returns the command that runs a program within the limits. A shell moves itself into the cgroup and becomes the program.
+// Command returns the command that runs a program within the limits. A shell moves itself into the
+// cgroup and becomes the program.
 func (c *Confinement) Command(binary string, args ...string) (string, []string) {
 	var script strings.Builder
 	for _, dir := range c.dirs {
@@ -163,8 +166,8 @@ func (c *Confinement) Command(binary string, args ...string) (string, []string) 
 	return "/bin/sh", append([]string{"-c", script.String() + `exec "$0" "$@"`, binary}, args...)
 }
 
-// Throttle limits the CPU of a process where no cgroup does: it stops the process for the rest of each 40 ms, until ctx ends.
-// The process is to run one thread.
+// Throttle limits the CPU of a process where no cgroup does: it stops the process for the rest of
+// each 40 ms, until ctx ends. The process is to run one thread.
 func (c *Confinement) Throttle(ctx context.Context, p *Process) {
 	if c.under != nil || c.limits.Cores <= 0 {
 		return
@@ -187,8 +190,9 @@ func (c *Confinement) Throttle(ctx context.Context, p *Process) {
 	}
 }
 
-// Check returns the peak of a process's resident memory in bytes, and an error if the process was killed at the limit or
-// exceeded it. Of a process that has ended, the peak is the cgroup's, which includes pages of files.
+// Check returns the peak of a process's resident memory in bytes, and an error if the process was
+// killed at the limit or exceeded it. Of a process that has ended, the peak is the cgroup's, which
+// includes pages of files.
 func (c *Confinement) Check(p *Process) (peak int64, err error) {
 	peak, gone := resident(p.PID(), "VmHWM")
 	killed := 0
@@ -209,7 +213,8 @@ func (c *Confinement) Check(p *Process) (peak int64, err error) {
 	}
 	switch {
 	case killed > 0:
-		err = fmt.Errorf("the kernel killed %s at its limit of %d MiB: its peak was %d MiB", p.Name, c.limits.Memory>>20, peak>>20)
+		err = fmt.Errorf("the kernel killed %s at its limit of %d MiB: its peak was %d MiB",
+			p.Name, c.limits.Memory>>20, peak>>20)
 	case c.limits.Memory > 0 && gone == nil && peak > c.limits.Memory:
 		err = fmt.Errorf("%s took %d MiB, more than its limit of %d MiB", p.Name, peak>>20, c.limits.Memory>>20)
 	}

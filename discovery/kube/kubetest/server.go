@@ -15,6 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/client-go/rest"
+
+	"github.com/penstock-project/penstock/discovery/store"
 )
 
 // Object is a decoded JSON object.
@@ -250,15 +252,25 @@ func (s *Server) matching(w *watch) (out []any) {
 	return out
 }
 
+// kindOf returns the kind of a resource. An API server has it from its definition.
+func kindOf(resource string) string {
+	for _, t := range store.Tables() {
+		if strings.EqualFold(t.Kind()+"s", resource) {
+			return t.Kind()
+		}
+	}
+	return ""
+}
+
 func (s *Server) list(w http.ResponseWriter, of *watch) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	items := s.matching(of)
-	kind := "List"
+	parts := strings.Split(of.resource, "/")
+	kind := kindOf(parts[2]) + "List"
 	if len(items) > 0 {
 		kind = items[0].(Object)["kind"].(string) + "List"
 	}
-	parts := strings.Split(of.resource, "/")
 	answer(w, http.StatusOK, Object{"apiVersion": strings.TrimPrefix(parts[0]+"/"+parts[1], "/"), "kind": kind, "items": items, "metadata": Object{"resourceVersion": strconv.Itoa(s.version)}})
 }
 

@@ -210,7 +210,7 @@ func (a *App) pipeline(cfg pipeline.Config, own ...delivery.Part) *pipeline.Pipe
 // Run reads, translates and serves until ctx ends. It fails if the paths cannot be read at all, or a listener fails. A
 // cluster that does not answer is waited for.
 func (a *App) Run(ctx context.Context) error {
-	defer keepWithin(a.cfg.Memory)()
+	defer KeepWithin(a.cfg.Memory)()
 	return a.run(ctx)
 }
 

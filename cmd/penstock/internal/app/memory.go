@@ -28,14 +28,22 @@ const (
 // instance. Go's guide to its collector recommends 5 to 10.
 const room = 10
 
-// keepWithin sets Go's memory limit so that the process stays within so many bytes, and returns what resets it. Below the
-// limit startTight and reclaim act as without one. GOMEMLIMIT takes precedence.
-func keepWithin(bytes int64) (end func()) {
+// KeepWithin sets Go's memory limit so that the process stays within so many bytes. end resets it.
+// Below the limit startTight and reclaim act as without one. GOMEMLIMIT takes precedence.
+func KeepWithin(bytes int64) (end func()) {
 	if bytes <= 0 || os.Getenv("GOMEMLIMIT") != "" {
 		return func() {}
 	}
 	before := debug.SetMemoryLimit(bytes / 100 * (100 - room))
 	return func() { debug.SetMemoryLimit(before) }
+}
+
+// CollectTight makes Go collect the heap each time that it has grown by half. It is for a process
+// whose live memory is bounded. GOGC takes precedence.
+func CollectTight() {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(startPercent)
+	}
 }
 
 // startTight has the garbage of the start collected twice as often as usual, and returns what ends that. Everything that stays

@@ -48,17 +48,17 @@ func TestMemory_LimitLeavesRoomBelowTheContainers(t *testing.T) {
 	limit := func() int64 { return debug.SetMemoryLimit(-1) }
 	t.Setenv("GOMEMLIMIT", "")
 	before := limit()
-	end := keepWithin(2000 * mib)
+	end := KeepWithin(2000 * mib)
 	if got := limit(); got < 1799*mib || got > 1800*mib {
 		t.Errorf("of 2000 MiB Go may have %d, want 1800", got/mib)
 	}
 	end()
-	keepWithin(0)()
+	KeepWithin(0)()
 	if got := limit(); got != before {
 		t.Errorf("afterwards it may have %d, want %d", got, before)
 	}
 	t.Setenv("GOMEMLIMIT", "1GiB")
-	defer keepWithin(2000 * mib)()
+	defer KeepWithin(2000 * mib)()
 	if got := limit(); got != before {
 		t.Errorf("with GOMEMLIMIT in the environment it is given %d", got)
 	}

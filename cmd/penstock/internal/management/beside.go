@@ -9,10 +9,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/dynamic/dynamicinformer"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/penstock-project/penstock/discovery/kube"
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 	"github.com/penstock-project/penstock/multicluster/registry"
@@ -29,22 +30,35 @@ type beside struct {
 	informers map[string]cache.SharedIndexInformer // by resource; none for what is not installed, or forbidden
 }
 
-// newBeside follows what of some rights is beside the store. changed is called after each change, and must not block.
-func newBeside(client dynamic.Interface, of []right, changed func()) (*beside, error) {
+// newBeside follows the objects of some rights that are beside the store, as far as they have room.
+// changed is called after each change, and must not block.
+func newBeside(client dynamic.Interface, of []right, share *kube.Share, changed func()) (*beside, error) {
 	b := &beside{informers: map[string]cache.SharedIndexInformer{}}
 	for _, r := range of {
 		if r.kept == nil {
 			continue
 		}
-		informer := dynamicinformer.NewFilteredDynamicInformer(client, r.gvr(), metav1.NamespaceAll, 0, cache.Indexers{}, nil).Informer()
-		if err := informer.SetTransform(func(obj any) (any, error) {
-			if u, ok := obj.(*unstructured.Unstructured); ok {
-				return r.kept(u)
+		resource := client.Resource(r.gvr())
+		lw := share.Bound(r.resource, &cache.ListWatch{
+			ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+				return resource.List(ctx, o)
+			},
+			WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+				o.Watch = true
+				return resource.Watch(ctx, o)
+			},
+		}, func(obj runtime.Object) runtime.Object {
+			u, ok := obj.(*unstructured.Unstructured)
+			if !ok {
+				return nil
 			}
-			return obj, nil
-		}); err != nil {
-			return nil, err
-		}
+			kept, err := r.kept(u)
+			if err != nil {
+				return nil // the API server has validated it, unless it is another program
+			}
+			return kept
+		})
+		informer := cache.NewSharedIndexInformer(lw, nil, 0, cache.Indexers{})
 		if _, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 			AddFunc: func(any) { changed() }, DeleteFunc: func(any) { changed() },
 			UpdateFunc: func(old, now any) {
@@ -61,7 +75,7 @@ func newBeside(client dynamic.Interface, of []right, changed func()) (*beside, e
 }
 
 // keptNode is what is kept of a node: the address at which others reach it, and where it is.
-func keptNode(u *unstructured.Unstructured) (any, error) {
+func keptNode(u *unstructured.Unstructured) (runtime.Object, error) {
 	var n corev1.Node
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &n); err != nil {
 		return nil, err
@@ -76,7 +90,7 @@ func keptNode(u *unstructured.Unstructured) (any, error) {
 }
 
 // keptExport is what is kept of a PoolExport. The cluster's own has no UID of another cluster, and an entry.
-func keptExport(u *unstructured.Unstructured) (any, error) {
+func keptExport(u *unstructured.Unstructured) (runtime.Object, error) {
 	var e v1alpha1.PoolExport
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &e); err != nil {
 		return nil, err

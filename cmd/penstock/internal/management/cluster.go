@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
 
 	"github.com/penstock-project/penstock/cmd/penstock/internal/clusterset"
 	"github.com/penstock-project/penstock/discovery/kube"
@@ -60,6 +61,7 @@ type cluster struct {
 	exports *exported
 	beside  *beside
 	uid     string
+	leftOut string // kinds, see reportLeftOut
 }
 
 // configure takes the ClusterSet over.
@@ -109,6 +111,8 @@ func (c *cluster) live(ref report.Ref) *inferenceapi.InferencePoolImportStatus {
 // run reads and writes the member until ctx ends, again and again while that fails.
 func (c *cluster) run(ctx context.Context) {
 	defer close(c.done)
+	var quiet klog.Logger // the zero logger discards: report has the errors of the client
+	ctx = klog.NewContext(ctx, quiet)
 	for ctx.Err() == nil {
 		err := c.once(ctx)
 		if ctx.Err() != nil {
@@ -155,6 +159,9 @@ func (c *cluster) report(err error) {
 func (c *cluster) once(ctx context.Context) error {
 	config := rest.CopyConfig(c.rest)
 	config.QPS, config.UserAgent = -1, "penstock-hub"
+	kube.BoundResponses(config)
+	share := c.hub.budget.Share()
+	defer share.Close()
 	client, err := dynamic.NewForConfig(config)
 	if err != nil {
 		return err
@@ -173,7 +180,10 @@ func (c *cluster) once(ctx context.Context) error {
 	if err := schema.read(ctx); err != nil { // contact reads it again
 		c.hub.log.Warn("whether a member's imports have room for their clusters is not known", "member", c.name, "error", err)
 	}
-	source, err := kube.New(kube.Config{REST: config, Store: c.store, Only: kinds(readable), NodeNames: true, Log: c.hub.log.With("member", c.name)})
+	source, err := kube.New(kube.Config{
+		REST: config, Store: c.store, Only: kinds(readable), NodeNames: true, Share: share, Keep: needed,
+		Log: c.hub.log.With("member", c.name),
+	})
 	if err != nil {
 		return err
 	}
@@ -192,7 +202,7 @@ func (c *cluster) once(ctx context.Context) error {
 		return c.hub.out.Import(c.name, p, generation)
 	})
 	exports := newExported(c, source)
-	beside, err := newBeside(client, readable, c.decideAgain)
+	beside, err := newBeside(client, readable, share, c.decideAgain)
 	if err != nil {
 		return err
 	}
@@ -203,12 +213,13 @@ func (c *cluster) once(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return source.Run(ctx) })
 	group.Go(func() error { return beside.run(ctx) })
-	group.Go(func() error { return c.contact(ctx, client, source, readable, schema) })
+	group.Go(func() error { return c.contact(ctx, client, source, readable, schema, share) })
 	group.Go(func() error {
 		if err := cmp.Or(source.Synced(ctx), beside.synced(ctx)); err != nil {
 			return err
 		}
 		c.report(nil)
+		c.reportLeftOut(share)
 		c.restore()
 		objects.Begin()
 		group.Go(func() error { return objects.Lead(ctx) })
@@ -255,7 +266,10 @@ func (c *cluster) restore() {
 }
 
 // contact asks the API server who it is, again and again, and ends once a kind is installed, or gone.
-func (c *cluster) contact(ctx context.Context, client dynamic.Interface, source *kube.Source, before []right, schema *installed) error {
+func (c *cluster) contact(
+	ctx context.Context, client dynamic.Interface, source *kube.Source, before []right, schema *installed,
+	share *kube.Share,
+) error {
 	tick := time.NewTicker(contactInterval)
 	defer tick.Stop()
 	prunes := schema.prunes
@@ -278,6 +292,9 @@ func (c *cluster) contact(ctx context.Context, client dynamic.Interface, source 
 			if err == nil {
 				err = schema.read(ctx)
 			}
+			if share.Roomy() {
+				return fmt.Errorf("%w: what was left out of it may have room now", errAnew)
+			}
 			if err == nil && schema.prunes != prunes {
 				return fmt.Errorf("%w: its CRD of InferencePoolImport has changed", errAnew)
 			}
@@ -292,6 +309,7 @@ func (c *cluster) contact(ctx context.Context, client dynamic.Interface, source 
 			c.hub.out.Lost(c.name)
 		default:
 			c.report(nil)
+			c.reportLeftOut(share)
 			c.hub.out.Contact(c.name, c.clusterUID())
 		}
 	}

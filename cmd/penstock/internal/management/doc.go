@@ -10,7 +10,7 @@
 //	rules.go    the permissions that a member gives the hub   rights.go    what the hub reads in a member
 //	decide.go   what a member exports                         beside.go    its nodes, and what its own Penstock exports
 //	prunes.go   whether its imports have room for clusters    metrics.go   what page.go shows, for Prometheus
-//	findings.go what is wrong in the hub's files
+//	findings.go what is wrong in the hub's files                  room.go      what the hub keeps of a member's objects
 //
 // Imports are written by clusterset.Kubernetes, as a cluster's own Penstock writes them, under names of the hub's own: so a member's Penstock
 // reads them like those of any other controller.

@@ -1,6 +1,7 @@
 package management
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"maps"
@@ -30,6 +31,15 @@ import (
 // LeaseName is that of the Lease by which one of several hubs of a management cluster leads.
 const LeaseName = "penstock-hub"
 
+const (
+	// defaultMemory counts where Config.Memory is absent. It is the limit that the chart sets.
+	defaultMemory = 512 << 20
+	// budgetPart: members' objects may take a fifth of the memory, so that the process stays
+	// within half of it. The rest of that half is the program, responses, and the garbage between
+	// two collections (measured: 55 MiB, and half of the heap).
+	budgetPart = 5
+)
+
 // checkInterval is the time between two looks at kubeconfigs and ClusterProfiles.
 const checkInterval = 5 * time.Second
 
@@ -49,6 +59,8 @@ type Config struct {
 	Disk *filesystem.Disk
 	// TakeOver has this hub write what another one has written.
 	TakeOver bool
+	// Memory is the memory of the process in bytes. A fifth of it is for the objects of members.
+	Memory int64
 	// Drain is how long requests of a withdrawn export may go on.
 	Drain time.Duration
 	Log   *slog.Logger
@@ -60,6 +72,7 @@ type Hub struct {
 	log        *slog.Logger
 	store      *store.Store // of the management cluster
 	management dynamic.Interface
+	budget     *kube.Budget // of the members' objects
 
 	// Of a term in which this process leads.
 	uid      string
@@ -80,7 +93,8 @@ type Hub struct {
 
 // New makes a hub that does nothing before Run.
 func New(c Config) (*Hub, error) {
-	h := &Hub{cfg: c, log: c.Log, store: store.New(), mistakes: map[string]*mistake{}, uids: map[string]string{}}
+	h := &Hub{cfg: c, log: c.Log, store: store.New(), mistakes: map[string]*mistake{}, uids: map[string]string{},
+		budget: kube.NewBudget(cmp.Or(c.Memory, defaultMemory) / budgetPart)}
 	if c.REST != nil {
 		var err error
 		if h.management, err = dynamic.NewForConfig(c.REST); err != nil {
@@ -374,6 +388,9 @@ const again = ", a second time"
 // undrained follows the name of a member that spec.members[].draining does not drain.
 const undrained = ", which drains itself"
 
+// partly follows the name of a member of which objects are left out.
+const partly = ", of which objects are left out"
+
 // newest follows the name of a member in what is wrong with its newest description, while the one before is in use.
 const newest = ", as it is described now"
 
@@ -403,6 +420,7 @@ func (h *Hub) forget(name string) {
 	delete(h.uids, name)
 	delete(h.mistakes, name)
 	delete(h.mistakes, name+newest)
+	delete(h.mistakes, name+partly)
 }
 
 // never is why no import that a hub writes has an address: the kinds that no range of an importer

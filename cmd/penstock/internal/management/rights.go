@@ -8,6 +8,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 
@@ -19,8 +20,8 @@ import (
 // right is a kind that the hub reads in a member.
 type right struct {
 	group, version, resource, kind string
-	optional                       bool                                            // it may be missing
-	kept                           func(u *unstructured.Unstructured) (any, error) // of a kind beside the store; such a one may be forbidden, too
+	optional                       bool                                                       // it may be missing
+	kept                           func(u *unstructured.Unstructured) (runtime.Object, error) // of a kind beside the store; such a one may be forbidden, too
 }
 
 func (r right) gvr() schema.GroupVersionResource {

@@ -1,0 +1,107 @@
+package kube
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"reflect"
+	"time"
+
+	"k8s.io/client-go/rest"
+)
+
+// longestResponse is the number of bytes of one response of an API server that another person runs.
+// Go's decoders make up to a hundred times as many bytes of them.
+const longestResponse = 4 << 20
+
+// errTooLong is the error of a response that exceeds longestResponse.
+var errTooLong = fmt.Errorf("the response is longer than %d bytes", longestResponse)
+
+func tooLong(err error) bool { return errors.Is(err, errTooLong) }
+
+// BoundResponses makes the responses of an API server end with an error at their longest. Watches
+// have no end; the client bounds their events.
+func BoundResponses(c *rest.Config) {
+	c.Wrap(func(next http.RoundTripper) http.RoundTripper { return &boundResponses{next} })
+}
+
+type boundResponses struct{ next http.RoundTripper }
+
+// RoundTrip implements http.RoundTripper.
+func (b *boundResponses) RoundTrip(r *http.Request) (*http.Response, error) {
+	resp, err := b.next.RoundTrip(r)
+	if err == nil && r.URL.Query().Get("watch") == "" {
+		resp.Body = &boundBody{resp.Body, longestResponse}
+	}
+	return resp, err
+}
+
+// WrappedRoundTripper is how client-go finds the transport below.
+func (b *boundResponses) WrappedRoundTripper() http.RoundTripper { return b.next }
+
+type boundBody struct {
+	io.ReadCloser
+	left int
+}
+
+// Read implements io.Reader.
+func (b *boundBody) Read(p []byte) (int, error) {
+	if b.left < 0 {
+		return 0, errTooLong
+	}
+	n, err := b.ReadCloser.Read(p[:min(len(p), b.left+1)])
+	if b.left -= n; b.left < 0 {
+		return n, errTooLong
+	}
+	return n, err
+}
+
+// sizeOf is about the number of bytes that an object takes in memory.
+func sizeOf(obj any) int64 {
+	v := reflect.ValueOf(obj)
+	if v.Kind() != reflect.Pointer || v.IsNil() {
+		return 0
+	}
+	return int64(v.Elem().Type().Size()) + below(v.Elem())
+}
+
+var timeType = reflect.TypeFor[time.Time]() // its location is shared
+
+// below is the number of bytes that a value refers to.
+func below(v reflect.Value) (bytes int64) {
+	switch v.Kind() {
+	case reflect.String:
+		return int64(v.Len())
+	case reflect.Pointer, reflect.Interface:
+		if v.IsNil() {
+			return 0
+		}
+		return int64(v.Elem().Type().Size()) + below(v.Elem())
+	case reflect.Struct:
+		if v.Type() == timeType {
+			return 0
+		}
+		for i := range v.NumField() {
+			bytes += below(v.Field(i))
+		}
+	case reflect.Array, reflect.Slice:
+		if v.Kind() == reflect.Slice {
+			bytes = int64(v.Cap()) * int64(v.Type().Elem().Size())
+		}
+		if k := v.Type().Elem().Kind(); k <= reflect.Complex128 { // numbers refer to nothing
+			return bytes
+		}
+		for i := range v.Len() {
+			bytes += below(v.Index(i))
+		}
+	case reflect.Map:
+		one := int64(v.Type().Key().Size() + v.Type().Elem().Size())
+		bytes = 48 + int64(v.Len())*one*2
+		for it := v.MapRange(); it.Next(); {
+			bytes += below(it.Key()) + below(it.Value())
+		}
+	default:
+	}
+	return bytes
+}
