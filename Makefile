@@ -98,7 +98,7 @@ bench-picker: build envoy ## measure picks: their cost through a real Envoy, and
 
 bench-multicluster: build envoy labs helm ## measure cluster sets: exports, a hub in a lab, 100 simulated clusters, and gateways that choose among clusters by simulation (BENCH=regexp selects, ARGS=-shape=8x4)
 	@export ENVOY="$(ENVOY_PATH)" CGO_ENABLED=0; { \
-	  (cd conformance && go run ./bench -multicluster -labs -penstock ../bin/penstock $(ARGS) -run '$(or $(BENCH),^(mc|sel)_)') || echo 'FAIL bench'; \
+	  (cd conformance && go run ./bench -multicluster -labs -penstock ../bin/penstock $(ARGS) -run '$(or $(BENCH),^(mc|sel)_|^attack_(member|hub)_)') || echo 'FAIL bench'; \
 	} | (cd conformance && go run ./bench/benchtable)
 
 bench-kube: build labs ## measure on Kubernetes, in labs

@@ -115,6 +115,11 @@ var figures = map[string]figure{
 	"mc_memory":                  {"MiB", 250, "Resident memory of the importer with all clusters, above that without."},
 	"mc_memory.none":             {"MiB", none, ""},
 
+	"attack_member_memory":      {"ratio", 0.5, "Peak resident memory of an importer under each attack of a hostile member (conformance/promises/attacks), over the memory limit of its container in the chart."},
+	"attack_member_memory.peak": {"MiB", none, ""},
+	"attack_hub_memory":         {"ratio", 0.5, "The same of a hub with three members whose API servers have 1,000,000 objects of each kind, in pages, in one response and as watched events, beside two honest ones."},
+	"attack_member_p99":         {"ratio", 1.5, "The 99th percentile of 400 requests through an importer's Envoy beside the worst of 13 attacks of a member, which has a quarter of a core, over the one of as many while it is stopped; median of 5 pairs, in turns."},
+
 	"dead_names_start":           {"ratio", 1.1, "10,000 host names whose DNS server drops every query: from the start of penstock serve until a proxy, which connects at once, has the last byte of everything, over the same for the same objects with IP addresses; medians, in turns."},
 	"dead_names_start.names":     {"s", none, ""},
 	"dead_names_start.addresses": {"s", none, ""},
@@ -275,6 +280,7 @@ var measurements = []measurement{
 	{names: []string{"mc_export_to_request"}, what: "an annotation to a request through another cluster's Envoy", needs: haveClustersEnvoy, run: measureExport},
 	{names: []string{"mc_export_to_request_hub", "mc_hub_writes", "mc_hub_writes_restart"}, what: "the same with a hub, on Kubernetes", needs: haveClustersLabs, run: measureHub},
 	{names: []string{"mc_failed_requests.control", "mc_failed_requests.data", "mc_blackhole"}, what: "failures and losses of three clusters on Kubernetes: about 20 minutes", needs: haveClustersLabs, run: measureMembers},
+	{names: []string{"attack_member_memory", "attack_hub_memory", "attack_member_p99"}, what: "hostile members of a cluster set, and of a hub: about 10 minutes", needs: haveClustersEnvoy, run: measureHostileMembers},
 	{names: []string{"mc_hop_cpu"}, what: "CPU of Envoy through a hop", needs: haveClustersEnvoy, run: measureHopCPU},
 	{names: []string{"mc_added_latency", "mc_added_latency_parent", "mc_spill"}, what: "the latency of another cluster's pools", needs: haveClustersEnvoy, run: measureAddedLatency},
 	{names: []string{"mc_imports_memory", "mc_imports_live"}, what: "1,000 imports of three clusters", needs: haveClustersEnvoy, run: measureImports},

@@ -43,6 +43,12 @@ func measureMembers(ctx context.Context, c config, out report) error {
 	return loss(ctx, exec.Command("go", "test", "-v", "-count=1", "-timeout", "90m", "-tags", "lab", "./promises/members", "-figures"), c.envoy, out)
 }
 
+// measureHostileMembers runs the attacks of members, which measure what they cost.
+func measureHostileMembers(ctx context.Context, c config, out report) error {
+	return loss(ctx, exec.Command("go", "test", "-v", "-count=1", "-timeout", "60m", "./promises/attacks",
+		"-run", "ClusterSet_(HostileMember|RequestsOfAMember)|Hub_Millions", "-figures"), c.envoy, out)
+}
+
 // loss runs a command that prints figures and, if requests failed, how to repeat the run.
 func loss(ctx context.Context, cmd *exec.Cmd, envoy string, out report) error {
 	cmd.Env, cmd.Stderr, cmd.SysProcAttr = append(os.Environ(), "ENVOY="+envoy), os.Stderr, dieWithParent()
