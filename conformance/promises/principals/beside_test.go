@@ -7,18 +7,20 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 )
 
 // expect sends a request to a host. It returns an error unless the answer is 200 with a text.
 func (r *rig) expect(host, reply string) error {
-	status, text, err := r.ask(host, "/v1/chat/completions", `{"model":"m","messages":[{"role":"user","content":"hello"}]}`)
+	status, text, err := r.ask(host, "/v1/chat/completions", body)
 	if err == nil && (status != http.StatusOK || text != reply) {
 		err = fmt.Errorf("%s: %d: %.200s", host, status, text)
 	}
 	return err
 }
 
-// beside sends the requests of a further victim, one after the other, until end. One that failed fails the test.
+// beside sends the requests of a further victim, one after the other, until end. One that failed
+// fails the test.
 func (r *rig) beside(ask func() error) (end func()) {
 	ctx, stop := context.WithCancel(r.Context())
 	r.Cleanup(stop)
@@ -26,7 +28,10 @@ func (r *rig) beside(ask func() error) (end func()) {
 	sent, failed := 0, []string(nil)
 	go func() {
 		defer close(done)
+		tick := time.NewTicker(pace)
+		defer tick.Stop()
 		for ctx.Err() == nil {
+			<-tick.C
 			err := ask()
 			if sent++; err != nil && ctx.Err() == nil {
 				failed = append(failed, err.Error())
@@ -38,15 +43,25 @@ func (r *rig) beside(ask func() error) (end func()) {
 		stop()
 		<-done
 		if len(failed) > 0 || sent == 0 {
-			r.Errorf("%d of %d requests of the further victim failed: %s", len(failed), sent, strings.Join(failed[:min(5, len(failed))], "; "))
+			first := strings.Join(failed[:min(5, len(failed))], "; ")
+			r.Errorf("%d of %d requests of the further victim failed: %s", len(failed), sent, first)
 		}
 	}
 }
 
-// harmless fails the test if the victim's configuration or reports have changed, or Envoy rejects something.
+// memoryLimit is the memory that the chart gives a process, in bytes.
+const memoryLimit = 1 << 30
+
+// harmless fails the test if the victim's configuration or reports have changed, Envoy rejects
+// something, or the process has more memory than the chart gives it.
 func (r *rig) harmless(what string) {
 	r.Helper()
-	r.unchanged(what)
+	if difference := r.changed(); difference != "" {
+		r.Errorf("%s: the victim's part has changed, or Envoy rejects something:\n%s", what, difference)
+	}
+	if bytes, err := r.penstock.RSS(); err != nil || bytes > memoryLimit {
+		r.Errorf("%s: penstock has %d MiB: %v", what, bytes>>20, err)
+	}
 }
 
 // about lists what is reported about the objects of a name, which is replaced by NAME.
@@ -70,6 +85,11 @@ func (d document) about(namespace, name string) (out []string) {
 		}
 	}
 	return out
+}
+
+// without returns the texts that another list does not have.
+func without(list, other []string) []string {
+	return slices.DeleteFunc(list, func(text string) bool { return slices.Contains(other, text) })
 }
 
 // saw records an outcome, and prints what it follows from while the table is written.

@@ -8,8 +8,9 @@ import (
 	"testing"
 )
 
-// client sends requests to a pool: every header that the picker or the translation of Envoy's filters names, and every
-// member of a body that the picker reads. They are found in the code that reads them.
+// client sends requests to a pool: every header that the picker or the translation of Envoy's
+// filters names, and every member of a body that the picker reads. They are found in the code that
+// reads them.
 var client = principal{"client", func(t testing.TB) []field {
 	var out []field
 	add := func(path string) {
@@ -26,7 +27,8 @@ var client = principal{"client", func(t testing.TB) []field {
 
 // headerNames are the headers that Penstock's code names, and some that Envoy itself reads.
 func headerNames(t testing.TB) []string {
-	files := sources(t, "picker", "picker/extproc", "picker/accesslog", "translator/envoy", "translator/model", "manifests/endpointpicker")
+	files := sources(t, "picker", "picker/extproc", "picker/accesslog",
+		"translator/envoy", "translator/model", "manifests/endpointpicker")
 	names := literals(files, regexp.MustCompile(`^(x-|penstock-)[a-z0-9-]+[a-z0-9]$`))
 	names = append(names, cases(sources(t, "picker/extproc/headers.go"), "nameOf")...)
 	names = append(names, envoyHeaders...)
@@ -35,14 +37,18 @@ func headerNames(t testing.TB) []string {
 	return slices.Compact(names)
 }
 
-// envoyHeaders are headers by which Envoy's router and connection manager change how they treat a request or a response.
+// envoyHeaders are headers by which Envoy's router and connection manager change how they treat a
+// request or a response.
 var envoyHeaders = []string{
-	"host", "expect", "te", "transfer-encoding", "content-encoding", "connection", "upgrade", "via", "x-forwarded-for", "x-forwarded-proto",
-	"x-forwarded-host", "x-envoy-original-path", "x-envoy-original-dst-host", "x-envoy-upstream-rq-timeout-ms", "x-envoy-retry-on",
-	"x-envoy-retry-grpc-on", "x-envoy-hedge-on-per-try-timeout", "x-envoy-upstream-rq-per-try-timeout-ms", "x-envoy-force-trace",
-	"x-envoy-decorator-operation", "x-envoy-expected-rq-timeout-ms", "x-envoy-ip-tags", "x-envoy-internal", "x-envoy-upstream-alt-stat-name",
-	"x-envoy-upstream-rq-timeout-alt-response", "x-envoy-retriable-status-codes", "x-envoy-retriable-header-names",
-	"x-envoy-immediate-health-check-fail", "x-envoy-overloaded", "x-envoy-degraded", "x-envoy-ratelimited", "x-envoy-external-address",
+	"host", "expect", "te", "transfer-encoding", "content-encoding", "connection", "upgrade", "via",
+	"x-forwarded-for", "x-forwarded-proto", "x-forwarded-host", "x-envoy-original-path",
+	"x-envoy-original-dst-host", "x-envoy-upstream-rq-timeout-ms", "x-envoy-retry-on",
+	"x-envoy-retry-grpc-on", "x-envoy-hedge-on-per-try-timeout", "x-envoy-upstream-rq-per-try-timeout-ms",
+	"x-envoy-force-trace", "x-envoy-decorator-operation", "x-envoy-expected-rq-timeout-ms",
+	"x-envoy-ip-tags", "x-envoy-internal", "x-envoy-upstream-alt-stat-name",
+	"x-envoy-upstream-rq-timeout-alt-response", "x-envoy-retriable-status-codes",
+	"x-envoy-retriable-header-names", "x-envoy-immediate-health-check-fail", "x-envoy-overloaded",
+	"x-envoy-degraded", "x-envoy-ratelimited", "x-envoy-external-address",
 }
 
 // bodyMembers are the members of bodies that the picker reads, below the place that has them.
@@ -55,9 +61,9 @@ func bodyMembers(t testing.TB) (out []string) {
 	for _, name := range cases(members, "nvextUse") {
 		out[slices.Index(out, "body."+name)] = "body.nvext." + name
 	}
+	places := strings.NewReplacer("inMessage.", "body.messages[].", "inPart.", "body.messages[].content[].")
 	for _, name := range cases(members, "use") {
-		name = strings.NewReplacer("inMessage.", "body.messages[].", "inPart.", "body.messages[].content[].").Replace(name)
-		out = append(out, name)
+		out = append(out, places.Replace(name))
 	}
 	out = append(out, "body.sampling_params.max_tokens")
 	slices.Sort(out)
@@ -125,7 +131,8 @@ var clientClasses = map[string]class{
 	"body.chat_template_kwargs":       mapping,
 }
 
-// No header and no body of a client leads to another pool's servers, or changes another client's requests.
-func TestPrincipals_ClientChangesNobodyElsesRequests(t *testing.T) {
+// No header and no body of a client leads to another pool's servers, or changes another client's
+// requests.
+func TestPrincipals_ClientChangesNoOtherClientsRequests(t *testing.T) {
 	newClients(t).play()
 }

@@ -2,6 +2,7 @@ package principals
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -12,7 +13,8 @@ import (
 	"time"
 )
 
-// clients are a hostile client of the pool mine/mine, whose server answers with what it gets, and another client of it.
+// clients are a hostile client of the pool mine/mine, whose server answers with what it gets, and
+// another client of it.
 type clients struct {
 	*run
 	fields map[string]field
@@ -82,7 +84,8 @@ func (c *clients) play() {
 	c.end()
 }
 
-// request is a request with the cell's value: its headers in order, path and body. With a text, a header has that instead.
+// request is a request with the cell's value: its headers in order, path and body. With a text, a
+// header has that instead.
 func (c *clients) request(is cell, instead string) (headers [][2]string, path, text string) {
 	root, steps := split(is.field)
 	path, text = "/v1/chat/completions", body
@@ -93,7 +96,9 @@ func (c *clients) request(is cell, instead string) (headers [][2]string, path, t
 	if instead != "" {
 		text = body
 	}
-	set := map[string]string{"host": "mine.test", "content-type": "application/json", "content-length": fmt.Sprint(len(text))}
+	set := map[string]string{
+		"host": "mine.test", "content-type": "application/json", "content-length": fmt.Sprint(len(text)),
+	}
 	order := []string{"host", "content-type", "content-length"}
 	if root == "header" && instead == "" {
 		if _, known := set[name]; !known {
@@ -105,6 +110,11 @@ func (c *clients) request(is cell, instead string) (headers [][2]string, path, t
 		headers = append(headers, [2]string{n, set[n]})
 	}
 	return headers, path, text
+}
+
+// numerals are numbers as text.
+var numerals = map[value]string{
+	negative: "-1", zero: "0", maximum: "9223372036854775807", overflow: "99999999999999999999999",
 }
 
 // header is the value of a header.
@@ -123,7 +133,7 @@ func (c *clients) header(is cell, name string) string {
 		return "victim"
 	}
 	if c.fields[is.field].class == number {
-		return map[value]string{negative: "-1", zero: "0", maximum: "9223372036854775807", overflow: "99999999999999999999999"}[is.value]
+		return numerals[is.value]
 	}
 	return strings.Repeat("a", map[value]int{zero: 0, maximum: 4 << 10, overflow: 256 << 10}[is.value])
 }
@@ -141,7 +151,8 @@ func (c *clients) body(is cell, steps []string) (path, text string) {
 	case "input", "instructions", "previous_response_id":
 		path = "/v1/responses"
 	}
-	v := map[string]any{"model": "mine", "messages": []any{map[string]any{"role": "user", "content": []any{map[string]any{"type": "text", "text": "hello"}}}}}
+	message := map[string]any{"role": "user", "content": []any{map[string]any{"type": "text", "text": "hello"}}}
+	v := map[string]any{"model": "mine", "messages": []any{message}}
 	set(v, steps, c.member(is))
 	raw, _ := json.Marshal(v) // texts and numbers
 	return path, string(raw)
@@ -151,7 +162,7 @@ func (c *clients) member(is cell) any {
 	n := map[value]int{zero: 0, maximum: 1 << 10, overflow: 64 << 10}[is.value]
 	switch c.fields[is.field].class {
 	case number:
-		return map[value]any{negative: -1, zero: 0, maximum: json.Number("9223372036854775807"), overflow: json.Number("1e999")}[is.value]
+		return json.Number(cmp.Or(map[value]string{overflow: "1e999"}[is.value], numerals[is.value]))
 	case boolean:
 		return is.value == maximum
 	case list:
@@ -173,7 +184,8 @@ func (c *clients) member(is cell) any {
 	return strings.Repeat("a", 16*n)
 }
 
-// raw sends a request as it is written, and reads the answer. end: no more follows, though the request announces it.
+// raw sends a request as it is written, and reads the answer. end: no more follows, though the
+// request announces it.
 func (r *rig) raw(path string, headers [][2]string, body string, end bool) (s seen) {
 	conn, err := net.Dial("tcp", local(r.gateway["http"]))
 	if err != nil {
@@ -210,8 +222,8 @@ func (c *clients) judge(is cell, base, s seen, text string) {
 	var got echo
 	served := s.status == http.StatusOK && json.Unmarshal([]byte(s.body), &got) == nil && got.Method != ""
 	switch {
-	case strings.Contains(s.body, victimReply) && is.field != "header.host": // whose host anybody may write
-		c.saw(is, "harmful", "the victim's server has answered")
+	case strings.Contains(s.body, victimReply) && is.field != "header.host": // which every client may write
+		c.saw(is, harmful, "the victim's server has answered")
 	case served && strings.HasPrefix(is.field, "body."):
 		c.saw(is, bounded, "the server gets it")
 	case served && base.differs(s) == "":
@@ -221,6 +233,6 @@ func (c *clients) judge(is cell, base, s seen, text string) {
 	case s.err != nil || s.status >= 400 && s.status < 500:
 		c.saw(is, denied, fmt.Sprintf("%d %.100s %v", s.status, s.body, s.err))
 	default:
-		c.saw(is, "lost", fmt.Sprintf("%d %.200s, reason %s", s.status, s.body, s.headers["x-penstock-reason"]))
+		c.saw(is, silent, fmt.Sprintf("%d %.200s, reason %s", s.status, s.body, s.headers["x-penstock-reason"]))
 	}
 }

@@ -25,6 +25,14 @@
 //	harm_test.go        whether the rig finds harm
 //	NAME_test.go        one principal: its types, the fields that it leaves out, and its test
 //	testdata/NAME       objects in which a principal's fields are set
+//	proto_test.go       walkProto: fields of a protobuf message; setProto: a value in one
+//	source_test.go      fields that the code reads by name: headers, series, members of bodies, found by its syntax tree
+//	beside_test.go      requests of a further victim, and what must not have changed at the end
+//	NAMEcells_test.go   how one process plays a principal: its samples, and what it sends for a cell
+//
+// For a principal without objects, denied also means that the value is left out or has no effect: a header that is stripped,
+// a mutation that is ignored, a request that is answered with an error. A member's is a finding as well, in penstock clusters.
+// A client's or server's value that its own server or client gets is bounded.
 //
 // To add a principal, write NAME_test.go with a principal and its test, and add the principal to
 // the list. fields generates its cells from the types; the test gives every cell to Penstock, and

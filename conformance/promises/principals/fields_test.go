@@ -64,14 +64,8 @@ type walker struct {
 
 // walk generates the fields of a type below a path. A type within itself is walked once.
 func (w *walker) walk(path string, t reflect.Type, within ...reflect.Type) {
-	for _, u := range w.unread {
-		if u.covers(path) {
-			if w.matched == nil {
-				w.matched = map[string]bool{}
-			}
-			w.matched[u.prefix] = true
-			return
-		}
+	if w.skips(path) {
+		return
 	}
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
@@ -89,6 +83,20 @@ func (w *walker) walk(path string, t reflect.Type, within ...reflect.Type) {
 	case c == "" && t.Kind() == reflect.Struct && !slices.Contains(within, t):
 		w.members(path, t, append(slices.Clone(within), t))
 	}
+}
+
+// skips reports whether the list of unread fields has a path.
+func (w *walker) skips(path string) bool {
+	for _, u := range w.unread {
+		if u.covers(path) {
+			if w.matched == nil {
+				w.matched = map[string]bool{}
+			}
+			w.matched[u.prefix] = true
+			return true
+		}
+	}
+	return false
 }
 
 // members walks the fields of a struct, in place of an embedded one without a name its fields.

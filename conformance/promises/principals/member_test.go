@@ -13,8 +13,8 @@ import (
 	"github.com/penstock-project/penstock/multicluster/registry"
 )
 
-// member is another cluster of the set: what it publishes of its exports, state and load, and of where exports stand there;
-// and the messages of the channel that carry that.
+// member is another cluster of the set: what it publishes of its exports, state and load, and of
+// where exports stand there; and the messages of the channel that carry that.
 var member = principal{"member", func(t testing.TB) []field {
 	w := &walker{classes: memberClasses, unread: memberUnread}
 	types := federation.WireTypes()
@@ -59,7 +59,8 @@ var memberClasses = map[string]class{
 	"ttl":              duration,
 }
 
-// No value that another cluster of the set sends changes the requests of a pool, or of another cluster's import.
-func TestPrincipals_MemberChangesNobodyElsesRequests(t *testing.T) {
+// No value that another cluster of the set sends changes the requests of a pool, or of another
+// cluster's import.
+func TestPrincipals_MemberChangesNoOthersRequests(t *testing.T) {
 	newMembers(t).play()
 }

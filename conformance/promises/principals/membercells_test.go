@@ -21,8 +21,9 @@ import (
 	"github.com/penstock-project/penstock/multicluster/registry"
 )
 
-// members are the hostile members: one, evil, that has the cells of exports, a pool each, and one for each further cell.
-// The member good is honest: it exports default/good, which is served at good.test.
+// members are the hostile members: one, evil, that has the cells of exports, a pool each, and one
+// for each further cell. The member good is honest: it exports default/good, which is served at
+// good.test.
 type members struct {
 	*run
 	good   *parties.Honest
@@ -34,7 +35,8 @@ type members struct {
 	wanted chan struct{} // closed once this process asks for loads
 }
 
-// memberCell is a cell. A cell of an export has a pool of the member evil, a cell of a request nothing, and others a member.
+// memberCell is a cell. A cell of an export has a pool of the member evil, a cell of a request
+// nothing, and others a member.
 type memberCell struct {
 	cell
 	pool string // NAMESPACE/NAME
@@ -45,7 +47,8 @@ type memberCell struct {
 	ending error // how the stream ended; nil: what was sent was acknowledged
 }
 
-// perNamespace is how many pools of cells have one namespace: its routes must stay within their budget.
+// perNamespace is how many pools of cells have one namespace: its routes must stay within their
+// budget.
 const perNamespace = 10
 
 const goodReply = "the honest member's gateway"
@@ -104,10 +107,12 @@ func (m *members) readValues(t testing.TB) {
 
 // set is the ClusterSet, with the least that a member needs to export here.
 func (m *members) set() string {
-	text := "apiVersion: penstock.dev/v1alpha1\nkind: ClusterSet\nmetadata: {name: set}\nspec:\n  cluster: east\n  members:\n"
+	text := "apiVersion: penstock.dev/v1alpha1\nkind: ClusterSet\nmetadata: {name: set}\n" +
+		"spec:\n  cluster: east\n  members:\n"
 	add := func(name string, at net.Listener, ca *parties.CA, allow string) {
-		text += fmt.Sprintf("  - name: %s\n    allow: {%s}\n    peer:\n      address: %s\n      bundle: |\n        %s\n",
-			name, allow, at.Addr(), strings.ReplaceAll(strings.TrimSpace(ca.Bundle), "\n", "\n        "))
+		bundle := strings.ReplaceAll(strings.TrimSpace(ca.Bundle), "\n", "\n        ")
+		text += fmt.Sprintf("  - name: %s\n    allow: {%s}\n    peer:\n      address: %s\n", name, allow, at.Addr()) +
+			"      bundle: |\n        " + bundle + "\n"
 	}
 	add("good", m.good.Listener, m.good.CA, "namespaces: [default], cleartext: true")
 	add("evil", m.evil.Listener, m.evil.CA, "namespaces: ["+strings.Join(m.namespaces(), ", ")+"]")
@@ -119,7 +124,7 @@ func (m *members) set() string {
 	return text
 }
 
-// namespaces are those of the pools that evil exports.
+// namespaces lists the namespaces of the pools that evil exports.
 func (m *members) namespaces() []string {
 	list := []string{"evil"}
 	for _, c := range m.list {
@@ -130,7 +135,8 @@ func (m *members) namespaces() []string {
 	return slices.Compact(list)
 }
 
-// routes are the routes of the imports, a pool that is exported, and a policy by which the load of an import is asked for.
+// routes are the routes of the imports, a pool that is exported, and a policy by which the load of
+// an import is asked for.
 func (m *members) routes() string {
 	text := `apiVersion: inference.networking.k8s.io/v1
 kind: InferencePool
@@ -142,7 +148,8 @@ kind: PoolPolicy
 metadata: {name: least, namespace: evil}
 spec: {targetRef: {kind: InferencePoolImport, name: least}, selection: {policy: LeastLoad}}
 ---
-` + importRoute("default/good") + importRoute("evil/least") + importRoute("evil/endpoint") + importRoute("evil/parent")
+` + importRoute("default/good") + importRoute("evil/least")
+	text += importRoute("evil/endpoint") + importRoute("evil/parent")
 	for _, c := range m.list {
 		if c.pool != "" {
 			text += importRoute(c.pool)
@@ -220,7 +227,8 @@ var bounds = map[string]*apiextensionsv1.JSONSchemaProps{
 func most(n float64) *float64  { return &n }
 func longestOf(n int64) *int64 { return &n }
 
-// value returns a value of the kind at the root of a path, with the cell's value in the sample that has most of the path.
+// value returns a value of the kind at the root of a path, with the cell's value in the sample that
+// has most of the path.
 func (m *members) value(c cell) (kind, text string) {
 	m.t.Helper()
 	kind, steps := split(c.field)
@@ -265,9 +273,9 @@ func (m *members) others(c cell) (string, bool) {
 	switch {
 	case c.field == "state.bundle":
 		bundle := m.evil.Bundle
+		n := (16 << 10) / len(bundle)
 		return map[value]string{
-			zero: "", maximum: strings.Repeat(bundle, (16<<10)/len(bundle)), overflow: strings.Repeat(bundle, (16<<10)/len(bundle)+1),
-			anothersName: m.good.Bundle,
+			zero: "", maximum: strings.Repeat(bundle, n), overflow: strings.Repeat(bundle, n+1), anothersName: m.good.Bundle,
 		}[c.value], true
 	case !another:
 		return "", false

@@ -19,23 +19,22 @@ import (
 	"github.com/penstock-project/penstock/multicluster/federation"
 )
 
-// play has all members send their cells, waits until each is acknowledged or its stream has ended, and observes.
+// play has all members send their cells, waits until each is acknowledged or its stream has ended,
+// and observes.
 func (m *members) play() {
 	m.t.Helper()
 	m.join()
 	end := m.rig.beside(func() error { return m.rig.expect("good.test", goodReply) })
 	m.evil.Begin(m.exports)
-	var least *memberCell
 	for _, c := range m.list {
 		if c.own != nil {
 			c.own.Begin(func(v *parties.Subscriber) error { return m.one(c, v) })
 		}
-		if strings.HasPrefix(c.field, "load.") {
-			least = c
-		}
 	}
-	if least != nil {
-		m.rig.eventually("the load of an import is asked for", func() error { return m.asked(least.own) })
+	for _, c := range m.list {
+		if strings.HasPrefix(c.field, "load.") {
+			m.rig.eventually(c.String()+": the load is asked for", func() error { return m.asked(c.own) })
+		}
 	}
 	close(m.wanted)
 	m.requests()
@@ -96,7 +95,8 @@ func (m *members) exports(v *parties.Subscriber) error {
 	return v.Publish("exports", items)
 }
 
-// one sends the cell of a member of its own, once: after a stream that has ended, the next one stays silent.
+// one sends the cell of a member of its own, once: after a stream that has ended, the next one
+// stays silent.
 func (m *members) one(c *memberCell, v *parties.Subscriber) error {
 	if c.begun.Swap(true) {
 		return nil
@@ -137,7 +137,8 @@ func (m *members) send(c *memberCell, v *parties.Subscriber) error {
 	}
 	message := &discoveryv3.DeltaDiscoveryResponse{
 		TypeUrl: "exports", SystemVersionInfo: "hostile", Nonce: "2",
-		Resources: []*discoveryv3.Resource{parties.Item("evil/"+c.own.Name, record)}, RemovedResources: []string{"evil/none"},
+		Resources:        []*discoveryv3.Resource{parties.Item("evil/"+c.own.Name, record)},
+		RemovedResources: []string{"evil/none"},
 	}
 	setProto(m.t, message.ProtoReflect(), steps, c.value, nil, m.fields[c.field].class)
 	if err := v.SendMsg(message); err != nil {
@@ -181,8 +182,8 @@ func (m *members) follow(p *parties.Publisher, messages ...[]byte) (*discoveryv3
 	return parties.Follow(ctx, m.self.Peer.Address, []tls.Certificate{certificate}, false, messages...)
 }
 
-// requests are the cells of requests. A request that is denied ends its stream, and another one is answered, or followed by
-// one that is.
+// requests are the cells of requests. A request that is denied ends its stream, and another one is
+// answered, or followed by one that is.
 func (m *members) requests() {
 	m.t.Helper()
 	for _, c := range m.list {
@@ -267,7 +268,7 @@ func (m *members) judgeExport(c *memberCell, evil memberStatus, doc document, ow
 			m.saw(c.cell, denied, i.State+": "+i.Message)
 			return
 		}
-		found := slices.DeleteFunc(doc.about(namespace, name), func(text string) bool { return slices.Contains(own, text) })
+		found := without(doc.about(namespace, name), own)
 		if len(found) > 0 {
 			m.saw(c.cell, finding, strings.Join(found, "\n"))
 		} else {
@@ -275,7 +276,7 @@ func (m *members) judgeExport(c *memberCell, evil memberStatus, doc document, ow
 		}
 		return
 	}
-	m.saw(c.cell, "lost", "no page shows the export")
+	m.saw(c.cell, silent, "no page shows the export")
 }
 
 func (m *members) judgeMember(c *memberCell) {

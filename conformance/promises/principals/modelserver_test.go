@@ -11,8 +11,8 @@ import (
 	"github.com/penstock-project/penstock/picker/kvevents"
 )
 
-// modelServerOf is one model server of a pool: its metrics page, its list of models, its KV events and loads over ZMQ, and its
-// responses. What is read of each is found in the code that reads it.
+// modelServerOf is one model server of a pool: its metrics page, its list of models, its KV events
+// and loads over ZMQ, and its responses. What is read of each is found in the code that reads it.
 var modelServerOf = principal{"model server", func(t testing.TB) []field {
 	var out []field
 	add := func(path string, otherwise class) {
@@ -128,6 +128,6 @@ func jsonTags(files []*ast.File) (out []string) {
 }
 
 // No page, event or response of a model server changes another pool's requests.
-func TestPrincipals_ModelServerChangesNobodyElsesRequests(t *testing.T) {
+func TestPrincipals_ModelServerChangesNoOtherPoolsRequests(t *testing.T) {
 	newServers(t).play()
 }

@@ -1,6 +1,7 @@
 package principals
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -11,12 +12,15 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
 	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
 	"google.golang.org/grpc"
+	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/structpb"
 )
@@ -24,7 +28,7 @@ import (
 // cellHeader names the cell of a request.
 const cellHeader = "x-cell"
 
-// echo is what a server of the author has received. It answers with that.
+// echo is a request as a server of the author received it, and the body of its response.
 type echo struct {
 	Method, Path, Body string
 	Headers            map[string]string
@@ -39,7 +43,7 @@ func echoServer(t testing.TB, host string) *httptest.Server {
 	}
 	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/metrics" {
-			_, _ = io.WriteString(w, "vllm:num_requests_running 0\nvllm:num_requests_waiting 0\nvllm:gpu_cache_usage_perc 0\n")
+			_, _ = io.WriteString(w, pages[0])
 			return
 		}
 		body, _ := io.ReadAll(r.Body)
@@ -50,6 +54,7 @@ func echoServer(t testing.TB, host string) *httptest.Server {
 		_ = json.NewEncoder(w).Encode(e)
 	}))
 	_ = s.Listener.Close()
+	s.Config.ReadTimeout = 2 * time.Second // of a body that is shorter than announced
 	s.Listener = l
 	s.Start()
 	t.Cleanup(s.Close)
@@ -59,6 +64,9 @@ func echoServer(t testing.TB, host string) *httptest.Server {
 // hostilePicker answers each request as the cell that the request names demands.
 type hostilePicker struct {
 	extprocv3.UnimplementedExternalProcessorServer
+	healthv1.UnimplementedHealthServer
+	health   atomic.Pointer[healthv1.HealthCheckResponse]
+	checks   atomic.Int64
 	endpoint string // the author's server
 	victim   string
 	fields   map[string]field
@@ -68,7 +76,8 @@ type hostilePicker struct {
 	cells map[string]cell // by value of cellHeader
 }
 
-// Process implements the protocol: a pick for the headers, bodies back as they are, and nothing for a response.
+// Process implements the protocol: a pick for the headers, bodies back as they are, and nothing for
+// a response.
 func (p *hostilePicker) Process(s extprocv3.ExternalProcessor_ProcessServer) error {
 	var c cell
 	for {
@@ -90,8 +99,12 @@ func (p *hostilePicker) Process(s extprocv3.ExternalProcessor_ProcessServer) err
 		case m.GetRequestBody() != nil:
 			answers = p.with(c, "request_body", bodyBack(m.GetRequestBody()))
 		case m.GetResponseHeaders() != nil:
+			response := &extprocv3.HeadersResponse{}
+			if strings.HasSuffix(c.field, ".content_length.response") {
+				setLength(response, numerals[c.value])
+			}
 			answers = p.with(c, "response_headers", &extprocv3.ProcessingResponse{
-				Response: &extprocv3.ProcessingResponse_ResponseHeaders{ResponseHeaders: &extprocv3.HeadersResponse{}},
+				Response: &extprocv3.ProcessingResponse_ResponseHeaders{ResponseHeaders: response},
 			})
 		case m.GetRequestTrailers() != nil:
 			answers = []*extprocv3.ProcessingResponse{{Response: &extprocv3.ProcessingResponse_RequestTrailers{
@@ -106,7 +119,14 @@ func (p *hostilePicker) Process(s extprocv3.ExternalProcessor_ProcessServer) err
 	}
 }
 
-// headers are the answers to a request's headers: a pick, and the cell if it is about that, or about no phase of a request.
+// Check implements gRPC health.
+func (p *hostilePicker) Check(context.Context, *healthv1.HealthCheckRequest) (*healthv1.HealthCheckResponse, error) {
+	p.checks.Add(1)
+	return p.health.Load(), nil
+}
+
+// headers are the answers to a request's headers: a pick, and the cell if it is about that, or
+// about no phase of a request.
 func (p *hostilePicker) headers(c cell) []*extprocv3.ProcessingResponse {
 	pick := p.pick(p.endpoint)
 	if c.field == "" {
@@ -116,9 +136,15 @@ func (p *hostilePicker) headers(c cell) []*extprocv3.ProcessingResponse {
 	switch steps[0] {
 	case "endpoint":
 		list := map[value]string{
-			zero: "", maximum: strings.Repeat(p.endpoint+",", 64) + p.endpoint, overflow: "1.2.3.4:99999", anothersName: p.victim,
+			zero: "", maximum: strings.Repeat(p.endpoint+",", 64) + p.endpoint,
+			overflow: "1.2.3.4:99999", anothersName: p.victim,
 		}
 		return []*extprocv3.ProcessingResponse{p.pick(list[c.value])}
+	case "content_length":
+		if steps[1] == "request" {
+			setLength(pick.GetRequestHeaders(), numerals[c.value])
+		}
+		return []*extprocv3.ProcessingResponse{pick}
 	case "request_body", "response_headers":
 		return []*extprocv3.ProcessingResponse{pick}
 	case "request_headers", "dynamic_metadata", "mode_override":
@@ -139,10 +165,25 @@ func (p *hostilePicker) with(c cell, phase string, a *extprocv3.ProcessingRespon
 	}
 	if _, steps := split(c.field); steps[0] == phase {
 		out := proto.Clone(a).(*extprocv3.ProcessingResponse)
-		setProto(p.t, out.ProtoReflect(), steps, c.value, func(class) string { return ":authority" }, p.fields[c.field].class)
+		another := func(class) string { return ":authority" }
+		setProto(p.t, out.ProtoReflect(), steps, c.value, another, p.fields[c.field].class)
 		return []*extprocv3.ProcessingResponse{out}
 	}
 	return []*extprocv3.ProcessingResponse{a}
+}
+
+// setLength has an answer set content-length.
+func setLength(of *extprocv3.HeadersResponse, length string) {
+	if of.Response == nil {
+		of.Response = &extprocv3.CommonResponse{}
+	}
+	if of.Response.HeaderMutation == nil {
+		of.Response.HeaderMutation = &extprocv3.HeaderMutation{}
+	}
+	of.Response.HeaderMutation.SetHeaders = append(of.Response.HeaderMutation.SetHeaders, &corev3.HeaderValueOption{
+		Header:       &corev3.HeaderValue{Key: "content-length", RawValue: []byte(length)},
+		AppendAction: corev3.HeaderValueOption_OVERWRITE_IF_EXISTS_OR_ADD,
+	})
 }
 
 // pick names a list of endpoints, in a header and in metadata.
@@ -150,17 +191,21 @@ func (p *hostilePicker) pick(list string) *extprocv3.ProcessingResponse {
 	const name = "x-gateway-destination-endpoint"
 	metadata, _ := structpb.NewStruct(map[string]any{"envoy.lb": map[string]any{name: list}}) // texts alone
 	set := []*corev3.HeaderValueOption{{Header: &corev3.HeaderValue{Key: name, RawValue: []byte(list)}}}
-	return &extprocv3.ProcessingResponse{DynamicMetadata: metadata, Response: &extprocv3.ProcessingResponse_RequestHeaders{
-		RequestHeaders: &extprocv3.HeadersResponse{Response: &extprocv3.CommonResponse{HeaderMutation: &extprocv3.HeaderMutation{SetHeaders: set}}},
-	}}
+	response := &extprocv3.CommonResponse{HeaderMutation: &extprocv3.HeaderMutation{SetHeaders: set}}
+	return &extprocv3.ProcessingResponse{
+		DynamicMetadata: metadata,
+		Response: &extprocv3.ProcessingResponse_RequestHeaders{
+			RequestHeaders: &extprocv3.HeadersResponse{Response: response},
+		},
+	}
 }
 
 func bodyBack(b *extprocv3.HttpBody) *extprocv3.ProcessingResponse {
-	return &extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_RequestBody{RequestBody: &extprocv3.BodyResponse{
-		Response: &extprocv3.CommonResponse{BodyMutation: &extprocv3.BodyMutation{Mutation: &extprocv3.BodyMutation_StreamedResponse{
-			StreamedResponse: &extprocv3.StreamedBodyResponse{Body: b.GetBody(), EndOfStream: b.GetEndOfStream()},
-		}}},
-	}}}
+	same := &extprocv3.StreamedBodyResponse{Body: b.GetBody(), EndOfStream: b.GetEndOfStream()}
+	mutation := &extprocv3.BodyMutation{Mutation: &extprocv3.BodyMutation_StreamedResponse{StreamedResponse: same}}
+	return &extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_RequestBody{
+		RequestBody: &extprocv3.BodyResponse{Response: &extprocv3.CommonResponse{BodyMutation: mutation}},
+	}}
 }
 
 // pickers are the two pools whose picker is hostile.
@@ -173,7 +218,9 @@ type pickers struct {
 func newPickers(t testing.TB) *pickers {
 	t.Helper()
 	server := echoServer(t, "127.0.66.1")
-	p := &hostilePicker{t: t, endpoint: server.Listener.Addr().String(), fields: map[string]field{}, cells: map[string]cell{}}
+	p := &hostilePicker{
+		t: t, endpoint: server.Listener.Addr().String(), fields: map[string]field{}, cells: map[string]cell{},
+	}
 	for _, f := range remotePicker.fields(t) {
 		p.fields[f.path] = f
 	}
@@ -183,6 +230,8 @@ func newPickers(t testing.TB) *pickers {
 	}
 	grpcServer := grpc.NewServer()
 	extprocv3.RegisterExternalProcessorServer(grpcServer, p)
+	healthv1.RegisterHealthServer(grpcServer, p)
+	p.health.Store(&healthv1.HealthCheckResponse{Status: healthv1.HealthCheckResponse_SERVING})
 	go func() { _ = grpcServer.Serve(l) }() // ends with Stop
 	t.Cleanup(grpcServer.Stop)
 	_, port, _ := net.SplitHostPort(p.endpoint)
@@ -205,8 +254,9 @@ spec:
 ---
 `, host, kind, group)
 	}
-	return route("relayed", "InferencePoolImport", "inference.networking.x-k8s.io") +
-		route("asked", "InferencePool", "inference.networking.k8s.io") + fmt.Sprintf(`apiVersion: inference.networking.x-k8s.io/v1alpha1
+	routes := route("relayed", "InferencePoolImport", "inference.networking.x-k8s.io") +
+		route("asked", "InferencePool", "inference.networking.k8s.io")
+	return routes + fmt.Sprintf(`apiVersion: inference.networking.x-k8s.io/v1alpha1
 kind: InferencePoolImport
 metadata: {name: relayed, namespace: mine}
 status:
@@ -215,7 +265,9 @@ status:
     routingMode: EndpointMode
     targetPortNumber: %[1]s
     podCIDRs: [127.0.66.0/24]
-    endpointPicker: {service: [{addresses: [127.0.0.1], ports: [{number: %[2]s, appProtocol: kubernetes.io/h2c}]}]}
+    endpointPicker:
+      service: [{addresses: [127.0.0.1], ports: [{number: %[2]s, appProtocol: kubernetes.io/h2c}]}]
+      health: {port: %[2]s}
 ---
 apiVersion: inference.networking.k8s.io/v1
 kind: InferencePool
@@ -264,8 +316,13 @@ func (p *pickers) play() {
 			return nil
 		})
 	}
+	ends := []func(){p.rig.beside(p.honest("relayed")), p.rig.beside(p.honest("asked"))}
 	for i, c := range p.cells() {
-		by, _ := split(c.field)
+		by, steps := split(c.field)
+		if by == "health" {
+			p.sick(c, steps)
+			continue
+		}
 		id := fmt.Sprint(i)
 		p.picker.mu.Lock()
 		p.picker.cells[id] = c
@@ -282,17 +339,61 @@ func (p *pickers) play() {
 	}
 	p.rig.settle("none.yaml", "")
 	p.rig.harmless("the answers of the picker")
+	for _, end := range ends {
+		end()
+	}
 	p.end()
 }
 
+// sick has the picker of the import relayed report the cell's health, and sends a request.
+func (p *pickers) sick(c cell, steps []string) {
+	p.t.Helper()
+	own := p.rig.status().about("mine", "relayed")
+	is := &healthv1.HealthCheckResponse{Status: healthv1.HealthCheckResponse_SERVING}
+	setProto(p.t, is.ProtoReflect(), steps, c.value, nil, p.picker.fields[c.field].class)
+	p.picker.health.Store(is)
+	before := p.picker.checks.Load()
+	p.rig.eventually("the picker's health is asked for", func() error {
+		if n := p.picker.checks.Load() - before; n < 1 {
+			return fmt.Errorf("%d checks", n)
+		}
+		return nil
+	})
+	s := p.rig.send("relayed.test", nil, body)
+	found := without(p.rig.status().about("mine", "relayed"), own)
+	switch {
+	case len(found) > 0:
+		p.saw(c, finding, strings.Join(found, "; "))
+	case s.status == http.StatusOK:
+		p.saw(c, bounded, "the pool is served")
+	default:
+		p.saw(c, silent, fmt.Sprintf("%d %.100s", s.status, s.body))
+	}
+}
+
 const body = `{"model":"mine","messages":[{"role":"user","content":"hello"}]}`
+
+// honest is a request of another client of a pool. It may be answered 503, while the picker is left
+// out, and is never another one than it was.
+func (p *pickers) honest(by string) func() error {
+	return func() error {
+		s := p.rig.send(by+".test", nil, body)
+		var e echo
+		if s.status == http.StatusOK && (json.Unmarshal([]byte(s.body), &e) != nil || e.Method != http.MethodPost || e.Body != body) {
+			return fmt.Errorf("the server got %.40s %s, and the answer is %.100s", e.Method, e.Path, s.body)
+		}
+		return nil
+	}
+}
 
 func (p *pickers) judge(c cell, base, s seen) {
 	p.t.Helper()
 	own, difference := strings.Contains(s.body, `"Method"`), base.differs(s)
 	switch {
 	case strings.Contains(s.body, victimReply):
-		p.saw(c, "harmful", "the victim's server has answered")
+		p.saw(c, harmful, "the victim's server has answered")
+	case own && !strings.Contains(s.body, `"Method":"POST"`):
+		p.saw(c, harmful, "the server reads the end of another request's body in front of it: "+s.body)
 	case s.err == nil && difference == "":
 		p.saw(c, denied, "it has no effect")
 	case own, s.status == http.StatusTooManyRequests:
@@ -304,7 +405,8 @@ func (p *pickers) judge(c cell, base, s seen) {
 
 // send sends a request with some headers, on a connection of its own.
 func (r *rig) send(host string, headers map[string]string, body string) (s seen) {
-	req, err := http.NewRequestWithContext(r.Context(), http.MethodPost, "http://"+local(r.gateway["http"])+"/v1/chat/completions", strings.NewReader(body))
+	url := "http://" + local(r.gateway["http"]) + "/v1/chat/completions"
+	req, err := http.NewRequestWithContext(r.Context(), http.MethodPost, url, strings.NewReader(body))
 	if err != nil {
 		return seen{err: err}
 	}
@@ -327,7 +429,10 @@ func (r *rig) send(host string, headers map[string]string, body string) (s seen)
 }
 
 // varies are headers that differ from request to request.
-var varies = []string{"x-request-id", cellHeader, "date", "x-envoy-upstream-service-time", "content-length", "x-forwarded-for", "traceparent"}
+var varies = []string{
+	"x-request-id", cellHeader, "date", "x-envoy-upstream-service-time", "content-length", "x-forwarded-for",
+	"traceparent",
+}
 
 // differs states how another request differs; "" if it does not.
 func (s seen) differs(o seen) string {

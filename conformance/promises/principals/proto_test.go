@@ -10,9 +10,13 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 )
 
-// walkProto generates the fields of a protobuf message below a path, as walker.walk does for Go types. A message within
-// itself is walked once. whole names messages whose own fields do not matter: each is one field.
-func (w *walker) walkProto(path string, m protoreflect.MessageDescriptor, whole func(protoreflect.MessageDescriptor) bool, within ...protoreflect.FullName) {
+// walkProto generates the fields of a protobuf message below a path, as walker.walk does for Go
+// types. A message within itself is walked once. whole names messages whose own fields do not
+// matter: each is one field.
+func (w *walker) walkProto(
+	path string, m protoreflect.MessageDescriptor, whole func(protoreflect.MessageDescriptor) bool,
+	within ...protoreflect.FullName,
+) {
 	for i := range m.Fields().Len() {
 		f := m.Fields().Get(i)
 		at := path + "." + string(f.Name())
@@ -51,21 +55,8 @@ func contains(list []protoreflect.FullName, name protoreflect.FullName) bool {
 	return false
 }
 
-// skips reports whether the list of unread fields has a path.
-func (w *walker) skips(path string) bool {
-	for _, u := range w.unread {
-		if path == u.prefix || strings.HasPrefix(path, u.prefix+".") || strings.HasPrefix(path, u.prefix+"[") {
-			if w.matched == nil {
-				w.matched = map[string]bool{}
-			}
-			w.matched[u.prefix] = true
-			return true
-		}
-	}
-	return false
-}
-
-// protoClass returns the class of a protobuf field or element, or "" for a message that has fields of its own.
+// protoClass returns the class of a protobuf field or element, or "" for a message that has fields
+// of its own.
 func (w *walker) protoClass(path string, f protoreflect.FieldDescriptor) class {
 	longest := ""
 	for end := range w.classes {
@@ -103,7 +94,8 @@ var (
 	protoItems = map[value]int{zero: 0, maximum: 32, overflow: 10_000}
 )
 
-// setProto sets the field at a path. Lists on the way have one element, and get one if they lack it.
+// setProto sets the field at a path. Lists on the way have one element, and get one if they lack
+// it.
 func setProto(t testing.TB, m protoreflect.Message, steps []string, v value, another func(class) string, c class) {
 	t.Helper()
 	f := m.Descriptor().Fields().ByName(protoreflect.Name(steps[0]))
@@ -184,7 +176,8 @@ func repeat(list protoreflect.List, f protoreflect.FieldDescriptor, n int) {
 	list.Truncate(n)
 }
 
-// fillMessage gives a well-known message a value of a size; another one stays empty, or gets bytes that it does not have.
+// fillMessage gives a well-known message a value of a size; another one stays empty, or gets bytes
+// that it does not have.
 func fillMessage(m protoreflect.Message, v value) {
 	switch of := m.Interface().(type) {
 	case *durationpb.Duration:

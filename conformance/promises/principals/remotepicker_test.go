@@ -5,11 +5,13 @@ import (
 	"testing"
 
 	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
+	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// remotePicker is the picker of a pool that is not Penstock's: what it answers by ext_proc. Penstock's picker asks that of
-// an import whose servers are not declared (relayed), and Envoy asks that of a pool itself (asked).
+// remotePicker is the external picker of a pool: its answers by ext_proc, and its gRPC health.
+// Penstock's picker asks the picker of an import whose servers are not declared (relayed), and Envoy
+// asks the picker of a pool itself (asked).
 var remotePicker = principal{"remote picker", func(t testing.TB) []field {
 	w := &walker{classes: remotePickerClasses}
 	whole := func(m protoreflect.MessageDescriptor) bool {
@@ -21,6 +23,11 @@ var remotePicker = principal{"remote picker", func(t testing.TB) []field {
 	for _, by := range []string{"relayed", "asked"} {
 		w.fields = append(w.fields, field{path: by + ".endpoint", class: address})
 	}
+	for _, by := range []string{"relayed", "asked"} {
+		w.fields = append(w.fields, field{path: by + ".content_length.request", class: number})
+		w.fields = append(w.fields, field{path: by + ".content_length.response", class: number})
+	}
+	w.walkProto("health", (&healthv1.HealthCheckResponse{}).ProtoReflect().Descriptor(), whole)
 	return w.done(t)
 }}
 
@@ -39,6 +46,6 @@ var remotePickerClasses = map[string]class{
 }
 
 // No answer of another picker leads to another pool's servers, or changes another pool's requests.
-func TestPrincipals_RemotePickerChangesNobodyElsesRequests(t *testing.T) {
+func TestPrincipals_RemotePickerChangesNoOtherRequests(t *testing.T) {
 	newPickers(t).play()
 }

@@ -3,6 +3,7 @@ package principals
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
@@ -46,7 +47,8 @@ func newServers(t testing.TB) *servers {
 	s.zmq = ports.port()
 	var text strings.Builder
 	for i, c := range (&run{t: t, p: modelServerOf}).cells() {
-		is := &serverCell{cell: c, fields: s.fields, pool: fmt.Sprintf("s%d", i), address: fmt.Sprintf("127.77.%d.%d", i/250, i%250+1)}
+		is := &serverCell{cell: c, fields: s.fields, pool: fmt.Sprintf("s%d", i)}
+		is.address = fmt.Sprintf("127.77.%d.%d", i/250, i%250+1)
 		is.root, is.part, _ = strings.Cut(c.field, ".")
 		is.port = is.listen(t, 0, is.serve)
 		if strings.HasPrefix(is.part, "nv_") {
@@ -78,7 +80,9 @@ func (c *serverCell) objects(zmq int) string {
 		text = strings.Replace(text, "labels: {app: ", "labels: {llm-d.ai/engine-type: "+engine+", app: ", 1)
 	}
 	picker := map[string]string{
-		"events": fmt.Sprintf("kvEvents: {port: %d}", zmq), "load": fmt.Sprintf("metrics: {engine: sglang, loadStatPort: %d}", zmq), "usage": "tokenUsage: true",
+		"events": fmt.Sprintf("kvEvents: {port: %d}", zmq),
+		"load":   fmt.Sprintf("metrics: {engine: sglang, loadStatPort: %d}", zmq),
+		"usage":  "tokenUsage: true",
 	}[c.root]
 	if picker == "" {
 		return text
@@ -118,7 +122,7 @@ const serverReply = "the cell's model server"
 
 // serve answers one request, as the cell demands.
 func (c *serverCell) serve(conn net.Conn) {
-	_ = conn.SetDeadline(time.Now().Add(30 * time.Second)) // of a connection that nobody uses
+	_ = conn.SetDeadline(time.Now().Add(30 * time.Second)) // of a connection that is not used
 	req, err := http.ReadRequest(bufio.NewReader(conn))
 	if err != nil {
 		return
@@ -132,7 +136,8 @@ func (c *serverCell) serve(conn net.Conn) {
 		body = c.models()
 	case c.root == "usage":
 		headers["content-type"] = "application/json"
-		body = fmt.Sprintf(`{"id":"x","model":"mine","choices":[],"usage":{"prompt_tokens":1,"completion_tokens":1,"total_tokens":2,%q:%s}}`, c.part, c.number())
+		const form = `{"id":"x","model":"mine","choices":[],"usage":{"prompt_tokens":1,"completion_tokens":1,%q:%s}}`
+		body = fmt.Sprintf(form, c.part, c.number())
 	case c.root == "response":
 		headers[c.part] = c.text()
 	}
@@ -152,7 +157,8 @@ var pages = []string{
 	"vllm:num_requests_running 0\nvllm:num_requests_waiting 0\nvllm:kv_cache_usage_perc 0\n",
 	"sglang:num_running_reqs 0\nsglang:num_queue_reqs 0\nsglang:token_usage 0\n",
 	"trtllm_num_requests_running 0\ntrtllm_num_requests_waiting 0\ntrtllm_kv_cache_utilization 0\n",
-	"nv_trt_llm_request_metrics{request_type=\"waiting\"} 0\nnv_trt_llm_request_metrics{request_type=\"scheduled\"} 0\n" +
+	"nv_trt_llm_request_metrics{request_type=\"waiting\"} 0\n" +
+		"nv_trt_llm_request_metrics{request_type=\"scheduled\"} 0\n" +
 		"nv_trt_llm_kv_cache_block_metrics{kv_cache_block_type=\"fraction\"} 0\n",
 }
 
@@ -171,7 +177,8 @@ func (c *serverCell) page() string {
 		if c.fields[c.field].class == number {
 			text = c.number()
 		}
-		return page + fmt.Sprintf("%s{block_size=\"16\",num_gpu_blocks=\"100\",page_size=\"16\",num_pages=\"100\",%s=%q} 1\n", series, name, text)
+		const others = `block_size="16",num_gpu_blocks="100",page_size="16",num_pages="100"`
+		return page + fmt.Sprintf("%s{%s,%s=%q} 1\n", series, others, name, text)
 	}
 	return page + fmt.Sprintf("%s %s\n", series, c.number())
 }
@@ -203,12 +210,12 @@ func (c *serverCell) models() string {
 }
 
 func (c *serverCell) number() string {
-	return map[value]string{negative: "-1", zero: "0", maximum: "9223372036854775807", overflow: "1e999"}[c.value]
+	return cmp.Or(map[value]string{overflow: "1e999"}[c.value], numerals[c.value])
 }
 
 func (c *serverCell) text() string {
 	if c.fields[c.field].class == number {
-		return map[value]string{negative: "-1", zero: "0", maximum: "9223372036854775807", overflow: "99999999999999999999"}[c.value]
+		return numerals[c.value]
 	}
 	if c.value == anothersName {
 		return "victim"
@@ -237,7 +244,10 @@ func (c *serverCell) publish(conn net.Conn) {
 	topic, seq, at := "kv-events", uint64(1), any(1)
 	switch c.part {
 	case "topic":
-		topic = map[value]string{zero: "", maximum: strings.Repeat("a", 4<<10), overflow: strings.Repeat("a", 1<<20), anothersName: "kv@127.0.0.1:1@victim"}[c.value]
+		topic = map[value]string{
+			zero: "", maximum: strings.Repeat("a", 4<<10), overflow: strings.Repeat("a", 1<<20),
+			anothersName: "kv@127.0.0.1:1@victim",
+		}[c.value]
 	case "sequence":
 		seq = map[value]uint64{negative: 1<<64 - 1, zero: 0, maximum: 1<<63 - 1, overflow: 1 << 63}[c.value]
 	case "timestamp":
@@ -334,7 +344,7 @@ func (s *servers) play() {
 func (s *servers) outcome(c *serverCell) (o outcome, evidence string, err error) {
 	got := s.rig.send(c.pool+".test", nil, body)
 	if got.err == nil && strings.Contains(got.body, victimReply) {
-		return "harmful", "the victim's server has answered", nil
+		return harmful, "the victim's server has answered", nil
 	}
 	if c.root == "response" {
 		return s.response(c, got)
@@ -363,7 +373,8 @@ func (s *servers) outcome(c *serverCell) (o outcome, evidence string, err error)
 	case c.root == "events" && strings.HasSuffix(v.Prefixes, "reported"):
 		return bounded, "the events are read", nil
 	case c.root == "events":
-		series := fmt.Sprintf(`penstock_picker_kv_event_failures_total{endpoint="%s:%d",pool="mine/%s"}`, c.address, c.port, c.pool)
+		const failures = `penstock_picker_kv_event_failures_total{endpoint="%s:%d",pool="mine/%s"}`
+		series := fmt.Sprintf(failures, c.address, c.port, c.pool)
 		if metrics := s.rig.metrics(); strings.Contains(metrics, series) {
 			return denied, series, nil
 		}
@@ -390,7 +401,8 @@ func (s *servers) response(c *serverCell, got seen) (outcome, string, error) {
 }
 
 func (s *servers) models(c *serverCell) (outcome, string, error) {
-	req, err := http.NewRequestWithContext(s.rig.Context(), http.MethodGet, "http://"+local(s.rig.gateway["http"])+"/v1/models", nil)
+	url := "http://" + local(s.rig.gateway["http"]) + "/v1/models"
+	req, err := http.NewRequestWithContext(s.rig.Context(), http.MethodGet, url, nil)
 	if err != nil {
 		return "", "", err
 	}
@@ -417,8 +429,8 @@ func (s *servers) models(c *serverCell) (outcome, string, error) {
 	if strings.HasPrefix(string(text), `{"data":`) {
 		return denied, fmt.Sprintf("Penstock's list is empty, and the client gets the server's own: %.200s", text), nil
 	}
-	if want := strings.Trim(c.text(), "a"); len(c.text()) > 256 && want == "" && strings.Contains(string(text), c.text()) {
-		return "unbounded", "the list has a long text", nil
+	if long := c.text(); len(long) > 256 && strings.Contains(string(text), long) {
+		return harmful, "the list has a long text", nil
 	}
 	return bounded, fmt.Sprintf("the list is %.200s", text), nil
 }
