@@ -6,6 +6,7 @@ package wiretest
 
 import (
 	"bytes"
+	"encoding/base64"
 	"encoding/json"
 	"reflect"
 	"strconv"
@@ -48,6 +49,11 @@ func exact(value any) any {
 	case map[string]any:
 		for key := range is {
 			is[key] = exact(is[key])
+		}
+		if text, ok := is["blocks"].(string); ok { // of a load: bytes
+			if raw, err := base64.StdEncoding.DecodeString(text); err == nil {
+				is["blocks"] = raw
+			}
 		}
 	case []any:
 		for i := range is {
