@@ -55,7 +55,7 @@ type Config struct {
 	// 250 ms. Envoy sends its access log every 100 ms (translator/envoy, feedbackInterval), and a
 	// peer that receives it publishes it 20 ms later.
 	EndWait time.Duration
-	// Callers are whose calls are answered; nil: everybody's.
+	// Callers are whose calls are answered; nil: all.
 	Callers Callers
 	// Stops has the picks of a process wait that was stopped for a while; nil: no pick waits.
 	Stops Stops
@@ -85,16 +85,16 @@ func (c Config) withDefaults() Config {
 		c.Peers = alone{}
 	}
 	if c.Reports == nil {
-		c.Reports = nobody{}
+		c.Reports = discarded{}
 	}
 	if c.Troubles == nil {
-		c.Troubles = nobody{}
+		c.Troubles = discarded{}
 	}
 	if c.Callers == nil {
-		c.Callers = everybody{}
+		c.Callers = unrestricted{}
 	}
 	if c.Addresses == nil {
-		c.Addresses = everybody{}
+		c.Addresses = unrestricted{}
 	}
 	return c
 }
@@ -157,22 +157,22 @@ type Addresses interface {
 	Outside(netip.Addr) string
 }
 
-// everybody may call, about every address.
-type everybody struct{}
+// unrestricted permits all callers and all addresses.
+type unrestricted struct{}
 
-func (everybody) Gateway(context.Context) string { return "" }
-func (everybody) Member(context.Context) string  { return "" }
-func (everybody) Exported(string, string) bool   { return true }
-func (everybody) Never(netip.Addr) string        { return "" }
-func (everybody) Outside(netip.Addr) string      { return "" }
+func (unrestricted) Gateway(context.Context) string { return "" }
+func (unrestricted) Member(context.Context) string  { return "" }
+func (unrestricted) Exported(string, string) bool   { return true }
+func (unrestricted) Never(netip.Addr) string        { return "" }
+func (unrestricted) Outside(netip.Addr) string      { return "" }
 
-// nobody drops what it receives.
-type nobody struct{}
+// discarded drops what it receives.
+type discarded struct{}
 
-func (nobody) Forward(accesslog.Entry)          {}
-func (nobody) Attempt(accesslog.Attempt)        {}
-func (nobody) Panicked(string, any, []byte)     {}
-func (nobody) RelayFailed(string, RelayFailure) {}
+func (discarded) Forward(accesslog.Entry)          {}
+func (discarded) Attempt(accesslog.Attempt)        {}
+func (discarded) Panicked(string, any, []byte)     {}
+func (discarded) RelayFailed(string, RelayFailure) {}
 
 // Protocol has what differs for gateways that Penstock does not configure.
 type Protocol struct {

@@ -12,7 +12,7 @@ import (
 // The interfaces of Config as functions. A nil one drops what it receives.
 
 type callers struct {
-	everybody
+	unrestricted
 	gateway  func(context.Context) string
 	exported func(pool, member string) bool
 }
@@ -48,14 +48,14 @@ func (s shared) Session(is Session) {
 func (shared) Page(netip.AddrPort, uint64, endpoint.Reading) {}
 
 type forwarding struct {
-	nobody
+	discarded
 	forward func(accesslog.Entry)
 }
 
 func (f forwarding) Forward(e accesslog.Entry) { f.forward(e) }
 
 type relayTroubles struct {
-	nobody
+	discarded
 	failed func(pool string, f RelayFailure)
 }
 
@@ -67,7 +67,7 @@ func (s stops) Behind(now time.Time) time.Duration { return s(now) }
 
 // outsideOf are addresses of which those in a prefix are denied.
 type outsideOf struct {
-	everybody
+	unrestricted
 	prefix netip.Prefix
 }
 

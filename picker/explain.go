@@ -108,7 +108,7 @@ func (p *Picker) Explain(name string, headers map[string]string) Explanation {
 	}
 	ranked := pool.strategy.Preview(&request, now, pool.snapshot.Endpoints, allowed, 1+pool.Fallbacks, &scratch)
 	user := max(extproc.Number(headers[extproc.MetadataKeyRetries]), extproc.Number(headers["x-envoy-max-retries"]))
-	a := pool.refuse(&scratch, allowed != nil)
+	a := pool.reject(&scratch, allowed != nil)
 	if len(ranked)+len(spill) > 0 {
 		a = list(ranked, spill, user, nil)
 	}

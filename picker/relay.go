@@ -60,14 +60,14 @@ func (remote) rank(k *pick) {
 	}
 	p.reportRelay(k.pool, failure, started)
 	if len(addrs) == 0 {
-		k.refused(ReasonOutOfRange, "the picker of "+k.pool.Name+" in the other cluster named an address outside the declared ranges")
+		k.rejected(ReasonOutOfRange, "the picker of "+k.pool.Name+" in the other cluster named an address outside the declared ranges")
 		return
 	}
 	if p.config.Learner != nil && !rules.Listed {
 		if err := p.config.Learner.Learn(k.ctx, k.pool.Name, addrs); err != nil {
 			p.config.Log.Debug("endpoint was not learned", "pool", k.pool.Name, "error", err)
 			k.outOfRange = nil
-			k.refused(ReasonRelay, "the gateway did not learn the endpoint of "+k.pool.Name+" in time")
+			k.rejected(ReasonRelay, "the gateway did not learn the endpoint of "+k.pool.Name+" in time")
 			return
 		}
 	}
@@ -97,19 +97,19 @@ func (k *pick) ask(started time.Time) bool {
 		if k.ctx.Err() == nil || time.Since(started) > minAnswerWait {
 			k.picker.reportRelay(k.pool, RelayFailure{NoAnswer: k.problem}, started)
 		}
-		k.refused(ReasonRelay, "the picker of "+k.pool.Name+" in the other cluster did not answer")
+		k.rejected(ReasonRelay, "the picker of "+k.pool.Name+" in the other cluster did not answer")
 		return false
 	case answer.Immediate != nil:
 		k.picker.reportRelay(k.pool, RelayFailure{}, started)
-		k.refusal, k.result = extproc.Answer{Status: answer.Status, Passthrough: answer.Immediate}, resultPassed
+		k.otherwise, k.result = extproc.Answer{Status: answer.Status, Passthrough: answer.Immediate}, resultPassed
 		return false
 	}
 	return true
 }
 
-// refused keeps what the request is answered if it goes nowhere else, and ends the remote picker's call.
-func (k *pick) refused(reason, message string) {
-	k.refusal, k.result = immediate(503, reason, message), reason
+// rejected keeps what the request is answered if it goes nowhere else, and ends the remote picker's call.
+func (k *pick) rejected(reason, message string) {
+	k.otherwise, k.result = immediate(503, reason, message), reason
 	if k.remote.Track != nil {
 		k.remote.Track.End()
 		k.remote.Track = nil
@@ -141,7 +141,7 @@ func (remote) spill(k *pick) {
 		k.result = resultSpilled
 		return
 	}
-	k.end(k.refusal, k.result)
+	k.end(k.otherwise, k.result)
 }
 
 func (remote) answer(k *pick) {

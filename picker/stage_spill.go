@@ -25,7 +25,7 @@ func (servers) spill(k *pick) {
 	}
 	k.result = resultSpilled
 	if len(k.spillTo) == 0 {
-		a := k.pool.refuse(&k.scratch, k.restricted)
+		a := k.pool.reject(&k.scratch, k.restricted)
 		k.end(a, a.Reason)
 	}
 	if k.answer.Status == 429 || k.sampled {
@@ -54,8 +54,8 @@ func (k *pick) limits() []schedule.Excess {
 	return all
 }
 
-// refuse answers a request that no endpoint takes, by the last rank.
-func (pool *pool) refuse(by *schedule.Scratch, restricted bool) extproc.Answer {
+// reject answers a request that no endpoint takes, by the last rank.
+func (pool *pool) reject(by *schedule.Scratch, restricted bool) extproc.Answer {
 	switch name := quoted(pool.Name); {
 	case by.Shed:
 		return immediate(429, ReasonShed, "no model server of pool "+name+" "+by.Why)

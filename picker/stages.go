@@ -114,12 +114,12 @@ type pick struct {
 	lease     *endpoint.Lease
 	unread    *endpoint.Unread // what the servers are sent; nil without a lease or a prompt
 
-	clusters []ClusterCost        // by rank, of an import
-	stay     uint64               // the request's session there
-	charge   *charged             // the same
-	remote   extproc.RemoteAnswer // by rank, of a remote picker
-	names    []string             // addresses that it named
-	refusal  extproc.Answer       // if nothing takes the request
+	clusters  []ClusterCost        // by rank, of an import
+	stay      uint64               // the request's session there
+	charge    *charged             // the same
+	remote    extproc.RemoteAnswer // by rank, of a remote picker
+	names     []string             // addresses that it named
+	otherwise extproc.Answer       // if nothing takes the request
 
 	// What records have beyond that.
 	result     string

@@ -147,7 +147,7 @@ var ofPenstock = []decision{
 	decide[v1alpha1.ClusterSetPeerListener](shown("Port", "Address")),
 	decide[v1alpha1.ClusterSetStatus](shown("Members", "Conditions")),
 	decide[v1alpha1.ClusterSetMemberStatus](
-		shown("Name", "UID", "Epoch", "Sequence", "Draining"),
+		shown("Name", "UID", "Epoch", "Sequence", "Started", "Draining"),
 		certified("Bundle"),
 	),
 	decide[about.ClusterProperty](shown("TypeMeta", "ObjectMeta", "Spec")),

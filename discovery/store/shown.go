@@ -69,7 +69,7 @@ func byType(lists ...[]decision) map[reflect.Type]map[string]way {
 
 // values are types with a JSON form of their own that are shown as that.
 var values = []reflect.Type{
-	reflect.TypeFor[metav1.Time](), reflect.TypeFor[metav1.Duration](), reflect.TypeFor[resource.Quantity](),
+	reflect.TypeFor[metav1.Time](), reflect.TypeFor[metav1.MicroTime](), reflect.TypeFor[metav1.Duration](), reflect.TypeFor[resource.Quantity](),
 	reflect.TypeFor[intstr.IntOrString](),
 }
 

@@ -58,7 +58,7 @@ func (e *Export) invalid() string {
 		return fmt.Sprintf("its weight is %d, and a weight is 0 to %d", *w, MaxWeight)
 	}
 	for port := range e.ports {
-		if port < 1 || port > 65535 { // another one would wrap to a port that nobody wrote
+		if port < 1 || port > 65535 { // another one would wrap to a port that the member has not written
 			return fmt.Sprintf("one of its ports is %d, and a port is 1 to 65535", port)
 		}
 	}
