@@ -118,7 +118,7 @@ func (k *pick) rankClusters(stay string) {
 	ranked, charge := k.picker.config.Chooser.Choose(pool.Name, ClusterPrompt{Tokens: k.tokens, Chain: r.Facts.Chain, Stay: stay}, true, make([]ClusterCost, 0, maxEndpoints))
 	if len(ranked) == 0 {
 		k.model, k.tokens = "", 0
-		k.end(immediate(503, ReasonNoEndpoints, "import "+quoted(pool.Name)+" has no cluster that takes requests"), ReasonNoEndpoints)
+		k.decide(immediate(503, ReasonNoEndpoints, "import "+quoted(pool.Name)+" has no cluster that takes requests"), ReasonNoEndpoints)
 		return
 	}
 	k.clusters, k.result, k.candidates = ranked, resultCluster, len(ranked)

@@ -76,7 +76,7 @@ func (k *pick) listModels() bool {
 	if pool != nil {
 		pool.counters.count(resultModels, time.Since(k.started))
 	}
-	k.end(extproc.Answer{Status: http.StatusOK, Body: models.Encode(list)}, "")
+	k.decide(extproc.Answer{Status: http.StatusOK, Body: models.Encode(list)}, "")
 	return true
 }
 

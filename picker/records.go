@@ -61,7 +61,7 @@ type note struct {
 	id, model          [maxNoted]byte
 	choices            [maxChoices]choice
 	took               [maxStages]float32 // of each stage, in seconds
-	passed             uint16             // the stages, as bits
+	passed             uint32             // the stages, as bits
 	bytes              int                // of the body
 	served             string             // the model that the server gets; "": the request's
 	outcome            Outcome
@@ -282,8 +282,8 @@ func (n *note) stages(r *Record) (out []Passed) {
 			continue
 		}
 		p := Passed{Stage: s.name, Took: time.Duration(float64(n.took[i]) * float64(time.Second))}
-		if s.decided != nil {
-			p.Decided = s.decided(r)
+		if s.shown != nil {
+			p.Decided = s.shown(r)
 		}
 		out = append(out, p)
 	}

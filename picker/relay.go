@@ -141,7 +141,7 @@ func (remote) spill(k *pick) {
 		k.result = resultSpilled
 		return
 	}
-	k.end(k.otherwise, k.result)
+	k.decide(k.otherwise, k.result)
 }
 
 func (remote) answer(k *pick) {

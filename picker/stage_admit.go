@@ -20,10 +20,11 @@ const (
 	maxPermitWaits = 256
 )
 
-// admit reads whose call it is: the key of a Gateway opens the pools that its routes use. Calls
-// from other clusters have no key, and may pick from the exported pools. It sets Request.Imported,
-// and ends the call of a caller that may not pick. A call for a pool that this picker does not have
-// is left to find. Another check of a caller's key belongs here.
+// admit decides whether the caller may pick from the pool: a Gateway whose routes use it, or a
+// member of a cluster set to which it is exported. Its key or certificate is verified before, for
+// every service of the port (xds/identity); a check of the key itself belongs there. It sets
+// Request.Imported, and ends the call of a caller that may not. A call for a pool that this picker
+// does not have is left to find.
 func admit(k *pick) { k.denied = k.picker.permit(k.ctx, k.request) }
 
 // admitted is admit for a reader.
@@ -63,13 +64,15 @@ type gate struct {
 	waiting atomic.Int64 // calls that wait for access
 }
 
-// youngFor is how long after its start a process may not have decided yet on its exports. Members call it at once.
+// youngFor is how long after its start a process may not have decided yet on its exports. Members
+// call it at once.
 const youngFor = 5 * time.Second
 
 // exportedPoll is how often a call that waits for an export asks for it.
 const exportedPoll = 20 * time.Millisecond
 
-// waitExported waits, in a process that has just started, until a pool is exported, or for permitTimeout.
+// waitExported waits, in a process that has just started, until a pool is exported, or for
+// permitTimeout.
 func (p *Picker) waitExported(ctx context.Context, r *extproc.Request) bool {
 	if time.Since(p.gate.began) > youngFor {
 		return false

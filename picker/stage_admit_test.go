@@ -107,7 +107,8 @@ func TestPickerKey_NewRouteIsWaitedFor(t *testing.T) {
 	}
 }
 
-// A stolen key must not end or move the requests of other Gateways, nor make another Gateway's pool look full.
+// A stolen key must not end or move the requests of other Gateways, nor make another Gateway's pool
+// look full.
 func TestPickerKey_ReportsCountForItsOwnRequestsAlone(t *testing.T) {
 	p, may, pick := keyedPicker(t, Config{Peers: alone{}})
 	may.allow("ns/victim", "ns/theirs")

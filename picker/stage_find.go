@@ -16,20 +16,20 @@ func find(k *pick) {
 		k.target = k.pool.target
 		k.span = p.span(k.ctx, r, k.started)
 	case listsAlone(r):
-		k.end(extproc.Answer{Pass: true}, "")
+		k.decide(extproc.Answer{Pass: true}, "")
 	case r.Pool != "":
 		p.metrics.unknown.Inc()
 		// Gateways and pickers learn of pools at different times; another picker may have this one.
-		k.end(extproc.Answer{Unavailable: true, Message: "this picker has no pool " + r.Pool}, "")
+		k.decide(extproc.Answer{Unavailable: true, Message: "this picker has no pool " + r.Pool}, "")
 	default:
 		p.metrics.unknown.Inc()
-		k.end(immediate(503, ReasonUnknownPool, "this picker has no default pool, and the gateway named none"), "")
+		k.decide(immediate(503, ReasonUnknownPool, "this picker has no default pool, and the gateway named none"), "")
 	}
 }
 
-// end ends a pick with an answer. A result counts in the pool's metrics and records; "" is for
+// decide ends a pick with an answer. A result counts in the pool's metrics and records; "" is for
 // answers that are no picks.
-func (k *pick) end(a extproc.Answer, result string) {
+func (k *pick) decide(a extproc.Answer, result string) {
 	k.answer, k.result, k.over = a, result, true
 }
 

@@ -28,8 +28,9 @@ const (
 
 // hold has a request wait while its pool is saturated, if the pool has flow control. It reads the
 // request's priority, fairness ID, deadline and size. It may replace the pool by the configuration
-// after the wait. It ends a request that waits too long or finds too many waiting, and one with
-// spill targets, which does not wait. An admitted one is placed at the end of its pick.
+// after the wait. It ends a request that waits too long or finds too many waiting with 429, one
+// whose pool has no endpoint or whose client leaves with 503, and one with spill targets, which
+// goes there at once. One that it lets through has a place in the queue until settle.
 func hold(k *pick) {
 	pool, r := k.pool, k.request
 	if !pool.queue.On() {
@@ -37,7 +38,7 @@ func hold(k *pick) {
 	}
 	now, queue := time.Now(), pool.queue
 	if queue.Pass(int(pool.priority(r)), now) {
-		k.admitted = queue
+		k.queue = queue
 		return
 	}
 	q := pool.flowRequest(r, now)
@@ -45,7 +46,7 @@ func hold(k *pick) {
 	if outcome == flow.Queued {
 		if spill := pool.spill(r.Spill); len(spill) > 0 {
 			queue.Remove(q)
-			k.end(listed(spill, retries(r)), resultSpilled)
+			k.decide(listed(spill, retries(r)), resultSpilled)
 			return
 		}
 		outcome = k.await(queue, q, now)
@@ -53,11 +54,11 @@ func hold(k *pick) {
 		pool.counters.waited(outcome, q.Priority, 0)
 	}
 	if outcome == flow.Admitted {
-		k.admitted = queue
+		k.queue = queue
 		return
 	}
 	a := k.notAdmitted(queue, outcome)
-	k.end(a, a.Reason)
+	k.decide(a, a.Reason)
 	k.model, k.tokens = r.Facts.Model, r.Facts.Tokens
 	k.exceeded = exceeded(queue, q, outcome, k.waited)
 }

@@ -203,7 +203,8 @@ func TestFlowControl_TurnedOffSendsThoseThatWait(t *testing.T) {
 	}
 }
 
-// A request is admitted before the pool's processor is asked, and has no lease until that has answered.
+// A request is admitted before the pool's processor is asked, and has no lease until that has
+// answered.
 func TestFlowControl_RequestAtProcessorTakesRoom(t *testing.T) {
 	arrived, answer := make(chan struct{}, 9), make(chan struct{})
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -285,7 +286,8 @@ func TestFlowControl_EnvoyWaitsAsLongAsTheRequest(t *testing.T) {
 	}
 }
 
-// No pick has pages read meanwhile, and by one page a second a server that is free again would be idle for that long.
+// No pick has pages read meanwhile, and by one page a second a server that is free again would be
+// idle for that long.
 func TestFlowControl_PagesAreReadOftenWhileRequestsWait(t *testing.T) {
 	var pages atomic.Int32
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

@@ -6,10 +6,10 @@ import (
 	"github.com/penstock-project/penstock/picker/schedule"
 )
 
-// lease counts the request where it is sent, from now until the access log reports its end: at the
-// first endpoint and at the further servers, at the cluster of an import, at a remote picker. It
-// opens the lease, which settle ends if the pick fails. A Gateway with too many leases gets none.
-// It ends no pick.
+// lease counts the request where it is sent: at the first endpoint and at the further servers, at
+// the cluster of an import, at a remote picker. That lasts until the access log reports the
+// request's end, its reports stop (endpoint.Leases), or the call of a gateway without an access log
+// ends. A Gateway with too many leases gets none. It ends no pick.
 func lease(k *pick) { k.target.lease(k) }
 
 func (servers) lease(k *pick) {
@@ -57,43 +57,6 @@ func (k *pick) take() bool {
 		k.lease, k.ranked, k.further, k.verdicts = nil, nil, further{}, nil
 	}
 	return false
-}
-
-// settle ends the use of what a pick has taken: its place among the admitted requests, its memory,
-// and, unless its answer was given to the gateway, all that counts its request. Nothing else ends
-// that.
-func (k *pick) settle(given bool) {
-	if k.admitted != nil {
-		k.admitted.Placed() // it has a lease now, or is not sent
-	}
-	if !given {
-		k.giveBack()
-	}
-	if k.shadow.working != nil {
-		workings.Put(k.shadow.working)
-	}
-	if k.working != nil {
-		workings.Put(k.working)
-	}
-	*k = pick{picker: k.picker, ctx: k.ctx, request: k.request, policy: k.policy, rules: k.rules}
-}
-
-// giveBack ends what counts a request that is not sent.
-func (k *pick) giveBack() {
-	k.further.release()
-	if k.lease != nil {
-		k.lease.Release()
-	}
-	switch {
-	case k.answer.Track != nil:
-		k.answer.Track.End()
-	case k.lease != nil:
-		k.lease.Done()
-	case k.charge != nil:
-		k.charge.End()
-	case k.remote.Track != nil:
-		k.remote.Track.End()
-	}
 }
 
 // leased is lease for a reader.

@@ -19,9 +19,10 @@ import (
 )
 
 // process has the pool's processor prepare a request whose body is read, if the pool has one. It
-// reads the body and headers that the processor receives, and sets what it has answered. It may
-// replace the pool by the configuration after the wait. It ends a request whose client has left
-// meanwhile; a processor that does not answer ends none.
+// waits for the processor's timeout at most; then, or while its breaker is open, the pick goes on
+// without. It reads the body and headers that the processor receives, and sets what it has
+// answered. It may replace the pool by the configuration after the wait. It ends a request whose
+// client has left meanwhile.
 func process(k *pick) {
 	pool, r, d := k.pool, k.request, &k.processed
 	if pool.processor == nil {
@@ -44,7 +45,7 @@ func process(k *pick) {
 		if timeout := pool.processor.Timeout(); timeout > extendAbove && !pool.processor.Open() {
 			r.Extend(timeout + answerTime)
 		}
-		d.Answer, d.outcome, err = pool.processor.Process(k.ctx, q)
+		d.Answer, d.outcome, err = pool.processor.Process(k.ctx, q) // with an open breaker it is skipped
 	}
 	d.took = time.Since(started)
 	if err != nil {
@@ -55,7 +56,7 @@ func process(k *pick) {
 	k.picker.metrics.processed.count(pool.Name, d)
 	k.started = time.Now() // the time of a pick is what the picker itself takes
 	if d.outcome == processor.Canceled {
-		k.end(immediate(503, ReasonCanceled, "the request was canceled"), ReasonCanceled)
+		k.decide(immediate(503, ReasonCanceled, "the request was canceled"), ReasonCanceled)
 		k.model, k.tokens = r.Facts.Model, r.Facts.Tokens
 		return
 	}
@@ -85,7 +86,8 @@ func (pool *pool) processedHeaders(r *extproc.Request) map[string]string {
 	return out
 }
 
-// Reasons why the pool's own strategy decides about a request whose processor was asked for a worker.
+// Reasons why the pool's own strategy decides about a request whose processor was asked for a
+// worker.
 const (
 	noAnswer      = "no_answer"
 	noWorker      = "no_worker"      // the answer names none

@@ -69,7 +69,8 @@ func (k *pick) renderPrompt() {
 	}
 }
 
-// renderBase returns the URL of the server that is asked for token IDs, drawn among those that take requests.
+// renderBase returns the URL of the server that is asked for token IDs, drawn among those that take
+// requests.
 func (p *Picker) renderBase(pool *pool) string {
 	endpoints := pool.snapshot.Endpoints
 	first := mathrand.IntN(max(len(endpoints), 1))

@@ -4,7 +4,7 @@ package picker
 // extproc replaces it. It ends no pick.
 func rewrite(k *pick) {
 	if k.rules != nil {
-		k.drawn = k.rules.target(k.body)
+		k.drawn = k.rules.target(k.asked)
 	}
 }
 

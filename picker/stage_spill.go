@@ -26,14 +26,15 @@ func (servers) spill(k *pick) {
 	k.result = resultSpilled
 	if len(k.spillTo) == 0 {
 		a := k.pool.reject(&k.scratch, k.restricted)
-		k.end(a, a.Reason)
+		k.decide(a, a.Reason)
 	}
 	if k.answer.Status == 429 || k.sampled {
 		k.exceeded = k.limits()
 	}
 }
 
-// whenFull picks for a request that finds the pool full, and that neither spill targets nor another cluster takes.
+// whenFull picks for a request that finds the pool full, and that neither spill targets nor another
+// cluster takes.
 func (k *pick) whenFull() {
 	pool := k.pool
 	switch {

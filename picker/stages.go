@@ -20,9 +20,10 @@ type stage struct {
 	name string
 	at   moment
 	run  func(*pick)
-	// decided describes for a reader what the stage has done with a pick; "" for nothing. nil: it decides nothing.
-	decided func(*Record) string
-	closes  bool // a pick that an earlier stage has ended passes it, too
+	// shown describes for a reader what the stage has done with a pick; "" for nothing. nil: it
+	// decides nothing.
+	shown  func(*Record) string
+	always bool // it runs also for a pick that an earlier stage has ended
 }
 
 // moment is how much of a request has arrived when a stage runs.
@@ -31,39 +32,40 @@ type moment uint8
 const (
 	atCall    moment = iota // the metadata of the call: no message is read before
 	atHeaders               // the headers
-	atModel                 // a model in the body. Bodies that pass in chunks show theirs after the pick
+	atModel                 // a model that the body names; in STREAMED after the answer, with nothing else
 	atRequest               // all that the pick needs
 )
 
 // stages are the stages of a pick, in their order. A request for the list of models, and one for an
 // unknown pool, end in find.
 //
-// The stages from restrict to answer act by the pick's target: the model servers of a pool, those
-// servers with sessions, the clusters of an import, a remote picker.
+// Restrict, rank, lease, spill and answer act by the pick's target: the model servers of a pool,
+// those servers with sessions, the clusters of an import, a remote picker.
 func stages() []stage {
 	return []stage{
-		{name: "admit", at: atCall, run: admit, decided: admitted},
-		{name: "read", at: atHeaders, run: read, decided: readSoMuch},
-		{name: "rewrite", at: atModel, run: rewrite, decided: rewritten},
+		{name: "admit", at: atCall, run: admit, shown: admitted},
+		{name: "read", at: atHeaders, run: read, shown: readSoMuch},
+		{name: "rewrite", at: atModel, run: rewrite, shown: rewritten},
 		{name: "wake", at: atRequest, run: wake},
-		{name: "find", at: atRequest, run: find, decided: found},
-		{name: "hold", at: atRequest, run: hold, decided: held},
-		{name: "process", at: atRequest, run: process, decided: processedBy},
+		{name: "find", at: atRequest, run: find, shown: found},
+		{name: "hold", at: atRequest, run: hold, shown: held},
+		{name: "process", at: atRequest, run: process, shown: processedBy},
 		{name: "restrict", at: atRequest, run: restrict},
-		{name: "prompt", at: atRequest, run: prompt, decided: prompted},
+		{name: "prompt", at: atRequest, run: prompt, shown: prompted},
 		{name: "score", at: atRequest, run: score},
-		{name: "rank", at: atRequest, run: rank, decided: rankedBy},
-		{name: "lease", at: atRequest, run: lease, decided: leased},
-		{name: "spill", at: atRequest, run: spill, decided: spilled},
-		{name: "answer", at: atRequest, run: answer, decided: answeredBy, closes: true},
-		{name: "note", at: atRequest, run: keepNote, closes: true},
+		{name: "rank", at: atRequest, run: rank, shown: rankedBy},
+		{name: "lease", at: atRequest, run: lease, shown: leased},
+		{name: "spill", at: atRequest, run: spill, shown: spilled},
+		{name: "answer", at: atRequest, run: answer, shown: answeredBy, always: true},
+		{name: "note", at: atRequest, run: keepNote, always: true},
 	}
 }
 
-// maxStages bounds the stages: a note has the time of each.
-const maxStages = 16
+// maxStages is how many stages a note has the times of, as bits of pick.passed and note.passed.
+const maxStages = 32
 
-// pick is one request on its way through the stages. One call of the gateway uses it, from its begin to its end.
+// pick is one request on its way through the stages. One call of the gateway uses it, from its
+// begin to its end.
 type pick struct {
 	picker  *Picker
 	ctx     context.Context
@@ -75,11 +77,11 @@ type pick struct {
 	left   time.Time      // when the last stage was left
 	last   int            // the last stage before the body
 	took   [maxStages]float32
-	passed uint16 // the stages that it has passed, as bits
+	passed uint32 // the stages that it has passed, as bits
 
 	policy extproc.BodyPolicy // of read
 	rules  *modelRules        // the same
-	body   string             // the model that it names, for rewrite
+	asked  string             // the model that the body names, for rewrite
 	drawn  *request.Target    // by rewrite
 
 	pool    *pool  // of find; a wait may replace it by the pool's newer configuration
@@ -87,7 +89,7 @@ type pick struct {
 	span    trace.Span
 	started time.Time // of the time that metrics have: waits for others are not in it
 
-	admitted  *flow.Queue // by hold; nil if there was none
+	queue     *flow.Queue // by hold: it has let the request through; nil if there was none
 	waited    time.Duration
 	processed processed
 
@@ -108,7 +110,8 @@ type pick struct {
 	at       time.Time // of the rank
 	further  further
 	staged   bool // the pool's profile handler has decided about further servers
-	// Verdicts of a sampled pick are made after its rank and before its lease: they are what decided.
+	// Verdicts of a sampled pick are made after its rank and before its lease: they are what
+	// decided.
 	verdicts  []schedule.Verdict
 	contested int64 // requests in flight of all processes where this one would have been one too many; 0: nowhere
 	lease     *endpoint.Lease
@@ -177,9 +180,9 @@ func (k *pick) Body() extproc.BodyPolicy {
 	return k.policy
 }
 
-// Target implements extproc.Pick.
-func (k *pick) Target(model string) *request.Target {
-	k.body, k.drawn = model, nil
+// Replacement implements extproc.Pick.
+func (k *pick) Replacement(model string) *request.Target {
+	k.asked, k.drawn = model, nil
 	k.pass(atModel)
 	return k.drawn
 }
@@ -199,7 +202,45 @@ func (k *pick) End() {
 	picks.Put(k)
 }
 
-// pass runs the stages of a moment. The time until the body has arrived counts for the stage that asks for it.
+// settle ends the use of what a pick has taken: its place in the queue, its memory, and, unless its
+// answer was given to the gateway, all that counts its request. A stage may undo what it took
+// itself; all that is left ends here alone.
+func (k *pick) settle(given bool) {
+	if k.queue != nil {
+		k.queue.Placed() // it has a lease now, or is not sent
+	}
+	if !given {
+		k.giveBack()
+	}
+	if k.shadow.working != nil {
+		workings.Put(k.shadow.working)
+	}
+	if k.working != nil {
+		workings.Put(k.working)
+	}
+	*k = pick{picker: k.picker, ctx: k.ctx, request: k.request, policy: k.policy, rules: k.rules}
+}
+
+// giveBack ends what counts a request that is not sent.
+func (k *pick) giveBack() {
+	k.further.release()
+	if k.lease != nil {
+		k.lease.Release()
+	}
+	switch {
+	case k.answer.Track != nil:
+		k.answer.Track.End()
+	case k.lease != nil:
+		k.lease.Done()
+	case k.charge != nil:
+		k.charge.End()
+	case k.remote.Track != nil:
+		k.remote.Track.End()
+	}
+}
+
+// pass runs the stages of a moment. The time until the body has arrived counts for the stage that
+// asks for it.
 func (k *pick) pass(m moment) {
 	now := time.Now()
 	if m == atRequest && !k.left.IsZero() {
@@ -207,7 +248,7 @@ func (k *pick) pass(m moment) {
 	}
 	for i := range k.picker.stages {
 		s := &k.picker.stages[i]
-		if s.at != m || k.over && !s.closes {
+		if s.at != m || k.over && !s.always {
 			continue
 		}
 		s.run(k)

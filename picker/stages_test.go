@@ -63,7 +63,7 @@ func TestPick_EndBetweenAnyTwoStagesLeavesNoLease(t *testing.T) {
 			p := runPicker(t, Config{Chooser: c})
 			kind.pool.Name = "ns/pool"
 			setPools(t, p, kind.pool)
-			p.stages = slices.Insert(stages(), at, stage{name: "panic", at: stages()[at].at, closes: true, run: func(*pick) { panic("between two stages") }})
+			p.stages = slices.Insert(stages(), at, stage{name: "panic", at: stages()[at].at, always: true, run: func(*pick) { panic("between two stages") }})
 			r := kind.request
 			r.Body = mem.BufferSlice{mem.SliceBuffer(`{"model":"m","prompt":"a"}`)}
 			before := p.stages[at].name + " before " + stages()[at].name
@@ -78,7 +78,7 @@ func TestPick_EndBetweenAnyTwoStagesLeavesNoLease(t *testing.T) {
 					t.Fatal(err)
 				}
 				k.Body()
-				k.Target("m")
+				k.Replacement("m")
 				k.Answer()
 			}()
 			pool := p.pool("ns/pool")
@@ -147,7 +147,7 @@ func TestStages_WithoutOneItsPromiseIsBroken(t *testing.T) {
 			set(p, pool)
 			k := p.begin(t.Context(), longPrompt(600))
 			k.Body()
-			target := k.Target("public")
+			target := k.Replacement("public")
 			return target != nil && target.Name == "v1"
 		}},
 		"wake": {"TestPicker_PickAfterAStopNamesWhatHasChanged", func(p *Picker, pool Pool) bool {

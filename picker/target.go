@@ -41,12 +41,12 @@ type gateways struct{}
 
 func (gateways) restrict(k *pick) {
 	if asksForModels(k.request.Headers) {
-		k.end(extproc.Answer{Pass: true}, "")
+		k.decide(extproc.Answer{Pass: true}, "")
 		return
 	}
 	// Envoy has newer configuration than this picker: the pool has a picker now. The picker of the
 	// process that configured Envoy knows it.
-	k.end(extproc.Answer{Unavailable: true, Message: "this picker does not pick for pool " + k.request.Pool + ", whose requests go to gateways of another cluster"}, "")
+	k.decide(extproc.Answer{Unavailable: true, Message: "this picker does not pick for pool " + k.request.Pool + ", whose requests go to gateways of another cluster"}, "")
 }
 
 func (gateways) rank(*pick)   {}

@@ -138,10 +138,10 @@ func bounded(
 		},
 		WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) { return events, nil },
 	}, func(obj runtime.Object) runtime.Object { return obj })
-	if _, err := lw.List(metav1.ListOptions{}); err != nil {
+	if _, err := cache.ToListerWatcherWithContext(lw).ListWithContext(t.Context(), metav1.ListOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	out, err := lw.Watch(metav1.ListOptions{})
+	out, err := cache.ToListerWatcherWithContext(lw).WatchWithContext(t.Context(), metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -223,7 +223,7 @@ func TestBudget_ListThatRepeatsANameTakesNoMore(t *testing.T) {
 			return &metainternal.List{Items: listed}, nil
 		},
 	}, func(obj runtime.Object) runtime.Object { return obj })
-	list, err := lw.List(metav1.ListOptions{})
+	list, err := cache.ToListerWatcherWithContext(lw).ListWithContext(t.Context(), metav1.ListOptions{})
 	if err != nil || len(list.(*metainternal.List).Items) != 1 {
 		t.Errorf("%d objects, %v", len(list.(*metainternal.List).Items), err)
 	}

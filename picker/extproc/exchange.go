@@ -239,9 +239,9 @@ func prefixed(value []byte, text string) bool {
 func (x *exchange) choose(phase protowire.Number) error {
 	x.waiting = false
 	a := x.pick.Answer()
+	x.track, x.served = a.Track, cmp.Or(a.ServedNamespace, x.names.Namespace) // close ends it from here on
 	x.edit(&a)
 	x.endScan()
-	x.track, x.served = a.Track, cmp.Or(a.ServedNamespace, x.names.Namespace)
 	return x.answer(phase, &a)
 }
 

@@ -157,7 +157,7 @@ func (x *exchange) replaceModel() (model string, problem *Answer) {
 		return served, nil
 	}
 	model = x.clientsModel(served)
-	target := x.pick.Target(model)
+	target := x.pick.Replacement(model)
 	if target == nil && model != served {
 		target = request.NewTarget(model)
 	}
@@ -237,12 +237,12 @@ func (x *exchange) rewriteChunks() {
 	f := &x.request.Facts
 	if name := x.request.Headers.Header(headerModel); x.policy.TrustHeaders && len(name) > 0 {
 		f.Model = string(name)
-		f.Target = x.pick.Target(f.Model)
+		f.Target = x.pick.Replacement(f.Model)
 	}
 	last, drawn := f.Model, f.Target
 	x.rewrite = request.NewRewriter(func(model string) *request.Target {
 		if model != last { // a name that the body repeats is replaced by one target
-			last, drawn = model, x.pick.Target(model)
+			last, drawn = model, x.pick.Replacement(model)
 		}
 		return drawn
 	}, x.policy.Process)

@@ -22,9 +22,9 @@ type Pick interface {
 	// Body returns what the pick needs of the request's body, and the mode that is assumed for
 	// gateways that don't send theirs. The headers have arrived.
 	Body() BodyPolicy
-	// Target returns what replaces a model that the body names; nil if it stays. It is called with
+	// Replacement returns what replaces a model that the body names; nil if it stays. It is called with
 	// BodyPolicy.Rewrite alone, in STREAMED also after Answer.
-	Target(model string) *request.Target
+	Replacement(model string) *request.Target
 	// Answer answers the request, once. It must not keep the request or anything in it after Answer.Track's End.
 	Answer() Answer
 	// End ends the use of the Pick.
@@ -44,7 +44,7 @@ type BodyPolicy struct {
 	// Valid answers a request of an API whose prompts are known 400 if its body is no JSON: Pick
 	// has nothing else to go by. It needs Keep.
 	Valid bool
-	// Rewrite has Pick.Target replace the models of bodies. They are held, in modes that allow it:
+	// Rewrite has Pick.Replacement replace the models of bodies. They are held, in modes that allow it:
 	// a request whose body cannot be held is answered 503.
 	Rewrite bool
 	// TrustHeaders has a pick in STREAMED, which precedes the body, go by the model in the header x-gateway-model-name.

@@ -48,8 +48,8 @@ type fakePick struct {
 
 func (f fakePick) Body() BodyPolicy { return f.p.policy }
 
-// Target replaces the model "public" by "v1".
-func (f fakePick) Target(model string) *request.Target {
+// Replacement replaces the model "public" by "v1".
+func (f fakePick) Replacement(model string) *request.Target {
 	if model == "public" {
 		return request.NewTarget("v1")
 	}
