@@ -18,7 +18,6 @@ import (
 type clients struct {
 	*run
 	fields map[string]field
-	base   seen
 }
 
 func newClients(t testing.TB) *clients {
