@@ -108,13 +108,13 @@ func (d *Disk) isHung(path string) bool {
 	return false
 }
 
-// Within reports whether a path is that of a folder, or below it.
+// Within reports whether a path leads to a folder, or below it.
 func Within(dir, path string) bool {
 	const separator = string(filepath.Separator)
 	return path == dir || dir == "." || strings.HasPrefix(path, strings.TrimSuffix(dir, separator)+separator)
 }
 
-// Stuck returns the path of an operation that has hung for half a minute; "" if there is none.
+// Stuck returns the path of an operation that has hung for half a minute; "" without one.
 func (d *Disk) Stuck() (path string) {
 	if d == nil {
 		return ""
@@ -129,7 +129,7 @@ func (d *Disk) Stuck() (path string) {
 	return path
 }
 
-// StuckMessage is what /healthz reports of the path that Stuck returns.
+// StuckMessage is the line of /healthz about the path that Stuck returns.
 func StuckMessage(path string) string {
 	return path + " has been read for half a minute, and its file system does not answer; what was read before stays in use: " +
 		"repair the mount, and restart this process"

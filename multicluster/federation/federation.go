@@ -317,7 +317,7 @@ func (f *Federation) publish(exports ...channel.Item) {
 	f.exports.Publish(append(exports, f.own.state(bundle))...)
 }
 
-// errNoEffect is that of an update which Config.Apply does not take, or not all of it.
+// errNoEffect reports an update which Config.Apply does not take, or not all of it.
 var errNoEffect = errors.New("not all of the update has an effect")
 
 // receive passes what a member has published on to the registry.

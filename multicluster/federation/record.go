@@ -49,7 +49,7 @@ const (
 	maxState  = maxBundle + 8<<10 // line ends are escaped
 )
 
-// decodeCluster reads a cluster's state. bundle is that of the last one, which is not read again.
+// decodeCluster reads a cluster's state. bundle is the bundle of its last state, which is not read again.
 func decodeCluster(value []byte, bundle string) (c cluster, err error) {
 	if len(value) > maxState {
 		return c, fmt.Errorf("it has %d bytes", len(value))

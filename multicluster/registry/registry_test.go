@@ -426,7 +426,7 @@ func TestSecretRef_MemberDoesNotChooseIt(t *testing.T) {
 	}
 }
 
-// A port that is none would wrap: 65,617 to 81, and -1 to 65,535.
+// A number that is no port would wrap: 65,617 to 81, and -1 to 65,535.
 func TestExport_PortsThatAreNoneAreNotTaken(t *testing.T) {
 	for _, port := range []int32{-1, 0, 65536, 1<<31 - 1} {
 		wrong := []inferenceapi.Port{{Number: port}}

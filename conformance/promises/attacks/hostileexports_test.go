@@ -36,7 +36,7 @@ func again(v *parties.Subscriber, n int, topic string, is func(i int) []*discove
 	return nil
 }
 
-// attack is what a hostile member publishes.
+// attack publishes as a hostile member does.
 type attack struct {
 	name   string
 	logged string // in the log about it; "": it has no effect that is worth a word

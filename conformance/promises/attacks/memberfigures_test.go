@@ -80,7 +80,7 @@ func (f *memberFigures) print(w io.Writer) {
 // hostileMember names the file in the environment of a child that describes which member it is.
 const hostileMember = "HOSTILE_MEMBER"
 
-// attacks is what such a child prints as each of its attacks begins.
+// attacks is the line that such a child prints as each of its attacks begins.
 const attacks = "it attacks"
 
 // attacker describes a hostile member that is a process of its own.

@@ -10,8 +10,7 @@ import (
 	"github.com/penstock-project/penstock/xds/identity"
 )
 
-// around is what the picker has around it in this process: it implements the interfaces of
-// picker.Config that several parts serve.
+// around implements the interfaces of picker.Config that several parts of a process serve.
 type around struct{ app *App }
 
 // Gateway implements picker.Callers.
