@@ -84,7 +84,7 @@ func simulate(number, pools int, names string) (*simulatedMember, error) {
 		Certificate: func() (*tls.Certificate, error) { return cert, nil },
 		Apply:       func(...registry.Update) bool { return true }, Connected: func(string, bool) {}, Placed: func(registry.Reports) {},
 	})
-	m.federation.Publish("uid-of-"+m.name, 1)
+	m.federation.Publish("uid-of-"+m.name, 1, time.Now())
 	for p := range pools {
 		e := export.Export{Pool: registry.Pool{Namespace: "default", Name: fmt.Sprintf("%s-%03d", names, p)}, Entry: inferenceapi.ImportedCluster{
 			Name: m.name, RoutingMode: inferenceapi.EndpointMode, TargetPortNumber: 8000, TargetPorts: []inferenceapi.Port{{Number: 8000}}, FailureMode: "FailClose",

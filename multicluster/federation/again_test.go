@@ -2,6 +2,7 @@ package federation
 
 import (
 	"testing"
+	"time"
 
 	"github.com/penstock-project/penstock/multicluster/channel"
 	"github.com/penstock-project/penstock/multicluster/federation/wiretest"
@@ -39,10 +40,10 @@ func TestFederation_MemberThatIsAddedAgainHasTheExportsAgain(t *testing.T) {
 func TestFederation_MemberThatLostItsEpochIsServedAgain(t *testing.T) {
 	a, b := newSite(t, "a", id("a")), newSite(t, "b", id("b"))
 	join(a, b)
-	a.Publish("uid-of-a", 9)
+	a.Publish("uid-of-a", 9, time.Now())
 	a.exports(exported("10.0.0.1"))
 	b.has("a=10.0.0.1")
-	a.Publish("uid-of-a", 1)
+	a.Publish("uid-of-a", 1, time.Now())
 	a.exports(exported("10.0.0.2"))
 	b.has("a=10.0.0.2")
 	a.exports()

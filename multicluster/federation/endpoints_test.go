@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
 	"github.com/penstock-project/penstock/multicluster/channel"
@@ -69,7 +70,7 @@ func TestFederation_ChangeOfOneEndpointSendsItsPartAlone(t *testing.T) {
 	b.has("a=10.9.0.1, draining")
 	a.exports(with(servers(7, 70)))
 	b.hasEndpoints(servers(7, 70))
-	a.Publish("uid-of-a", 2) // as the process after a restart does
+	a.Publish("uid-of-a", 2, time.Now()) // as the process after a restart does
 	a.exports(with(servers(8, 70)))
 	b.hasEndpoints(servers(8, 70))
 	a.exports()

@@ -156,11 +156,13 @@ func (f *Federation) nameAt(address string) string {
 	return f.members[address].Name
 }
 
-// Publish has this process publish for a cluster from now on. epoch is higher than in each earlier process that did.
-func (f *Federation) Publish(uid string, epoch uint64) {
+// Publish has this process publish for a cluster from now on. epoch is higher than in each earlier
+// process that did. began is when this process began to be the one that publishes, which is earlier
+// than now if it could not save its epoch at first.
+func (f *Federation) Publish(uid string, epoch uint64, began time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.own.started = f.cfg.Now()
+	f.own.started = began
 	f.publish(f.own.begin(uid, epoch)...)
 	f.newest = f.exports.Published()
 }

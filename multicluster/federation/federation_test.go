@@ -149,7 +149,7 @@ func newSite(t *testing.T, name, id string) *site {
 		}
 		return nil
 	})
-	s.Publish("uid-of-"+name, 1)
+	s.Publish("uid-of-"+name, 1, time.Now())
 	server := grpc.NewServer(s.ServerOptions()...)
 	s.Register(server)
 	go func() { _ = server.Serve(l) }()

@@ -107,7 +107,7 @@ func (r *Registry) apply(t txn, u *Update) (problem string) {
 		return "it is no member of the cluster set"
 	}
 	next := *m
-	older := u.Stamp.Compare(m.Known) < 0 && !faulty("fence")
+	older := (u.Stamp.Compare(m.Known) < 0 || r.replaced(m, u)) && !faulty("fence")
 	switch {
 	case m.UID == "": // it is a member again, perhaps with a lost epoch: what drains of it has old stamps
 		next.Known = t.forget(m.Name)
@@ -117,6 +117,9 @@ func (r *Registry) apply(t txn, u *Update) (problem string) {
 		}
 		next.Known = t.forget(m.Name)
 	case older && !r.startsAgain(t, m, u):
+		if u.Stamp.Compare(m.Known) >= 0 {
+			return fmt.Sprintf("its process has begun before the one that is known, and has the same epoch %d", u.Stamp.Epoch)
+		}
 		return fmt.Sprintf("it is older (%d.%d) than what is known (%d.%d)", u.Stamp.Epoch, u.Stamp.Sequence, m.Known.Epoch, m.Known.Sequence)
 	case older, r.repeats(m, u): // the member has lost its state
 		next.Known = t.forget(m.Name)
@@ -207,6 +210,12 @@ func (r *Registry) startsAgain(t txn, m *Member, u *Update) bool {
 // folder was restored. So records that are newer may have older stamps.
 func (r *Registry) repeats(m *Member, u *Update) bool {
 	return u.Stamp.Epoch <= m.Known.Epoch && !m.Started.IsZero() && r.plausible(u.Started) && u.Started.After(m.Started)
+}
+
+// replaced reports whether a member's update is of an earlier process than what is known, and its epoch
+// is no later: both have it, because the later one could not save its own, as on a full disk.
+func (r *Registry) replaced(m *Member, u *Update) bool {
+	return u.Stamp.Epoch <= m.Known.Epoch && !m.Started.IsZero() && r.plausible(u.Started) && u.Started.Before(m.Started)
 }
 
 // forget makes every stamp of a member's next update newer than what is known. Its exports stay until then.

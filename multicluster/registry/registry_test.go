@@ -268,6 +268,25 @@ func TestMember_ThatRepeatsAnEpochHasItsExports(t *testing.T) {
 	}
 }
 
+// On a full disk a process cannot save its epoch, and its successor has the same one. The one before, which goes on, changes
+// nothing from then on.
+func TestMember_ReplacedProcessWithTheEpochOfItsSuccessorChangesNothing(t *testing.T) {
+	r, began := set(), time.Now()
+	replaced := registry.Update{Member: "east", UID: "1", Stamp: stamp(2, 2), Snapshot: true, Started: began.Add(-time.Minute)}
+	replaced.Exports = []registry.Export{export(chat, stamp(2, 2), "10.0.0.1")}
+	apply(t, r, replaced)
+	apply(t, r, registry.Update{Member: "east", UID: "1", Stamp: stamp(2, 2), Snapshot: true, Started: began})
+	before := of(r, chat)
+	for _, sequence := range []uint64{2, 9} {
+		replaced.Stamp = stamp(2, sequence)
+		replaced.Exports = []registry.Export{export(chat, stamp(2, sequence), "10.0.0.1")}
+		_, rejected := r.Apply(replaced)
+		if got := of(r, chat); got != before || len(rejected) != 1 || !strings.Contains(rejected[0].Problem, "has begun before the one that is known") {
+			t.Errorf("2.%d: %q after %q, %v", sequence, got, before, rejected)
+		}
+	}
+}
+
 func TestMember_ThatDrainsTakesNoNewRequest(t *testing.T) {
 	r := set()
 	first := registry.Update{Member: "east", UID: "e", Stamp: stamp(1, 1), Snapshot: true, Exports: []registry.Export{export(chat, stamp(1, 1), "a")}}

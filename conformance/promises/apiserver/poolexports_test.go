@@ -87,7 +87,7 @@ func newMember(t *testing.T, name string) *member {
 			m.placed += len(r.Placed)
 		},
 	})
-	m.Publish("uid-of-"+name, 1)
+	m.Publish("uid-of-"+name, 1, time.Now())
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

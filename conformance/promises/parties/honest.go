@@ -31,7 +31,7 @@ func NewHonest(t testing.TB, name string, gateway *net.TCPAddr) *Honest {
 		Certificate: func() (*tls.Certificate, error) { return &certificate, nil },
 		Apply:       func(...registry.Update) bool { return true }, Connected: func(string, bool) {}, Placed: func(registry.Reports) {},
 	})
-	h.Federation.Publish("uid-of-"+name, 1)
+	h.Federation.Publish("uid-of-"+name, 1, time.Now())
 	entry := inferenceapi.ImportedCluster{Name: name, RoutingMode: inferenceapi.ParentMode, Parents: []inferenceapi.ParentImport{{
 		Service: inferenceapi.ServiceImports{{
 			Addresses: []string{gateway.IP.String()}, Ports: []inferenceapi.Port{{Number: int32(gateway.Port), AppProtocol: "http"}},

@@ -29,10 +29,14 @@ func (s *Set) lead(ctx context.Context) error {
 		return ctx.Err()
 	case <-s.decided:
 	}
+	var began time.Time
 	for {
 		var again <-chan time.Time
 		if s.leads() {
-			err := s.publish(ctx)
+			if began.IsZero() {
+				began = s.now()
+			}
+			err := s.publish(ctx, began)
 			if ctx.Err() != nil {
 				return ctx.Err()
 			}
@@ -40,6 +44,9 @@ func (s *Set) lead(ctx context.Context) error {
 				s.note(err)
 				again = time.After(retry)
 			}
+		}
+		if !s.leads() {
+			began = time.Time{}
 		}
 		select {
 		case <-ctx.Done():
@@ -69,7 +76,7 @@ func (s *Set) note(err error) {
 }
 
 // publish publishes, and serves members, until this process leads no more or ctx ends.
-func (s *Set) publish(ctx context.Context) error {
+func (s *Set) publish(ctx context.Context, began time.Time) error {
 	uid, epoch, err := s.cfg.Identity(ctx)
 	if err != nil {
 		return fmt.Errorf("the identity of this cluster: %w", err)
@@ -80,7 +87,7 @@ func (s *Set) publish(ctx context.Context) error {
 			return fmt.Errorf("serve members: %w", err)
 		}
 	}
-	s.federation.Publish(uid, epoch)
+	s.federation.Publish(uid, epoch, began)
 	s.note(nil)
 	select {
 	case s.led <- struct{}{}:

@@ -27,6 +27,7 @@ type watched struct {
 	shown     map[string]string                    // by member: the last line of the log about it
 	shares    map[string]string                    // by member: its share before an event
 	held      map[string]int                       // by member: its exports
+	most      int                                  // the share of a member at the last look
 	members   registry.WatchSet                    // of the last check, and the store's revision
 	revision  uint64
 }
@@ -76,6 +77,8 @@ func (p *process) check() {
 		p.watched.revision, p.watched.members = revision, registry.NewWatchSet()
 	}
 	most, bytes := r.Share()
+	before := p.watched.most // a member may have had this share since the last look
+	p.watched.most = most
 	for _, m := range r.Members(p.watched.members) {
 		if is := fmt.Sprint(m.UID, m.State, m.Known, m.Connected(), r.Count(m.Name)); p.watched.checked[m.Name] == is {
 			continue
@@ -95,7 +98,7 @@ func (p *process) check() {
 		}
 		// What a member has stays when its share shrinks, over a restart too, and grows no more.
 		held, began := p.watched.held[m.Name]
-		if p.watched.held[m.Name] = len(list); began && len(list) > max(most, held) || len(list) > budget || size > bytes {
+		if p.watched.held[m.Name] = len(list); began && len(list) > max(most, before, held) || len(list) > budget || size > bytes {
 			w.violated("%s holds %d exports and %d bytes of member %s, whose share is %d and %d",
 				p.id, len(list), size, m.Name, most, bytes)
 		}
