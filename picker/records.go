@@ -16,7 +16,7 @@ import (
 // is written in place and allocates nothing: on a pool of a thousand endpoints it has the best of them. Verdicts with all their
 // parts are made for a sample of the picks (history.go).
 const (
-	// maxNotes is how many picks of all pools are known: at 100 a second those of the last 80 s. They take 9 MiB at most.
+	// maxNotes is how many picks of all pools are known: at 100 a second those of the last 80 s. They take 12 MiB at most.
 	maxNotes = 8192
 	// notesAtFirst is the size of the ring at first. It doubles.
 	notesAtFirst = 64

@@ -72,7 +72,7 @@ type pick struct {
 	request *extproc.Request
 
 	denied error          // by admit: the call ends
-	over   bool           // a stage has ended it: only those that close a pick follow
+	over   bool           // a stage has ended it: only stages that always run follow
 	answer extproc.Answer // that the gateway gets
 	left   time.Time      // when the last stage was left
 	last   int            // the last stage before the body
@@ -93,7 +93,7 @@ type pick struct {
 	waited    time.Duration
 	processed processed
 
-	spillTo    []string // by restrict; what follows are those of model servers
+	spillTo    []string // by restrict, as the fields down to lease: all but this one of model servers
 	restricted bool
 	allowed    func(*endpoint.Endpoint) bool
 	endpoints  []endpoint.Endpoint

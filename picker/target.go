@@ -4,8 +4,8 @@ import (
 	"github.com/penstock-project/penstock/picker/extproc"
 )
 
-// target is a kind of what a pick chooses among. It has no state: that is the pick's. Each method
-// is a stage of this name.
+// target is one kind of place to which picks send requests. Its methods are stages, and keep their
+// state in the pick.
 type target interface {
 	// restrict decides to what its request may be sent.
 	restrict(*pick)
