@@ -118,7 +118,7 @@ var figures = map[string]figure{
 	"attack_member_memory":      {"ratio", 0.5, "Peak resident memory of an importer under each attack of a hostile member (conformance/promises/attacks), over the memory limit of its container in the chart."},
 	"attack_member_memory.peak": {"MiB", none, ""},
 	"attack_hub_memory":         {"ratio", 0.5, "The same of a hub with three members whose API servers have 1,000,000 objects of each kind, in pages, in one response and as watched events, beside two honest ones."},
-	"attack_member_p99":         {"ratio", 1.5, "The 99th percentile of 400 requests through an importer's Envoy beside the worst of 13 attacks of a member, which has a quarter of a core, over the one of as many while it is stopped; median of 5 pairs, in turns."},
+	"attack_member_p99":         {"ratio", 1.5, "The 99th percentile of 2,000 requests through an importer's Envoy beside the worst of 13 attacks of a member, which has a quarter of a core, over the one of as many while it is stopped; median of 5 pairs, in turns."},
 
 	"dead_names_start":           {"ratio", 1.1, "10,000 host names whose DNS server drops every query: from the start of penstock serve until a proxy, which connects at once, has the last byte of everything, over the same for the same objects with IP addresses; medians, in turns."},
 	"dead_names_start.names":     {"s", none, ""},

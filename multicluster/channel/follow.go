@@ -26,6 +26,11 @@ import (
 const (
 	// retryInterval is the time between attempts to connect. It is short so that a process that starts is found at once.
 	retryInterval = 100 * time.Millisecond
+	// A stream that ends because of what the peer sent is followed by a longer interval, which doubles with each one.
+	shortestPause = time.Second
+	longestPause  = 8 * time.Second
+	// calm is how long a stream lasts after which earlier ones do not count.
+	calm = time.Minute
 	// connectTimeout bounds one attempt.
 	connectTimeout = time.Second
 )
@@ -161,6 +166,7 @@ func (c *Channel) follow(ctx context.Context, p *peer) {
 			_ = conn.Close()
 		}
 	}()
+	pause := shortestPause
 	logged := codes.OK // why it is disconnected, as the log has it; OK: the log has nothing
 	for {
 		if conn == nil {
@@ -171,6 +177,7 @@ func (c *Channel) follow(ctx context.Context, p *peer) {
 				return
 			}
 		}
+		began := time.Now()
 		err := c.read(ctx, p, conn, func() {
 			if c.mayLog(p) {
 				c.log(p).Info("connected to a peer")
@@ -197,10 +204,17 @@ func (c *Channel) follow(ctx context.Context, p *peer) {
 			_ = conn.Close()
 			conn = nil
 		}
+		if time.Since(began) > calm {
+			pause = shortestPause
+		}
+		wait := retryInterval
+		if exceeded(err) {
+			wait, pause = pause, min(2*pause, longestPause)
+		}
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(retryInterval):
+		case <-time.After(wait):
 		}
 	}
 }

@@ -112,10 +112,10 @@ func New(c Config) *Federation {
 	f.imports.Resume()
 	// Exports to a cluster that left the set are retracted from it.
 	f.exports.Visible(func(member, key string) bool { return f.trust.has(member) && f.audience.has(member, key) })
-	f.exports.Subscribe(f.paced(f.receive))
-	f.imports.Subscribe(f.paced(f.noted(f.receiveImports)))
-	f.wanted.Subscribe(f.paced(f.noted(f.receiveWanted)))
-	f.loads.Subscribe(f.paced(f.noted(f.receiveLoads)))
+	f.exports.Subscribe(f.paced(followCost, f.receive))
+	f.imports.Subscribe(f.paced(followCost, f.noted(f.receiveImports)))
+	f.wanted.Subscribe(f.paced(0, f.noted(f.receiveWanted)))
+	f.loads.Subscribe(f.paced(0, f.noted(f.receiveLoads)))
 	for _, t := range []*channel.Topic{f.imports, f.wanted, f.loads} {
 		t.Visible(func(member, key string) bool { return f.trust.has(member) && strings.HasPrefix(key, member+"/") })
 	}

@@ -9,14 +9,22 @@ import (
 	"github.com/penstock-project/penstock/multicluster/channel"
 )
 
-// What updates of a member cost is a debt that decreases by share of the time. Up to burst an update is acknowledged at once; above it, the
-// acknowledgement waits, and with it the member's next update, which then has all that the member has published meanwhile.
+// The cost of a member's updates is a debt that decreases by share of the time. Up to burst an
+// update is acknowledged at once. Above it the acknowledgement waits, and with it the member's next
+// update, which then has everything that the member has published meanwhile. A burst is room for the
+// snapshot of some thousand pools. A larger share would let a hostile member delay one request in a
+// hundred on a machine with two cores.
 const (
-	share     = 0.25
-	burst     = 2 * time.Second
-	leastCost = 5 * time.Millisecond
-	// problemCost is that of an update that has a problem: each one is reported.
-	problemCost = 500 * time.Millisecond
+	share = 0.03
+	burst = 300 * time.Millisecond
+	// byteCost is for a byte on the wire: decoding it, and the garbage that this makes.
+	byteCost = 20 * time.Nanosecond
+	// itemCost is for an item, beside its bytes.
+	itemCost = 500 * time.Nanosecond
+	// followCost is for an update that may lead to another translation.
+	followCost = 2 * time.Millisecond
+	// problemCost is for an update with a problem: each one is reported.
+	problemCost = 100 * time.Millisecond
 	longestWait = 5 * time.Second // well within a lease
 )
 
@@ -59,16 +67,19 @@ func (p *paces) keep(is func(address string) bool) {
 	}
 }
 
-// paced is a handler of updates that no member calls all the time. One that is disconnected waits too: it would connect again at once.
-func (f *Federation) paced(handle func(context.Context, channel.Update) error) func(context.Context, channel.Update) error {
+// paced returns a handler that limits the share of time which the updates of one member take. least
+// is the least cost of an update.
+func (f *Federation) paced(
+	least time.Duration, handle func(context.Context, channel.Update) error,
+) func(context.Context, channel.Update) error {
 	return func(ctx context.Context, in channel.Update) error {
 		began := time.Now()
 		err := handle(ctx, in)
-		cost := max(time.Since(began), leastCost)
+		cost := max(time.Since(began), least) + wireCost(in)
 		if err != nil {
 			cost = max(cost, problemCost)
 		}
-		if in.Disconnected {
+		if in.Disconnected { // it waits too: the member would connect again at once
 			cost = 0
 		}
 		if wait := f.paces.spent(in.Peer, cost, time.Now()); wait > 0 {
@@ -81,6 +92,18 @@ func (f *Federation) paced(handle func(context.Context, channel.Update) error) f
 		}
 		return err
 	}
+}
+
+// wireCost is the cost of an update before it reaches its handler.
+func wireCost(in channel.Update) time.Duration {
+	size := 0
+	for _, it := range in.Items {
+		size += len(it.Key) + len(it.Value)
+	}
+	for _, key := range in.Retracted {
+		size += len(key)
+	}
+	return time.Duration(size)*byteCost + time.Duration(len(in.Items)+len(in.Retracted))*itemCost
 }
 
 // noted passes on what of a member's update had no effect. receive does so itself.
