@@ -13,38 +13,41 @@ import (
 func TestFederation_MemberKeepsNoCoreBusy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var f Federation
-		handle := func(cost time.Duration, err error) func(context.Context, channel.Update) error {
-			return f.paced(0, func(context.Context, channel.Update) error {
-				time.Sleep(cost)
-				return err
-			})
-		}
-		lasts := func(peer string, n int, handle func(context.Context, channel.Update) error) time.Duration {
+		lasts := func(peer string, n, size int, err error) time.Duration {
+			handle := f.paced(followCost, func(context.Context, channel.Update) error { return err })
+			update := channel.Update{Peer: peer, Items: []channel.Item{{Value: make([]byte, size)}}}
 			began := time.Now()
 			for range n {
-				_ = handle(t.Context(), channel.Update{Peer: peer})
+				_ = handle(t.Context(), update)
 			}
 			return time.Since(began)
 		}
-		if took := lasts("small", 300, handle(time.Millisecond, nil)); took != 300*time.Millisecond {
-			t.Errorf("300 small updates take %s, want no wait", took)
+		if took := lasts("small", 100, 1000, nil); took != 0 {
+			t.Errorf("got %s for 100 small updates, want no wait", took)
 		}
-		if took := lasts("busy", 20, handle(time.Second, nil)); took < 110*time.Second || took > 121*time.Second {
-			t.Errorf("20 updates of a second take %s, want a wait of 5 s after each", took)
+		const each = 2<<20*byteCost + itemCost + followCost
+		waits := func(cost time.Duration) time.Duration { return time.Duration(float64(cost-burst) / share) }
+		want := waits(20 * each)
+		if took := lasts("busy", 20, 2<<20, nil); (took - want).Abs() > time.Second {
+			t.Errorf("got %s for 20 updates of 2 MiB, want %s", took, want)
 		}
-		if took := lasts("wrong", 20, handle(0, errors.New("a problem"))); took < 25*time.Second {
-			t.Errorf("20 updates with problems, of which each is reported, take %s", took)
+		if took := lasts("long", 1, 64<<20, nil); took != longestWait {
+			t.Errorf("got %s for an update of 64 MiB, want %s", took, longestWait)
 		}
-		if took := lasts("other", 1, handle(time.Millisecond, nil)); took != time.Millisecond {
-			t.Errorf("another member's update takes %s", took)
+		want = waits(20 * problemCost)
+		if took := lasts("wrong", 20, 0, errors.New("a problem")); (took - want).Abs() > time.Second {
+			t.Errorf("got %s for 20 updates with problems, each of which is reported, want %s", took, want)
+		}
+		if took := lasts("other", 1, 1000, nil); took != 0 {
+			t.Errorf("got %s for another member's update, want no wait", took)
 		}
 		time.Sleep(time.Minute)
-		if took := lasts("busy", 1, handle(200*time.Millisecond, nil)); took != 200*time.Millisecond {
-			t.Errorf("after a minute an update of 200 ms takes %s, want no wait", took)
+		if took := lasts("busy", 1, 2<<20, nil); took != 0 {
+			t.Errorf("got %s for an update after a minute, want no wait", took)
 		}
 		f.paces.keep(func(address string) bool { return address == "other" })
 		if n := len(f.paces.of); n != 1 {
-			t.Errorf("the debts of %d members are kept, want 1", n)
+			t.Errorf("got the debts of %d members, want 1", n)
 		}
 	})
 }
