@@ -64,7 +64,7 @@ func startTight() (end func()) {
 // collector runs when the heap has doubled.
 //
 // A busy process is left alone, so its memory stays between what is live and twice that; GOGC and GOMEMLIMIT set other
-// bounds. rested is called each time.
+// bounds. rested is called whenever the process is at rest.
 func reclaim(ctx context.Context, rested func()) error {
 	tick := time.NewTicker(reclaimEvery)
 	defer tick.Stop()
@@ -75,10 +75,13 @@ func reclaim(ctx context.Context, rested func()) error {
 			return ctx.Err()
 		case <-tick.C:
 		}
-		if b.over(allocated()) {
+		rests, after := b.look(allocated())
+		if after {
 			debug.FreeOSMemory()
-			rested()
 			b = burst{last: allocated()}
+		}
+		if rests {
+			rested()
 		}
 	}
 }
@@ -89,15 +92,16 @@ type burst struct {
 	bytes uint64
 }
 
-// over takes the number of bytes allocated so far, and reports whether the process is at rest after a burst.
-func (b *burst) over(allocated uint64) bool {
+// look takes the number of bytes allocated so far, and reports whether the process is at rest, and
+// whether that is after a burst.
+func (b *burst) look(allocated uint64) (rests, after bool) {
 	since := allocated - b.last
 	b.last = allocated
 	if since >= restBytes {
 		b.bytes += since
-		return false
+		return false, false
 	}
-	return b.bytes >= burstBytes
+	return true, b.bytes >= burstBytes
 }
 
 // allocated is how many bytes the process has allocated on Go's heap since its start.

@@ -68,22 +68,23 @@ func TestMemory_BusyProcessIsNotCollected(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		steps []uint64 // allocated from look to look
-		want  bool     // at the last one
+		rests bool     // at the last one
+		after bool     // a burst
 	}{
-		{"at rest after a burst", []uint64{60 << 20, 40 << 20, 1 << 10}, true},
-		{"at rest with little to be had", []uint64{4 << 20, 1 << 10}, false},
-		{"at work", []uint64{60 << 20, 40 << 20}, false},
-		{"at rest, with what pings cost", slices.Repeat([]uint64{200 << 10}, 600), false},
+		{"at rest after a burst", []uint64{60 << 20, 40 << 20, 1 << 10}, true, true},
+		{"at rest with little to be had", []uint64{4 << 20, 1 << 10}, true, false},
+		{"at work", []uint64{60 << 20, 40 << 20}, false, false},
+		{"at rest, with what pings cost", slices.Repeat([]uint64{200 << 10}, 600), true, false},
 	} {
 		var b burst
 		var all uint64
-		got := false
+		rests, after := false, false
 		for _, step := range c.steps {
 			all += step
-			got = b.over(all)
+			rests, after = b.look(all)
 		}
-		if got != c.want {
-			t.Errorf("%s: %v, want %v", c.name, got, c.want)
+		if rests != c.rests || after != c.after {
+			t.Errorf("%s: got rest %v, after a burst %v; want %v, %v", c.name, rests, after, c.rests, c.after)
 		}
 	}
 }
