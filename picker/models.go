@@ -31,7 +31,7 @@ func asksForModels(h *extproc.Message) bool {
 	return method == http.MethodGet || method == http.MethodHead
 }
 
-// listsAlone reports whether a call is one by the name of an import as a whole (model.PoolID) for the list of models. The clusters of such an import
+// listsAlone reports whether a call is one by the name of an import as a whole (objectid.Target) for the list of models. The clusters of such an import
 // are pools of their own, and only policies LeastLoad and Latency pick among them.
 func listsAlone(r *extproc.Request) bool {
 	return r.Bodyless && len(r.Pools) > 0 && strings.HasSuffix(r.Pool, "@") && asksForModels(r.Headers)

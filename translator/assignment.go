@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"net/netip"
 
+	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/translator/gatewayapi"
@@ -185,7 +186,7 @@ func (t *tables) hopWeights(r *graph.Reader, imp *model.Import) []uint32 {
 	servers, known, sum := make([]uint32, len(weights)), uint32(0), uint32(0)
 	for i := range imp.Members {
 		m := &imp.Members[i]
-		id := model.PoolID{Namespace: imp.Ref.Namespace, Name: imp.Ref.Name, Member: m.Name}
+		id := objectid.Target{Pool: objectid.Pool{Namespace: imp.Ref.Namespace, Name: imp.Ref.Name}, Member: m.Name}
 		if m.Local {
 			id.Member = ""
 		}

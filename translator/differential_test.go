@@ -20,6 +20,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/translator"
@@ -40,7 +41,7 @@ func config() translator.Config {
 type proxyWorld struct {
 	Resources map[string]map[resource.Ref]string // gateway -> resource -> version and owners
 	Reports   map[report.Ref]report.Report
-	Pools     map[model.PoolID]translator.PickerPool
+	Pools     map[objectid.Target]translator.PickerPool
 	Pickers   map[model.ClusterID]model.ExternalPicker
 
 	refs map[gatewayRef][]resource.Ref // what the resources name
@@ -72,7 +73,7 @@ func (w *proxyWorld) dangling() string {
 }
 
 func newProxyWorld() *proxyWorld {
-	return &proxyWorld{map[string]map[resource.Ref]string{}, map[report.Ref]report.Report{}, map[model.PoolID]translator.PickerPool{}, map[model.ClusterID]model.ExternalPicker{}, map[gatewayRef][]resource.Ref{}}
+	return &proxyWorld{map[string]map[resource.Ref]string{}, map[report.Ref]report.Report{}, map[objectid.Target]translator.PickerPool{}, map[model.ClusterID]model.ExternalPicker{}, map[gatewayRef][]resource.Ref{}}
 }
 
 func (w *proxyWorld) add(t *testing.T, out translator.Output) {

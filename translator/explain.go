@@ -52,7 +52,7 @@ type BackendView struct {
 	Share     string   `json:"share"` // "50.0%"
 	Cluster   string   `json:"cluster,omitempty"`
 	Picker    string   `json:"picker,omitempty"`
-	Pool      string   `json:"pool,omitempty"`   // model.PoolID, for questions to our picker
+	Pool      string   `json:"pool,omitempty"`   // objectid.Target, for questions to our picker
 	Subset    string   `json:"subset,omitempty"` // labels of the endpoints that it chooses among
 	Body      string   `json:"body,omitempty"`
 	TLS       string   `json:"tls,omitempty"` // how its servers are known

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/translator/graph"
@@ -98,11 +99,11 @@ func (t *tables) owners(r *graph.Reader, table string, key any) []report.Ref {
 		return clusterOwner(k)
 	case clusterKey:
 		return append(clusterOwner(k.cluster), store.RefOf(store.Gateways, k.gateway))
-	case model.PoolID:
+	case objectid.Target:
 		if k.Imported() {
-			return []report.Ref{store.RefOf(store.InferencePoolImports, k.Key())}
+			return []report.Ref{store.RefOf(store.InferencePoolImports, k.Pool.String())}
 		}
-		return []report.Ref{store.RefOf(store.InferencePools, k.Key())}
+		return []report.Ref{store.RefOf(store.InferencePools, k.Pool.String())}
 	case listenerKey:
 		return []report.Ref{store.RefOf(store.Gateways, k.gateway)}
 	case blockKey:

@@ -3,6 +3,7 @@ package translator
 import (
 	"time"
 
+	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/translator/gatewayapi"
@@ -55,13 +56,13 @@ type ChoiceMember struct {
 type poolTables struct {
 	pools   *graph.Table[string, *model.Pool]
 	imports *graph.Table[string, *model.Import]
-	members *graph.Table[model.PoolID, PickerPool]
+	members *graph.Table[objectid.Target, PickerPool]
 	parents *graph.Table[string, []model.ParentGateway] // of pools that are exported in ParentMode
 	// selections waits for the pods that a pool is the first to select (graph.Engine.WaitForDemands), and has no other value.
 	// A pool reads it, so that no route leads to a pool whose pods have not been read.
 	selections *graph.Table[string, struct{}]
 
-	poolsByID     *graph.Index[string, *model.Pool, model.PoolID]
+	poolsByID     *graph.Index[string, *model.Pool, objectid.Target]
 	poolsByPicker *graph.Index[string, *model.Pool, model.ClusterID] // external ones, as plain clusters
 }
 
@@ -91,7 +92,7 @@ func (t *tables) declarePools() {
 			return p, ok
 		},
 	})
-	t.poolsByID = graph.NewIndex(t.pools, "pool", func(_ string, p *model.Pool) []model.PoolID { return []model.PoolID{p.Name} })
+	t.poolsByID = graph.NewIndex(t.pools, "pool", func(_ string, p *model.Pool) []objectid.Target { return []objectid.Target{p.Name} })
 	t.poolsByPicker = graph.NewIndex(t.pools, "picker", func(_ string, p *model.Pool) []model.ClusterID {
 		if !p.Picker.Cluster.External() {
 			return nil
@@ -162,11 +163,11 @@ func (t *tables) awaitSpill(r *graph.Reader, list []model.Spill) {
 // exporting clusters of imports that attached routes lead to, those that are reached through gateways included: our picker asks these for
 // their models.
 func (t *tables) declareMembers() {
-	t.members = graph.Declare(t.engine, graph.Table[model.PoolID, PickerPool]{
+	t.members = graph.Declare(t.engine, graph.Table[objectid.Target, PickerPool]{
 		Name:    "members",
-		Order:   model.PoolID.Compare,
-		Sources: []graph.Source[model.PoolID]{t.poolsByID, t.attachmentsByImportedPool},
-		Compute: func(r *graph.Reader, id model.PoolID) (PickerPool, bool) {
+		Order:   objectid.Target.Compare,
+		Sources: []graph.Source[objectid.Target]{t.poolsByID, t.attachmentsByImportedPool},
+		Compute: func(r *graph.Reader, id objectid.Target) (PickerPool, bool) {
 			if id.Import {
 				return t.choicePool(r, id)
 			}
@@ -204,8 +205,8 @@ func (t *tables) declareMembers() {
 }
 
 // choicePool is an import among whose exporting clusters our picker chooses.
-func (t *tables) choicePool(r *graph.Reader, id model.PoolID) (PickerPool, bool) {
-	imp, ok := t.imports.Get(r, id.Key())
+func (t *tables) choicePool(r *graph.Reader, id objectid.Target) (PickerPool, bool) {
+	imp, ok := t.imports.Get(r, id.Pool.String())
 	if !ok || imp.Choice == nil {
 		return PickerPool{}, false
 	}
@@ -228,7 +229,7 @@ func (t *tables) choicePool(r *graph.Reader, id model.PoolID) (PickerPool, bool)
 }
 
 // gatewayPool is one exporting cluster of an import that is reached through its gateways.
-func (t *tables) gatewayPool(r *graph.Reader, id model.PoolID) (PickerPool, bool) {
+func (t *tables) gatewayPool(r *graph.Reader, id objectid.Target) (PickerPool, bool) {
 	cluster := model.ParentCluster(id.Namespace, id.Name, id.Member)
 	imp, _, ok := t.importMember(r, cluster)
 	if !ok {
@@ -264,11 +265,11 @@ func (t *tables) poolTLS(r *graph.Reader, p *model.Pool) (*model.UpstreamTLS, []
 }
 
 // pool finds a pool, be it an InferencePool or one exporting cluster of an import.
-func (t *tables) pool(r *graph.Reader, id model.PoolID) (*model.Pool, bool) {
+func (t *tables) pool(r *graph.Reader, id objectid.Target) (*model.Pool, bool) {
 	if id.Member == "" {
-		return t.pools.Get(r, id.Key())
+		return t.pools.Get(r, id.Pool.String())
 	}
-	imp, ok := t.imports.Get(r, id.Key())
+	imp, ok := t.imports.Get(r, id.Pool.String())
 	if !ok {
 		return nil, false
 	}

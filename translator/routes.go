@@ -3,6 +3,7 @@ package translator
 import (
 	"slices"
 
+	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/translator/gatewayapi"
 	"github.com/penstock-project/penstock/translator/graph"
@@ -26,7 +27,7 @@ type routeTables struct {
 	attachmentsByListener       *graph.Index[string, *model.Attachment, listenerKey]
 	attachmentsByBackend        *graph.Index[string, *model.Attachment, string] // store.TargetKey
 	attachmentsByCluster        *graph.Index[string, *model.Attachment, model.ClusterID]
-	attachmentsByImportedPool   *graph.Index[string, *model.Attachment, model.PoolID]    // exporting clusters of imports
+	attachmentsByImportedPool   *graph.Index[string, *model.Attachment, objectid.Target] // exporting clusters of imports
 	attachmentsByPicker         *graph.Index[string, *model.Attachment, model.ClusterID] // external ones
 	attachmentsByRemotePicker   *graph.Index[string, *model.Attachment, model.ClusterID] // of imports, however they are asked
 	attachmentsByHop            *graph.Index[string, *model.Attachment, model.HopID]
@@ -171,7 +172,7 @@ func (t *tables) indexAttachedBackends() {
 		}
 		return a.Clusters
 	})
-	t.attachmentsByImportedPool = graph.NewIndex(t.attachments, "importedPool", func(_ string, a *model.Attachment) (pools []model.PoolID) {
+	t.attachmentsByImportedPool = graph.NewIndex(t.attachments, "importedPool", func(_ string, a *model.Attachment) (pools []objectid.Target) {
 		if len(a.Places) == 0 {
 			return nil
 		}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
@@ -48,7 +49,7 @@ type Output struct {
 	Reports     []report.Report // whole reports of objects whose report changed
 	ReportsGone []report.Ref    // objects that have no report any more
 	Pools       []PickerPool    // pools that our picker should know otherwise than before
-	PoolsGone   []model.PoolID
+	PoolsGone   []objectid.Target
 	// Parents are the Gateways that route to pools with export mode ParentMode, of those pools where they changed.
 	Parents []PoolParents
 	// Ordered are the imports whose clusters serve in an order, of those where something changed.
@@ -361,7 +362,7 @@ func (t *Translator) Fleet(gateway string) *v1alpha1.EnvoyFleetSpec {
 }
 
 // PoolClusters are the clusters of a pool that our picker serves; none if the pool is gone.
-func (t *Translator) PoolClusters(pool model.PoolID) []model.ClusterID {
+func (t *Translator) PoolClusters(pool objectid.Target) []model.ClusterID {
 	p, ok := t.tables.pool(t.engine.Reader(), pool)
 	if !ok {
 		return nil

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/penstock-project/penstock/cmd/penstock/internal/app"
+	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/manifests/endpointpicker"
 	"github.com/penstock-project/penstock/picker"
 	"github.com/penstock-project/penstock/picker/schedule"
@@ -311,7 +312,7 @@ func placesText(endpoints []string, separator string) string {
 
 // hopText names what is behind a hop.
 func hopText(id model.HopID) string {
-	to := model.PoolID{Namespace: id.Namespace, Name: id.Name}
+	to := objectid.Target{Pool: objectid.Pool{Namespace: id.Namespace, Name: id.Name}}
 	switch {
 	case id.Import && (id.Member == "" || id.Member == model.AnyMember):
 		to.Import = true
@@ -323,7 +324,7 @@ func hopText(id model.HopID) string {
 
 // whereText is poolText for the text of an ID.
 func whereText(text string) string {
-	id, ok := model.ParsePoolID(text)
+	id, ok := objectid.ParseTarget(text)
 	if !ok || id.IsZero() {
 		return labelled("pool", text)
 	}
@@ -331,14 +332,14 @@ func whereText(text string) string {
 }
 
 // poolText names a pool, an import or one of its clusters.
-func poolText(id model.PoolID) string {
+func poolText(id objectid.Target) string {
 	switch {
 	case id.Import:
-		return "import " + id.Key()
+		return "import " + id.Pool.String()
 	case id.Member != "":
-		return fmt.Sprintf("cluster %s of import %s", id.Member, id.Key())
+		return fmt.Sprintf("cluster %s of import %s", id.Member, id.Pool.String())
 	}
-	return "pool " + id.Key()
+	return "pool " + id.Pool.String()
 }
 
 // choiceTexts describe how strategy plugins chooses by scores: not always the highest.

@@ -26,6 +26,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/penstock-project/penstock/conformance/bench/world"
+	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
@@ -86,7 +87,7 @@ func simulate(number, pools int, names string) (*simulatedMember, error) {
 	})
 	m.federation.Publish("uid-of-"+m.name, 1, time.Now())
 	for p := range pools {
-		e := export.Export{Pool: registry.Pool{Namespace: "default", Name: fmt.Sprintf("%s-%03d", names, p)}, Entry: inferenceapi.ImportedCluster{
+		e := export.Export{Pool: objectid.Pool{Namespace: "default", Name: fmt.Sprintf("%s-%03d", names, p)}, Entry: inferenceapi.ImportedCluster{
 			Name: m.name, RoutingMode: inferenceapi.EndpointMode, TargetPortNumber: 8000, TargetPorts: []inferenceapi.Port{{Number: 8000}}, FailureMode: "FailClose",
 			EndpointPicker: &inferenceapi.EndpointPickerImport{Name: "picker", Service: inferenceapi.ServiceImports{{
 				Addresses: []string{fmt.Sprintf("10.%d.255.%d", number, p)}, Ports: []inferenceapi.Port{{Number: 9002}},

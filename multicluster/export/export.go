@@ -5,10 +5,10 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
-	"github.com/penstock-project/penstock/multicluster/registry"
 )
 
 // Config is what Decide needs beside the store.
@@ -38,7 +38,7 @@ type Config struct {
 
 // Export is a pool that this cluster exports.
 type Export struct {
-	Pool  registry.Pool
+	Pool  objectid.Pool
 	Entry inferenceapi.ImportedCluster
 	// To are the members that it is for; nil: all.
 	To []string
@@ -51,7 +51,7 @@ type Export struct {
 
 // Decision is what becomes of a pool's wish to be exported.
 type Decision struct {
-	Pool registry.Pool
+	Pool objectid.Pool
 	// Asked: the annotations ask for it. Else there are findings at most.
 	Asked bool
 	// Valid: the annotations are, or those of Wish count. To are the members that they are for; nil: all.
@@ -75,7 +75,7 @@ func Decide(r store.Reader, c Config, key string, has Pool) (d Decision, ok bool
 	if !ok {
 		return d, false
 	}
-	d.Pool = registry.Pool{Namespace: pool.Namespace, Name: pool.Name}
+	d.Pool = objectid.Pool{Namespace: pool.Namespace, Name: pool.Name}
 	owner := store.InferencePools.Ref(pool)
 	w, asked, problems := parse(pool.Annotations, c.Members)
 	d.Asked = asked

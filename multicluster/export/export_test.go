@@ -12,6 +12,7 @@ import (
 	inferencev1 "sigs.k8s.io/gateway-api-inference-extension/api/v1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
@@ -302,7 +303,7 @@ func TestExport_WrongAnnotationsNameWhatToWrite(t *testing.T) {
 }
 
 func TestExported_IsTrueOnceEveryIntendedMemberHasTheImport(t *testing.T) {
-	pool := registry.Pool{Namespace: "example", Name: "llm-pool"}
+	pool := objectid.Pool{Namespace: "example", Name: "llm-pool"}
 	d := export.Decision{Pool: pool, Asked: true, Export: &export.Export{Pool: pool}}
 	at := func(member, reason string) registry.Placement {
 		return registry.Placement{Member: member, Pool: pool, Reason: reason}

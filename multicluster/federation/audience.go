@@ -4,6 +4,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/multicluster/export"
 )
 
@@ -11,25 +12,31 @@ import (
 // has a lock of its own.
 type audience struct {
 	mu sync.RWMutex
-	of map[string][]string // by key; nil: all members
+	of map[objectid.Pool][]string // nil: all members
 }
 
-// has reports whether a member receives an item of the topic exports.
-func (a *audience) has(member, key string) bool {
+// receives reports whether a member receives an item of the topic exports.
+func (a *audience) receives(member, key string) bool {
 	if key == stateKey {
 		return true
 	}
+	record, _ := parsePart(key)
+	pool, ok := objectid.ParsePool(record)
+	return ok && a.has(member, pool)
+}
+
+// has reports whether a pool is exported to a member.
+func (a *audience) has(member string, pool objectid.Pool) bool {
 	a.mu.RLock()
 	defer a.mu.RUnlock()
-	record, _ := parsePart(key)
-	to, ok := a.of[record]
+	to, ok := a.of[pool]
 	return ok && (to == nil || slices.Contains(to, member))
 }
 
 func (a *audience) set(list []export.Export) {
-	of := make(map[string][]string, len(list))
+	of := make(map[objectid.Pool][]string, len(list))
 	for _, e := range list {
-		of[poolKey(e.Pool)] = e.To
+		of[e.Pool] = e.To
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()

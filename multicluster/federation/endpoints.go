@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
 	"github.com/penstock-project/penstock/multicluster/registry"
 )
@@ -81,7 +82,7 @@ type assembly struct {
 
 // assemblies are the pools of a member whose endpoints come in parts.
 type assemblies struct {
-	of    map[registry.Pool]*assembly
+	of    map[objectid.Pool]*assembly
 	bytes int
 	share int // in bytes
 }
@@ -111,7 +112,7 @@ func (a *assemblies) receive(key string, value []byte) (e registry.Export, whole
 }
 
 // room is that for so many bytes of a part, or of the head with -1.
-func (a *assemblies) room(p registry.Pool, n, size int) (*assembly, error) {
+func (a *assemblies) room(p objectid.Pool, n, size int) (*assembly, error) {
 	of := a.of[p]
 	if of == nil {
 		if len(a.of) >= maxAssemblies {
@@ -127,7 +128,7 @@ func (a *assemblies) room(p registry.Pool, n, size int) (*assembly, error) {
 	return of, nil
 }
 
-func (a *assemblies) put(p registry.Pool, n int, value []byte) error {
+func (a *assemblies) put(p objectid.Pool, n int, value []byte) error {
 	if len(value) > maxRecord {
 		return fmt.Errorf("a part of its endpoints has %d bytes, more than %d", len(value), maxRecord)
 	}
@@ -146,7 +147,7 @@ func (a *assemblies) put(p registry.Pool, n int, value []byte) error {
 }
 
 // drop removes a part, or with -1 all of a pool.
-func (a *assemblies) drop(p registry.Pool, n int) {
+func (a *assemblies) drop(p objectid.Pool, n int) {
 	of := a.of[p]
 	if of == nil {
 		return
@@ -167,7 +168,7 @@ func (a *assemblies) drop(p registry.Pool, n int) {
 var errIncomplete = errors.New("some of its endpoints have not arrived")
 
 // export is the pool with the endpoints of all parts.
-func (a *assemblies) export(p registry.Pool) (registry.Export, error) {
+func (a *assemblies) export(p objectid.Pool) (registry.Export, error) {
 	of := a.of[p]
 	if of == nil || of.head.Entry.RoutingMode == "" {
 		a.drop(p, -1) // parts alone are of no use

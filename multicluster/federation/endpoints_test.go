@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
 	"github.com/penstock-project/penstock/multicluster/channel"
 	"github.com/penstock-project/penstock/multicluster/export"
@@ -104,11 +105,11 @@ func TestParts_MissingOnesHarmNoOther(t *testing.T) {
 		t.Errorf("%v, %+v", err, got)
 	}
 	for _, name := range []string{"lacks", "alone", "bad", "many"} {
-		if got.Unread[registry.Pool{Namespace: "ns", Name: name}] == "" {
+		if got.Unread[objectid.Pool{Namespace: "ns", Name: name}] == "" {
 			t.Errorf("%s is not among %v", name, got.Unread)
 		}
 	}
-	if a := f.parts["at"]; len(a.of) != 2 || a.of[registry.Pool{Namespace: "ns", Name: "whole"}] == nil {
+	if a := f.parts["at"]; len(a.of) != 2 || a.of[objectid.Pool{Namespace: "ns", Name: "whole"}] == nil {
 		t.Errorf("%+v", a.of)
 	}
 }

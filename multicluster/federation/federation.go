@@ -8,13 +8,13 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 
+	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/multicluster/channel"
 	"github.com/penstock-project/penstock/multicluster/export"
 	"github.com/penstock-project/penstock/multicluster/registry"
@@ -55,7 +55,7 @@ type Config struct {
 	// Placed receives what a member reports of the exports of this cluster that are for it, once SetExports was called.
 	Placed func(registry.Reports)
 	// Load receives what a member reports of a pool whose load was asked for (Want); nil: nothing does.
-	Load func(MemberPool, Load)
+	Load func(objectid.Member, Load)
 	// Connect makes the connections to members; nil: gRPC's, over TCP.
 	Connect channel.Connect
 	// Now is the clock that certificates are compared with; time.Now if nil.
@@ -85,9 +85,9 @@ type Federation struct {
 	received map[string]cluster                  // the last state of a member, by address
 	missed   map[string]bool                     // addresses of members of which an update had no effect
 	parts    map[string]*assemblies              // by address; each is used by the goroutine that receives from there
-	placedAt map[registry.Pool]map[string]placed // what exporters were sent about where their export stands here
-	wants    map[string]bool                     // MemberPool.key of the loads that this cluster asks for
-	askedFor map[string]map[registry.Pool]bool   // by address: of the loads that members ask for
+	placedAt map[objectid.Pool]map[string]placed // what exporters were sent about where their export stands here
+	wants    map[objectid.Member]bool            // whose load this cluster asks for
+	askedFor map[string]map[objectid.Pool]bool   // by address: whose load members ask for
 
 	audience audience
 }
@@ -100,7 +100,7 @@ func New(c Config) *Federation {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
-	f := &Federation{cfg: c, trust: newTrust(c.Certificate, c.Now), members: map[string]Member{}, left: map[string]bool{}, received: map[string]cluster{}, missed: map[string]bool{}, parts: map[string]*assemblies{}, placedAt: map[registry.Pool]map[string]placed{}, askedFor: map[string]map[registry.Pool]bool{}, decided: make(chan struct{})}
+	f := &Federation{cfg: c, trust: newTrust(c.Certificate, c.Now), members: map[string]Member{}, left: map[string]bool{}, received: map[string]cluster{}, missed: map[string]bool{}, parts: map[string]*assemblies{}, placedAt: map[objectid.Pool]map[string]placed{}, askedFor: map[string]map[objectid.Pool]bool{}, decided: make(chan struct{})}
 	f.channel = channel.New(channel.Config{
 		CredentialsOf: f.credentials, Identify: f.trust.identify, NameOf: f.nameAt, Dial: f.dialled.dial,
 		Connect: c.Connect, Debounce: debounce, Limits: f.limits(), Exceeded: f.exceeded,
@@ -111,13 +111,16 @@ func New(c Config) *Federation {
 	f.exports.Resume()
 	f.imports.Resume()
 	// Exports to a cluster that left the set are retracted from it.
-	f.exports.Visible(func(member, key string) bool { return f.trust.has(member) && f.audience.has(member, key) })
+	f.exports.Visible(func(member, key string) bool { return f.trust.has(member) && f.audience.receives(member, key) })
 	f.exports.Subscribe(f.paced(followCost, f.receive))
 	f.imports.Subscribe(f.paced(followCost, f.noted(f.receiveImports)))
 	f.wanted.Subscribe(f.paced(0, f.noted(f.receiveWanted)))
 	f.loads.Subscribe(f.paced(0, f.noted(f.receiveLoads)))
 	for _, t := range []*channel.Topic{f.imports, f.wanted, f.loads} {
-		t.Visible(func(member, key string) bool { return f.trust.has(member) && strings.HasPrefix(key, member+"/") })
+		t.Visible(func(member, key string) bool {
+			m, ok := objectid.ParseMember(key)
+			return ok && m.Member == member && f.trust.has(member)
+		})
 	}
 	return f
 }
@@ -329,7 +332,7 @@ func (f *Federation) receive(_ context.Context, in channel.Update) error {
 	state, known := f.received[in.Peer]
 	parts := f.parts[in.Peer]
 	if ok && (parts == nil || in.Snapshot) {
-		parts = &assemblies{of: map[registry.Pool]*assembly{}}
+		parts = &assemblies{of: map[objectid.Pool]*assembly{}}
 		f.parts[in.Peer] = parts
 	}
 	f.mu.Unlock()
@@ -343,7 +346,7 @@ func (f *Federation) receive(_ context.Context, in channel.Update) error {
 	}
 	var problems channel.Problems
 	u := registry.Update{Member: m.Name, Snapshot: in.Snapshot, Exports: make([]registry.Export, 0, min(len(in.Items), 128))}
-	touched, unread := map[registry.Pool]bool{}, map[registry.Pool]string{}
+	touched, unread := map[objectid.Pool]bool{}, map[objectid.Pool]string{}
 	for _, it := range in.Items {
 		if it.Key == stateKey {
 			s, err := decodeCluster(it.Value, state.Bundle)
@@ -356,7 +359,7 @@ func (f *Federation) receive(_ context.Context, in channel.Update) error {
 		}
 		e, whole, err := parts.receive(it.Key, it.Value)
 		switch {
-		case e.Pool == (registry.Pool{}):
+		case e.Pool == (objectid.Pool{}):
 			problems.Add(fmt.Errorf("export %.200q: %w", it.Key, err))
 		case err != nil:
 			unread[e.Pool] = fmt.Sprintf("%.300v", err)
@@ -378,7 +381,7 @@ func (f *Federation) receive(_ context.Context, in channel.Update) error {
 			u.Exports = append(u.Exports, e)
 		} else if unread[p] == "" {
 			unread[p] = err.Error()
-			problems.Add(fmt.Errorf("export %s: %w", poolKey(p), err)) // the next connection gets all of them
+			problems.Add(fmt.Errorf("export %s: %w", p, err)) // the next connection gets all of them
 		}
 	}
 	if len(unread) > 0 {

@@ -22,6 +22,7 @@ import (
 
 	"google.golang.org/grpc"
 
+	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
 	"github.com/penstock-project/penstock/multicluster/channel"
 	"github.com/penstock-project/penstock/multicluster/export"
@@ -90,7 +91,7 @@ type site struct {
 	mu        sync.Mutex
 	presented func() (*tls.Certificate, error)
 	published []byte
-	loaded    map[MemberPool][]Load
+	loaded    map[objectid.Member][]Load
 	hold      chan struct{} // frozen
 }
 
@@ -119,7 +120,7 @@ func newSite(t *testing.T, name, id string) *site {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &site{t: t, name: name, authority: newAuthority(t), listener: l, registry: registry.New(registry.Config{}), loaded: map[MemberPool][]Load{}, logs: &lines{}}
+	s := &site{t: t, name: name, authority: newAuthority(t), listener: l, registry: registry.New(registry.Config{}), loaded: map[objectid.Member][]Load{}, logs: &lines{}}
 	s.presented, s.published = s.issue(t, id), s.bundle
 	s.Federation = New(Config{
 		Certificate: func() (*tls.Certificate, error) {
@@ -136,7 +137,7 @@ func newSite(t *testing.T, name, id string) *site {
 		Apply:     func(u ...registry.Update) bool { _, no := s.registry.Apply(u...); return len(no) == 0 },
 		Connected: func(member string, is bool) { s.registry.Connected(member, is) },
 		Placed:    s.registry.Place,
-		Load: func(of MemberPool, is Load) {
+		Load: func(of objectid.Member, is Load) {
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			s.loaded[of] = append(s.loaded[of], is)
@@ -186,7 +187,7 @@ func join(sites ...*site) {
 
 func id(name string) string { return "spiffe://" + name + ProcessPath }
 
-var chat = registry.Pool{Namespace: "ns", Name: "chat"}
+var chat = objectid.Pool{Namespace: "ns", Name: "chat"}
 
 func exported(address string, to ...string) export.Export {
 	return export.Export{Pool: chat, To: to, Entry: inferenceapi.ImportedCluster{RoutingMode: inferenceapi.EndpointMode, TargetPortNumber: 8000,
@@ -260,11 +261,11 @@ func TestFederation_ExporterReceivesWhereItsExportsStand(t *testing.T) {
 	}
 	a.exports(exported("10.0.0.1"))
 	b.exports()
-	if err := b.SetPlaced([]registry.Pool{chat}, at("NotAllowed")); err != nil {
+	if err := b.SetPlaced([]objectid.Pool{chat}, at("NotAllowed")); err != nil {
 		t.Fatal(err)
 	}
 	placed(`b "NotAllowed" 512 `)
-	if err := c.SetPlaced([]registry.Pool{chat}, at("")); err != nil {
+	if err := c.SetPlaced([]objectid.Pool{chat}, at("")); err != nil {
 		t.Fatal(err)
 	}
 	placed(`b "NotAllowed" 512 c "" 512 `)
@@ -278,14 +279,14 @@ func TestFederation_ExporterReceivesWhereItsExportsStand(t *testing.T) {
 func TestFederation_PoolThatIsExportedAgainIsNotImportedBeforeItsMemberReportsIt(t *testing.T) {
 	a, b := newSite(t, "a", id("a")), newSite(t, "b", id("b"))
 	join(a, b)
-	other := registry.Pool{Namespace: "ns", Name: "other"}
-	place := func(pools []registry.Pool, incarnation uint64) {
+	other := objectid.Pool{Namespace: "ns", Name: "other"}
+	place := func(pools []objectid.Pool, incarnation uint64) {
 		t.Helper()
 		var list []registry.Placement
 		for _, p := range pools {
 			list = append(list, registry.Placement{Member: "a", Pool: p, Incarnation: incarnation})
 		}
-		if err := b.SetPlaced([]registry.Pool{chat, other}, list); err != nil {
+		if err := b.SetPlaced([]objectid.Pool{chat, other}, list); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -303,7 +304,7 @@ func TestFederation_PoolThatIsExportedAgainIsNotImportedBeforeItsMemberReportsIt
 		})
 	}
 	first := exported("10.0.0.1")
-	place([]registry.Pool{chat, other}, 0) // before a has decided what it exports
+	place([]objectid.Pool{chat, other}, 0) // before a has decided what it exports
 	a.exports(first)
 	until("the first export", first, "True Exported")
 	if got := a.registry.Placements(nil, other); len(got) > 0 {
@@ -320,7 +321,7 @@ func TestFederation_PoolThatIsExportedAgainIsNotImportedBeforeItsMemberReportsIt
 		list := b.registry.Exports(nil, chat)
 		return len(list) == 1 && list[0].Incarnation == 7
 	})
-	place([]registry.Pool{chat}, 7)
+	place([]objectid.Pool{chat}, 7)
 	until("the second export", again, "True Exported")
 	place(nil, 0)
 	until("b has nothing of it any more", again, "False MemberUnreachable")
@@ -429,7 +430,7 @@ func TestRecord_WrongOnesHarmNoOther(t *testing.T) {
 		t.Errorf("without a state: %v, %v", err, got)
 	}
 	err := f.receive(t.Context(), channel.Update{Peer: "at", Snapshot: true, Items: append(items, channel.Item{Value: wiretest.Value(`{"uid":"u","epoch":1,"sequence":3}`)})})
-	if err != nil || len(got) != 1 || len(got[0].Exports) != 1 || got[0].Unread[registry.Pool{Namespace: "ns", Name: "bad"}] == "" || got[0].Stamp != (registry.Stamp{Epoch: 1, Sequence: 3}) {
+	if err != nil || len(got) != 1 || len(got[0].Exports) != 1 || got[0].Unread[objectid.Pool{Namespace: "ns", Name: "bad"}] == "" || got[0].Stamp != (registry.Stamp{Epoch: 1, Sequence: 3}) {
 		t.Errorf("%v, %+v", err, got)
 	}
 }
@@ -475,7 +476,7 @@ func TestFederation_ListsOfAnExportAreBounded(t *testing.T) {
 			t.Errorf("%.80s: %v", entry, err)
 		}
 	}
-	of := assemblies{of: map[registry.Pool]*assembly{}, share: 64 << 20}
+	of := assemblies{of: map[objectid.Pool]*assembly{}, share: 64 << 20}
 	head := wiretest.Value(`{"parts":2,"entry":{"routingMode":"EndpointMode"}}`)
 	for i := range maxAssemblies {
 		if _, _, err := of.receive(fmt.Sprint("default/p", i), head); err != nil {

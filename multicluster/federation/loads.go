@@ -5,11 +5,10 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
+	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/multicluster/channel"
-	"github.com/penstock-project/penstock/multicluster/registry"
 )
 
 const (
@@ -52,30 +51,21 @@ type load struct {
 	Interval int64             `json:"interval"` // in milliseconds
 }
 
-// MemberPool is a pool of a member, or that a member imports.
-type MemberPool struct {
-	Member string
-	Pool   registry.Pool
-}
-
-func (m MemberPool) key() string { return m.Member + "/" + poolKey(m.Pool) }
-
 // Want asks members for the load of pools, and of no others.
-func (f *Federation) Want(list []MemberPool) {
+func (f *Federation) Want(list []objectid.Member) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	next := make(map[string]bool, len(list))
+	next := make(map[objectid.Member]bool, len(list))
 	var items []channel.Item
 	for _, m := range list {
-		key := m.key()
-		if next[key] = true; !f.wants[key] {
-			items = append(items, channel.Item{Key: key})
+		if next[m] = true; !f.wants[m] {
+			items = append(items, channel.Item{Key: m.String()})
 		}
 	}
 	var gone []string
-	for key := range f.wants {
-		if !next[key] {
-			gone = append(gone, key)
+	for m := range f.wants {
+		if !next[m] {
+			gone = append(gone, m.String())
 		}
 	}
 	f.wants = next
@@ -84,14 +74,14 @@ func (f *Federation) Want(list []MemberPool) {
 }
 
 // Wanted returns the pools whose load members ask for: of those that are exported to them.
-func (f *Federation) Wanted() (out []MemberPool) {
+func (f *Federation) Wanted() (out []objectid.Member) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for address, pools := range f.askedFor {
 		name := f.members[address].Name
 		for p := range pools {
-			if name != "" && f.audience.has(name, poolKey(p)) {
-				out = append(out, MemberPool{name, p})
+			if name != "" && f.audience.has(name, p) {
+				out = append(out, objectid.Member{Member: name, Pool: p})
 			}
 		}
 	}
@@ -110,13 +100,12 @@ func (f *Federation) receiveWanted(_ context.Context, in channel.Update) error {
 	}
 	pools := f.askedFor[in.Peer]
 	if pools == nil {
-		pools = map[registry.Pool]bool{}
+		pools = map[objectid.Pool]bool{}
 		f.askedFor[in.Peer] = pools
 	}
 	var problems channel.Problems
 	for _, it := range in.Items {
-		_, key, _ := strings.Cut(it.Key, "/")
-		p, err := parsePool(key)
+		p, err := memberPool(it.Key)
 		if err == nil && len(pools) == maxWanted && !pools[p] {
 			err = fmt.Errorf("it asks for the load of more than %d pools", maxWanted)
 		}
@@ -127,8 +116,7 @@ func (f *Federation) receiveWanted(_ context.Context, in channel.Update) error {
 		pools[p] = true
 	}
 	for _, k := range in.Retracted {
-		_, key, _ := strings.Cut(k, "/")
-		if p, err := parsePool(key); err == nil {
+		if p, err := memberPool(k); err == nil {
 			delete(pools, p)
 		}
 	}
@@ -136,16 +124,16 @@ func (f *Federation) receiveWanted(_ context.Context, in channel.Update) error {
 }
 
 // PublishLoad publishes the load of a pool to a member.
-func (f *Federation) PublishLoad(to MemberPool, is Load) error {
+func (f *Federation) PublishLoad(to objectid.Member, is Load) error {
 	wire := load{Least: is.Least, Servers: is.Servers, Rate: is.Rate, Counted: is.Counted, Epoch: is.Epoch, Capacity: is.Capacity, Interval: is.Interval.Milliseconds()}
 	for _, b := range is.Blocks[:min(len(is.Blocks), maxLoadBlocks)] {
 		wire.Blocks = binary.LittleEndian.AppendUint64(wire.Blocks, b)
 	}
 	value, err := encoding.Marshal(wire)
 	if err != nil {
-		return fmt.Errorf("the load of %s: %w", poolKey(to.Pool), err)
+		return fmt.Errorf("the load of %s: %w", to.Pool, err)
 	}
-	f.loads.Publish(channel.Item{Key: to.key(), Value: value, TTL: loadTTL})
+	f.loads.Publish(channel.Item{Key: to.String(), Value: value, TTL: loadTTL})
 	return nil
 }
 
@@ -159,12 +147,11 @@ func (f *Federation) receiveLoads(_ context.Context, in channel.Update) error {
 	}
 	var problems channel.Problems
 	for _, it := range in.Items {
-		_, key, _ := strings.Cut(it.Key, "/")
-		p, err := parsePool(key)
-		of := MemberPool{m.Name, p}
+		p, err := memberPool(it.Key)
+		of := objectid.Member{Member: m.Name, Pool: p}
 		if err == nil {
 			f.mu.Lock()
-			wanted := f.wants[of.key()]
+			wanted := f.wants[of]
 			f.mu.Unlock()
 			if !wanted {
 				continue
@@ -175,7 +162,7 @@ func (f *Federation) receiveLoads(_ context.Context, in channel.Update) error {
 			}
 		}
 		if err != nil {
-			problems.Add(fmt.Errorf("the load of %.200q: %w", key, err))
+			problems.Add(fmt.Errorf("the load of %.200q: %w", it.Key, err))
 		}
 	}
 	return problems.Err()

@@ -1,7 +1,6 @@
 package federation
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"math"
@@ -12,18 +11,18 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/multicluster/channel"
 	"github.com/penstock-project/penstock/multicluster/federation/wiretest"
-	"github.com/penstock-project/penstock/multicluster/registry"
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
 // asked polls until a site is asked for some loads.
-func (s *site) asked(want ...MemberPool) {
+func (s *site) asked(want ...objectid.Member) {
 	s.t.Helper()
 	poll.NoError(s.t, s.name+" is asked for loads", poll.Limit, func() error {
 		got := s.Wanted()
-		slices.SortFunc(got, func(a, b MemberPool) int { return bytes.Compare([]byte(a.key()), []byte(b.key())) })
+		slices.SortFunc(got, objectid.Member.Compare)
 		if d := cmp.Diff(want, got); d != "" {
 			return fmt.Errorf("(-want +got):\n%s", d)
 		}
@@ -36,20 +35,20 @@ func TestFederation_LoadIsReportedToMembersThatAskForIt(t *testing.T) {
 	join(a, b, c)
 	a.exports(exported("10.0.0.1", "b"))
 	b.has("a=10.0.0.1")
-	at := MemberPool{Member: "a", Pool: chat}
-	c.Want([]MemberPool{at}) // the pool is not exported to it
-	b.Want([]MemberPool{at, {Member: "a", Pool: registry.Pool{Namespace: "ns", Name: "other"}}})
-	a.asked(MemberPool{Member: "b", Pool: chat})
+	at := objectid.Member{Member: "a", Pool: chat}
+	c.Want([]objectid.Member{at}) // the pool is not exported to it
+	b.Want([]objectid.Member{at, {Member: "a", Pool: objectid.Pool{Namespace: "ns", Name: "other"}}})
+	a.asked(objectid.Member{Member: "b", Pool: chat})
 
 	is := Load{Least: 0.25, Servers: 3, Rate: 1500, Counted: map[string]uint64{"b/x": 7}, Epoch: 5, Blocks: []uint64{1, math.MaxUint64}, Capacity: 10, Interval: 200 * time.Millisecond}
-	for _, to := range []MemberPool{{Member: "b", Pool: chat}, {Member: "c", Pool: chat}} {
+	for _, to := range []objectid.Member{{Member: "b", Pool: chat}, {Member: "c", Pool: chat}} {
 		if err := a.PublishLoad(to, is); err != nil {
 			t.Fatal(err)
 		}
 	}
 	b.reported(at, is)
 	is.Least = 0.5
-	if err := a.PublishLoad(MemberPool{Member: "b", Pool: chat}, is); err != nil {
+	if err := a.PublishLoad(objectid.Member{Member: "b", Pool: chat}, is); err != nil {
 		t.Fatal(err)
 	}
 	b.reported(at, is)
@@ -65,12 +64,12 @@ func TestFederation_LoadIsReportedToMembersThatAskForIt(t *testing.T) {
 
 	b.Want(nil)
 	a.asked()
-	if got := b.loadsOf(MemberPool{Member: "c", Pool: chat}); len(got) > 0 {
+	if got := b.loadsOf(objectid.Member{Member: "c", Pool: chat}); len(got) > 0 {
 		t.Errorf("loads that were not asked for: %v", got)
 	}
 	c.stop()
-	b.Want([]MemberPool{at})
-	a.asked(MemberPool{Member: "b", Pool: chat})
+	b.Want([]objectid.Member{at})
+	a.asked(objectid.Member{Member: "b", Pool: chat})
 	b.stop() // what it asked for is over with its connection
 	a.asked()
 }
@@ -84,8 +83,8 @@ func TestFederation_ReportsWithoutEffectAreNoted(t *testing.T) {
 	b.exports(exported("10.0.0.2", "a"))
 	a.exports(exported("10.0.0.1", "b"))
 	b.has("a=10.0.0.1")
-	b.Want([]MemberPool{{Member: "a", Pool: chat}})
-	a.asked(MemberPool{Member: "b", Pool: chat})
+	b.Want([]objectid.Member{{Member: "a", Pool: chat}})
+	a.asked(objectid.Member{Member: "b", Pool: chat})
 	for _, c := range []struct {
 		topic      *channel.Topic
 		key, value string
@@ -106,7 +105,7 @@ func TestFederation_ReportsWithoutEffectAreNoted(t *testing.T) {
 }
 
 // reported polls until a load has arrived.
-func (s *site) reported(of MemberPool, want Load) {
+func (s *site) reported(of objectid.Member, want Load) {
 	s.t.Helper()
 	poll.NoError(s.t, s.name+" has a load", poll.Limit, func() error {
 		got := s.loadsOf(of)
@@ -120,7 +119,7 @@ func (s *site) reported(of MemberPool, want Load) {
 	})
 }
 
-func (s *site) loadsOf(of MemberPool) []Load {
+func (s *site) loadsOf(of objectid.Member) []Load {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.loaded[of])

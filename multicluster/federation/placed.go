@@ -3,8 +3,8 @@ package federation
 import (
 	"context"
 	"fmt"
-	"strings"
 
+	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/multicluster/channel"
 	"github.com/penstock-project/penstock/multicluster/registry"
 )
@@ -28,38 +28,38 @@ const (
 )
 
 // SetPlaced publishes where the exports of some pools stand here, to their exporters: Placement.Member is the exporting one.
-func (f *Federation) SetPlaced(pools []registry.Pool, list []registry.Placement) error {
+func (f *Federation) SetPlaced(pools []objectid.Pool, list []registry.Placement) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	next := map[string]placed{}
+	next := map[objectid.Member]placed{}
 	for _, p := range list {
-		next[p.Member+"/"+poolKey(p.Pool)] = placed{p.Reason, p.Message, &p.Incarnation}
+		next[objectid.Member{Member: p.Member, Pool: p.Pool}] = placed{p.Reason, p.Message, &p.Incarnation}
 	}
 	var gone []string
 	for _, p := range pools {
 		for name := range f.placedAt[p] {
-			key := name + "/" + poolKey(p)
-			if _, stays := next[key]; !stays {
-				gone = append(gone, key)
+			m := objectid.Member{Member: name, Pool: p}
+			if _, stays := next[m]; !stays {
+				gone = append(gone, m.String())
 				delete(f.placedAt[p], name)
 			}
 		}
 	}
 	var items []channel.Item
 	for _, p := range list {
-		key := p.Member + "/" + poolKey(p.Pool)
-		if was, ok := f.placedAt[p.Pool][p.Member]; ok && was.equal(next[key]) {
+		m := objectid.Member{Member: p.Member, Pool: p.Pool}
+		if was, ok := f.placedAt[p.Pool][p.Member]; ok && was.equal(next[m]) {
 			continue // a change of its endpoints changes nothing here
 		}
 		if f.placedAt[p.Pool] == nil {
 			f.placedAt[p.Pool] = map[string]placed{}
 		}
-		f.placedAt[p.Pool][p.Member] = next[key]
-		value, err := encoding.Marshal(next[key])
+		f.placedAt[p.Pool][p.Member] = next[m]
+		value, err := encoding.Marshal(next[m])
 		if err != nil {
-			return fmt.Errorf("the import of %s: %w", key, err)
+			return fmt.Errorf("the import of %s: %w", m, err)
 		}
-		items = append(items, channel.Item{Key: key, Value: value})
+		items = append(items, channel.Item{Key: m.String(), Value: value})
 	}
 	for _, p := range pools {
 		if len(f.placedAt[p]) == 0 {
@@ -88,13 +88,12 @@ func (f *Federation) receiveImports(ctx context.Context, in channel.Update) erro
 	out := registry.Reports{Member: m.Name, Snapshot: in.Snapshot}
 	var problems channel.Problems
 	for _, it := range in.Items {
-		_, key, _ := strings.Cut(it.Key, "/")
-		pool, err := parsePool(key)
+		pool, err := memberPool(it.Key)
 		if err != nil {
 			problems.Add(err)
 			continue
 		}
-		if !f.audience.has(m.Name, key) {
+		if !f.audience.has(m.Name, pool) {
 			continue // the pool is not exported to it any more, or never was
 		}
 		is, err := decodePlaced(pool, it.Value)
@@ -105,8 +104,7 @@ func (f *Federation) receiveImports(ctx context.Context, in channel.Update) erro
 		out.Placed = append(out.Placed, is)
 	}
 	for _, k := range in.Retracted {
-		_, key, _ := strings.Cut(k, "/")
-		if pool, err := parsePool(key); err == nil {
+		if pool, err := memberPool(k); err == nil {
 			out.Gone = append(out.Gone, pool)
 		}
 	}
@@ -117,10 +115,10 @@ func (f *Federation) receiveImports(ctx context.Context, in channel.Update) erro
 }
 
 // decodePlaced reads where the export of a pool stands at a member.
-func decodePlaced(pool registry.Pool, value []byte) (is registry.Placement, err error) {
+func decodePlaced(pool objectid.Pool, value []byte) (is registry.Placement, err error) {
 	var p placed
 	if err := decoding.Unmarshal(value, &p); err != nil || len(p.Reason) > maxReason {
-		return is, fmt.Errorf("the import of %s: %.100q is no state of one", poolKey(pool), value)
+		return is, fmt.Errorf("the import of %s: %.100q is no state of one", pool, value)
 	}
 	is = registry.Placement{Pool: pool, Reason: p.Reason, Message: p.Message[:min(len(p.Message), maxMessage)], Any: p.Incarnation == nil}
 	if p.Incarnation != nil {

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/multicluster/channel"
 	"github.com/penstock-project/penstock/multicluster/export"
 )
@@ -18,7 +19,7 @@ type publisher struct {
 	epoch, sequence uint64
 	started         time.Time // when it began to publish
 	draining        bool
-	records         map[string]record // by key
+	records         map[objectid.Pool]record
 }
 
 // publication is what a publisher's exports have changed.
@@ -33,13 +34,13 @@ type publication struct {
 func (p *publisher) begin(uid string, epoch uint64) (items []channel.Item) {
 	p.uid, p.epoch = uid, epoch
 	p.sequence++
-	for k, r := range p.records {
+	for pool, r := range p.records {
 		r.Epoch, r.Sequence = p.epoch, p.sequence
 		for i := range r.parts {
 			r.parts[i].Epoch, r.parts[i].Sequence = p.epoch, p.sequence
 		}
-		if list, err := r.items(k, record{}); err == nil { // it did before
-			p.records[k] = r
+		if list, err := r.items(pool.String(), record{}); err == nil { // it did before
+			p.records[pool] = r
 			items = append(items, list...)
 		}
 	}
@@ -51,11 +52,10 @@ func (p *publisher) begin(uid string, epoch uint64) (items []channel.Item) {
 func (p *publisher) set(list []export.Export, draining bool) (c publication, err error) {
 	p.sequence++
 	var problems []error
-	stays := make(map[string]bool, len(list))
+	stays := make(map[objectid.Pool]bool, len(list))
 	for _, e := range list {
-		k := poolKey(e.Pool)
-		stays[k] = true
-		old := p.records[k]
+		stays[e.Pool] = true
+		old, k := p.records[e.Pool], e.Pool.String()
 		r := record{Epoch: p.epoch, Sequence: p.sequence, Incarnation: e.Incarnation, Entry: e.Entry, Parts: partsFor(len(e.Entry.Endpoints), old.Parts), to: e.To}
 		if r.Parts > 0 {
 			r.parts, r.Entry.Endpoints = split(e.Entry.Endpoints, r.Parts), nil
@@ -73,18 +73,18 @@ func (p *publisher) set(list []export.Export, draining bool) (c publication, err
 		}
 		c.others = c.others || old.Parts > 0 && !sameMembers(old.to, r.to)
 		if p.records == nil {
-			p.records = map[string]record{}
+			p.records = map[objectid.Pool]record{}
 		}
-		p.records[k] = r
+		p.records[e.Pool] = r
 		c.items = append(c.items, changed...)
 	}
-	for k, r := range p.records {
-		if !stays[k] {
+	for pool, r := range p.records {
+		if k := pool.String(); !stays[pool] {
 			c.gone = append(c.gone, k)
 			for i := range r.Parts {
 				c.gone = append(c.gone, partKey(k, i))
 			}
-			delete(p.records, k)
+			delete(p.records, pool)
 		}
 	}
 	if c.some = len(c.items) > 0 || len(c.gone) > 0 || draining != p.draining; !c.some {

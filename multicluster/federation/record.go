@@ -4,10 +4,8 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"strings"
 
-	"k8s.io/apimachinery/pkg/util/validation"
-
+	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
 	"github.com/penstock-project/penstock/multicluster/registry"
 )
@@ -77,14 +75,22 @@ func stampOf(epoch, sequence uint64) (registry.Stamp, error) {
 	return registry.Stamp{Epoch: epoch, Sequence: sequence}, nil
 }
 
-func poolKey(p registry.Pool) string { return p.Namespace + "/" + p.Name }
-
-func parsePool(key string) (registry.Pool, error) {
-	namespace, name, _ := strings.Cut(key, "/")
-	if len(validation.IsDNS1123Label(namespace)) > 0 || len(validation.IsDNS1123Subdomain(name)) > 0 {
-		return registry.Pool{}, fmt.Errorf("%.100q is not the name of a pool", key)
+// parsePool reads the key of a record.
+func parsePool(key string) (objectid.Pool, error) {
+	p, ok := objectid.ParsePool(key)
+	if !ok || !p.IsValid() {
+		return objectid.Pool{}, fmt.Errorf("%.100q is not the name of a pool", key)
 	}
-	return registry.Pool{Namespace: namespace, Name: name}, nil
+	return p, nil
+}
+
+// memberPool reads the pool of a key of the other topics. Its member is the receiver, or the item would not be here.
+func memberPool(key string) (objectid.Pool, error) {
+	m, ok := objectid.ParseMember(key)
+	if !ok || !m.Pool.IsValid() {
+		return objectid.Pool{}, fmt.Errorf("%.300q is not the name of a pool of a member", key)
+	}
+	return m.Pool, nil
 }
 
 // decodeRecord reads an export, and of how many parts its endpoints are. A name that no object can have, and an entry that is no import's, are

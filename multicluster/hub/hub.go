@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
@@ -22,7 +23,7 @@ import (
 type Config struct {
 	// Imports are called with the pools of which a member's import may have changed, and Exports with those of which a member's condition Exported
 	// may have. They must not call the Hub.
-	Imports, Exports func(member string, pools []registry.Pool)
+	Imports, Exports func(member string, pools []objectid.Pool)
 	// Waited is called once all members have been read, or are waited for no longer: Settled has changed. It may call the Hub.
 	Waited func()
 	// Drain is how long the requests of a withdrawn export may go on. Default: 10 minutes.
@@ -47,7 +48,7 @@ type Member struct {
 	// Namespace reports whether a namespace exists there, or may be made.
 	Namespace func(name string) bool
 	// Own are the clusters of an import there whose entries this hub has written.
-	Own func(p registry.Pool) []string
+	Own func(p objectid.Pool) []string
 }
 
 // Hub is safe for concurrent use.
@@ -65,8 +66,8 @@ type member struct {
 	Member
 	registry *registry.Registry // what is exported to it
 	importer *imports.Importer
-	placed   map[registry.Pool]map[string]registry.Placement // of Assemble, by exporter
-	written  map[registry.Pool]Writing
+	placed   map[objectid.Pool]map[string]registry.Placement // of Assemble, by exporter
+	written  map[objectid.Pool]Writing
 
 	since     time.Time // when it became a member
 	restored  bool      // what its imports have from this hub is known: before that, nothing is exported to it
@@ -75,8 +76,8 @@ type member struct {
 	connected bool
 	contacted time.Time
 	stamp     registry.Stamp
-	decisions map[registry.Pool]export.Decision
-	stamps    map[registry.Pool]registry.Stamp // of the exports among them
+	decisions map[objectid.Pool]export.Decision
+	stamps    map[objectid.Pool]registry.Stamp // of the exports among them
 }
 
 // New makes a hub without members.
@@ -90,12 +91,12 @@ func New(c Config) *Hub {
 
 // changes are what the callbacks are called with, once no lock is held.
 type changes struct {
-	imports, exports map[string][]registry.Pool
+	imports, exports map[string][]objectid.Pool
 }
 
-func (c *changes) add(to *map[string][]registry.Pool, member string, pools ...registry.Pool) {
+func (c *changes) add(to *map[string][]objectid.Pool, member string, pools ...objectid.Pool) {
 	if *to == nil {
-		*to = map[string][]registry.Pool{}
+		*to = map[string][]objectid.Pool{}
 	}
 	(*to)[member] = append((*to)[member], pools...)
 }
@@ -103,12 +104,12 @@ func (c *changes) add(to *map[string][]registry.Pool, member string, pools ...re
 // call calls the callbacks.
 func (h *Hub) call(c *changes) {
 	for _, side := range []struct {
-		of map[string][]registry.Pool
-		f  func(string, []registry.Pool)
+		of map[string][]objectid.Pool
+		f  func(string, []objectid.Pool)
 	}{{c.imports, h.cfg.Imports}, {c.exports, h.cfg.Exports}} {
 		for _, name := range slices.Sorted(maps.Keys(side.of)) {
 			pools := side.of[name]
-			slices.SortFunc(pools, registry.Pool.Compare)
+			slices.SortFunc(pools, objectid.Pool.Compare)
 			if side.f != nil {
 				side.f(name, slices.Compact(pools))
 			}
@@ -128,7 +129,7 @@ func (h *Hub) SetMembers(list []Member, all bool) {
 	for _, m := range list {
 		is := h.members[m.Name]
 		if is == nil || is.Store != m.Store {
-			is = &member{since: h.cfg.Now(), placed: map[registry.Pool]map[string]registry.Placement{}, written: map[registry.Pool]Writing{}, stamps: map[registry.Pool]registry.Stamp{}}
+			is = &member{since: h.cfg.Now(), placed: map[objectid.Pool]map[string]registry.Placement{}, written: map[objectid.Pool]Writing{}, stamps: map[objectid.Pool]registry.Stamp{}}
 			is.registry = registry.New(registry.Config{Drain: h.cfg.Drain, Lease: h.cfg.Grace, Now: h.cfg.Now})
 			is.importer = imports.New(imports.Config{Registry: is.registry, Store: m.Store, Namespace: m.Namespace, Own: m.Own, Self: m.Name})
 		}
@@ -167,7 +168,7 @@ func (h *Hub) sorted() []*member {
 
 // Restore takes over what the imports of a member have from this hub, before its first Exports. Only then do exports of others reach it: what they
 // have withdrawn meanwhile is among its imports, and drains.
-func (h *Hub) Restore(name string, entries map[registry.Pool][]inferenceapi.ImportedCluster) {
+func (h *Hub) Restore(name string, entries map[objectid.Pool][]inferenceapi.ImportedCluster) {
 	var c changes
 	defer h.call(&c)
 	h.mu.Lock()
@@ -206,7 +207,7 @@ func (h *Hub) Exports(name, uid string, decisions []export.Decision) {
 		return
 	}
 	before, rebuilt := m.decisions, m.uid != uid
-	m.uid, m.decisions, m.connected, m.contacted = uid, make(map[registry.Pool]export.Decision, len(decisions)), true, h.cfg.Now()
+	m.uid, m.decisions, m.connected, m.contacted = uid, make(map[objectid.Pool]export.Decision, len(decisions)), true, h.cfg.Now()
 	h.sequence++
 	next := registry.Stamp{Epoch: 1, Sequence: h.sequence}
 	changed := !m.read || rebuilt
@@ -267,7 +268,7 @@ func (m *member) snapshot(o *member) registry.Update {
 
 // Contact notes that the API server of a member has answered, as the cluster with a UID.
 func (h *Hub) Contact(name, uid string) {
-	h.reached(name, true, func(m, o *member) []registry.Pool {
+	h.reached(name, true, func(m, o *member) []objectid.Pool {
 		if !m.read || m.uid != uid {
 			return nil
 		}
@@ -282,12 +283,12 @@ func (h *Hub) Contact(name, uid string) {
 
 // Lost notes that it has not.
 func (h *Hub) Lost(name string) {
-	h.reached(name, false, func(m, o *member) []registry.Pool {
+	h.reached(name, false, func(m, o *member) []objectid.Pool {
 		return o.registry.Connected(m.Name, false)
 	})
 }
 
-func (h *Hub) reached(name string, is bool, f func(m, o *member) []registry.Pool) {
+func (h *Hub) reached(name string, is bool, f func(m, o *member) []objectid.Pool) {
 	var c changes
 	defer h.call(&c)
 	h.mu.Lock()
@@ -331,29 +332,29 @@ func (h *Hub) Namespaces(name string) {
 }
 
 // Taken notes that entries of another controller in the import of a pool have come or gone.
-func (h *Hub) Taken(name string, p registry.Pool) {
+func (h *Hub) Taken(name string, p objectid.Pool) {
 	var c changes
 	defer h.call(&c)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if m := h.members[name]; m != nil && m.registry.Exported(p) {
-		h.assemble(&c, m, []registry.Pool{p})
+		h.assemble(&c, m, []objectid.Pool{p})
 	}
 }
 
 // pools are all that is exported to a member.
-func (m *member) pools() (out []registry.Pool) {
+func (m *member) pools() (out []objectid.Pool) {
 	for _, o := range m.registry.Members(nil) {
 		for _, e := range m.registry.ExportsOf(o.Name) {
 			out = append(out, e.Pool)
 		}
 	}
-	slices.SortFunc(out, registry.Pool.Compare)
+	slices.SortFunc(out, objectid.Pool.Compare)
 	return slices.Compact(out)
 }
 
 // assemble brings the imports of some pools of a member up to date. mu is held.
-func (h *Hub) assemble(c *changes, m *member, pools []registry.Pool) {
+func (h *Hub) assemble(c *changes, m *member, pools []objectid.Pool) {
 	if len(pools) == 0 {
 		return
 	}
@@ -376,7 +377,7 @@ func (h *Hub) assemble(c *changes, m *member, pools []registry.Pool) {
 
 // Import is the status of an import at a member, as far as it is this hub's; generation is that of the object. imported is false for one that
 // needs no object.
-func (h *Hub) Import(name string, p registry.Pool, generation int64) (s inferenceapi.InferencePoolImportStatus, imported bool) {
+func (h *Hub) Import(name string, p objectid.Pool, generation int64) (s inferenceapi.InferencePoolImportStatus, imported bool) {
 	h.mu.Lock()
 	m := h.members[name]
 	h.mu.Unlock()

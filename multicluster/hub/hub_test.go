@@ -12,15 +12,15 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 	"github.com/penstock-project/penstock/multicluster/export"
 	"github.com/penstock-project/penstock/multicluster/hub"
-	"github.com/penstock-project/penstock/multicluster/registry"
 )
 
-var chat = registry.Pool{Namespace: "ns", Name: "chat"}
+var chat = objectid.Pool{Namespace: "ns", Name: "chat"}
 
 // world is a hub with members that have every namespace but "missing".
 type world struct {
@@ -39,7 +39,7 @@ func newWorld(t *testing.T, names ...string) *world {
 			return "a link-local address"
 		}
 		return ""
-	}, Imports: func(member string, pools []registry.Pool) {
+	}, Imports: func(member string, pools []objectid.Pool) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		for _, p := range pools {
@@ -47,7 +47,7 @@ func newWorld(t *testing.T, names ...string) *world {
 		}
 	}})
 	for _, n := range names {
-		w.members[n] = hub.Member{Name: n, Allow: v1alpha1.ClusterSetAllow{Namespaces: []string{"ns"}}, Store: store.New(), Namespace: func(ns string) bool { return ns != "missing" }, Own: func(registry.Pool) []string { return nil }}
+		w.members[n] = hub.Member{Name: n, Allow: v1alpha1.ClusterSetAllow{Namespaces: []string{"ns"}}, Store: store.New(), Namespace: func(ns string) bool { return ns != "missing" }, Own: func(objectid.Pool) []string { return nil }}
 	}
 	w.set()
 	for _, n := range names {
@@ -173,7 +173,7 @@ func TestHub_DeadMemberDelaysNoOtherAndKeepsItsEntries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, "east", "west", "dead")
 		go func() { _ = w.Run(t.Context()) }()
-		w.Restore("west", map[registry.Pool][]inferenceapi.ImportedCluster{chat: {{Name: "dead", RoutingMode: inferenceapi.ParentMode}}})
+		w.Restore("west", map[objectid.Pool][]inferenceapi.ImportedCluster{chat: {{Name: "dead", RoutingMode: inferenceapi.ParentMode}}})
 		w.exports("west", "")
 		w.exports("east", "192.0.2.1")
 		w.has("west", "dead Unknown/Unreachable, east 192.0.2.1")
@@ -280,11 +280,11 @@ func TestHub_ImportsAllHasTheOwnPoolToo(t *testing.T) {
 func TestHub_ExportWithdrawnWhileNoHubRanDrains(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, "east")
-		w.members["west"] = hub.Member{Name: "west", Store: store.New(), Namespace: func(string) bool { return true }, Own: func(registry.Pool) []string { return nil }}
+		w.members["west"] = hub.Member{Name: "west", Store: store.New(), Namespace: func(string) bool { return true }, Own: func(objectid.Pool) []string { return nil }}
 		w.set()
 		w.exports("east", "")
 		w.has("west", "")
-		w.Restore("west", map[registry.Pool][]inferenceapi.ImportedCluster{chat: {{Name: "east", RoutingMode: inferenceapi.ParentMode}}})
+		w.Restore("west", map[objectid.Pool][]inferenceapi.ImportedCluster{chat: {{Name: "east", RoutingMode: inferenceapi.ParentMode}}})
 		w.exports("west", "")
 		w.has("west", "east False/Draining")
 		w.exports("east", "192.0.2.1")

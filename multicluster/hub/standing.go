@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
@@ -26,7 +27,7 @@ type Writing struct {
 }
 
 // Written notes what the import of a pool at a member has now.
-func (h *Hub) Written(name string, p registry.Pool, w Writing) {
+func (h *Hub) Written(name string, p objectid.Pool, w Writing) {
 	var c changes
 	defer h.call(&c)
 	h.mu.Lock()
@@ -63,7 +64,7 @@ func (h *Hub) settled(m *member) bool {
 
 // Condition is the condition Exported of a pool of a member. asked is false if its annotations ask for no export, and known if where it stands is not
 // known yet: then what was written before stays.
-func (h *Hub) Condition(name string, p registry.Pool) (is report.Condition, asked, known bool) {
+func (h *Hub) Condition(name string, p objectid.Pool) (is report.Condition, asked, known bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	m := h.members[name]
@@ -74,7 +75,7 @@ func (h *Hub) Condition(name string, p registry.Pool) (is report.Condition, aske
 }
 
 // exported is Condition of a member that was read. mu is held.
-func (h *Hub) exported(m *member, p registry.Pool) (is report.Condition, asked, known bool) {
+func (h *Hub) exported(m *member, p objectid.Pool) (is report.Condition, asked, known bool) {
 	d, ok := m.decisions[p]
 	if !ok || !d.Asked {
 		return is, false, true
@@ -176,7 +177,7 @@ func (h *Hub) Status() []Status {
 }
 
 // standing is where the export of a cluster stands at a member. pending: it has not been written there yet.
-func (m *member) standing(cluster string, p registry.Pool) (pl registry.Placement, pending bool) {
+func (m *member) standing(cluster string, p objectid.Pool) (pl registry.Placement, pending bool) {
 	pl, placed := m.placed[p][cluster]
 	pl.Member, pl.Pool, pl.Any = m.Name, p, true
 	w := m.written[p]

@@ -9,6 +9,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
@@ -39,7 +40,7 @@ type Config struct {
 	// the store, in a hub.
 	Self string
 	// Own are the clusters of an import whose entries the store has though the writer of this Importer's Status has written them; nil: none.
-	Own func(p registry.Pool) []string
+	Own func(p objectid.Pool) []string
 }
 
 // Importer is safe for concurrent use.
@@ -48,16 +49,16 @@ type Importer struct {
 
 	mu    sync.Mutex
 	allow map[string]v1alpha1.ClusterSetAllow // by member
-	over  map[string]map[registry.Pool]share  // members that export more than they are allowed: what their pools have, as assembled last
+	over  map[string]map[objectid.Pool]share  // members that export more than they are allowed: what their pools have, as assembled last
 	// unnamed are exports that the ClusterSet does not name, by member, and unnamedAt are their
 	// members.
-	unnamed   map[string]map[registry.Pool]struct{}
-	unnamedAt map[registry.Pool][]string
+	unnamed   map[string]map[objectid.Pool]struct{}
+	unnamedAt map[objectid.Pool][]string
 	own       string                       // this cluster's name
-	local     map[registry.Pool]*int32     // weights of this cluster's own entries
+	local     map[objectid.Pool]*int32     // weights of this cluster's own entries
 	down      map[picker]map[string]string // why pickers cannot be reached, by who has noticed
 	// unusable are the clusters of imports that translation cannot use, and why.
-	unusable map[registry.Pool]map[string]Unusable
+	unusable map[objectid.Pool]map[string]Unusable
 }
 
 // Unusable is why translation cannot use an exporting cluster: NotAllowedReason or NotSupportedReason, and a sentence.
@@ -65,7 +66,7 @@ type Unusable struct{ Reason, Message string }
 
 // picker is that of an exporting cluster of an import.
 type picker struct {
-	pool    registry.Pool
+	pool    objectid.Pool
 	cluster string
 }
 
@@ -74,12 +75,12 @@ func New(c Config) *Importer {
 	if c.Namespace == nil {
 		c.Namespace = func(string) bool { return true }
 	}
-	return &Importer{cfg: c, allow: map[string]v1alpha1.ClusterSetAllow{}, over: map[string]map[registry.Pool]share{}, local: map[registry.Pool]*int32{}, down: map[picker]map[string]string{}, unusable: map[registry.Pool]map[string]Unusable{},
-		unnamed: map[string]map[registry.Pool]struct{}{}, unnamedAt: map[registry.Pool][]string{}}
+	return &Importer{cfg: c, allow: map[string]v1alpha1.ClusterSetAllow{}, over: map[string]map[objectid.Pool]share{}, local: map[objectid.Pool]*int32{}, down: map[picker]map[string]string{}, unusable: map[objectid.Pool]map[string]Unusable{},
+		unnamed: map[string]map[objectid.Pool]struct{}{}, unnamedAt: map[objectid.Pool][]string{}}
 }
 
 // SetAllow replaces what each member may have imported. It returns the pools to assemble: all.
-func (i *Importer) SetAllow(allow map[string]v1alpha1.ClusterSetAllow) []registry.Pool {
+func (i *Importer) SetAllow(allow map[string]v1alpha1.ClusterSetAllow) []objectid.Pool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.allow = allow
@@ -88,7 +89,7 @@ func (i *Importer) SetAllow(allow map[string]v1alpha1.ClusterSetAllow) []registr
 
 // SetLocal replaces the pools of this cluster that are entries of their imports too, with their weights (nil: 1). It returns the pools to
 // assemble.
-func (i *Importer) SetLocal(cluster string, pools map[registry.Pool]*int32) (changed []registry.Pool) {
+func (i *Importer) SetLocal(cluster string, pools map[objectid.Pool]*int32) (changed []objectid.Pool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	for p, w := range pools {
@@ -107,7 +108,7 @@ func (i *Importer) SetLocal(cluster string, pools map[registry.Pool]*int32) (cha
 
 // SetPickerDown notes why the picker of an exporting cluster of an import cannot be reached, by source, which names who has noticed; "": it
 // can be. It returns the pools to assemble.
-func (i *Importer) SetPickerDown(p registry.Pool, cluster, source, why string) []registry.Pool {
+func (i *Importer) SetPickerDown(p objectid.Pool, cluster, source, why string) []objectid.Pool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	at := picker{p, cluster}
@@ -125,12 +126,12 @@ func (i *Importer) SetPickerDown(p registry.Pool, cluster, source, why string) [
 	if i.pickerDown(at) == before || !i.cfg.Registry.Exported(p) {
 		return nil
 	}
-	return []registry.Pool{p}
+	return []objectid.Pool{p}
 }
 
 // SetUnusable replaces the exporting clusters of an import that translation cannot use: its Offers stay, and their exporters learn of it. It
 // returns the pools to assemble.
-func (i *Importer) SetUnusable(p registry.Pool, clusters map[string]Unusable) []registry.Pool {
+func (i *Importer) SetUnusable(p objectid.Pool, clusters map[string]Unusable) []objectid.Pool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if i.unusable[p] = clusters; len(clusters) == 0 {
@@ -139,7 +140,7 @@ func (i *Importer) SetUnusable(p registry.Pool, clusters map[string]Unusable) []
 	if !i.cfg.Registry.Exported(p) {
 		return nil
 	}
-	return []registry.Pool{p}
+	return []objectid.Pool{p}
 }
 
 // pickerDown is why a picker cannot be reached, for Source.PickerDown. mu is held.
@@ -159,45 +160,45 @@ func weight(w *int32) int32 {
 }
 
 // all lists the pools that a member exports, or that have an Offer. mu is held.
-func (i *Importer) all() (pools []registry.Pool) {
+func (i *Importer) all() (pools []objectid.Pool) {
 	for _, m := range i.cfg.Registry.Members(nil) {
 		pools = append(pools, i.of(m.Name)...)
 	}
 	for _, o := range store.Offers.All(i.cfg.Store.View()) {
-		pools = append(pools, registry.Pool{Namespace: o.Namespace, Name: o.Import})
+		pools = append(pools, objectid.Pool{Namespace: o.Namespace, Name: o.Import})
 	}
 	return sorted(pools)
 }
 
-func (i *Importer) of(member string) (pools []registry.Pool) {
+func (i *Importer) of(member string) (pools []objectid.Pool) {
 	for _, e := range i.cfg.Registry.ExportsOf(member) {
 		pools = append(pools, e.Pool)
 	}
 	return pools
 }
 
-func sorted(pools []registry.Pool) []registry.Pool {
-	slices.SortFunc(pools, registry.Pool.Compare)
+func sorted(pools []objectid.Pool) []objectid.Pool {
+	slices.SortFunc(pools, objectid.Pool.Compare)
 	return slices.Compact(pools)
 }
 
 // Assembled is what a call of Assemble was about.
 type Assembled struct {
 	// Pools are those of the call, with others that have less or more room since.
-	Pools []registry.Pool
+	Pools []objectid.Pool
 	// Placed is where their exports of other clusters stand here, for their exporters: Placement.Member is the exporting one. Of an export that is
 	// withdrawn there is nothing.
 	Placed []registry.Placement
 	// Turned are the exports of members that got an Offer, or lost it.
 	Turned []registry.RecordID
 	// Ready are Pools whose clusters are all imported and Ready: there is nothing to report on them.
-	Ready []registry.Pool
+	Ready []objectid.Pool
 	// Revision of the store has their Offers.
 	Revision uint64
 }
 
 // Assemble brings the Offers of some pools up to date with the registry.
-func (i *Importer) Assemble(pools []registry.Pool) (out Assembled, err error) {
+func (i *Importer) Assemble(pools []objectid.Pool) (out Assembled, err error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	out.Pools = i.limit(slices.Clone(pools))
@@ -254,7 +255,7 @@ func (i *Importer) Assemble(pools []registry.Pool) (out Assembled, err error) {
 
 // Status is the status of an import, as far as it is the cluster set's: every exporting cluster that has an entry, with conditions. generation
 // is that of the object, 0 without one. imported is false if none of the exports is imported: such an import needs no object.
-func (i *Importer) Status(p registry.Pool, generation int64) (s inferenceapi.InferencePoolImportStatus, imported bool) {
+func (i *Importer) Status(p objectid.Pool, generation int64) (s inferenceapi.InferencePoolImportStatus, imported bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	sources := i.sources(i.cfg.Store.View(), p)
@@ -263,7 +264,7 @@ func (i *Importer) Status(p registry.Pool, generation int64) (s inferenceapi.Inf
 
 // limit notes what members have of what they are allowed that export pools of a list. It adds their pools that have more or less of it than before:
 // what one pool takes, another one has not. mu is held.
-func (i *Importer) limit(pools []registry.Pool) []registry.Pool {
+func (i *Importer) limit(pools []objectid.Pool) []objectid.Pool {
 	members := i.cfg.Registry.Exporters(pools)
 	for name := range i.over {
 		members[name] = true
@@ -299,8 +300,8 @@ type share struct {
 }
 
 // share divides what a member is allowed among its pools, the first by namespace and name first.
-func (i *Importer) share(member string, exports, endpoints int) map[registry.Pool]share {
-	out, allow := map[registry.Pool]share{}, i.allow[member]
+func (i *Importer) share(member string, exports, endpoints int) map[objectid.Pool]share {
+	out, allow := map[objectid.Pool]share{}, i.allow[member]
 	for _, e := range i.cfg.Registry.ExportsOf(member) {
 		if e.Withdrawn() || !allows(&allow, e.Pool) {
 			continue // it takes no new request, and its endpoints have those in flight; or it is not imported at all
@@ -313,7 +314,7 @@ func (i *Importer) share(member string, exports, endpoints int) map[registry.Poo
 }
 
 // sources are the exporting clusters of an import, sorted by name. mu is held.
-func (i *Importer) sources(r store.Reader, p registry.Pool) (out []Source) {
+func (i *Importer) sources(r store.Reader, p objectid.Pool) (out []Source) {
 	taken := Taken(r, p)
 	for _, e := range i.cfg.Registry.Exports(nil, p) {
 		if e.Withdrawn() && !e.Restored() && !offered(r, p, e.Cluster) {
@@ -369,7 +370,7 @@ func (i *Importer) Beyond(member string) (n int) {
 // NoneAllowed reports whether no cluster that exports a pool may: the ClusterSet does not name the
 // pool for it, or it exports more than it may, and this pool is one too many. Findings about the
 // members count such exports.
-func (i *Importer) NoneAllowed(p registry.Pool) bool {
+func (i *Importer) NoneAllowed(p objectid.Pool) bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	list := i.cfg.Registry.Exports(nil, p)
@@ -380,7 +381,7 @@ func (i *Importer) NoneAllowed(p registry.Pool) bool {
 }
 
 // Taken are the clusters of an import whose entries are another controller's, or a user's, sorted.
-func Taken(r store.Reader, p registry.Pool) (clusters []string) {
+func Taken(r store.Reader, p objectid.Pool) (clusters []string) {
 	obj, ok := store.InferencePoolImports.Get(r, p.Namespace+"/"+p.Name)
 	if !ok {
 		return nil
@@ -411,22 +412,22 @@ func (i *Importer) problem(r store.Reader, e *registry.Export) (reason, message 
 }
 
 // allows reports whether a member may export a pool here.
-func allows(allow *v1alpha1.ClusterSetAllow, p registry.Pool) bool {
+func allows(allow *v1alpha1.ClusterSetAllow, p objectid.Pool) bool {
 	return slices.Contains(allow.Namespaces, p.Namespace) || slices.Contains(allow.Pools, p.Namespace+"/"+p.Name)
 }
 
 // Unnamed lists exports of a member that the ClusterSet does not name, up to a number, and how many
 // there are, as assembled last.
-func (i *Importer) Unnamed(member string, most int) (first []registry.Pool, n int) {
+func (i *Importer) Unnamed(member string, most int) (first []objectid.Pool, n int) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	first = slices.SortedFunc(maps.Keys(i.unnamed[member]), registry.Pool.Compare)
+	first = slices.SortedFunc(maps.Keys(i.unnamed[member]), objectid.Pool.Compare)
 	return first[:min(most, len(first))], len(first)
 }
 
 // noteUnnamed notes which members export a pool that the ClusterSet does not name for them. mu is
 // held.
-func (i *Importer) noteUnnamed(p registry.Pool, now []string) {
+func (i *Importer) noteUnnamed(p objectid.Pool, now []string) {
 	for _, member := range i.unnamedAt[p] {
 		if !slices.Contains(now, member) {
 			delete(i.unnamed[member], p)
@@ -434,7 +435,7 @@ func (i *Importer) noteUnnamed(p registry.Pool, now []string) {
 	}
 	for _, member := range now {
 		if i.unnamed[member] == nil {
-			i.unnamed[member] = map[registry.Pool]struct{}{}
+			i.unnamed[member] = map[objectid.Pool]struct{}{}
 		}
 		i.unnamed[member][p] = struct{}{}
 	}
@@ -448,12 +449,12 @@ func (i *Importer) Imports(id registry.RecordID) bool {
 	return offered(i.cfg.Store.View(), id.Pool, id.Cluster)
 }
 
-func offered(r store.Reader, p registry.Pool, cluster string) bool {
+func offered(r store.Reader, p objectid.Pool, cluster string) bool {
 	_, is := store.Offers.Get(r, offerID(p, cluster))
 	return is
 }
 
-func offerID(p registry.Pool, cluster string) string {
+func offerID(p objectid.Pool, cluster string) string {
 	return p.Namespace + "/" + store.OfferName(p.Name, cluster)
 }
 
@@ -465,7 +466,7 @@ func count(is *int32, otherwise int) int {
 }
 
 // offer is an export as this cluster's translation reads it. It shares the entry's lists with the registry: neither changes them.
-func (i *Importer) offer(r store.Reader, p registry.Pool, s *Source) *store.Offer {
+func (i *Importer) offer(r store.Reader, p objectid.Pool, s *Source) *store.Offer {
 	allow, member := i.allow[s.Entry.Name]
 	o := &store.Offer{Import: p.Name, Cluster: s.Entry, Allowed: allow.Addresses, Pods: allow.PodCIDRs, Cleartext: allow.Cleartext || !member, Local: s.local, Since: s.since}
 	o.Namespace, o.Name = p.Namespace, store.OfferName(p.Name, s.Entry.Name)

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
@@ -49,7 +50,7 @@ func (w *world) export(member string, n int, pools ...string) (placed string) {
 	u := registry.Update{Member: member, UID: member, Stamp: registry.Stamp{Epoch: 1, Sequence: w.sequence}, Snapshot: true}
 	for _, p := range pools {
 		namespace, name, _ := strings.Cut(p, "/")
-		e := registry.Export{Pool: registry.Pool{Namespace: namespace, Name: name}, Stamp: u.Stamp, Entry: inferenceapi.ImportedCluster{RoutingMode: inferenceapi.EndpointMode}}
+		e := registry.Export{Pool: objectid.Pool{Namespace: namespace, Name: name}, Stamp: u.Stamp, Entry: inferenceapi.ImportedCluster{RoutingMode: inferenceapi.EndpointMode}}
 		for i := range n {
 			e.Entry.Endpoints = append(e.Entry.Endpoints, inferenceapi.ImportedEndpoint{Address: fmt.Sprint("10.0.0.", i)})
 		}
@@ -62,7 +63,7 @@ func (w *world) export(member string, n int, pools ...string) (placed string) {
 	return w.assemble(changed)
 }
 
-func (w *world) assemble(changed []registry.Pool) (placed string) {
+func (w *world) assemble(changed []objectid.Pool) (placed string) {
 	w.t.Helper()
 	a, err := w.Assemble(changed)
 	if err != nil {
@@ -196,7 +197,7 @@ func TestImports_WithdrawnExportThatWasNotImportedDrainsNothing(t *testing.T) {
 	}
 	for _, name := range []string{"a/3", "b/1", "missing/1"} {
 		namespace, pool, _ := strings.Cut(name, "/")
-		if s, imported := w.Status(registry.Pool{Namespace: namespace, Name: pool}, 1); imported || len(s.Clusters) > 0 {
+		if s, imported := w.Status(objectid.Pool{Namespace: namespace, Name: pool}, 1); imported || len(s.Clusters) > 0 {
 			t.Errorf("%s: %+v", name, s)
 		}
 	}
@@ -210,7 +211,7 @@ func TestImports_WithdrawnExportThatWasNotImportedDrainsNothing(t *testing.T) {
 	}
 	// What was imported drains after a restart, too: its record was kept.
 	records := slices.DeleteFunc(w.registry.Records(), func(r registry.Record) bool {
-		return r.Pool != (registry.Pool{}) && !w.Imports(r.RecordID)
+		return r.Pool != (objectid.Pool{}) && !w.Imports(r.RecordID)
 	})
 	again := newWorld(t, map[string]v1alpha1.ClusterSetAllow{"east": {Namespaces: []string{"a", "b"}}})
 	again.assemble(again.registry.Restore(records))
@@ -226,7 +227,7 @@ func TestImports_ExportsBeyondWhatAMemberIsAllowedCostNothing(t *testing.T) {
 	w := newWorld(t, map[string]v1alpha1.ClusterSetAllow{"east": {Exports: &two}, "west": {}})
 	w.export("east", 1, "a/1", "a/2", "a/3", "a/4")
 	w.export("west", 1, "a/4")
-	pool := func(name string) registry.Pool { return registry.Pool{Namespace: "a", Name: name} }
+	pool := func(name string) objectid.Pool { return objectid.Pool{Namespace: "a", Name: name} }
 	if n := w.Beyond("east"); n != 2 || w.Beyond("west") != 0 {
 		t.Errorf("%d exports of east are beyond what it is allowed, want 2", n)
 	}
@@ -250,7 +251,7 @@ func TestImports_ExportThatCannotBeTakenKeepsWhatIsKnown(t *testing.T) {
 	w := newWorld(t, map[string]v1alpha1.ClusterSetAllow{"east": {}})
 	w.export("east", 1, "a/1")
 	changed, rejected := w.registry.Apply(registry.Update{Member: "east", UID: "east", Stamp: registry.Stamp{Epoch: 1, Sequence: 9},
-		Unread: map[registry.Pool]string{{Namespace: "a", Name: "1"}: "too large", {Namespace: "a", Name: "2"}: "too large"}})
+		Unread: map[objectid.Pool]string{{Namespace: "a", Name: "1"}: "too large", {Namespace: "a", Name: "2"}: "too large"}})
 	if got := w.assemble(changed); got != "a/1 of east: NotSupported; a/2 of east: NotSupported" || len(rejected) > 0 || w.offers() != "a/1.east 1" {
 		t.Errorf("placed %s, offers %s, %v", got, w.offers(), rejected)
 	}
@@ -286,12 +287,12 @@ func TestImports_EntryOfAnotherIsAConflict(t *testing.T) {
 	if got := w.offers(); got != "ns/chat.east 1; ns/chat.west 1; ns/code.east 1" {
 		t.Errorf("offers: %s", got)
 	}
-	chat := registry.Pool{Namespace: "ns", Name: "chat"}
+	chat := objectid.Pool{Namespace: "ns", Name: "chat"}
 	if s, imported := w.Status(chat, 1); !imported || len(s.Clusters) != 2 || s.Clusters[0].Weight != nil {
 		t.Errorf("%+v", s)
 	}
 	put(inferenceapi.ImportedCluster{Name: "mars", RoutingMode: inferenceapi.ParentMode})
-	if got := w.assemble([]registry.Pool{chat}); got != "ns/chat of east: ; ns/chat of west: " {
+	if got := w.assemble([]objectid.Pool{chat}); got != "ns/chat of east: ; ns/chat of west: " {
 		t.Errorf("placed: %s", got)
 	}
 }
@@ -299,7 +300,7 @@ func TestImports_EntryOfAnotherIsAConflict(t *testing.T) {
 // A picker that fails takes no request from its cluster: the wiring stays, and the status has why.
 func TestImports_PickerThatFailsKeepsItsOffer(t *testing.T) {
 	w := newWorld(t, map[string]v1alpha1.ClusterSetAllow{"east": {}})
-	chat := registry.Pool{Namespace: "ns", Name: "chat"}
+	chat := objectid.Pool{Namespace: "ns", Name: "chat"}
 	if got := w.SetPickerDown(chat, "east", "probe", "connection refused"); got != nil {
 		t.Errorf("a pool that no member exports: %v", got)
 	}
@@ -327,7 +328,7 @@ func TestImports_PickerThatFailsKeepsItsOffer(t *testing.T) {
 // What translation cannot use stays, with what its exporter receives.
 func TestImports_ClusterThatTranslationCannotUseIsReportedToItsExporter(t *testing.T) {
 	w := newWorld(t, map[string]v1alpha1.ClusterSetAllow{"east": {}})
-	chat := registry.Pool{Namespace: "ns", Name: "chat"}
+	chat := objectid.Pool{Namespace: "ns", Name: "chat"}
 	not := map[string]imports.Unusable{"east": {Reason: imports.NotAllowedReason, Message: "none of its model servers is allowed"}}
 	if got := w.SetUnusable(chat, not); got != nil {
 		t.Errorf("a pool that no member exports: %v", got)
@@ -345,9 +346,9 @@ func TestImports_ClusterThatTranslationCannotUseIsReportedToItsExporter(t *testi
 
 func TestImports_OwnPoolIsAnEntryOfItsImport(t *testing.T) {
 	w := newWorld(t, map[string]v1alpha1.ClusterSetAllow{"east": {}})
-	chat := registry.Pool{Namespace: "ns", Name: "chat"}
+	chat := objectid.Pool{Namespace: "ns", Name: "chat"}
 	three := int32(3)
-	w.assemble(w.SetLocal("here", map[registry.Pool]*int32{chat: &three, {Namespace: "ns", Name: "alone"}: nil}))
+	w.assemble(w.SetLocal("here", map[objectid.Pool]*int32{chat: &three, {Namespace: "ns", Name: "alone"}: nil}))
 	if got := w.offers(); got != "ns/alone.here 0; ns/chat.here 0" {
 		t.Errorf("imports without other clusters: %s", got)
 	}
@@ -390,7 +391,7 @@ func BenchmarkImports_OneOfManyExportsChanges(b *testing.B) {
 			for m := range members {
 				u := registry.Update{Member: fmt.Sprint("m", m), UID: "u", Stamp: registry.Stamp{Epoch: 1, Sequence: 1}, Snapshot: true}
 				for p := range pools {
-					u.Exports = append(u.Exports, registry.Export{Pool: registry.Pool{Namespace: "ns", Name: fmt.Sprintf("p-%d-%d", m, p)}, Stamp: u.Stamp, Entry: entry(0)})
+					u.Exports = append(u.Exports, registry.Export{Pool: objectid.Pool{Namespace: "ns", Name: fmt.Sprintf("p-%d-%d", m, p)}, Stamp: u.Stamp, Entry: entry(0)})
 				}
 				changed, _ := r.Apply(u)
 				if _, err := i.Assemble(changed); err != nil {
@@ -401,7 +402,7 @@ func BenchmarkImports_OneOfManyExportsChanges(b *testing.B) {
 			for b.Loop() {
 				n++
 				u := registry.Update{Member: "m0", UID: "u", Stamp: registry.Stamp{Epoch: 1, Sequence: n}}
-				u.Exports = []registry.Export{{Pool: registry.Pool{Namespace: "ns", Name: "p-0-0"}, Stamp: u.Stamp, Entry: entry(int(n))}}
+				u.Exports = []registry.Export{{Pool: objectid.Pool{Namespace: "ns", Name: "p-0-0"}, Stamp: u.Stamp, Entry: entry(int(n))}}
 				changed, _ := r.Apply(u)
 				if _, err := i.Assemble(changed); err != nil {
 					b.Fatal(err)
@@ -424,7 +425,7 @@ func TestImports_MemberExportsOnlyWhatIsNamed(t *testing.T) {
 	if got := w.offers(); got != "ns/chat.west 1" {
 		t.Errorf("offers: %s", got)
 	}
-	chat, code := registry.Pool{Namespace: "ns", Name: "chat"}, registry.Pool{Namespace: "ns", Name: "code"}
+	chat, code := objectid.Pool{Namespace: "ns", Name: "chat"}, objectid.Pool{Namespace: "ns", Name: "code"}
 	if first, n := w.Unnamed("east", 8); n != 1 || first[0] != chat {
 		t.Errorf("%d exports of east are not named: %v", n, first)
 	}
@@ -452,7 +453,7 @@ func TestImports_WeightOutOfRangeIsNotTaken(t *testing.T) {
 			u := registry.Update{Member: "east", UID: "east", Stamp: at, Snapshot: true}
 			for _, name := range pools {
 				u.Exports = append(u.Exports, registry.Export{
-					Pool: registry.Pool{Namespace: "ns", Name: name}, Stamp: at,
+					Pool: objectid.Pool{Namespace: "ns", Name: name}, Stamp: at,
 					Entry: inferenceapi.ImportedCluster{RoutingMode: inferenceapi.EndpointMode, Weight: &weight},
 				})
 			}

@@ -80,7 +80,7 @@ func New(cfg Config) *Keeper {
 	return k
 }
 
-// Learn adds addresses to a pool, named as model.PoolID does ("namespace/name@cluster"). It returns nil when every Envoy has
+// Learn adds addresses to a pool, named as objectid.Target does ("namespace/name@cluster"). It returns nil when every Envoy has
 // them.
 func (k *Keeper) Learn(ctx context.Context, pool string, addrs []netip.AddrPort) error {
 	if k.known(pool, addrs) {

@@ -3,6 +3,7 @@ package registry
 import (
 	"fmt"
 
+	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/discovery/store/rows"
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
 )
@@ -124,7 +125,7 @@ func (t txn) fits(cluster string, size int) bool {
 }
 
 // unread notes why the newest version of an export could not be taken. What is known of it stays.
-func (r *Registry) unread(t txn, cluster string, p Pool, why string) {
+func (r *Registry) unread(t txn, cluster string, p objectid.Pool, why string) {
 	next := Export{Cluster: cluster, Pool: p, Entry: inferenceapi.ImportedCluster{Name: cluster}}
 	old := rows.First[Export](t, exportTable, exportKey(cluster, p))
 	if old != nil {

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/multicluster/registry"
 )
 
@@ -14,7 +15,7 @@ func publishes(r *registry.Registry, member string, sequence uint64, n, size int
 	stamp := registry.Stamp{Epoch: 1, Sequence: sequence}
 	u := registry.Update{Member: member, UID: "uid-" + member, Stamp: stamp}
 	for i := range n {
-		pool := registry.Pool{Namespace: "ns", Name: fmt.Sprintf("p%d-%d", sequence, i)}
+		pool := objectid.Pool{Namespace: "ns", Name: fmt.Sprintf("p%d-%d", sequence, i)}
 		u.Exports = append(u.Exports, registry.Export{Pool: pool, Stamp: stamp, Size: size})
 	}
 	_, rejected := r.Apply(u)
@@ -31,7 +32,7 @@ func TestRegistry_DeniedExportsAreAskedForAgain(t *testing.T) {
 	r.SetMembers([]string{"east"})
 	u := registry.Update{Member: "east", UID: "1", Stamp: registry.Stamp{Epoch: 1, Sequence: 1}, Snapshot: true}
 	for i := range 401 {
-		pool := registry.Pool{Namespace: "ns", Name: fmt.Sprint("p", i)}
+		pool := objectid.Pool{Namespace: "ns", Name: fmt.Sprint("p", i)}
 		u.Exports = append(u.Exports, registry.Export{Pool: pool, Stamp: u.Stamp})
 	}
 	lacks := func(u registry.Update) bool {
@@ -42,7 +43,7 @@ func TestRegistry_DeniedExportsAreAskedForAgain(t *testing.T) {
 	if !lacks(u) || !lacks(renewal) {
 		t.Error("an export for which there is no room is not reported")
 	}
-	renewal.Withdrawn = []registry.Pool{u.Exports[0].Pool}
+	renewal.Withdrawn = []objectid.Pool{u.Exports[0].Pool}
 	lacks(renewal)
 	now = now.Add(time.Hour) // the export has drained
 	r.Expire()

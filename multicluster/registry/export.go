@@ -6,22 +6,15 @@ import (
 	"slices"
 	"time"
 
+	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/discovery/store/rows"
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
 )
 
-// Pool names a pool in all clusters of the set: namespaces of one name are the same namespace.
-type Pool struct{ Namespace, Name string }
-
-// Compare orders pools by namespace, then by name.
-func (p Pool) Compare(o Pool) int {
-	return cmp.Or(cmp.Compare(p.Namespace, o.Namespace), cmp.Compare(p.Name, o.Name))
-}
-
 // Export is a pool that a member exports. What the registry returns must not be changed.
 type Export struct {
 	Cluster string
-	Pool    Pool
+	Pool    objectid.Pool
 	Stamp   Stamp
 	// Entry is how to reach the pool: the cluster's entry of the import. Its name is Cluster.
 	Entry inferenceapi.ImportedCluster
@@ -154,7 +147,7 @@ func (r *Registry) Newest() int64 { return r.latest.Load() }
 
 // Agree takes over when the process that keeps the records received exports first, and returns the
 // pools to assemble again: all processes of a cluster decide the same about a name.
-func (r *Registry) Agree(records []Record) []Pool {
+func (r *Registry) Agree(records []Record) []objectid.Pool {
 	return r.write(func(t txn) {
 		for i := range records {
 			rec := &records[i]
@@ -189,14 +182,14 @@ func (r *Registry) collectDrained(t txn) {
 
 // Exports returns what members export under a pool's name, sorted by cluster. ws, which may be nil, fires when Exports would return
 // something else. The exports are the registry's own, and no copies: an import reads them several times for each update.
-func (r *Registry) Exports(ws WatchSet, p Pool) []*Export {
+func (r *Registry) Exports(ws WatchSet, p objectid.Pool) []*Export {
 	out := slices.Collect(rows.Walk[Export](r.read(), ws, exportTable, byPool, poolKey(p)))
 	slices.SortFunc(out, func(a, b *Export) int { return cmp.Compare(a.Cluster, b.Cluster) })
 	return out
 }
 
 // Exporters returns the members that export one of some pools.
-func (r *Registry) Exporters(pools []Pool) map[string]bool {
+func (r *Registry) Exporters(pools []objectid.Pool) map[string]bool {
 	t, out := r.read(), map[string]bool{}
 	for _, p := range pools {
 		for e := range rows.Walk[Export](t, nil, exportTable, byPool, poolKey(p)) {
@@ -207,7 +200,7 @@ func (r *Registry) Exporters(pools []Pool) map[string]bool {
 }
 
 // Exported reports whether a member exports a pool of that name, or did and it drains.
-func (r *Registry) Exported(p Pool) bool {
+func (r *Registry) Exported(p objectid.Pool) bool {
 	for range rows.Walk[Export](r.read(), nil, exportTable, byPool, poolKey(p)) {
 		return true
 	}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/discovery/store/rows"
 )
 
@@ -76,7 +77,7 @@ type lease struct {
 
 // SetMembers replaces the members of the set, and returns the pools to assemble again. The exports
 // of a member that left drain.
-func (r *Registry) SetMembers(names []string) []Pool {
+func (r *Registry) SetMembers(names []string) []objectid.Pool {
 	return r.write(func(t txn) {
 		for _, m := range slices.Collect(rows.Walk[Member](t, nil, memberTable, rows.ByID, nil)) {
 			if !slices.Contains(names, m.Name) {
@@ -97,7 +98,7 @@ func (r *Registry) remove(t txn, m *Member) {
 	if l := rows.First[lease](t, leaseTable, rows.Key(m.Name)); l != nil {
 		rows.Must(t.Delete(leaseTable, l))
 	}
-	t.unplace(m.Name, func(Pool) bool { return true })
+	t.unplace(m.Name, func(objectid.Pool) bool { return true })
 	r.withdrawAll(t, m)
 }
 
@@ -109,7 +110,7 @@ func (r *Registry) withdrawAll(t txn, m *Member) {
 
 // Connected notes whether there is a connection to a member. A member that is connected again is
 // Ready with its next update.
-func (r *Registry) Connected(name string, is bool) []Pool {
+func (r *Registry) Connected(name string, is bool) []objectid.Pool {
 	return r.write(func(t txn) {
 		m := rows.First[Member](t, memberTable, rows.Key(name))
 		if m == nil || m.connected == is {

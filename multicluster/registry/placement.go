@@ -3,13 +3,14 @@ package registry
 import (
 	"slices"
 
+	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/discovery/store/rows"
 )
 
 // Placement is where an export of this cluster has arrived: at one member.
 type Placement struct {
 	Member string
-	Pool   Pool
+	Pool   objectid.Pool
 	// Reason is why the member does not import it; "" if it does. Message describes it.
 	Reason, Message string
 	// Incarnation is that of the export which it is about, unless Any: the member's release does not report it.
@@ -24,7 +25,7 @@ type Reports struct {
 	Snapshot bool
 	Placed   []Placement
 	// Gone are the pools of which the member reports nothing any more.
-	Gone []Pool
+	Gone []objectid.Pool
 }
 
 // Place stores what a member reports of this cluster's exports. Of a cluster that is no member nothing is stored.
@@ -34,11 +35,11 @@ func (r *Registry) Place(in Reports) {
 			return
 		}
 		if in.Snapshot {
-			stays := make(map[Pool]bool, len(in.Placed))
+			stays := make(map[objectid.Pool]bool, len(in.Placed))
 			for _, p := range in.Placed {
 				stays[p.Pool] = true
 			}
-			t.unplace(in.Member, func(p Pool) bool { return !stays[p] })
+			t.unplace(in.Member, func(p objectid.Pool) bool { return !stays[p] })
 		}
 		for _, p := range in.Gone {
 			if old := rows.First[Placement](t, placementTable, exportKey(in.Member, p)); old != nil {
@@ -55,7 +56,7 @@ func (r *Registry) Place(in Reports) {
 }
 
 // unplace removes placements of a member.
-func (t txn) unplace(member string, of func(Pool) bool) {
+func (t txn) unplace(member string, of func(objectid.Pool) bool) {
 	for _, p := range slices.Collect(rows.Walk[Placement](t, nil, placementTable, rows.ByID, rows.Key(member))) {
 		if of(p.Pool) {
 			rows.Must(t.Delete(placementTable, p))
@@ -65,7 +66,7 @@ func (t txn) unplace(member string, of func(Pool) bool) {
 
 // Placements returns where an export of this cluster has arrived, sorted by member. ws, which may be nil, fires when Placements would
 // return something else.
-func (r *Registry) Placements(ws WatchSet, p Pool) (out []Placement) {
+func (r *Registry) Placements(ws WatchSet, p objectid.Pool) (out []Placement) {
 	for pl := range rows.Walk[Placement](r.read(), ws, placementTable, byPool, poolKey(p)) {
 		out = append(out, *pl)
 	}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/discovery/store/rows"
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
 )
@@ -13,7 +14,7 @@ import (
 // RecordID names what a Record is of: an export, or, without a pool, a member.
 type RecordID struct {
 	Cluster string
-	Pool    Pool
+	Pool    objectid.Pool
 }
 
 // Compare orders the ids of records by cluster, the member before its exports.
@@ -45,7 +46,7 @@ type Record struct {
 // Restore applies records, of members of the set without an update so far, and returns the pools to assemble. Those members
 // are Unreachable until their first update, and have a lease in which nothing older than their records counts. A record of
 // another UID than its member's own record is left out.
-func (r *Registry) Restore(records []Record) []Pool {
+func (r *Registry) Restore(records []Record) []objectid.Pool {
 	records = slices.SortedFunc(slices.Values(records), func(a, b Record) int { return a.Compare(b.RecordID) })
 	return r.write(func(t txn) {
 		known := map[string]bool{} // whether a member has an update already
@@ -69,7 +70,7 @@ func (r *Registry) Restore(records []Record) []Pool {
 			if rec.Stamp.Compare(next.Known) > 0 {
 				next.Known = rec.Stamp
 			}
-			if rec.Pool == (Pool{}) {
+			if rec.Pool == (objectid.Pool{}) {
 				next.drained, next.Bundle, next.Started = rec.Draining, rec.Bundle, rec.Started
 			} else {
 				e := &Export{
@@ -136,7 +137,7 @@ func (r *Registry) TakeUnsaved() (changed []Record, gone []RecordID) {
 	for id := range ids {
 		var rec Record
 		ok := false
-		if id.Pool == (Pool{}) {
+		if id.Pool == (objectid.Pool{}) {
 			if m := rows.First[Member](t, memberTable, rows.Key(id.Cluster)); m != nil && m.UID != "" {
 				rec, ok = m.record(), true
 			}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
 )
 
@@ -18,7 +19,7 @@ func TestRecord_RestartKeepsExportsAndTakesNothingOlder(t *testing.T) {
 	entry := func(address string) inferenceapi.ImportedCluster {
 		return inferenceapi.ImportedCluster{RoutingMode: inferenceapi.EndpointMode, Endpoints: []inferenceapi.ImportedEndpoint{{Address: address}}}
 	}
-	a, b := Pool{"ns", "a"}, Pool{"ns", "b"}
+	a, b := objectid.Pool{Namespace: "ns", Name: "a"}, objectid.Pool{Namespace: "ns", Name: "b"}
 	apply := func(r *Registry, u Update) string {
 		t.Helper()
 		_, rejected := r.Apply(u)
@@ -45,7 +46,7 @@ func TestRecord_RestartKeepsExportsAndTakesNothingOlder(t *testing.T) {
 	if n := save(); n != 3 {
 		t.Errorf("%d records", n)
 	}
-	if p := apply(r, Update{Member: "east", UID: "1", Stamp: at(2, 6), Bundle: []byte("PEM"), Withdrawn: []Pool{b}}); p != "" {
+	if p := apply(r, Update{Member: "east", UID: "1", Stamp: at(2, 6), Bundle: []byte("PEM"), Withdrawn: []objectid.Pool{b}}); p != "" {
 		t.Fatal(p)
 	}
 	if n := save(); n != 2 { // the member and b
@@ -70,7 +71,7 @@ func TestRecord_RestartKeepsExportsAndTakesNothingOlder(t *testing.T) {
 	another.UID, another.Pool.Name = "0", "another"
 	other := list[0]
 	other.Cluster = "removed"
-	if got := next.Restore(append(slices.Clone(list), another, other)); !slices.Equal(got, []Pool{a, b}) {
+	if got := next.Restore(append(slices.Clone(list), another, other)); !slices.Equal(got, []objectid.Pool{a, b}) {
 		t.Errorf("to assemble: %v", got)
 	}
 	if diff := cmp.Diff(list, next.Records()); diff != "" {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/hashicorp/go-memdb"
 
+	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/discovery/store/rows"
 )
 
@@ -72,9 +73,9 @@ type Update struct {
 	Snapshot bool
 	// Exports are new or changed, and Withdrawn ended, at their own stamps or before Stamp.
 	Exports   []Export
-	Withdrawn []Pool
+	Withdrawn []objectid.Pool
 	// Unread are exports that the member has and that the source cannot take, and why: what is known of them stays.
-	Unread map[Pool]string
+	Unread map[objectid.Pool]string
 	// Draining: the member itself drains.
 	Draining bool
 	// Bundle has the CA certificates that the member publishes, in PEM.
@@ -90,7 +91,7 @@ type Rejection struct {
 
 // Apply processes updates in one transaction. It returns the pools to assemble again, sorted, and what was rejected. An update renews its
 // member's lease, even one that has nothing new.
-func (r *Registry) Apply(updates ...Update) (changed []Pool, rejected []Rejection) {
+func (r *Registry) Apply(updates ...Update) (changed []objectid.Pool, rejected []Rejection) {
 	changed = r.write(func(t txn) {
 		for i := range updates {
 			if problem := r.apply(t, &updates[i]); problem != "" {
@@ -136,7 +137,7 @@ func (r *Registry) apply(t txn, u *Update) (problem string) {
 	if u.Snapshot { // it has all exports as they are at its stamp; an update with some may have had no effect
 		known = Stamp{}
 	}
-	named, least := make(map[Pool]bool, len(u.Exports)), math.MaxInt
+	named, least := make(map[objectid.Pool]bool, len(u.Exports)), math.MaxInt
 	for i := range u.Exports {
 		e := u.Exports[i]
 		e.Cluster, e.Entry.Name = m.Name, m.Name
@@ -275,7 +276,7 @@ func (r *Registry) Next() (time.Duration, bool) {
 }
 
 // Expire ends the leases that have expired and drops the exports that have drained. It returns the pools to assemble again.
-func (r *Registry) Expire() []Pool {
+func (r *Registry) Expire() []objectid.Pool {
 	return r.write(func(t txn) {
 		r.expireLeases(t)
 		r.collectDrained(t)
@@ -283,7 +284,7 @@ func (r *Registry) Expire() []Pool {
 }
 
 // write runs change in a write transaction, and returns the pools whose exports, or whose exports' members, have changed, sorted.
-func (r *Registry) write(change func(t txn)) []Pool {
+func (r *Registry) write(change func(t txn)) []objectid.Pool {
 	t := txn{r.db.Txn(true), r.cfg.Exports, map[string]Count{}, new(int64)}
 	defer t.Abort() // after a panic; a committed one stays
 	t.TrackChanges()
@@ -292,7 +293,7 @@ func (r *Registry) write(change func(t txn)) []Pool {
 	changes := t.Changes()
 	t.Commit()
 	read := r.read()
-	pools := map[Pool]bool{}
+	pools := map[objectid.Pool]bool{}
 	var unsaved []RecordID
 	for _, c := range changes {
 		if id, ok := recorded(c.Before, c.After); ok {
@@ -313,10 +314,10 @@ func (r *Registry) write(change func(t txn)) []Pool {
 		}
 	}
 	r.MarkUnsaved(unsaved...)
-	out := make([]Pool, 0, len(pools))
+	out := make([]objectid.Pool, 0, len(pools))
 	for p := range pools {
 		out = append(out, p)
 	}
-	slices.SortFunc(out, Pool.Compare)
+	slices.SortFunc(out, objectid.Pool.Compare)
 	return out
 }

@@ -13,17 +13,18 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
 	"github.com/penstock-project/penstock/multicluster/registry"
 )
 
-var chat, code = registry.Pool{Namespace: "ns", Name: "chat"}, registry.Pool{Namespace: "ns", Name: "code"}
+var chat, code = objectid.Pool{Namespace: "ns", Name: "chat"}, objectid.Pool{Namespace: "ns", Name: "code"}
 
 func stamp(epoch, sequence uint64) registry.Stamp {
 	return registry.Stamp{Epoch: epoch, Sequence: sequence}
 }
 
-func export(p registry.Pool, at registry.Stamp, address string) registry.Export {
+func export(p objectid.Pool, at registry.Stamp, address string) registry.Export {
 	return registry.Export{Pool: p, Stamp: at, Entry: inferenceapi.ImportedCluster{EndpointPicker: &inferenceapi.EndpointPickerImport{
 		Service: []inferenceapi.ServiceImport{{Addresses: []string{address}}}}}}
 }
@@ -36,7 +37,7 @@ func set() *registry.Registry {
 }
 
 // apply applies an update that nothing is rejected of.
-func apply(t *testing.T, r *registry.Registry, u registry.Update) []registry.Pool {
+func apply(t *testing.T, r *registry.Registry, u registry.Update) []objectid.Pool {
 	t.Helper()
 	changed, rejected := r.Apply(u)
 	if len(rejected) > 0 {
@@ -46,7 +47,7 @@ func apply(t *testing.T, r *registry.Registry, u registry.Update) []registry.Poo
 }
 
 // of describes what is exported under a pool's name.
-func of(r *registry.Registry, p registry.Pool) string {
+func of(r *registry.Registry, p objectid.Pool) string {
 	var out []string
 	for _, e := range r.Exports(nil, p) {
 		text := e.Cluster + "=" + e.Entry.EndpointPicker.Service[0].Addresses[0]
@@ -66,8 +67,8 @@ func TestExport_WithdrawnDrainsAndIsCollected(t *testing.T) {
 		if got := of(r, chat); got != "east=a; west=b" {
 			t.Errorf("exports: %s", got)
 		}
-		changed := apply(t, r, registry.Update{Member: "east", UID: "e", Stamp: stamp(1, 2), Withdrawn: []registry.Pool{chat}})
-		if got := of(r, chat); !slices.Equal(changed, []registry.Pool{chat}) || got != "east=a, draining; west=b" {
+		changed := apply(t, r, registry.Update{Member: "east", UID: "e", Stamp: stamp(1, 2), Withdrawn: []objectid.Pool{chat}})
+		if got := of(r, chat); !slices.Equal(changed, []objectid.Pool{chat}) || got != "east=a, draining; west=b" {
 			t.Errorf("after the withdrawal %v have changed: %s", changed, got)
 		}
 		if at := r.ExportsAt("a"); len(at) != 2 {
@@ -101,7 +102,7 @@ func TestMember_SilenceWithdrawsNothing(t *testing.T) {
 			t.Errorf("the lease runs for %v more", wait)
 		}
 		time.Sleep(time.Second)
-		if changed := r.Expire(); state() != registry.Stale || !slices.Equal(changed, []registry.Pool{chat}) {
+		if changed := r.Expire(); state() != registry.Stale || !slices.Equal(changed, []objectid.Pool{chat}) {
 			t.Errorf("a member that is connected and silent is %s; changed: %v", state(), changed)
 		}
 		r.Connected("east", false)
@@ -117,7 +118,7 @@ func TestMember_SilenceWithdrawsNothing(t *testing.T) {
 		if state() != registry.Ready {
 			t.Errorf("after an update that has nothing new it is %s", state())
 		}
-		if changed := r.SetMembers([]string{"west"}); !slices.Equal(changed, []registry.Pool{chat}) || of(r, chat) != "east=a, draining" {
+		if changed := r.SetMembers([]string{"west"}); !slices.Equal(changed, []objectid.Pool{chat}) || of(r, chat) != "east=a, draining" {
 			t.Errorf("removed from the set, its export is %q; changed: %v", of(r, chat), changed)
 		}
 	})
@@ -127,7 +128,7 @@ func TestStamp_OlderUpdatesChangeNothing(t *testing.T) {
 	r := set()
 	apply(t, r, registry.Update{Member: "east", UID: "e", Stamp: stamp(2, 5), Snapshot: true, Exports: []registry.Export{export(chat, stamp(2, 4), "new")}})
 	for what, u := range map[string]registry.Update{
-		"a leader that was paused withdraws":      {Member: "east", UID: "e", Stamp: stamp(1, 900), Withdrawn: []registry.Pool{chat}},
+		"a leader that was paused withdraws":      {Member: "east", UID: "e", Stamp: stamp(1, 900), Withdrawn: []objectid.Pool{chat}},
 		"a backup that was restored revives":      {Member: "east", UID: "e", Stamp: stamp(2, 3), Snapshot: true, Exports: []registry.Export{export(code, stamp(2, 3), "old")}},
 		"another cluster takes the name":          {Member: "east", UID: "other", Stamp: stamp(9, 9), Snapshot: true},
 		"a cluster that is no member exports":     {Member: "south", UID: "s", Stamp: stamp(1, 1), Exports: []registry.Export{export(chat, stamp(1, 1), "x")}},
@@ -150,7 +151,7 @@ func TestStamp_MemberThatLostItsEpochIsServedAgain(t *testing.T) {
 		apply(t, r, registry.Update{Member: "east", UID: "e", Stamp: stamp(9, 5), Started: began, Snapshot: true, Exports: []registry.Export{
 			export(chat, stamp(9, 4), "first"), export(code, stamp(9, 4), "first"),
 		}})
-		apply(t, r, registry.Update{Member: "east", UID: "e", Stamp: stamp(9, 6), Started: began, Withdrawn: []registry.Pool{chat}})
+		apply(t, r, registry.Update{Member: "east", UID: "e", Stamp: stamp(9, 6), Started: began, Withdrawn: []objectid.Pool{chat}})
 		return r
 	}
 	for what, c := range map[string]struct {
@@ -293,7 +294,7 @@ func TestMember_ThatDrainsTakesNoNewRequest(t *testing.T) {
 	apply(t, r, first)
 	for i, draining := range []bool{true, false} {
 		changed := apply(t, r, registry.Update{Member: "east", UID: "e", Stamp: stamp(1, uint64(2+i)), Draining: draining})
-		if got := strings.HasSuffix(of(r, chat), ", draining"); got != draining || !slices.Equal(changed, []registry.Pool{chat}) {
+		if got := strings.HasSuffix(of(r, chat), ", draining"); got != draining || !slices.Equal(changed, []objectid.Pool{chat}) {
 			t.Errorf("draining %v: %s; changed: %v", draining, of(r, chat), changed)
 		}
 	}
@@ -327,13 +328,13 @@ func TestPlacement_NamesMembersWithoutTheImport(t *testing.T) {
 
 func TestPlacement_GoesWithTheReport(t *testing.T) {
 	r := set()
-	at := func(member string, p registry.Pool) registry.Placement {
+	at := func(member string, p objectid.Pool) registry.Placement {
 		return registry.Placement{Member: member, Pool: p}
 	}
 	has := func(want string) {
 		t.Helper()
 		var got []string
-		for _, p := range []registry.Pool{chat, code} {
+		for _, p := range []objectid.Pool{chat, code} {
 			for _, pl := range r.Placements(nil, p) {
 				got = append(got, pl.Member+" "+p.Name)
 			}
@@ -346,7 +347,7 @@ func TestPlacement_GoesWithTheReport(t *testing.T) {
 		r.Place(registry.Reports{Member: m, Snapshot: true, Placed: []registry.Placement{at(m, chat), at(m, code)}})
 	}
 	has("east chat, west chat, east code, west code")
-	r.Place(registry.Reports{Member: "east", Gone: []registry.Pool{chat, {Namespace: "ns", Name: "none"}}})
+	r.Place(registry.Reports{Member: "east", Gone: []objectid.Pool{chat, {Namespace: "ns", Name: "none"}}})
 	has("west chat, east code, west code")
 	r.Place(registry.Reports{Member: "west", Snapshot: true, Placed: []registry.Placement{at("west", chat)}})
 	has("west chat, east code")
@@ -360,8 +361,8 @@ func TestRegistry_SourcesInAnyOrderEndWithTheExportersPools(t *testing.T) {
 	for seed := range uint64(300) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		r := set()
-		pools := []registry.Pool{chat, code, {Namespace: "ns", Name: "embed"}}
-		truth, stamped := map[registry.Pool]string{}, map[registry.Pool]registry.Stamp{}
+		pools := []objectid.Pool{chat, code, {Namespace: "ns", Name: "embed"}}
+		truth, stamped := map[objectid.Pool]string{}, map[objectid.Pool]registry.Stamp{}
 		var history []registry.Update // one a step
 		at := stamp(1, 0)
 		snapshot := func() registry.Update {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/hashicorp/go-memdb"
 
+	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/discovery/store/rows"
 )
 
@@ -87,9 +88,9 @@ func schema() *memdb.DBSchema {
 	return out
 }
 
-func poolKey(p Pool) []byte { return rows.Key(p.Namespace, p.Name) }
+func poolKey(p objectid.Pool) []byte { return rows.Key(p.Namespace, p.Name) }
 
-func exportKey(cluster string, p Pool) []byte { return rows.Key(cluster, p.Namespace, p.Name) }
+func exportKey(cluster string, p objectid.Pool) []byte { return rows.Key(cluster, p.Namespace, p.Name) }
 
 // deadlineKey orders durations since the registry was made, which are not negative.
 func deadlineKey(d time.Duration) []byte { return binary.BigEndian.AppendUint64(nil, uint64(d)) }

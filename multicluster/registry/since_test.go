@@ -5,10 +5,11 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/multicluster/registry"
 )
 
-func since(r *registry.Registry, member string, p registry.Pool) int64 {
+func since(r *registry.Registry, member string, p objectid.Pool) int64 {
 	for _, e := range r.ExportsOf(member) {
 		if e.Pool == p {
 			return e.Since
@@ -41,7 +42,7 @@ func TestSince_IsWhenAnExportWasReceivedFirst(t *testing.T) {
 		publish("east", "e", 2, false, export(chat, stamp(1, 2), "c"))
 		publish("east", "e", 3, true)
 		publish("east", "e", 4, true, export(chat, stamp(1, 4), "d"))
-		r.Apply(registry.Update{Member: "east", UID: "e", Stamp: stamp(1, 5), Unread: map[registry.Pool]string{chat: "too large"}})
+		r.Apply(registry.Update{Member: "east", UID: "e", Stamp: stamp(1, 5), Unread: map[objectid.Pool]string{chat: "too large"}})
 		time.Sleep(time.Hour)
 		publish("east", "rebuilt", 6, true, export(chat, stamp(1, 6), "e"))
 		if got := since(r, "east", chat); got != first {

@@ -30,7 +30,7 @@ const maxDetails = 160
 // cluster declines is sent to another, which makes another Attempt.
 type Attempt struct {
 	Gateway string // whose key the call of the access log has, "namespace/name"; "" if calls need none
-	Member  string // model.PoolID of the exporting cluster; "" behind a hop
+	Member  string // objectid.Target of the exporting cluster; "" behind a hop
 	Served  string // the endpoint that has served (Entry.Served), a hop included
 	Cluster string // the Envoy cluster (model.ClusterID); "" if no host was found there
 	Route   string // the name of the route; behind a hop, that of the hop (model.HopID)

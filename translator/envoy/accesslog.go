@@ -13,6 +13,7 @@ import (
 	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
 	"google.golang.org/protobuf/types/known/structpb"
 
+	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/translator/model"
 )
 
@@ -88,7 +89,7 @@ func (b *builder) toMembers(hops bool) *accesslogv3.AccessLog {
 var loggedOfMembers = []string{peerMark, "x-request-id"}
 
 // memberMetadata has the access log of an edge report a request to an exporting cluster. An entry has the Envoy cluster only where a host was found.
-func memberMetadata(of model.PoolID) *setv3.Metadata {
+func memberMetadata(of objectid.Target) *setv3.Metadata {
 	return &setv3.Metadata{MetadataNamespace: "penstock", Value: field(memberKey, structpb.NewStringValue(of.String()))}
 }
 
@@ -100,7 +101,7 @@ func renewals() *hcmv3.HttpConnectionManager_HcmAccessLogOptions {
 // The keys of the dynamic metadata "penstock".
 const (
 	leaseKey  = "lease"  // of our picker
-	memberKey = "member" // model.PoolID of an exporting cluster (memberMetadata)
+	memberKey = "member" // objectid.Target of an exporting cluster (memberMetadata)
 )
 
 // hasLease passes requests with a lease of our picker.

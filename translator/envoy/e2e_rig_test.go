@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/translator/model"
 	"github.com/penstock-project/penstock/xds/bootstrap"
 	"github.com/penstock-project/penstock/xds/resource"
@@ -107,11 +108,11 @@ func named(name string) model.ClusterID {
 }
 
 // poolNamed is a pool of namespace ns, whose scripts the test's picker finds by the plain name; "" is none.
-func poolNamed(name string) model.PoolID {
+func poolNamed(name string) objectid.Target {
 	if name == "" {
-		return model.PoolID{}
+		return objectid.Target{}
 	}
-	return model.PoolID{Namespace: "ns", Name: name}
+	return objectid.Target{Pool: objectid.Pool{Namespace: "ns", Name: name}}
 }
 
 func (r *rig) cluster(c model.Cluster, endpoints ...model.Endpoint) {

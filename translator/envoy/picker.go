@@ -20,11 +20,11 @@ import (
 
 // What our picker receives about a request, in the initial metadata of its ext_proc stream.
 const (
-	metaPool    = "x-penstock-pool"    // model.PoolID
+	metaPool    = "x-penstock-pool"    // objectid.Target
 	metaSpill   = "x-penstock-spill"   // model.HopID.Address of each place to spill, comma-separated
 	metaLast    = "x-penstock-last"    // "true" on a hop, which spills no further
 	metaSubset  = "x-penstock-subset"  // Subset.Selector
-	metaPools   = "x-penstock-pools"   // model.PoolID of each pool of the rule, comma-separated, where there are several (addPool)
+	metaPools   = "x-penstock-pools"   // objectid.Target of each pool of the rule, comma-separated, where there are several (addPool)
 	metaRetries = "x-penstock-retries" // how often the user wants a request to be tried again, at least
 	metaOpen    = "x-penstock-open"    // "true" where our picker, which relays to another one, names any endpoint if that one names none
 	metaImport  = "x-penstock-import"  // "true" in calls to a picker of another cluster, beside metaPool

@@ -20,6 +20,7 @@ import (
 
 	"sigs.k8s.io/yaml"
 
+	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
@@ -116,7 +117,7 @@ func (fakeBackends) Resolve(r store.Reader, ref report.Ref, _ int32) gatewayapi.
 		if _, ok := store.InferencePools.Get(r, ref.Key()); ok {
 			cluster := model.PoolCluster(ref.Namespace, ref.Name)
 			return gatewayapi.Resolution{
-				Targets:  []gatewayapi.Target{{Cluster: cluster, Share: 1, Picker: &model.PickerCall{Cluster: model.OurPicker, Pool: model.PoolID{Namespace: ref.Namespace, Name: ref.Name}}}},
+				Targets:  []gatewayapi.Target{{Cluster: cluster, Share: 1, Picker: &model.PickerCall{Cluster: model.OurPicker, Pool: objectid.Target{Pool: objectid.Pool{Namespace: ref.Namespace, Name: ref.Name}}}}},
 				Clusters: []model.ClusterID{cluster, model.OurPicker},
 			}
 		}

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
@@ -300,7 +301,7 @@ func importMember(r store.Reader, imp *model.Import, policy *v1alpha1.PoolPolicy
 	}
 	m.Pool = remotePool(imp, policy, c, m.Cluster)
 	if name := c.EndpointPicker.Pool; name != "" {
-		if id, ok := model.ParsePoolID(name); !ok || id.Imported() || strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		if id, ok := objectid.ParseTarget(name); !ok || id.Imported() || strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r > '~' }) {
 			problem(".endpointPicker.pool", fmt.Sprintf("%.100q is not the name of a pool", name), "write NAMESPACE/NAME, or remove it")
 			return m
 		}
@@ -359,7 +360,7 @@ func exposed(r store.Reader, owner report.Ref, id model.ClusterID, at []model.Re
 
 func remotePool(imp *model.Import, policy *v1alpha1.PoolPolicy, c inferenceapi.ImportedCluster, cluster model.ClusterID) *model.Pool {
 	p := &model.Pool{
-		Name:     model.PoolID{Namespace: imp.Ref.Namespace, Name: imp.Ref.Name, Member: c.Name},
+		Name:     objectid.Target{Pool: objectid.Pool{Namespace: imp.Ref.Namespace, Name: imp.Ref.Name}, Member: c.Name},
 		Ref:      imp.Ref,
 		Cluster:  cluster,
 		Protocol: protocolOf(c.AppProtocol),

@@ -8,6 +8,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
 	"github.com/penstock-project/penstock/manifests/inferenceapi/llmd"
@@ -16,7 +17,7 @@ import (
 
 // Models collects what the InferenceModels, InferenceModelRewrites and InferenceObjectives of a pool do; nil if it has none. Invalid
 // objects have no effect.
-func Models(r store.Reader, id model.PoolID) *model.Models {
+func Models(r store.Reader, id objectid.Target) *model.Models {
 	if id.Imported() { // of an import: the exporting cluster's picker has them
 		return nil
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/translator/inference"
 	"github.com/penstock-project/penstock/translator/model"
@@ -77,7 +78,7 @@ spec: {poolRef: {name: chat, group: inference.networking.k8s.io}}
 `
 
 func TestInferenceModel_OlderCountsAndExactGoesBeforeGeneric(t *testing.T) {
-	got := inference.Models(world(t, models), model.PoolID{Namespace: "default", Name: "chat"})
+	got := inference.Models(world(t, models), objectid.Target{Pool: objectid.Pool{Namespace: "default", Name: "chat"}})
 	want := &model.Models{
 		Named: map[string]model.ModelRule{
 			"llama": {Criticality: "Critical", Targets: []model.ModelTarget{{Name: "v1", Weight: 75}, {Name: "v2", Weight: 25}}},

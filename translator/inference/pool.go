@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	inferencev1 "sigs.k8s.io/gateway-api-inference-extension/api/v1"
 
+	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
@@ -55,7 +56,7 @@ func basePool(r store.Reader, obj *inferencev1.InferencePool) (*model.Pool, *v1a
 // describe returns what of a pool does not depend on whose picker it has.
 func describe(obj *inferencev1.InferencePool, policy *v1alpha1.PoolPolicy, ignored []report.Finding) *model.Pool {
 	p := &model.Pool{
-		Name:     model.PoolID{Namespace: obj.Namespace, Name: obj.Name},
+		Name:     objectid.Target{Pool: objectid.Pool{Namespace: obj.Namespace, Name: obj.Name}},
 		Ref:      store.InferencePools.Ref(obj),
 		Cluster:  model.PoolCluster(obj.Namespace, obj.Name),
 		Protocol: protocolOf(obj.Spec.AppProtocol),

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
@@ -40,7 +41,7 @@ func together(r store.Reader, imp *model.Import, policy *v1alpha1.PoolPolicy) {
 		return
 	}
 	ordered(r, imp, policy)
-	whole := &model.Pool{Name: model.PoolID{Namespace: imp.Ref.Namespace, Name: imp.Ref.Name}, Ref: imp.Ref, Cluster: imp.Cluster, Last: imp.Cluster, Protocol: model.HTTP1}
+	whole := &model.Pool{Name: objectid.Target{Pool: objectid.Pool{Namespace: imp.Ref.Namespace, Name: imp.Ref.Name}}, Ref: imp.Ref, Cluster: imp.Cluster, Last: imp.Cluster, Protocol: model.HTTP1}
 	addSpill(r, whole, policy)
 	imp.Findings, imp.SpillImports = append(imp.Findings, whole.Findings...), whole.SpillImports
 	for _, s := range whole.Spill {

@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/manifests/endpointpicker"
 )
@@ -106,7 +107,7 @@ type Endpoint struct {
 // Pool is what is decided about an InferencePool, or about one exporting cluster of an import in EndpointMode: they are
 // served alike.
 type Pool struct {
-	Name     PoolID
+	Name     objectid.Target
 	Ref      report.Ref
 	Cluster  ClusterID // its cluster, with spill endpoints if it spills
 	Last     ClusterID // the cluster that a hop to this pool uses: the same without spill endpoints

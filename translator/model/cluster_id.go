@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/penstock-project/penstock/discovery/objectid"
 )
 
 // ClusterID identifies one Envoy cluster. String makes the cluster's name, ParseClusterID reads a name back. Two
@@ -145,16 +147,16 @@ func MembersCluster(namespace, name string) ClusterID {
 }
 
 // Pool is the pool whose endpoints, gateways or exporting clusters the cluster has; zero if it has those of none.
-func (id ClusterID) Pool() PoolID {
+func (id ClusterID) Pool() objectid.Target {
 	switch id.Kind {
 	case PoolKind:
-		return PoolID{Namespace: id.Namespace, Name: id.Name}
+		return objectid.Target{Pool: objectid.Pool{Namespace: id.Namespace, Name: id.Name}}
 	case ImportKind, ParentKind, PeerKind:
-		return PoolID{Namespace: id.Namespace, Name: id.Name, Member: id.Member}
+		return objectid.Target{Pool: objectid.Pool{Namespace: id.Namespace, Name: id.Name}, Member: id.Member}
 	case MembersKind:
-		return PoolID{Namespace: id.Namespace, Name: id.Name, Import: true}
+		return objectid.Target{Pool: objectid.Pool{Namespace: id.Namespace, Name: id.Name}, Import: true}
 	}
-	return PoolID{}
+	return objectid.Target{}
 }
 
 // InAnyConfig is the cluster without its configuration.
@@ -185,11 +187,11 @@ func (id ClusterID) Key() string { return id.Namespace + "/" + id.Name }
 func (id ClusterID) External() bool { return id.Kind == PickerKind || id.Kind == ImportPickerKind }
 
 // Imported reports whether the cluster holds the pods of an exporting cluster of an import, and names their pool.
-func (id ClusterID) Imported() (PoolID, bool) {
+func (id ClusterID) Imported() (objectid.Target, bool) {
 	if id.Kind != ImportKind || id.Variant == HopsVariant {
-		return PoolID{}, false
+		return objectid.Target{}, false
 	}
-	return PoolID{Namespace: id.Namespace, Name: id.Name, Member: id.Member}, true
+	return objectid.Target{Pool: objectid.Pool{Namespace: id.Namespace, Name: id.Name}, Member: id.Member}, true
 }
 
 // Compare orders IDs by kind, object and the rest.

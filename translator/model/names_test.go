@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/translator/model"
 )
@@ -140,19 +141,6 @@ func TestHopID_ParseReadsWhatStringMakes(t *testing.T) {
 	}
 }
 
-func TestPoolID_ParseReadsWhatStringMakes(t *testing.T) {
-	p := pick{rand.New(rand.NewPCG(5, 6))}
-	for range 20_000 {
-		id := model.PoolID{Namespace: p.word(), Name: p.word()}
-		if p.IntN(2) == 0 {
-			id.Member = p.word()
-		}
-		if got, ok := model.ParsePoolID(id.String()); !ok || got != id {
-			t.Fatalf("%#v is named %q, which reads as %#v, %t", id, id, got, ok)
-		}
-	}
-}
-
 func TestSecretID_ParseReadsWhatStringMakes(t *testing.T) {
 	for _, id := range []model.SecretID{
 		{Kind: model.CertificateSecret, Namespace: "ns", Name: "a.b"},
@@ -187,9 +175,6 @@ func FuzzClusterID_IsWhatItWasReadFrom(f *testing.F) {
 		if id, ok := model.ParseHopID(name); ok && id.String() != name {
 			t.Errorf("%q reads as %#v, whose name is %q", name, id, id)
 		}
-		if id, ok := model.ParsePoolID(name); ok && id.String() != name {
-			t.Errorf("%q reads as %#v, whose name is %q", name, id, id)
-		}
 		if id, ok := model.ParseSecretID(name); ok && id.String() != name {
 			t.Errorf("%q reads as %#v, whose name is %q", name, id, id)
 		}
@@ -198,7 +183,7 @@ func FuzzClusterID_IsWhatItWasReadFrom(f *testing.F) {
 
 func TestHopID_NamesTheExportingClusterOfAnImport(t *testing.T) {
 	ref := report.Ref{Kind: "InferencePoolImport", Namespace: "ns", Name: "llm"}
-	p := &model.Pool{Name: model.PoolID{Namespace: "ns", Name: "llm", Member: "cluster-a"}, Ref: ref}
+	p := &model.Pool{Name: objectid.Target{Pool: objectid.Pool{Namespace: "ns", Name: "llm"}, Member: "cluster-a"}, Ref: ref}
 	if p.Name.String() != "ns/llm@cluster-a" || p.OwnHop().String() != "hop.ns.import.llm@cluster-a" {
 		t.Errorf("pool %s, hop %s", p.Name, p.OwnHop())
 	}

@@ -1,6 +1,10 @@
 package model
 
-import "time"
+import (
+	"time"
+
+	"github.com/penstock-project/penstock/discovery/objectid"
+)
 
 // PathKind is how a path is compared.
 type PathKind string
@@ -190,7 +194,7 @@ type PickerCall struct {
 	Subset *Subset // nil: the picker chooses among all endpoints of the pool
 	// Pool is the pool's name at our picker. Of a pool with an external picker too: ours relays the requests whose bodies no
 	// picker gets (see envoy's bodyless), because one that waits for bodies would never answer headers alone.
-	Pool PoolID
+	Pool objectid.Target
 	// RemotePool is the pool's name at a picker of another cluster that serves several; "" if that one is not asked by name.
 	RemotePool string
 	Body       BodyMode

@@ -29,6 +29,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/penstock-project/penstock/conformance/lab/labtest"
+	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 	"github.com/penstock-project/penstock/multicluster/export"
@@ -109,7 +110,7 @@ func (m *member) exports(t *testing.T, pools []string) {
 	var list []export.Export
 	for _, p := range pools {
 		namespace, name, _ := strings.Cut(p, "/")
-		list = append(list, export.Export{Pool: registry.Pool{Namespace: namespace, Name: name}, Entry: inferenceapi.ImportedCluster{
+		list = append(list, export.Export{Pool: objectid.Pool{Namespace: namespace, Name: name}, Entry: inferenceapi.ImportedCluster{
 			RoutingMode: inferenceapi.ParentMode,
 			Parents: []inferenceapi.ParentImport{{Service: inferenceapi.ServiceImports{{
 				Addresses: []string{"192.0.2.1"}, Ports: []inferenceapi.Port{{Number: 443, AppProtocol: "https"}},

@@ -9,6 +9,7 @@ import (
 
 	"google.golang.org/grpc"
 
+	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
 	"github.com/penstock-project/penstock/multicluster/export"
 	"github.com/penstock-project/penstock/multicluster/federation"
@@ -37,7 +38,7 @@ func NewHonest(t testing.TB, name string, gateway *net.TCPAddr) *Honest {
 			Addresses: []string{gateway.IP.String()}, Ports: []inferenceapi.Port{{Number: int32(gateway.Port), AppProtocol: "http"}},
 		}},
 	}}}
-	pool := registry.Pool{Namespace: "default", Name: name}
+	pool := objectid.Pool{Namespace: "default", Name: name}
 	if err := h.Federation.SetExports([]export.Export{{Pool: pool, Entry: entry}}, false); err != nil {
 		t.Fatal(err)
 	}

@@ -9,8 +9,8 @@ import (
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
+	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/multicluster/federation"
-	"github.com/penstock-project/penstock/multicluster/registry"
 )
 
 // member is another cluster of the set: what it publishes of its exports, state and load, and of
@@ -21,7 +21,7 @@ var member = principal{"member", func(t testing.TB) []field {
 	for _, name := range slices.Sorted(maps.Keys(types)) {
 		w.walk(name, reflect.TypeOf(types[name]))
 	}
-	w.walk("key", reflect.TypeFor[registry.Pool]())
+	w.walk("key", reflect.TypeFor[objectid.Pool]())
 	whole := func(m protoreflect.MessageDescriptor) bool {
 		return m.FullName() != "envoy.service.discovery.v3.Resource" && m.FullName() != "envoy.config.core.v3.Node"
 	}

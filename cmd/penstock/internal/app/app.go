@@ -23,10 +23,10 @@ import (
 	"github.com/penstock-project/penstock/cmd/penstock/internal/parenthost"
 	"github.com/penstock-project/penstock/cmd/penstock/internal/peers"
 	"github.com/penstock-project/penstock/cmd/penstock/internal/pipeline"
+	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/multicluster/channel"
 	"github.com/penstock-project/penstock/multicluster/learned"
-	"github.com/penstock-project/penstock/multicluster/registry"
 	"github.com/penstock-project/penstock/picker"
 	"github.com/penstock-project/penstock/picker/accesslog"
 	"github.com/penstock-project/penstock/picker/probe"
@@ -123,7 +123,7 @@ func newApp(cfg Config, c core, w wiring) (a *App, err error) {
 		func() float64 { return float64(a.shared.Missed()) })
 	a.clusterLoads = clusterload.New(clusterload.Config{
 		Waiting: func(pool string) (schedule.Wait, int, bool) { return a.picker.Waiting(pool) }, Federation: a.federation, Cluster: a.cluster, Log: a.log,
-		OnPage: func(of registry.Pool, member, why string) { a.remotePickers.read(of, member, why) },
+		OnPage: func(of objectid.Pool, member, why string) { a.remotePickers.read(of, member, why) },
 	})
 	if err := register(a.registry, a.panics.count, unpublished, unrecorded, a.clusterLoads); err != nil {
 		return nil, err
@@ -321,7 +321,7 @@ func (a *App) storeDialect(name string, is probe.Answer) error {
 	}
 	if id, ok := model.ParseClusterID(name); ok && id.External() {
 		if id.Kind == model.ImportPickerKind {
-			a.pickerDown(model.PoolID{Namespace: id.Namespace, Name: id.Name, Member: id.Member}, "probe", is.Down)
+			a.pickerDown(objectid.Target{Pool: objectid.Pool{Namespace: id.Namespace, Name: id.Name}, Member: id.Member}, "probe", is.Down)
 		}
 		a.remotePickers.answered(id, is)
 	}
@@ -329,9 +329,9 @@ func (a *App) storeDialect(name string, is probe.Answer) error {
 }
 
 // pickerDown notes why the picker of an exporting cluster cannot be reached; "": it can be.
-func (a *App) pickerDown(id model.PoolID, source, why string) {
+func (a *App) pickerDown(id objectid.Target, source, why string) {
 	if a.set != nil {
-		a.set.PickerDown(registry.Pool{Namespace: id.Namespace, Name: id.Name}, id.Member, source, why)
+		a.set.PickerDown(objectid.Pool{Namespace: id.Namespace, Name: id.Name}, id.Member, source, why)
 	}
 }
 

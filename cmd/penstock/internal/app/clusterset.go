@@ -8,10 +8,10 @@ import (
 
 	"github.com/penstock-project/penstock/cmd/internal/ports"
 	"github.com/penstock-project/penstock/cmd/penstock/internal/clusterset"
+	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
 	"github.com/penstock-project/penstock/picker"
 	"github.com/penstock-project/penstock/translator/gatewayapi"
-	"github.com/penstock-project/penstock/translator/model"
 )
 
 // clusterSet makes this process's part in a cluster set, which does nothing until there is a ClusterSet.
@@ -34,8 +34,8 @@ func (a *App) clusterSet() *clusterset.Set {
 }
 
 // hasExportingCluster reports whether an import has an exporting cluster.
-func (a *App) hasExportingCluster(id model.PoolID) bool {
-	obj, ok := gatewayapi.Imported(a.store.View(), id.Key())
+func (a *App) hasExportingCluster(id objectid.Target) bool {
+	obj, ok := gatewayapi.Imported(a.store.View(), id.Pool.String())
 	return ok && slices.ContainsFunc(obj.Status.Clusters, func(c inferenceapi.ImportedCluster) bool { return c.Name == id.Member })
 }
 

@@ -10,10 +10,10 @@ import (
 
 	"github.com/penstock-project/penstock/cmd/penstock/internal/clusterload"
 	"github.com/penstock-project/penstock/cmd/penstock/internal/delivery"
+	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/discovery/status"
 	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/discovery/store"
-	"github.com/penstock-project/penstock/multicluster/registry"
 	"github.com/penstock-project/penstock/picker/probe"
 	"github.com/penstock-project/penstock/translator/model"
 )
@@ -81,7 +81,7 @@ func (p *remotePickers) answered(id model.ClusterID, is probe.Answer) {
 }
 
 // read takes over why the metrics page of a picker cannot be read; "": it is.
-func (p *remotePickers) read(of registry.Pool, member, why string) {
+func (p *remotePickers) read(of objectid.Pool, member, why string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	id := model.ImportPickerCluster(of.Namespace, of.Name, member)
@@ -112,7 +112,7 @@ func (a *App) followPickers(_ context.Context, c *delivery.Change) {
 // pageOf is the metrics page of a picker.
 func pageOf(e *model.ExternalPicker) clusterload.Page {
 	out := clusterload.Page{
-		Import: registry.Pool{Namespace: e.Cluster.Namespace, Name: e.Cluster.Name}, Member: e.Cluster.Member, Pool: cmp.Or(e.Pool, e.Cluster.Name),
+		Import: objectid.Pool{Namespace: e.Cluster.Namespace, Name: e.Cluster.Name}, Member: e.Cluster.Member, Pool: cmp.Or(e.Pool, e.Cluster.Name),
 		Port: e.Metrics.Port, TLS: delivery.PortTLS(&e.Metrics), Authorization: e.Metrics.Authorization,
 	}
 	for _, a := range e.Addresses {

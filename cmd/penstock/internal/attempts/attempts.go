@@ -7,6 +7,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/picker"
 	"github.com/penstock-project/penstock/picker/accesslog"
 	"github.com/penstock-project/penstock/translator/model"
@@ -61,10 +62,10 @@ func (t *Traffic) add(o *Traffic) {
 
 // Config of a Counter.
 type Config struct {
-	// Allowed reports whether the proxies of a Gateway have the clusters of a pool (model.PoolID).
+	// Allowed reports whether the proxies of a Gateway have the clusters of a pool (objectid.Target).
 	Allowed func(gateway, pool string) bool
 	// Exists reports whether an import has an exporting cluster.
-	Exists func(model.PoolID) bool
+	Exists func(objectid.Target) bool
 	Now    func() time.Time // nil: time.Now
 }
 
@@ -73,7 +74,7 @@ type Counter struct {
 	cfg Config
 
 	mu      sync.Mutex
-	members map[model.PoolID]*member
+	members map[objectid.Target]*member
 	kept    []kept
 	next    int // where the next one is kept, once there are maxKept
 }
@@ -86,7 +87,7 @@ type member struct {
 // kept is a request that is known by its ID.
 type kept struct {
 	accesslog.Attempt
-	to      model.PoolID
+	to      objectid.Target
 	spilled bool
 }
 
@@ -95,7 +96,7 @@ func New(c Config) *Counter {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
-	return &Counter{cfg: c, members: map[model.PoolID]*member{}}
+	return &Counter{cfg: c, members: map[objectid.Target]*member{}}
 }
 
 // Count takes over what became of a request (picker.Config.Attempts).
@@ -139,13 +140,13 @@ func (c *Counter) Count(a accesslog.Attempt) {
 
 // exportingCluster is where a request was sent, and whether a pool has spilled it; zero for what is in no other
 // cluster, and for an import with several.
-func exportingCluster(a *accesslog.Attempt) (to model.PoolID, spilled bool) {
-	if to, ok := model.ParsePoolID(a.Member); ok {
+func exportingCluster(a *accesslog.Attempt) (to objectid.Target, spilled bool) {
+	if to, ok := objectid.ParseTarget(a.Member); ok {
 		return to, false
 	}
 	hop, ok := model.ParseHopID(a.Route)
 	if ok && hop.Import && hop.Member != "" && hop.Member != model.AnyMember {
-		return model.PoolID{Namespace: hop.Namespace, Name: hop.Name, Member: hop.Member}, false
+		return objectid.Target{Pool: objectid.Pool{Namespace: hop.Namespace, Name: hop.Name}, Member: hop.Member}, false
 	}
 	cluster, _ := model.ParseClusterID(a.Cluster)
 	return cluster.Pool(), ok && hop.Import && hop.Member == ""
@@ -153,26 +154,26 @@ func exportingCluster(a *accesslog.Attempt) (to model.PoolID, spilled bool) {
 
 // spilledThrough is the exporting cluster that has served a request which a pool has spilled to an import with several: its own hop, behind that of the
 // import, has what became of the request there.
-func spilledThrough(a *accesslog.Attempt) (to model.PoolID, ok bool) {
+func spilledThrough(a *accesslog.Attempt) (to objectid.Target, ok bool) {
 	if hop, known := model.ParseHopID(a.Route); !known || !hop.Import || hop.Member != "" {
 		return to, false
 	}
 	name, _ := strings.CutPrefix(a.Served, "envoy://"+model.HopListener+"/")
 	hop, ok := model.ParseHopID(name)
-	return model.PoolID{Namespace: hop.Namespace, Name: hop.Name, Member: hop.Member}, ok && hop.Import && hop.Member != "" && hop.Member != model.AnyMember
+	return objectid.Target{Pool: objectid.Pool{Namespace: hop.Namespace, Name: hop.Name}, Member: hop.Member}, ok && hop.Import && hop.Member != "" && hop.Member != model.AnyMember
 }
 
 // allowed reports whether a Gateway sends requests to an exporting cluster. This cluster itself has no clusters of its own as one: those of
 // the import stand for it.
-func (c *Counter) allowed(gateway string, id model.PoolID) bool {
-	whole := model.PoolID{Namespace: id.Namespace, Name: id.Name, Import: true}
+func (c *Counter) allowed(gateway string, id objectid.Target) bool {
+	whole := objectid.Target{Pool: objectid.Pool{Namespace: id.Namespace, Name: id.Name}, Import: true}
 	return gateway == "" || c.cfg.Allowed(gateway, id.String()) || c.cfg.Allowed(gateway, whole.String())
 }
 
 func short(id string) string { return strings.Clone(id[:min(len(id), maxID)]) }
 
 // each calls f for the exporting clusters, and drops those that are gone. mu is held.
-func (c *Counter) each(f func(model.PoolID, *member)) {
+func (c *Counter) each(f func(objectid.Target, *member)) {
 	now := c.cfg.Now()
 	for id, m := range c.members {
 		if now.Sub(m.last) > forgetAfter && !c.cfg.Exists(id) {
@@ -188,7 +189,7 @@ func (c *Counter) Traffic() map[string]Traffic {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	out := map[string]Traffic{}
-	c.each(func(id model.PoolID, m *member) {
+	c.each(func(id objectid.Target, m *member) {
 		sum := out[id.Member]
 		sum.add(&m.Traffic)
 		out[id.Member] = sum
@@ -243,9 +244,9 @@ func (c *Counter) Describe(ch chan<- *prometheus.Desc) {
 func (c *Counter) Collect(ch chan<- prometheus.Metric) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.each(func(id model.PoolID, m *member) {
+	c.each(func(id objectid.Target, m *member) {
 		count := func(d *prometheus.Desc, v float64, labels ...string) {
-			ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, v, append([]string{id.Key(), id.Member}, labels...)...)
+			ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, v, append([]string{id.Pool.String(), id.Member}, labels...)...)
 		}
 		count(requestsDesc, float64(m.Served), "served")
 		count(requestsDesc, float64(m.Failed), "failed")

@@ -10,13 +10,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/picker"
 	"github.com/penstock-project/penstock/picker/accesslog"
-	"github.com/penstock-project/penstock/translator/model"
 )
 
 // newCounter makes a Counter of the imports of namespace ns, for Gateway ns/gw, and returns its clock.
-func newCounter(exists func(model.PoolID) bool) (*Counter, *time.Time) {
+func newCounter(exists func(objectid.Target) bool) (*Counter, *time.Time) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	return New(Config{
 		Allowed: func(gateway, pool string) bool {
@@ -26,7 +26,7 @@ func newCounter(exists func(model.PoolID) bool) (*Counter, *time.Time) {
 	}), &now
 }
 
-func always(model.PoolID) bool { return true }
+func always(objectid.Target) bool { return true }
 
 func TestAttempts_CountWhatBecameOfRequestsByCluster(t *testing.T) {
 	c, _ := newCounter(always)
@@ -103,7 +103,7 @@ func TestAttempts_OfAGatewayCountForItsOwnClustersAlone(t *testing.T) {
 
 func TestAttempts_OfAClusterThatHasLeftAreForgotten(t *testing.T) {
 	gone := false
-	c, now := newCounter(func(id model.PoolID) bool { return !gone || id.Member != "west" })
+	c, now := newCounter(func(id objectid.Target) bool { return !gone || id.Member != "west" })
 	for _, m := range []string{"west", "east"} {
 		c.Count(accesslog.Attempt{Cluster: "import/ns/chat/" + m, Status: 200})
 	}

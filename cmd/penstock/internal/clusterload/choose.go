@@ -11,12 +11,11 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/penstock-project/penstock/multicluster/registry"
+	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/multicluster/selection"
 	"github.com/penstock-project/penstock/picker"
 	"github.com/penstock-project/penstock/picker/prefix"
 	"github.com/penstock-project/penstock/picker/schedule"
-	"github.com/penstock-project/penstock/translator/model"
 )
 
 // Config is what a Loads needs.
@@ -29,7 +28,7 @@ type Config struct {
 	// Cluster is the name of this cluster in its set; "" while it is in none.
 	Cluster func() string
 	// OnPage receives why the metrics page of the picker of an import's cluster cannot be read, if it is read over TLS; "": it is read. It may be nil.
-	OnPage func(of registry.Pool, member, why string)
+	OnPage func(of objectid.Pool, member, why string)
 	Log    *slog.Logger
 }
 
@@ -52,7 +51,7 @@ type Loads struct {
 
 // choosable are the clusters of an import.
 type choosable struct {
-	pool  registry.Pool
+	pool  objectid.Pool
 	local string // the cluster of the list that is this one; "": none
 	// latency: by how fast clusters answer. Nothing is reported of their load.
 	latency bool
@@ -72,7 +71,7 @@ func New(c Config) *Loads {
 
 // SetClusters implements picker.Chooser.
 func (l *Loads) SetClusters(name string, c *picker.Clusters) {
-	id, ok := model.ParsePoolID(name)
+	id, ok := objectid.ParseTarget(name)
 	l.mu.Lock()
 	if c == nil || !ok {
 		delete(l.imports, name)
@@ -84,7 +83,7 @@ func (l *Loads) SetClusters(name string, c *picker.Clusters) {
 	if i := slices.IndexFunc(c.List, func(m picker.Cluster) bool { return m.Local }); i >= 0 {
 		local = c.List[i].Name
 	}
-	was, is := l.imports[name], &choosable{pool: registry.Pool{Namespace: id.Namespace, Name: id.Name}, local: local, latency: c.Latency, list: c.List, hops: make(map[string]string, len(c.List))}
+	was, is := l.imports[name], &choosable{pool: objectid.Pool{Namespace: id.Namespace, Name: id.Name}, local: local, latency: c.Latency, list: c.List, hops: make(map[string]string, len(c.List))}
 	for _, m := range c.List {
 		is.hops[m.Name] = m.Hop
 	}
@@ -101,7 +100,7 @@ func (l *Loads) SetClusters(name string, c *picker.Clusters) {
 
 // setMembers passes the clusters on, with how far away each is, and how many servers each has: as its picker's page shows, or else as its exporter
 // declares.
-func (c *choosable) setMembers(roundTrip func(member string) time.Duration, servers func(of registry.Pool, member string) int) {
+func (c *choosable) setMembers(roundTrip func(member string) time.Duration, servers func(of objectid.Pool, member string) int) {
 	members := make([]selection.Member, len(c.list))
 	for i, m := range c.list {
 		members[i] = selection.Member{Name: m.Name, Servers: m.Servers}

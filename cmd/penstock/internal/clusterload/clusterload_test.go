@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/multicluster/federation"
 	"github.com/penstock-project/penstock/picker"
 	"github.com/penstock-project/penstock/picker/schedule"
@@ -24,34 +25,34 @@ type link struct {
 	self   string
 
 	mu     sync.Mutex
-	wanted []federation.MemberPool // by this cluster
+	wanted []objectid.Member // by this cluster
 	other  *link
 	sink   *Loads // that receives what is published here
 	sent   []federation.Load
 }
 
-func (k *link) Want(list []federation.MemberPool) {
+func (k *link) Want(list []objectid.Member) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.wanted = list
 }
 
-func (k *link) Wanted() (out []federation.MemberPool) {
+func (k *link) Wanted() (out []objectid.Member) {
 	k.other.mu.Lock()
 	defer k.other.mu.Unlock()
 	for _, m := range k.other.wanted {
 		if m.Member == k.self {
-			out = append(out, federation.MemberPool{Member: k.member, Pool: m.Pool})
+			out = append(out, objectid.Member{Member: k.member, Pool: m.Pool})
 		}
 	}
 	return out
 }
 
-func (k *link) PublishLoad(to federation.MemberPool, is federation.Load) error {
+func (k *link) PublishLoad(to objectid.Member, is federation.Load) error {
 	k.mu.Lock()
 	k.sent = append(k.sent, is)
 	k.mu.Unlock()
-	k.sink.Receive(federation.MemberPool{Member: k.self, Pool: to.Pool}, is)
+	k.sink.Receive(objectid.Member{Member: k.self, Pool: to.Pool}, is)
 	return nil
 }
 

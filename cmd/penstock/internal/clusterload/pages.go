@@ -20,7 +20,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/penstock-project/penstock/multicluster/registry"
+	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/picker/dial"
 	"github.com/penstock-project/penstock/picker/extproc"
 )
@@ -37,7 +37,7 @@ var readyServers = []string{"llm_d_epp_ready_endpoints{", "inference_pool_ready_
 
 // Page is the metrics page of the picker of an exporting cluster of an import.
 type Page struct {
-	Import registry.Pool
+	Import objectid.Pool
 	Member string
 	// Pool is the pool's name there.
 	Pool      string
@@ -50,7 +50,7 @@ type Page struct {
 }
 
 type pageKey struct {
-	of     registry.Pool
+	of     objectid.Pool
 	member string
 }
 
@@ -87,7 +87,7 @@ func (l *Loads) SetPage(p Page) {
 }
 
 // servers is how many servers of a cluster take requests, as the page of its picker shows; 0: not known; noServers: none does.
-func (l *Loads) servers(of registry.Pool, member string) int {
+func (l *Loads) servers(of objectid.Pool, member string) int {
 	l.pagesMu.Lock()
 	defer l.pagesMu.Unlock()
 	if p := l.pages[pageKey{of, member}]; p != nil {

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/penstock-project/penstock/multicluster/registry"
+	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/multicluster/selection"
 	"github.com/penstock-project/penstock/picker"
 	"github.com/penstock-project/penstock/picker/dial"
@@ -56,7 +56,7 @@ func (s *pageServer) credentials() string {
 
 func (s *pageServer) page(tls *dial.TLS) Page {
 	at := netip.MustParseAddrPort(s.Listener.Addr().String())
-	return Page{Import: registry.Pool{Namespace: "default", Name: "chat"}, Member: "east", Pool: "chat", Addresses: []netip.Addr{at.Addr()}, Port: at.Port(), TLS: tls, Authorization: "Bearer s3cret"}
+	return Page{Import: objectid.Pool{Namespace: "default", Name: "chat"}, Member: "east", Pool: "chat", Addresses: []netip.Addr{at.Addr()}, Port: at.Port(), TLS: tls, Authorization: "Bearer s3cret"}
 }
 
 // A cluster that does not report is judged by this process's requests there, divided among as many servers as its picker's page shows.
@@ -69,7 +69,7 @@ func TestSecretRef_PageOfAClustersPickerIsReadWithItsCredential(t *testing.T) {
 	failure := ""
 	l := New(Config{
 		Waiting: func(string) (schedule.Wait, int, bool) { return schedule.Wait{}, 0, false }, Federation: func() Federation { return nil }, Cluster: func() string { return "" },
-		OnPage: func(_ registry.Pool, member, why string) { failure = member + ": " + why }, Log: slog.New(slog.DiscardHandler),
+		OnPage: func(_ objectid.Pool, member, why string) { failure = member + ": " + why }, Log: slog.New(slog.DiscardHandler),
 	})
 	l.SetPage(s.page(verify(ca)))
 	l.readPages(t.Context())
@@ -161,7 +161,7 @@ func TestMetricsPage_ClusterWithoutReadyServersTakesNoRequest(t *testing.T) {
 	l := New(Config{
 		Waiting: func(string) (schedule.Wait, int, bool) { return schedule.Wait{}, 0, false }, Federation: func() Federation { return nil }, Cluster: func() string { return "" }, Log: slog.New(slog.DiscardHandler),
 	})
-	key := registry.Pool{Namespace: "default", Name: "chat"}
+	key := objectid.Pool{Namespace: "default", Name: "chat"}
 	l.SetPage(Page{Import: key, Member: "east", Pool: "chat", Addresses: []netip.Addr{at.Addr()}, Port: at.Port()})
 	l.SetClusters("default/chat@", &picker.Clusters{List: []picker.Cluster{{Name: "east", Hop: "to-east"}, {Name: "west", Hop: "to-west"}}})
 	for _, c := range []struct {

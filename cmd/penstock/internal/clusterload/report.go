@@ -9,8 +9,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/multicluster/federation"
-	"github.com/penstock-project/penstock/multicluster/registry"
 	"github.com/penstock-project/penstock/multicluster/selection"
 	"github.com/penstock-project/penstock/picker"
 )
@@ -29,9 +29,9 @@ const (
 
 // Federation is what passes between clusters. *federation.Federation implements it.
 type Federation interface {
-	Want([]federation.MemberPool)
-	Wanted() []federation.MemberPool
-	PublishLoad(to federation.MemberPool, is federation.Load) error
+	Want([]objectid.Member)
+	Wanted() []objectid.Member
+	PublishLoad(to objectid.Member, is federation.Load) error
 	RoundTrip(member string) time.Duration
 }
 
@@ -90,12 +90,12 @@ func (l *Loads) Sent(s picker.Sent) {
 }
 
 // Receive takes the report of a member over.
-func (l *Loads) Receive(of federation.MemberPool, is federation.Load) {
+func (l *Loads) Receive(of objectid.Member, is federation.Load) {
 	l.take(of.Pool, of.Member, is)
 }
 
 // take passes the report of a cluster to the imports that have it.
-func (l *Loads) take(pool registry.Pool, cluster string, is federation.Load) {
+func (l *Loads) take(pool objectid.Pool, cluster string, is federation.Load) {
 	sender, now := l.Sender(), time.Now()
 	r := selection.Report{Least: is.Least, Servers: is.Servers, Rate: is.Rate, Counted: is.Counted[sender], Epoch: is.Epoch, Blocks: is.Blocks, Capacity: is.Capacity, Interval: is.Interval}
 	l.mu.RLock()
@@ -160,12 +160,12 @@ func (l *Loads) want() {
 	if f == nil {
 		return
 	}
-	var list []federation.MemberPool
+	var list []objectid.Member
 	l.mu.RLock()
 	for _, c := range l.imports {
 		for _, m := range c.list {
 			if !m.Local && !c.latency {
-				list = append(list, federation.MemberPool{Member: m.Name, Pool: c.pool})
+				list = append(list, objectid.Member{Member: m.Name, Pool: c.pool})
 			}
 		}
 	}
@@ -176,13 +176,13 @@ func (l *Loads) want() {
 // report sends members the load of the pools that they ask for, and takes that of this cluster itself over.
 func (l *Loads) report(now time.Time) {
 	f := l.cfg.Federation()
-	asked := map[registry.Pool][]string{} // members, and own
+	asked := map[objectid.Pool][]string{} // members, and own
 	if f != nil {
 		for _, m := range f.Wanted() {
 			asked[m.Pool] = append(asked[m.Pool], m.Member)
 		}
 	}
-	local := map[registry.Pool]string{}
+	local := map[objectid.Pool]string{}
 	l.mu.RLock()
 	for _, c := range l.imports {
 		if c.local != "" && !c.latency {
@@ -204,7 +204,7 @@ func (l *Loads) report(now time.Time) {
 			}
 			theirs := is
 			theirs.Counted = l.countedFor(pool, m)
-			if err := f.PublishLoad(federation.MemberPool{Member: m, Pool: pool}, theirs); err != nil {
+			if err := f.PublishLoad(objectid.Member{Member: m, Pool: pool}, theirs); err != nil {
 				l.cfg.Log.Error("the load of a pool cannot be reported", "error", err)
 			}
 		}
@@ -212,7 +212,7 @@ func (l *Loads) report(now time.Time) {
 }
 
 // keep has picks noted of the pools that are asked for, and of no others.
-func (l *Loads) keep(asked map[registry.Pool][]string) {
+func (l *Loads) keep(asked map[objectid.Pool][]string) {
 	l.pools.mu.Lock()
 	defer l.pools.mu.Unlock()
 	wanted := make(map[string]bool, len(asked))
@@ -232,7 +232,7 @@ func (l *Loads) keep(asked map[registry.Pool][]string) {
 
 // load is the report of a pool for members, with the requests of all senders. It is not due if nothing has changed since the last one, whose
 // interval goes on.
-func (l *Loads) load(now time.Time, pool registry.Pool, members []string) (is federation.Load, due bool) {
+func (l *Loads) load(now time.Time, pool objectid.Pool, members []string) (is federation.Load, due bool) {
 	name := pool.Namespace + "/" + pool.Name
 	w, capacity, ok := l.cfg.Waiting(name)
 	if !ok { // an external picker's: it goes by requests alone
@@ -285,7 +285,7 @@ func sameCounts(a, b map[string]uint64) bool {
 }
 
 // countedFor are the requests of a member's senders.
-func (l *Loads) countedFor(pool registry.Pool, member string) map[string]uint64 {
+func (l *Loads) countedFor(pool objectid.Pool, member string) map[string]uint64 {
 	l.pools.mu.Lock()
 	defer l.pools.mu.Unlock()
 	if c := l.pools.of[pool.Namespace+"/"+pool.Name]; c != nil {

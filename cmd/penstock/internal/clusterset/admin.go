@@ -13,6 +13,7 @@ import (
 	"time"
 	"unicode"
 
+	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
 	"github.com/penstock-project/penstock/multicluster/export"
 	"github.com/penstock-project/penstock/multicluster/registry"
@@ -105,12 +106,12 @@ const (
 type admin struct {
 	mu      sync.Mutex
 	updated map[string]time.Time
-	here    map[registry.Pool][]registry.Placement // where exports of members stand here
+	here    map[objectid.Pool][]registry.Placement // where exports of members stand here
 	changed chan struct{}                          // closed and replaced when Status may have changed
 }
 
 func newAdmin() *admin {
-	return &admin{updated: map[string]time.Time{}, here: map[registry.Pool][]registry.Placement{}, changed: make(chan struct{})}
+	return &admin{updated: map[string]time.Time{}, here: map[objectid.Pool][]registry.Placement{}, changed: make(chan struct{})}
 }
 
 // received notes whose updates had an effect.
@@ -125,7 +126,7 @@ func (a *admin) received(updates []registry.Update, rejected []registry.Rejectio
 }
 
 // assembled notes where the exports of some pools stand here.
-func (a *admin) assembled(pools []registry.Pool, list []registry.Placement) {
+func (a *admin) assembled(pools []objectid.Pool, list []registry.Placement) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, p := range pools {
@@ -156,7 +157,7 @@ func (a *admin) lastUpdate(member string) time.Time {
 	return a.updated[member]
 }
 
-func (a *admin) placement(member string, p registry.Pool) (registry.Placement, bool) {
+func (a *admin) placement(member string, p objectid.Pool) (registry.Placement, bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	i := slices.IndexFunc(a.here[p], func(pl registry.Placement) bool { return pl.Member == member })

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
 
+	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/discovery/statefile"
 	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/discovery/store"
@@ -72,7 +73,7 @@ type Config struct {
 	Address string
 	// Imported is called with the pools whose imports may have changed, from several goroutines: Set.Import has their status. nil: the conditions
 	// are shown on the board.
-	Imported func(pools []registry.Pool)
+	Imported func(pools []objectid.Pool)
 	// Pickers are where other clusters reach this process's picker; none: they do not. Cleartext: it speaks gRPC without TLS.
 	Pickers   []netip.AddrPort
 	Cleartext bool
@@ -101,7 +102,7 @@ type Config struct {
 	// Budget is how many exports all members have together; 0: the registry's default.
 	Budget int
 	// Load receives what members report of the load of their pools, as Federation was asked to want; nil: nothing does.
-	Load func(federation.MemberPool, federation.Load)
+	Load func(objectid.Member, federation.Load)
 	// InFlight is how many requests of other clusters this process's picker counts; nil: not known.
 	InFlight func() int64
 	// Traffic is what this process counts of the requests that it sent to members; nil: not known.
@@ -136,8 +137,8 @@ type Set struct {
 
 	reporting sync.Mutex // held while a report is made
 	following sync.Mutex // held while a change is followed, or a decision made: of the next ones
-	pools     map[registry.Pool]export.Pool
-	parents   map[registry.Pool][]model.ParentGateway
+	pools     map[objectid.Pool]export.Pool
+	parents   map[objectid.Pool][]model.ParentGateway
 	taken     map[string][]string // by the import's key: clusters whose entries are of others
 	services  []string            // whose EndpointSlices are read
 	nodePods  map[string][]string // by keys of the index of labels: the Services whose Pods are read
@@ -178,7 +179,7 @@ func New(c Config) *Set {
 	}
 	s := &Set{
 		cfg: c, registry: registry.New(registry.Config{Drain: c.Drain, Exports: c.Budget}), begun: make(chan struct{}), certified: make(chan struct{}), decided: make(chan struct{}), wake: make(chan struct{}, 1), leading: make(chan struct{}, 1), reportable: make(chan struct{}, 1), led: make(chan struct{}, 1),
-		pools: map[registry.Pool]export.Pool{}, parents: map[registry.Pool][]model.ParentGateway{}, taken: map[string][]string{}, annotated: map[string]bool{}, decisions: map[string]export.Decision{}, rejected: map[string]string{}, exported: map[string]audience{},
+		pools: map[objectid.Pool]export.Pool{}, parents: map[objectid.Pool][]model.ParentGateway{}, taken: map[string][]string{}, annotated: map[string]bool{}, decisions: map[string]export.Decision{}, rejected: map[string]string{}, exported: map[string]audience{},
 	}
 	s.admin = newAdmin()
 	s.importer = imports.New(imports.Config{Registry: s.registry, Store: c.Store, Namespace: c.Namespace})

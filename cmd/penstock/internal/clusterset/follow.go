@@ -12,6 +12,7 @@ import (
 	inferencev1 "sigs.k8s.io/gateway-api-inference-extension/api/v1"
 
 	"github.com/penstock-project/penstock/cmd/penstock/internal/delivery"
+	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/discovery/status"
 	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/discovery/store"
@@ -90,25 +91,25 @@ func (s *Set) follow(ctx context.Context, c *delivery.Change) {
 	}
 	for _, p := range c.Output.Pools {
 		if id := p.Pool.Name; !id.Imported() {
-			key := registry.Pool{Namespace: id.Namespace, Name: id.Name}
+			key := objectid.Pool{Namespace: id.Namespace, Name: id.Name}
 			s.pools[key] = export.Pool{Endpoints: endpoints(p.Members), FailOpen: p.Pool.FailOpen}
 			dirty[key.Namespace+"/"+key.Name] = true
 		}
 	}
 	for _, p := range c.Output.Parents {
 		namespace, name, _ := strings.Cut(p.Pool, "/")
-		key := registry.Pool{Namespace: namespace, Name: name}
+		key := objectid.Pool{Namespace: namespace, Name: name}
 		s.parents[key] = p.Gateways
 		dirty[p.Pool] = true
 	}
 	for _, id := range c.Output.PoolsGone {
 		if !id.Imported() {
-			key := registry.Pool{Namespace: id.Namespace, Name: id.Name}
+			key := objectid.Pool{Namespace: id.Namespace, Name: id.Name}
 			delete(s.pools, key)
 			delete(s.parents, key)
 		}
 	}
-	var judged []registry.Pool
+	var judged []objectid.Pool
 	for _, u := range c.Output.Unusable {
 		clusters := make(map[string]imports.Unusable, len(u.Clusters))
 		for name, is := range u.Clusters {
@@ -134,7 +135,7 @@ func (s *Set) follow(ctx context.Context, c *delivery.Change) {
 }
 
 // retaken is the pool of an import in which other clusters' entries are now of others, or are no more, if a member exports it.
-func (s *Set) retaken(r store.Reader, key string) []registry.Pool {
+func (s *Set) retaken(r store.Reader, key string) []objectid.Pool {
 	p := poolOf(key)
 	taken := imports.Taken(r, p)
 	if slices.Equal(taken, s.taken[key]) {
@@ -147,7 +148,7 @@ func (s *Set) retaken(r store.Reader, key string) []registry.Pool {
 	if !s.registry.Exported(p) {
 		return nil
 	}
-	return []registry.Pool{p}
+	return []objectid.Pool{p}
 }
 
 // noteAnnotations notes whether a pool has an annotation about exports.
@@ -252,7 +253,7 @@ func (s *Set) decide(r store.Reader, dirty map[string]bool, again bool) {
 			continue
 		}
 		namespace, name, _ := strings.Cut(key, "/")
-		id := registry.Pool{Namespace: namespace, Name: name}
+		id := objectid.Pool{Namespace: namespace, Name: name}
 		has := s.pools[id]
 		has.Gateways = s.gateways(r, s.parents[id], spec.Spec.PeerListener)
 		has.Before = s.decisions[key].Wish
@@ -267,7 +268,7 @@ func (s *Set) decide(r store.Reader, dirty map[string]bool, again bool) {
 	s.noteExported(cfg.Members)
 	exporting := s.noteNamespaces()
 	var list []export.Export
-	local := map[registry.Pool]*int32{}
+	local := map[objectid.Pool]*int32{}
 	for _, key := range slices.Sorted(maps.Keys(s.decisions)) {
 		if e := s.decisions[key].Export; e != nil {
 			list = append(list, *e)

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/discovery/statefile"
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
@@ -104,7 +105,7 @@ func (s *Set) completed(ctx context.Context, records []registry.Record) []regist
 	for i := range records {
 		r := &records[i]
 		l := of[r.RecordID]
-		if l == nil || r.Pool == (registry.Pool{}) || l.UID != r.UID || l.Entry.RoutingMode != r.Entry.RoutingMode || len(r.Entry.Endpoints) > 0 {
+		if l == nil || r.Pool == (objectid.Pool{}) || l.UID != r.UID || l.Entry.RoutingMode != r.Entry.RoutingMode || len(r.Entry.Endpoints) > 0 {
 			continue
 		}
 		r.Entry.Endpoints = l.Entry.Endpoints // older ones than the record's, perhaps: the data plane finds out which of them answer
@@ -169,7 +170,7 @@ func (s *Set) agree(ctx context.Context) {
 }
 
 // keepAgain has what members export of some pools saved again: without its namespace, an export was not kept (Kubernetes.Save).
-func (s *Set) keepAgain(pools []registry.Pool) {
+func (s *Set) keepAgain(pools []objectid.Pool) {
 	var ids []registry.RecordID
 	for _, p := range pools {
 		for _, e := range s.registry.Exports(nil, p) {
@@ -202,7 +203,7 @@ func (s *Set) markKept(ctx context.Context) {
 func (s *Set) unsaved() (changed []registry.Record, gone []registry.RecordID) {
 	changed, gone = s.registry.TakeUnsaved()
 	changed = slices.DeleteFunc(changed, func(r registry.Record) bool {
-		if r.Pool == (registry.Pool{}) || s.importer.Imports(r.RecordID) {
+		if r.Pool == (objectid.Pool{}) || s.importer.Imports(r.RecordID) {
 			return false
 		}
 		gone = append(gone, r.RecordID)

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/penstock-project/penstock/cmd/penstock/internal/delivery"
+	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/discovery/statefile"
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
@@ -39,7 +40,7 @@ func (s sharedRecords) Save(ctx context.Context, changed []registry.Record, gone
 // imports that are empty until the members have published again. A process that does not lead has them as well.
 func TestRecords_RestartedProcessHasTheEndpointsThatNoAPIServerHas(t *testing.T) {
 	shared, local := t.TempDir(), t.TempDir()
-	pool := registry.Pool{Namespace: "default", Name: "chat"}
+	pool := objectid.Pool{Namespace: "default", Name: "chat"}
 	start := func() *Set {
 		s := New(Config{Store: store.New(), Board: &countingBoard{}, Records: sharedRecords{FileRecords(shared)}, Local: LocalRecords(local), Log: slog.New(slog.DiscardHandler)})
 		join(s, v1alpha1.ClusterSetAllow{Namespaces: []string{pool.Namespace}})
@@ -128,7 +129,7 @@ func TestRecords_ExportThatIsNotImportedIsNotKept(t *testing.T) {
 			}
 			var names []string
 			for _, r := range list {
-				if r.Pool != (registry.Pool{}) {
+				if r.Pool != (objectid.Pool{}) {
 					names = append(names, r.Pool.Namespace+"/"+r.Pool.Name)
 				}
 			}
@@ -143,7 +144,7 @@ func TestRecords_ExportThatIsNotImportedIsNotKept(t *testing.T) {
 	for _, namespace := range []string{"default", "other", "team"} {
 		for _, name := range []string{"a", "b", "c"} {
 			entry := inferenceapi.ImportedCluster{RoutingMode: inferenceapi.EndpointMode}
-			pool := registry.Pool{Namespace: namespace, Name: name}
+			pool := objectid.Pool{Namespace: namespace, Name: name}
 			u.Exports = append(u.Exports, registry.Export{Pool: pool, Stamp: at, Entry: entry})
 		}
 	}
@@ -165,7 +166,7 @@ func TestRecords_ExportIsKeptOnceItsNamespaceExists(t *testing.T) {
 	s.registry.SetMembers([]string{"east"})
 	at := registry.Stamp{Epoch: 1, Sequence: 1}
 	export := func(namespace string) registry.Export {
-		return registry.Export{Pool: registry.Pool{Namespace: namespace, Name: "chat"}, Stamp: at, Entry: inferenceapi.ImportedCluster{RoutingMode: inferenceapi.EndpointMode}}
+		return registry.Export{Pool: objectid.Pool{Namespace: namespace, Name: "chat"}, Stamp: at, Entry: inferenceapi.ImportedCluster{RoutingMode: inferenceapi.EndpointMode}}
 	}
 	s.registry.Apply(registry.Update{Member: "east", UID: "uid", Stamp: at, Snapshot: true, Exports: []registry.Export{export("other"), export("team")}})
 	if changed, _ := s.registry.TakeUnsaved(); len(changed) != 3 {
@@ -184,7 +185,7 @@ func TestRecords_LocalOnesAreBounded(t *testing.T) {
 	var list []registry.Record
 	for _, cluster := range []string{"a", "b"} {
 		for n := range 10 {
-			list = append(list, registry.Record{RecordID: registry.RecordID{Cluster: cluster, Pool: registry.Pool{Namespace: "ns", Name: fmt.Sprintf("pool-%d", n)}}, UID: "uid"})
+			list = append(list, registry.Record{RecordID: registry.RecordID{Cluster: cluster, Pool: objectid.Pool{Namespace: "ns", Name: fmt.Sprintf("pool-%d", n)}}, UID: "uid"})
 		}
 	}
 	size := func() (total int64) {
@@ -232,7 +233,7 @@ func TestRecords_ProcessThatDoesNotLeadReceivedExportsWhenTheLeaderDid(t *testin
 		receive := func(s *Set, member, pool string) {
 			at := registry.Stamp{Epoch: 1, Sequence: 1}
 			s.apply(registry.Update{Member: member, UID: member, Stamp: at, Snapshot: true, Exports: []registry.Export{
-				{Pool: registry.Pool{Namespace: "default", Name: pool}, Stamp: at, Entry: inferenceapi.ImportedCluster{RoutingMode: inferenceapi.EndpointMode}},
+				{Pool: objectid.Pool{Namespace: "default", Name: pool}, Stamp: at, Entry: inferenceapi.ImportedCluster{RoutingMode: inferenceapi.EndpointMode}},
 			}})
 		}
 		ctx, cancel := context.WithCancel(t.Context())

@@ -23,6 +23,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	upstream "sigs.k8s.io/gateway-api-inference-extension/apix/v1alpha1"
 
+	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/discovery/status/shape"
 	"github.com/penstock-project/penstock/discovery/store"
@@ -101,7 +102,7 @@ type HubWriter struct {
 	Pruned bool
 	// Written is called after each write of an import, or without one if there is nothing to write: with the clusters that it has from us, and
 	// whether conditions have them.
-	Written func(p registry.Pool, clusters []string, pruned bool, err error)
+	Written func(p objectid.Pool, clusters []string, pruned bool, err error)
 }
 
 // HubController is the name of a hub among the controllers of an import, and of a parent of a pool.
@@ -111,15 +112,15 @@ const HubController = shape.Hub
 type Kubernetes struct {
 	cfg    KubernetesConfig
 	client dynamic.Interface
-	status func(registry.Pool, int64) (inferenceapi.InferencePoolImportStatus, bool)
+	status func(objectid.Pool, int64) (inferenceapi.InferencePoolImportStatus, bool)
 
 	mu       sync.Mutex
 	members  map[string]v1alpha1.ClusterSetMemberStatus     // in the ClusterSet's status
-	exports  map[registry.Pool]inferenceapi.ImportedCluster // of this cluster; nil: not decided yet
+	exports  map[objectid.Pool]inferenceapi.ImportedCluster // of this cluster; nil: not decided yet
 	kept     map[registry.RecordID]bool                     // PoolExports of members; nil: they were never listed
 	queue    workqueue.TypedRateLimitingInterface[task]     // nil: this process does not lead
-	problems map[registry.Pool]report.Report
-	written  map[registry.Pool]*inferenceapi.InferencePoolImportStatus
+	problems map[objectid.Pool]report.Report
+	written  map[objectid.Pool]*inferenceapi.InferencePoolImportStatus
 	pruned   bool
 }
 
@@ -134,7 +135,7 @@ func NewKubernetes(c KubernetesConfig) (*Kubernetes, error) {
 	return &Kubernetes{
 		pruned: c.Hub != nil && c.Hub.Pruned,
 		cfg:    c, client: client, members: map[string]v1alpha1.ClusterSetMemberStatus{},
-		problems: map[registry.Pool]report.Report{}, written: map[registry.Pool]*inferenceapi.InferencePoolImportStatus{},
+		problems: map[objectid.Pool]report.Report{}, written: map[objectid.Pool]*inferenceapi.InferencePoolImportStatus{},
 	}, nil
 }
 
@@ -191,7 +192,7 @@ func (k *Kubernetes) Load(ctx context.Context) (out []registry.Record, err error
 	var damaged []error
 	kept := map[registry.RecordID]bool{}
 	for _, p := range list {
-		id := registry.RecordID{Cluster: p.Spec.Cluster, Pool: registry.Pool{Namespace: p.Namespace, Name: p.Spec.Pool}}
+		id := registry.RecordID{Cluster: p.Spec.Cluster, Pool: objectid.Pool{Namespace: p.Namespace, Name: p.Spec.Pool}}
 		if p.Spec.Cluster != own {
 			kept[id] = true
 		}
@@ -244,12 +245,12 @@ func (k *Kubernetes) Save(ctx context.Context, changed []registry.Record, gone [
 	members := false
 	k.mu.Lock()
 	for _, r := range changed {
-		if r.Pool == (registry.Pool{}) {
+		if r.Pool == (objectid.Pool{}) {
 			k.members[r.Cluster], members = memberStatus(r), true
 		}
 	}
 	for _, id := range gone {
-		if id.Pool == (registry.Pool{}) {
+		if id.Pool == (objectid.Pool{}) {
 			delete(k.members, id.Cluster)
 			members = true
 		}
@@ -260,13 +261,13 @@ func (k *Kubernetes) Save(ctx context.Context, changed []registry.Record, gone [
 		failed = append(failed, k.saveMembers(ctx, set.Name, list))
 	}
 	for _, r := range changed {
-		if r.Pool != (registry.Pool{}) {
+		if r.Pool != (objectid.Pool{}) {
 			k.setKept(r.RecordID, true) // an error may come after the write
 			failed = append(failed, k.savePoolExport(ctx, r.Pool, r.Cluster, exportStatus(r)))
 		}
 	}
 	for _, id := range gone {
-		if id.Pool != (registry.Pool{}) && k.isKept(id) {
+		if id.Pool != (objectid.Pool{}) && k.isKept(id) {
 			err := k.dropPoolExport(ctx, id.Pool, id.Cluster)
 			k.setKept(id, err != nil)
 			failed = append(failed, err)
@@ -311,7 +312,7 @@ func (k *Kubernetes) saveMembers(ctx context.Context, set string, list []v1alpha
 	return err
 }
 
-func (k *Kubernetes) savePoolExport(ctx context.Context, p registry.Pool, cluster string, status v1alpha1.PoolExportStatus) error {
+func (k *Kubernetes) savePoolExport(ctx context.Context, p objectid.Pool, cluster string, status v1alpha1.PoolExportStatus) error {
 	if !k.writable(p.Namespace) {
 		return nil
 	}
@@ -331,7 +332,7 @@ func (k *Kubernetes) savePoolExport(ctx context.Context, p registry.Pool, cluste
 	return err
 }
 
-func (k *Kubernetes) dropPoolExport(ctx context.Context, p registry.Pool, cluster string) error {
+func (k *Kubernetes) dropPoolExport(ctx context.Context, p objectid.Pool, cluster string) error {
 	if !k.writable(p.Namespace) {
 		return nil
 	}
@@ -381,7 +382,7 @@ func (k *Kubernetes) applyAs(ctx context.Context, force bool, version string, of
 var ErrFenced = errors.New("this hub does not write it")
 
 // Enqueue has the imports of pools looked at again.
-func (k *Kubernetes) Enqueue(pools ...registry.Pool) { k.Imported(pools) }
+func (k *Kubernetes) Enqueue(pools ...objectid.Pool) { k.Imported(pools) }
 
 // longestName is how long the name of an object may be.
 const longestName = 253
@@ -397,7 +398,7 @@ func poolExportName(pool, cluster string) string {
 
 // SetExports notes what this cluster exports: its own PoolExports.
 func (k *Kubernetes) SetExports(list []export.Export) {
-	now := map[registry.Pool]inferenceapi.ImportedCluster{}
+	now := map[objectid.Pool]inferenceapi.ImportedCluster{}
 	for _, e := range list {
 		entry := e.Entry.DeepCopy()
 		entry.Endpoints = nil

@@ -10,9 +10,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	upstream "sigs.k8s.io/gateway-api-inference-extension/apix/v1alpha1"
 
+	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
-	"github.com/penstock-project/penstock/multicluster/registry"
 )
 
 // conditionHub is the condition of a hub's entry among the controllers of an import: which hub wrote it, and in which epoch.
@@ -28,12 +28,12 @@ func (k *Kubernetes) EnqueueAll() { k.enqueueAll(k.cfg.Store.View()) }
 // Begin has imports written, which clusterset.Set does with the first decision about exports.
 func (k *Kubernetes) Begin() {
 	k.mu.Lock()
-	k.exports = map[registry.Pool]inferenceapi.ImportedCluster{}
+	k.exports = map[objectid.Pool]inferenceapi.ImportedCluster{}
 	k.mu.Unlock()
 }
 
 // writeAsHub is writeImport for a hub. It returns the clusters that the import has from this hub.
-func (k *Kubernetes) writeAsHub(ctx context.Context, p registry.Pool) (clusters []string, err error) {
+func (k *Kubernetes) writeAsHub(ctx context.Context, p objectid.Pool) (clusters []string, err error) {
 	view, hub := k.cfg.Store.View(), k.cfg.Hub
 	obj, exists := store.InferencePoolImports.Get(view, p.Namespace+"/"+p.Name)
 	generation, version := int64(1), ""

@@ -19,18 +19,18 @@ import (
 	upstream "sigs.k8s.io/gateway-api-inference-extension/apix/v1alpha1"
 
 	"github.com/penstock-project/penstock/cmd/penstock/internal/delivery"
+	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/discovery/status"
 	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 	"github.com/penstock-project/penstock/multicluster/imports"
-	"github.com/penstock-project/penstock/multicluster/registry"
 )
 
 // task is an import to bring up to date, or this cluster's own PoolExports.
 type task struct {
-	pool    registry.Pool
+	pool    objectid.Pool
 	exports bool
 }
 
@@ -67,20 +67,20 @@ func (k *Kubernetes) Changed(view store.Reader, changes []store.Change) {
 }
 
 // Imported is Config.Imported: the imports of pools may have changed.
-func (k *Kubernetes) Imported(pools []registry.Pool) {
+func (k *Kubernetes) Imported(pools []objectid.Pool) {
 	for _, p := range pools {
 		k.enqueue(task{pool: p})
 	}
 }
 
 // Follow sets what the status of imports is taken of: Set.Import. It is called before the process begins to lead.
-func (k *Kubernetes) Follow(status func(registry.Pool, int64) (inferenceapi.InferencePoolImportStatus, bool)) {
+func (k *Kubernetes) Follow(status func(objectid.Pool, int64) (inferenceapi.InferencePoolImportStatus, bool)) {
 	k.status = status
 }
 
-func poolOf(key string) registry.Pool {
+func poolOf(key string) objectid.Pool {
 	namespace, name, _ := strings.Cut(key, "/")
-	return registry.Pool{Namespace: namespace, Name: name}
+	return objectid.Pool{Namespace: namespace, Name: name}
 }
 
 func (k *Kubernetes) enqueue(t task) {
@@ -94,10 +94,10 @@ func (k *Kubernetes) enqueue(t task) {
 
 func (k *Kubernetes) enqueueAll(r store.Reader) {
 	for _, o := range store.Offers.All(r) {
-		k.enqueue(task{pool: registry.Pool{Namespace: o.Namespace, Name: o.Import}})
+		k.enqueue(task{pool: objectid.Pool{Namespace: o.Namespace, Name: o.Import}})
 	}
 	for _, i := range store.InferencePoolImports.All(r) {
-		k.enqueue(task{pool: registry.Pool{Namespace: i.Namespace, Name: i.Name}})
+		k.enqueue(task{pool: objectid.Pool{Namespace: i.Namespace, Name: i.Name}})
 	}
 	k.enqueue(task{exports: true})
 }
@@ -156,7 +156,7 @@ func (k *Kubernetes) work(ctx context.Context, q workqueue.TypedRateLimitingInte
 }
 
 // note reports what is wrong with the import of a pool; nil: nothing is.
-func (k *Kubernetes) note(p registry.Pool, err error) {
+func (k *Kubernetes) note(p objectid.Pool, err error) {
 	k.mu.Lock()
 	_, had := k.problems[p]
 	delete(k.problems, p)
@@ -190,7 +190,7 @@ func (k *Kubernetes) report() {
 }
 
 // writeImport makes the import of a pool as the members offer it, or takes away what we wrote.
-func (k *Kubernetes) writeImport(ctx context.Context, p registry.Pool) error {
+func (k *Kubernetes) writeImport(ctx context.Context, p objectid.Pool) error {
 	if k.cfg.Hub != nil {
 		clusters, err := k.writeAsHub(ctx, p)
 		k.cfg.Hub.Written(p, clusters, k.prunes(), err)
@@ -238,7 +238,7 @@ func (k *Kubernetes) writeImport(ctx context.Context, p registry.Pool) error {
 }
 
 // makeImport makes an import that does not exist, and its namespace if the ClusterSet has it made.
-func (k *Kubernetes) makeImport(ctx context.Context, p registry.Pool, namespaces bool) error {
+func (k *Kubernetes) makeImport(ctx context.Context, p objectid.Pool, namespaces bool) error {
 	labels := map[string]any{v1alpha1.ImportedByLabel: k.maker()}
 	u := &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"namespace": p.Namespace, "name": p.Name, "labels": labels}}}
 	u.SetGroupVersionKind(importKind.GroupVersion().WithKind(store.InferencePoolImports.Kind()))
@@ -263,7 +263,7 @@ func (k *Kubernetes) makeImport(ctx context.Context, p registry.Pool, namespaces
 
 // writeStatus applies our part of an import's status: as far as the installed CRD has it, and other managers do not. It returns what it has
 // applied. version is applyAs's.
-func (k *Kubernetes) writeStatus(ctx context.Context, p registry.Pool, version string, want inferenceapi.InferencePoolImportStatus) (inferenceapi.InferencePoolImportStatus, error) {
+func (k *Kubernetes) writeStatus(ctx context.Context, p objectid.Pool, version string, want inferenceapi.InferencePoolImportStatus) (inferenceapi.InferencePoolImportStatus, error) {
 	var nothing inferenceapi.InferencePoolImportStatus
 	if k.cfg.Hub != nil && k.prunes() {
 		return want, k.writePruned(ctx, p, version, want)
@@ -315,7 +315,7 @@ func without(s inferenceapi.InferencePoolImportStatus, conflict error) inference
 }
 
 // withdrawImport deletes an import that we made and no other controller writes, and takes our part of another away.
-func (k *Kubernetes) withdrawImport(ctx context.Context, p registry.Pool, obj *inferenceapi.InferencePoolImport, exists bool) error {
+func (k *Kubernetes) withdrawImport(ctx context.Context, p objectid.Pool, obj *inferenceapi.InferencePoolImport, exists bool) error {
 	k.mu.Lock()
 	delete(k.written, p)
 	k.mu.Unlock()
@@ -443,7 +443,7 @@ func (k *Kubernetes) writeExports(ctx context.Context) error {
 		if p.Spec.Cluster != own {
 			continue
 		}
-		pool := registry.Pool{Namespace: p.Namespace, Name: p.Spec.Pool}
+		pool := objectid.Pool{Namespace: p.Namespace, Name: p.Spec.Pool}
 		entry, wanted := want[pool]
 		switch {
 		case !wanted:

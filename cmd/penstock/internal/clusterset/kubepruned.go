@@ -8,9 +8,9 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
 	"github.com/penstock-project/penstock/multicluster/imports"
-	"github.com/penstock-project/penstock/multicluster/registry"
 )
 
 const prunedMessage = "the installed CRD of InferencePoolImport has no status.clusters: imports list the names of their clusters alone. Requests are " +
@@ -20,7 +20,7 @@ const prunedForHubMessage = "the installed CRD of InferencePoolImport has no sta
 	"for other gateways, apply the CRD of Penstock's chart"
 
 // writePruned applies what the CRD of another project has of an import's status: our entry among the controllers.
-func (k *Kubernetes) writePruned(ctx context.Context, p registry.Pool, version string, want inferenceapi.InferencePoolImportStatus) error {
+func (k *Kubernetes) writePruned(ctx context.Context, p objectid.Pool, version string, want inferenceapi.InferencePoolImportStatus) error {
 	only := inferenceapi.InferencePoolImportStatus{Controllers: slices.Clone(want.Controllers)}
 	accepted, message := only.Controllers[0].Conditions[0], prunedMessage
 	if k.cfg.Hub != nil {

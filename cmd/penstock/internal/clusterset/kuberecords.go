@@ -5,6 +5,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 	"github.com/penstock-project/penstock/multicluster/registry"
 )
@@ -34,7 +35,7 @@ func memberStatus(r registry.Record) v1alpha1.ClusterSetMemberStatus {
 // exportRecord is the record in a PoolExport that has a status.
 func exportRecord(p *v1alpha1.PoolExport) registry.Record {
 	return registry.Record{
-		RecordID: registry.RecordID{Cluster: p.Spec.Cluster, Pool: registry.Pool{Namespace: p.Namespace, Name: p.Spec.Pool}},
+		RecordID: registry.RecordID{Cluster: p.Spec.Cluster, Pool: objectid.Pool{Namespace: p.Namespace, Name: p.Spec.Pool}},
 		UID:      p.Status.ClusterUID, Stamp: stampOf(p.Status.Epoch, p.Status.Sequence), Entry: *p.Status.Entry,
 		Since: sinceOf(p.Status.Since), Withdrawn: p.Status.Withdrawn,
 	}

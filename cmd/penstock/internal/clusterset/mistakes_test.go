@@ -10,6 +10,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
@@ -94,7 +95,7 @@ func TestSet_PodRangesThatMembersPublishMustNotOverlap(t *testing.T) {
 	publish := func(member string, sequence uint64, cidrs ...string) {
 		stamp := registry.Stamp{Epoch: 1, Sequence: sequence}
 		s.apply(registry.Update{Member: member, UID: member, Stamp: stamp, Exports: []registry.Export{
-			{Pool: registry.Pool{Namespace: "default", Name: "chat"}, Stamp: stamp, Entry: inferenceapi.ImportedCluster{RoutingMode: inferenceapi.EndpointMode, PodCIDRs: cidrs}},
+			{Pool: objectid.Pool{Namespace: "default", Name: "chat"}, Stamp: stamp, Entry: inferenceapi.ImportedCluster{RoutingMode: inferenceapi.EndpointMode, PodCIDRs: cidrs}},
 		}})
 		s.reportNow()
 	}

@@ -1,10 +1,14 @@
 package clusterset
 
-import "github.com/penstock-project/penstock/multicluster/registry"
+import (
+	"github.com/penstock-project/penstock/multicluster/registry"
+
+	"github.com/penstock-project/penstock/discovery/objectid"
+)
 
 // PickerDown notes why the picker of an exporting cluster of an import cannot be reached, for the conditions of the import; "": it can be.
 // source names who has noticed.
-func (s *Set) PickerDown(p registry.Pool, cluster, source, why string) {
+func (s *Set) PickerDown(p objectid.Pool, cluster, source, why string) {
 	s.assemble(s.importer.SetPickerDown(p, cluster, source, why))
 }
 

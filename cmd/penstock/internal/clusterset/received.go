@@ -12,6 +12,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/discovery/status"
 	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/discovery/store"
@@ -130,10 +131,10 @@ type due struct {
 	// revision is the newest one of the store that has been translated, and waiting is where exports of pools stand whose Offers are newer: translation
 	// may be unable to use them. Guarded by running.
 	revision uint64
-	waiting  map[registry.Pool]imports.Assembled
+	waiting  map[objectid.Pool]imports.Assembled
 
 	mu    sync.Mutex
-	pools map[registry.Pool]struct{}
+	pools map[objectid.Pool]struct{}
 }
 
 // ready returns a if its revision has been translated. Else it waits for translated, and ready returns nothing. running is held.
@@ -145,7 +146,7 @@ func (d *due) ready(a imports.Assembled) imports.Assembled {
 		return a
 	}
 	if d.waiting == nil {
-		d.waiting = map[registry.Pool]imports.Assembled{}
+		d.waiting = map[objectid.Pool]imports.Assembled{}
 	}
 	for _, p := range a.Pools {
 		d.waiting[p] = imports.Assembled{Revision: a.Revision}
@@ -170,18 +171,18 @@ func (d *due) translated(revision uint64) (seen imports.Assembled) {
 	return seen
 }
 
-func (d *due) add(pools []registry.Pool) {
+func (d *due) add(pools []objectid.Pool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.pools == nil {
-		d.pools = map[registry.Pool]struct{}{}
+		d.pools = map[objectid.Pool]struct{}{}
 	}
 	for _, p := range pools {
 		d.pools[p] = struct{}{}
 	}
 }
 
-func (d *due) take() []registry.Pool {
+func (d *due) take() []objectid.Pool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	taken := slices.Collect(maps.Keys(d.pools)) // Assemble sorts them
@@ -190,7 +191,7 @@ func (d *due) take() []registry.Pool {
 }
 
 // assemble brings the imports of some pools up to date, and reports where they stand to their exporters.
-func (s *Set) assemble(pools []registry.Pool) {
+func (s *Set) assemble(pools []objectid.Pool) {
 	if len(pools) == 0 {
 		return
 	}
@@ -212,7 +213,7 @@ func (s *Set) assemble(pools []registry.Pool) {
 		s.cfg.Imported(a.Pools)
 		return
 	}
-	ready := make(map[registry.Pool]bool, len(a.Ready))
+	ready := make(map[objectid.Pool]bool, len(a.Ready))
 	owners := make([]report.Ref, len(a.Ready))
 	for i, p := range a.Ready {
 		ready[p], owners[i] = true, importRef(p)
@@ -225,7 +226,7 @@ func (s *Set) assemble(pools []registry.Pool) {
 	}
 }
 
-func importRef(p registry.Pool) report.Ref {
+func importRef(p objectid.Pool) report.Ref {
 	return report.Ref{Group: store.InferencePoolImports.Group(), Kind: store.InferencePoolImports.Kind(), Namespace: p.Namespace, Name: p.Name}
 }
 
@@ -241,12 +242,12 @@ func (s *Set) place(a imports.Assembled) {
 
 // Import is the status of an import, as far as it is the cluster set's; generation is that of the object. imported is false for an import
 // that needs no object.
-func (s *Set) Import(p registry.Pool, generation int64) (is inferenceapi.InferencePoolImportStatus, imported bool) {
+func (s *Set) Import(p objectid.Pool, generation int64) (is inferenceapi.InferencePoolImportStatus, imported bool) {
 	return s.importer.Status(p, generation)
 }
 
 // show reports on the import of a pool: clusters that are not Ready, and why. What can be used of it, translation reports.
-func (s *Set) show(p registry.Pool) {
+func (s *Set) show(p objectid.Pool) {
 	owner := importRef(p)
 	if s.importer.NoneAllowed(p) { // a finding about the member counts them
 		s.cfg.Board.Remove(status.Imports, owner)
@@ -306,7 +307,7 @@ func (s *Set) expire(ctx context.Context) error {
 }
 
 // exportedTo are the pools of a namespace that a member exports.
-func (s *Set) exportedTo(namespace string) (pools []registry.Pool) {
+func (s *Set) exportedTo(namespace string) (pools []objectid.Pool) {
 	for _, m := range s.registry.Members(nil) {
 		for _, e := range s.registry.ExportsOf(m.Name) {
 			if e.Pool.Namespace == namespace {
@@ -314,6 +315,6 @@ func (s *Set) exportedTo(namespace string) (pools []registry.Pool) {
 			}
 		}
 	}
-	slices.SortFunc(pools, registry.Pool.Compare)
+	slices.SortFunc(pools, objectid.Pool.Compare)
 	return slices.Compact(pools)
 }

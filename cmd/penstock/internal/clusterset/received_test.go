@@ -9,6 +9,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
@@ -53,7 +54,7 @@ func TestSet_UpdateThatChangesNothingReportedIsNotReported(t *testing.T) {
 	}
 	export := func(address string) func(u *registry.Update) {
 		return func(u *registry.Update) {
-			u.Exports = []registry.Export{{Pool: registry.Pool{Namespace: "default", Name: "chat"}, Stamp: u.Stamp, Entry: inferenceapi.ImportedCluster{
+			u.Exports = []registry.Export{{Pool: objectid.Pool{Namespace: "default", Name: "chat"}, Stamp: u.Stamp, Entry: inferenceapi.ImportedCluster{
 				RoutingMode: inferenceapi.EndpointMode, Endpoints: []inferenceapi.ImportedEndpoint{{Address: address}},
 			}}}
 		}
@@ -70,7 +71,7 @@ func TestSet_UpdateThatChangesNothingReportedIsNotReported(t *testing.T) {
 		{"an older update", 1, func(*registry.Update) {}, 1},
 		{"an update that is current again", 2, func(*registry.Update) {}, 1},
 		{"an export that cannot be read", 3, func(u *registry.Update) {
-			u.Unread = map[registry.Pool]string{{Namespace: "default", Name: "code"}: "it is too large"}
+			u.Unread = map[objectid.Pool]string{{Namespace: "default", Name: "code"}: "it is too large"}
 		}, 1},
 		{"a member that drains", 4, func(u *registry.Update) { u.Draining = true }, 1},
 	} {
@@ -87,9 +88,9 @@ func TestSet_UpdateThatChangesNothingReportedIsNotReported(t *testing.T) {
 func TestRecords_OneChangeEncodesOneRecord(t *testing.T) {
 	f := FileRecords(t.TempDir()).(*fileRecords)
 	of := func(name, address string) registry.Record {
-		return registry.Record{RecordID: registry.RecordID{Cluster: "east", Pool: registry.Pool{Namespace: "ns", Name: name}}, UID: "uid", Entry: inferenceapi.ImportedCluster{Name: "east", Endpoints: []inferenceapi.ImportedEndpoint{{Address: address}}}}
+		return registry.Record{RecordID: registry.RecordID{Cluster: "east", Pool: objectid.Pool{Namespace: "ns", Name: name}}, UID: "uid", Entry: inferenceapi.ImportedCluster{Name: "east", Endpoints: []inferenceapi.ImportedEndpoint{{Address: address}}}}
 	}
-	line := func(name string) *byte { return &f.kept["east"][registry.Pool{Namespace: "ns", Name: name}][0] }
+	line := func(name string) *byte { return &f.kept["east"][objectid.Pool{Namespace: "ns", Name: name}][0] }
 	if err := f.Save(t.Context(), []registry.Record{of("a", "10.0.0.1"), of("b", "10.0.0.2")}, nil); err != nil {
 		t.Fatal(err)
 	}
@@ -127,8 +128,8 @@ func TestExported_ExportHasAnotherIncarnationAfterItWasWithdrawn(t *testing.T) {
 
 // Exported is True once translation can use an export, and not for the moment before it has judged.
 func TestDue_ExportersLearnWhatIsTranslated(t *testing.T) {
-	chat, code := registry.Pool{Namespace: "default", Name: "chat"}, registry.Pool{Namespace: "default", Name: "code"}
-	at := func(revision uint64, reason string, pools ...registry.Pool) imports.Assembled {
+	chat, code := objectid.Pool{Namespace: "default", Name: "chat"}, objectid.Pool{Namespace: "default", Name: "code"}
+	at := func(revision uint64, reason string, pools ...objectid.Pool) imports.Assembled {
 		a := imports.Assembled{Pools: pools, Revision: revision}
 		for _, p := range pools {
 			a.Placed = append(a.Placed, registry.Placement{Member: "east", Pool: p, Reason: reason})
@@ -138,7 +139,7 @@ func TestDue_ExportersLearnWhatIsTranslated(t *testing.T) {
 	var d due
 	is := func(what string, got, want imports.Assembled) {
 		t.Helper()
-		if slices.SortFunc(got.Pools, registry.Pool.Compare); !slices.Equal(got.Pools, want.Pools) || len(got.Placed) != len(want.Placed) {
+		if slices.SortFunc(got.Pools, objectid.Pool.Compare); !slices.Equal(got.Pools, want.Pools) || len(got.Placed) != len(want.Placed) {
 			t.Fatalf("%s: %+v, want %+v", what, got, want)
 		}
 		for _, w := range want.Placed {
@@ -155,8 +156,8 @@ func TestDue_ExportersLearnWhatIsTranslated(t *testing.T) {
 	is("that pool", d.translated(6), at(6, "NotSupported", chat))
 	is("nothing twice", d.translated(7), none)
 	is("nothing new in the store", d.ready(at(7, "", chat)), at(7, "", chat))
-	is("withdrawn", d.ready(imports.Assembled{Pools: []registry.Pool{chat}, Revision: 8}), none)
-	is("withdrawn, and translated", d.translated(8), imports.Assembled{Pools: []registry.Pool{chat}})
+	is("withdrawn", d.ready(imports.Assembled{Pools: []objectid.Pool{chat}, Revision: 8}), none)
+	is("withdrawn, and translated", d.translated(8), imports.Assembled{Pools: []objectid.Pool{chat}})
 }
 
 // A member whose updates have no effect serves on with its earlier exports: without a metric no alert fires.

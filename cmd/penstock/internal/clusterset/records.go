@@ -15,6 +15,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/discovery/statefile"
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
 	"github.com/penstock-project/penstock/multicluster/registry"
@@ -36,7 +37,7 @@ type fileRecords struct {
 	limit  int // of all files, in bytes; 0: none
 
 	mu    sync.Mutex
-	kept  map[string]map[registry.Pool][]byte // by cluster: the lines that its file has
+	kept  map[string]map[objectid.Pool][]byte // by cluster: the lines that its file has
 	sizes map[string]int                      // of the files, in bytes
 }
 
@@ -52,7 +53,7 @@ func LocalRecords(state string) Records { return newFileRecords(statefile.Machin
 func newFileRecords(disk statefile.Disk, state string, limit int) *fileRecords {
 	return &fileRecords{
 		disk: disk, folder: filepath.Join(state, "cluster", "records"), limit: limit,
-		kept: map[string]map[registry.Pool][]byte{}, sizes: map[string]int{},
+		kept: map[string]map[objectid.Pool][]byte{}, sizes: map[string]int{},
 	}
 }
 
@@ -92,7 +93,7 @@ func (f *fileRecords) Load(context.Context) (out []registry.Record, err error) {
 		if err != nil {
 			problems = append(problems, err)
 		}
-		f.kept[cluster], f.sizes[cluster] = map[registry.Pool][]byte{}, 0
+		f.kept[cluster], f.sizes[cluster] = map[objectid.Pool][]byte{}, 0
 		for i := range list {
 			if l, err := encodeRecord(&list[i]); err == nil { // it was encoded before
 				f.kept[cluster][list[i].Pool] = l
@@ -126,7 +127,7 @@ func readRecords(disk statefile.Disk, path, cluster string) (out []registry.Reco
 			continue
 		}
 		r := registry.Record{
-			RecordID: registry.RecordID{Cluster: cluster, Pool: registry.Pool{Namespace: l.Namespace, Name: l.Name}}, UID: l.UID,
+			RecordID: registry.RecordID{Cluster: cluster, Pool: objectid.Pool{Namespace: l.Namespace, Name: l.Name}}, UID: l.UID,
 			Stamp: registry.Stamp{Epoch: l.Epoch, Sequence: l.Sequence}, Since: l.Since, Withdrawn: l.Withdrawn, Draining: l.Draining, Bundle: []byte(l.Bundle),
 		}
 		if l.Entry != nil {
@@ -155,7 +156,7 @@ func (f *fileRecords) Save(_ context.Context, changed []registry.Record, gone []
 	for i := range changed {
 		r := &changed[i]
 		if f.kept[r.Cluster] == nil {
-			f.kept[r.Cluster] = map[registry.Pool][]byte{}
+			f.kept[r.Cluster] = map[objectid.Pool][]byte{}
 		}
 		dirty[r.Cluster] = true
 		l, err := encodeRecord(r)
@@ -199,7 +200,7 @@ func (f *fileRecords) write(cluster string) error {
 		}
 	}
 	var out bytes.Buffer
-	for _, p := range slices.SortedFunc(maps.Keys(f.kept[cluster]), registry.Pool.Compare) {
+	for _, p := range slices.SortedFunc(maps.Keys(f.kept[cluster]), objectid.Pool.Compare) {
 		if l := f.kept[cluster][p]; len(l) <= maxRecordLine && out.Len()+len(l) <= room { // others are asked for again after a restart
 			out.Write(l)
 		}
@@ -211,7 +212,7 @@ func (f *fileRecords) write(cluster string) error {
 // encodeRecord is the line of a record.
 func encodeRecord(r *registry.Record) ([]byte, error) {
 	l := line{Namespace: r.Pool.Namespace, Name: r.Pool.Name, UID: r.UID, Epoch: r.Stamp.Epoch, Sequence: r.Stamp.Sequence, Since: r.Since, Withdrawn: r.Withdrawn, Draining: r.Draining, Bundle: string(r.Bundle)}
-	if r.Pool != (registry.Pool{}) {
+	if r.Pool != (objectid.Pool{}) {
 		l.Entry = &r.Entry
 	}
 	if !r.Started.IsZero() {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/discovery/statefile"
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
@@ -21,7 +22,7 @@ import (
 // A process on Kubernetes that starts again has of each record what a folder has, endpoints aside: a
 // field that the objects lack would decide otherwise about a member whose epoch went back.
 func TestRecords_ObjectsHaveEveryFieldOfARecord(t *testing.T) {
-	pool := registry.Pool{Namespace: "ns", Name: "chat"}
+	pool := objectid.Pool{Namespace: "ns", Name: "chat"}
 	member := registry.Record{
 		RecordID: registry.RecordID{Cluster: "east"}, UID: "uid", Stamp: registry.Stamp{Epoch: 1, Sequence: 2},
 		Draining: true, Bundle: []byte("PEM"), Started: time.UnixMilli(1_700_000_000_007),
@@ -33,7 +34,7 @@ func TestRecords_ObjectsHaveEveryFieldOfARecord(t *testing.T) {
 	}
 	for name, r := range map[string]registry.Record{"member": member, "export": export} {
 		var got registry.Record
-		if r.Pool == (registry.Pool{}) {
+		if r.Pool == (objectid.Pool{}) {
 			got = memberRecord(overJSON(t, memberStatus(r)))
 		} else {
 			p := v1alpha1.PoolExport{Spec: v1alpha1.PoolExportSpec{Cluster: r.Cluster, Pool: r.Pool.Name}, Status: exportStatus(r)}
@@ -79,7 +80,7 @@ func TestRecords_DamagedLineHarmsNoOther(t *testing.T) {
 		}
 		if name != "" {
 			r.Since = 1_700_000_000_000_001
-			r.Pool, r.Bundle = registry.Pool{Namespace: "ns", Name: name}, []byte{}
+			r.Pool, r.Bundle = objectid.Pool{Namespace: "ns", Name: name}, []byte{}
 			r.Started = time.Time{}
 			r.Entry = inferenceapi.ImportedCluster{Name: cluster, RoutingMode: inferenceapi.EndpointMode, Endpoints: []inferenceapi.ImportedEndpoint{{Address: "10.0.0.1"}}}
 		}

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
@@ -32,7 +33,7 @@ func TestSet_NewPodServesImportsWithTheirEndpoints(t *testing.T) {
 			s.registry.SetMembers([]string{"east", "west"})
 			s.registry.Restore([]registry.Record{
 				{RecordID: registry.RecordID{Cluster: "east"}, UID: "uid", Stamp: registry.Stamp{Epoch: 1, Sequence: 1}},
-				{RecordID: registry.RecordID{Cluster: "east", Pool: registry.Pool{Namespace: "default", Name: "chat"}}, UID: "uid", Stamp: registry.Stamp{Epoch: 1, Sequence: 1}, Entry: restored},
+				{RecordID: registry.RecordID{Cluster: "east", Pool: objectid.Pool{Namespace: "default", Name: "chat"}}, UID: "uid", Stamp: registry.Stamp{Epoch: 1, Sequence: 1}, Entry: restored},
 			})
 			settled = make(chan struct{})
 			go func() { s.Settle(t.Context()); close(settled) }()
@@ -57,7 +58,7 @@ func TestSet_NewPodServesImportsWithTheirEndpoints(t *testing.T) {
 			t.Error("a process serves an import without its endpoints, after the update of another member")
 		}
 		s.apply(registry.Update{Member: "east", UID: "uid", Stamp: registry.Stamp{Epoch: 1, Sequence: 1}, Snapshot: true, Exports: []registry.Export{
-			{Pool: registry.Pool{Namespace: "default", Name: "chat"}, Stamp: registry.Stamp{Epoch: 1, Sequence: 1}, Entry: entry("10.0.0.1")},
+			{Pool: objectid.Pool{Namespace: "default", Name: "chat"}, Stamp: registry.Stamp{Epoch: 1, Sequence: 1}, Entry: entry("10.0.0.1")},
 		}})
 		if !is(settled) {
 			t.Error("a process with all endpoints does not serve")

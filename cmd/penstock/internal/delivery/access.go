@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/translator/model"
 	"github.com/penstock-project/penstock/xds/cache"
 	"github.com/penstock-project/penstock/xds/resource"
@@ -33,7 +34,7 @@ type Access struct {
 // use is a pool of a Gateway.
 type use struct {
 	gateway string
-	pool    model.PoolID
+	pool    objectid.Target
 }
 
 // NewAccess makes it.
@@ -71,9 +72,9 @@ func (a *Access) leave(c *Change, now time.Time) {
 }
 
 // pickedIn is the pool whose endpoints, or gateways, a cluster has; false for any other resource.
-func pickedIn(ref resource.Ref) (model.PoolID, bool) {
+func pickedIn(ref resource.Ref) (objectid.Target, bool) {
 	if ref.Type != resource.Cluster {
-		return model.PoolID{}, false
+		return objectid.Target{}, false
 	}
 	id, ok := model.ParseClusterID(ref.Name)
 	pool := id.Pool()
@@ -89,7 +90,7 @@ func (a *Access) notify() {
 
 // Allowed implements picker.Access.
 func (a *Access) Allowed(gateway, pool string) (allowed bool, changed <-chan struct{}) {
-	id, ok := model.ParsePoolID(pool)
+	id, ok := objectid.ParseTarget(pool)
 	if !ok {
 		return false, nil
 	}

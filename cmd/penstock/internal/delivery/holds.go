@@ -9,6 +9,7 @@ import (
 
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/translator"
 	"github.com/penstock-project/penstock/translator/model"
 	"github.com/penstock-project/penstock/xds/cache"
@@ -192,7 +193,7 @@ func poolOf(ref resource.Ref) string {
 	if !ok || id.Kind != model.PoolKind && id.Kind != model.ImportKind {
 		return ""
 	}
-	return model.PoolID{Namespace: id.Namespace, Name: id.Name, Member: id.Member}.String()
+	return objectid.Target{Pool: objectid.Pool{Namespace: id.Namespace, Name: id.Name}, Member: id.Member}.String()
 }
 
 // needed are the resources that held ones name, directly or not, in the versions that the cache has, and the pools that need

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/picker"
 	"github.com/penstock-project/penstock/translator"
 	"github.com/penstock-project/penstock/translator/model"
@@ -113,7 +114,7 @@ func (r *holdRig) deliver(pools map[string]string, names []resource.Ref, removes
 	c := &Change{Revision: r.rev}
 	d := translator.Delta{Gateway: heldGateway, Removes: removes}
 	for pool, endpoints := range pools {
-		id := model.PoolID{Namespace: "ns", Name: pool}
+		id := objectid.Target{Pool: objectid.Pool{Namespace: "ns", Name: pool}}
 		pp := translator.PickerPool{Pool: &model.Pool{Name: id, Cluster: model.PoolCluster("ns", pool), Last: model.PoolCluster("ns", pool)}}
 		for _, e := range strings.Fields(endpoints) {
 			pp.Members = append(pp.Members, model.Member{Address: netip.MustParseAddrPort(e)})
@@ -230,7 +231,7 @@ func TestInferencePool_RemovedPoolIsNotHeld(t *testing.T) {
 		r.deliver(map[string]string{"a": e1 + " " + e2}, nil)
 		r.peer.follow()
 		r.deliver(map[string]string{"a": e2}, nil)
-		c := &Change{Revision: 9, Output: translator.Output{PoolsGone: []model.PoolID{poolA}, Deltas: []translator.Delta{{Gateway: heldGateway, Removes: []resource.Ref{endpointsOf("a")}}}}}
+		c := &Change{Revision: 9, Output: translator.Output{PoolsGone: []objectid.Target{poolA}, Deltas: []translator.Delta{{Gateway: heldGateway, Removes: []resource.Ref{endpointsOf("a")}}}}}
 		r.d.Deliver(t.Context(), c)
 		r.expect("the pool is removed", "a", "nothing")
 	})

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/translator/envoy"
 	"github.com/penstock-project/penstock/translator/model"
@@ -241,7 +242,7 @@ func (d *Linger) expire(now time.Time) time.Duration {
 // LearnedObject returns namespace and name of the object that holds the endpoints of a pool which remote pickers have
 // named; false for a pool that is not of an import.
 func LearnedObject(pool string) (namespace, name string, ok bool) {
-	id, ok := model.ParsePoolID(pool)
+	id, ok := objectid.ParseTarget(pool)
 	return id.Namespace, store.LearnedName(id.Name, id.Member), ok && id.Member != ""
 }
 

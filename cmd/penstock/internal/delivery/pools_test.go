@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/picker"
 	"github.com/penstock-project/penstock/translator"
 	"github.com/penstock-project/penstock/translator/model"
@@ -121,7 +122,7 @@ func (r *poolRig) atOnce(what string, inFlight int32, want ...string) {
 	}
 }
 
-var poolA = model.PoolID{Namespace: "ns", Name: "a"}
+var poolA = objectid.Target{Pool: objectid.Pool{Namespace: "ns", Name: "a"}}
 
 const e1, e2, e3 = "10.0.0.1:80", "10.0.0.2:80", "10.0.0.3:80"
 
@@ -241,7 +242,7 @@ func TestInferencePoolImport_ChangedModeIsPickedFromForTheDrainTime(t *testing.T
 
 func TestInferencePool_RemovedOneIsPickedFromForTheDrainTime(t *testing.T) {
 	for name, leave := range map[string]func(*poolRig){
-		"removed":                   func(r *poolRig) { r.pools.before(translator.Output{PoolsGone: []model.PoolID{poolA}}) },
+		"removed":                   func(r *poolRig) { r.pools.before(translator.Output{PoolsGone: []objectid.Target{poolA}}) },
 		"it has an external picker": func(r *poolRig) { r.change(0, true, e1) },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -260,8 +261,8 @@ func TestInferencePool_RemovedOneIsPickedFromForTheDrainTime(t *testing.T) {
 	}
 	r := newPoolRig(t, time.Hour)
 	r.change(0, false, e1)
-	r.pools.before(translator.Output{PoolsGone: []model.PoolID{poolA}})
-	r.pools.before(translator.Output{Pools: []translator.PickerPool{{Pool: &model.Pool{Name: model.PoolID{Namespace: "ns", Name: "b"}}}}})
+	r.pools.before(translator.Output{PoolsGone: []objectid.Target{poolA}})
+	r.pools.before(translator.Output{Pools: []translator.PickerPool{{Pool: &model.Pool{Name: objectid.Target{Pool: objectid.Pool{Namespace: "ns", Name: "b"}}}}}})
 	if r.byDefault("ns/a") || !r.byDefault("ns/b") {
 		t.Error("the pool that replaces the removed one is not the default one")
 	}

@@ -14,9 +14,9 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/penstock-project/penstock/discovery/kube"
+	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
-	"github.com/penstock-project/penstock/multicluster/registry"
 )
 
 const (
@@ -168,15 +168,15 @@ func (b *beside) topology() (region, zone string) {
 }
 
 // exports are the entries of the pools that the cluster's own Penstock exports.
-func (b *beside) exports() map[registry.Pool]*inferenceapi.ImportedCluster {
+func (b *beside) exports() map[objectid.Pool]*inferenceapi.ImportedCluster {
 	informer := b.informers[poolExportResource]
 	if informer == nil {
 		return nil
 	}
-	out := map[registry.Pool]*inferenceapi.ImportedCluster{}
+	out := map[objectid.Pool]*inferenceapi.ImportedCluster{}
 	for _, obj := range informer.GetStore().List() {
 		if e := obj.(*v1alpha1.PoolExport); e.Status.Entry != nil {
-			out[registry.Pool{Namespace: e.Namespace, Name: e.Spec.Pool}] = e.Status.Entry
+			out[objectid.Pool{Namespace: e.Namespace, Name: e.Spec.Pool}] = e.Status.Entry
 		}
 	}
 	return out

@@ -21,6 +21,7 @@ import (
 
 	"github.com/penstock-project/penstock/cmd/penstock/internal/clusterset"
 	"github.com/penstock-project/penstock/discovery/kube"
+	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
@@ -28,7 +29,6 @@ import (
 	"github.com/penstock-project/penstock/multicluster/export"
 	"github.com/penstock-project/penstock/multicluster/hub"
 	"github.com/penstock-project/penstock/multicluster/imports"
-	"github.com/penstock-project/penstock/multicluster/registry"
 )
 
 const (
@@ -87,7 +87,7 @@ func (c *cluster) namespace(name string) bool {
 }
 
 // own are the clusters of an import that has our entries.
-func (c *cluster) own(p registry.Pool) []string {
+func (c *cluster) own(p objectid.Pool) []string {
 	if is := c.live(store.RefOf(store.InferencePoolImports, p.Namespace+"/"+p.Name)); is != nil {
 		return clusterset.HubEntries(is)
 	}
@@ -198,7 +198,7 @@ func (c *cluster) once(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	objects.Follow(func(p registry.Pool, generation int64) (inferenceapi.InferencePoolImportStatus, bool) {
+	objects.Follow(func(p objectid.Pool, generation int64) (inferenceapi.InferencePoolImportStatus, bool) {
 		return c.hub.out.Import(c.name, p, generation)
 	})
 	exports := newExported(c, source)
@@ -234,7 +234,7 @@ func (c *cluster) changed(ref report.Ref) {
 	c.mu.Lock()
 	objects, exports := c.objects, c.exports
 	c.mu.Unlock()
-	p := registry.Pool{Namespace: ref.Namespace, Name: ref.Name}
+	p := objectid.Pool{Namespace: ref.Namespace, Name: ref.Name}
 	switch ref.Kind {
 	case store.InferencePoolImports.Kind():
 		objects.Enqueue(p)
@@ -248,7 +248,7 @@ func (c *cluster) changed(ref report.Ref) {
 
 // restore takes over what the imports have from this hub.
 func (c *cluster) restore() {
-	entries := map[registry.Pool][]inferenceapi.ImportedCluster{}
+	entries := map[objectid.Pool][]inferenceapi.ImportedCluster{}
 	for _, obj := range store.InferencePoolImports.All(c.store.View()) {
 		is := c.live(store.InferencePoolImports.Ref(obj))
 		if is == nil {
@@ -257,7 +257,7 @@ func (c *cluster) restore() {
 		mine := clusterset.HubEntries(is)
 		for _, e := range is.Clusters {
 			if slices.Contains(mine, e.Name) {
-				p := registry.Pool{Namespace: obj.Namespace, Name: obj.Name}
+				p := objectid.Pool{Namespace: obj.Namespace, Name: obj.Name}
 				entries[p] = append(entries[p], *e.DeepCopy())
 			}
 		}
@@ -392,13 +392,13 @@ func (c *cluster) follow(ctx context.Context, source *kube.Source) error {
 	}
 }
 
-func poolOf(key string) registry.Pool {
+func poolOf(key string) objectid.Pool {
 	namespace, name, _ := strings.Cut(key, "/")
-	return registry.Pool{Namespace: namespace, Name: name}
+	return objectid.Pool{Namespace: namespace, Name: name}
 }
 
 // written passes on what was written of an import.
-func (c *cluster) written(p registry.Pool, clusters []string, pruned bool, err error) {
+func (c *cluster) written(p objectid.Pool, clusters []string, pruned bool, err error) {
 	w := hub.Writing{Clusters: clusters, Pruned: pruned}
 	switch {
 	case err == nil:

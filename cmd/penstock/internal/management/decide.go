@@ -10,10 +10,10 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/penstock-project/penstock/discovery/kube"
+	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
 	"github.com/penstock-project/penstock/multicluster/export"
-	"github.com/penstock-project/penstock/multicluster/registry"
 )
 
 // decide decides on all exports of the member, once what they depend on has been read.
@@ -41,7 +41,7 @@ func (c *cluster) decide(ctx context.Context, view *store.View, source *kube.Sou
 	var list []export.Decision
 	for _, pool := range store.InferencePools.All(view) {
 		d, ok := export.Decide(view, cfg, pool.Namespace+"/"+pool.Name, export.Pool{
-			Gateways: c.gateways(view, source, pool), Own: own[registry.Pool{Namespace: pool.Namespace, Name: pool.Name}],
+			Gateways: c.gateways(view, source, pool), Own: own[objectid.Pool{Namespace: pool.Namespace, Name: pool.Name}],
 		})
 		if ok && (d.Asked || len(d.Findings) > 0) {
 			list = append(list, d)

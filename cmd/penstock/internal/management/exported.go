@@ -15,10 +15,10 @@ import (
 
 	"github.com/penstock-project/penstock/cmd/penstock/internal/clusterset"
 	"github.com/penstock-project/penstock/discovery/kube"
+	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
-	"github.com/penstock-project/penstock/multicluster/registry"
 )
 
 // exportedWorkers bounds the writes in flight of a member.
@@ -29,15 +29,15 @@ const exportedWorkers = 2
 type exported struct {
 	cluster *cluster
 	source  *kube.Source
-	queue   workqueue.TypedRateLimitingInterface[registry.Pool]
+	queue   workqueue.TypedRateLimitingInterface[objectid.Pool]
 }
 
 func newExported(c *cluster, source *kube.Source) *exported {
-	limit := workqueue.NewTypedItemExponentialFailureRateLimiter[registry.Pool](50*time.Millisecond, 30*time.Second)
+	limit := workqueue.NewTypedItemExponentialFailureRateLimiter[objectid.Pool](50*time.Millisecond, 30*time.Second)
 	return &exported{c, source, workqueue.NewTypedRateLimitingQueue(limit)}
 }
 
-func (e *exported) enqueue(pools ...registry.Pool) {
+func (e *exported) enqueue(pools ...objectid.Pool) {
 	for _, p := range pools {
 		e.queue.Add(p)
 	}
@@ -47,7 +47,7 @@ func (e *exported) enqueue(pools ...registry.Pool) {
 func (e *exported) run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	for _, pool := range store.InferencePools.All(e.cluster.store.View()) {
-		e.enqueue(registry.Pool{Namespace: pool.Namespace, Name: pool.Name})
+		e.enqueue(objectid.Pool{Namespace: pool.Namespace, Name: pool.Name})
 	}
 	for range exportedWorkers {
 		group.Go(func() error {
@@ -79,7 +79,7 @@ func (e *exported) run(ctx context.Context) error {
 }
 
 // write brings the condition of a pool up to date.
-func (e *exported) write(ctx context.Context, p registry.Pool) error {
+func (e *exported) write(ctx context.Context, p objectid.Pool) error {
 	pool, ok := store.InferencePools.Get(e.cluster.store.View(), p.Namespace+"/"+p.Name)
 	if !ok {
 		return nil
@@ -108,7 +108,7 @@ func (e *exported) write(ctx context.Context, p registry.Pool) error {
 }
 
 // withExported is the list of a pool's parents with ours as it is to be. Those of others stay in their places.
-func withExported(old []inferencev1.ParentStatus, p registry.Pool, is report.Condition, asked bool, generation int64, now metav1.Time) []inferencev1.ParentStatus {
+func withExported(old []inferencev1.ParentStatus, p objectid.Pool, is report.Condition, asked bool, generation int64, now metav1.Time) []inferencev1.ParentStatus {
 	i := slices.IndexFunc(old, func(s inferencev1.ParentStatus) bool { return s.ControllerName == clusterset.HubController })
 	if !asked {
 		if i < 0 {

@@ -21,10 +21,10 @@ import (
 	"github.com/penstock-project/penstock/discovery/filesystem"
 	"github.com/penstock-project/penstock/discovery/kube"
 	"github.com/penstock-project/penstock/discovery/kube/leader"
+	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 	"github.com/penstock-project/penstock/multicluster/hub"
-	"github.com/penstock-project/penstock/multicluster/registry"
 	"github.com/penstock-project/penstock/translator/addresses"
 )
 
@@ -172,7 +172,7 @@ func (h *Hub) lead(ctx context.Context, identity func(context.Context) (string, 
 	clear(h.mistakes)
 	clear(h.uids)
 	h.mu.Unlock()
-	out := hub.New(hub.Config{Drain: h.cfg.Drain, Never: never, Imports: func(member string, pools []registry.Pool) {
+	out := hub.New(hub.Config{Drain: h.cfg.Drain, Never: never, Imports: func(member string, pools []objectid.Pool) {
 		if c := h.at(member); c != nil {
 			c.mu.Lock()
 			objects := c.objects
@@ -215,7 +215,7 @@ func (h *Hub) lead(ctx context.Context, identity func(context.Context) (string, 
 }
 
 // enqueueExports has the condition Exported of some pools of a member written.
-func (h *Hub) enqueueExports(member string, pools []registry.Pool) {
+func (h *Hub) enqueueExports(member string, pools []objectid.Pool) {
 	if c := h.at(member); c != nil {
 		c.mu.Lock()
 		exports := c.exports

@@ -36,7 +36,7 @@ type Reports interface {
 type Config struct {
 	Objects func() store.Reader // as they are now
 	Reports Reports
-	// Allowed reports whether the proxies of a Gateway have the clusters of a pool (model.PoolID).
+	// Allowed reports whether the proxies of a Gateway have the clusters of a pool (objectid.Target).
 	Allowed func(gateway, pool string) bool
 }
 

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/discovery/status"
 	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/multicluster/channel"
@@ -22,7 +23,7 @@ import (
 type Relays struct {
 	board *status.Board
 	topic *channel.Topic
-	down  func(pool model.PoolID, source, why string)
+	down  func(pool objectid.Target, source, why string)
 
 	mu       sync.Mutex
 	pools    map[string]*model.Pool // relayed ones
@@ -38,7 +39,7 @@ type published struct {
 
 // NewRelays makes it. down receives why the remote picker of a pool cannot be asked, here (the source "relay") and at each other process;
 // "": it can be, as far as the source knows. It must not call the Relays.
-func NewRelays(b *status.Board, c *channel.Channel, down func(pool model.PoolID, source, why string)) *Relays {
+func NewRelays(b *status.Board, c *channel.Channel, down func(pool objectid.Target, source, why string)) *Relays {
 	r := &Relays{board: b, down: down, topic: c.Topic("relays"), pools: map[string]*model.Pool{}, troubles: map[string]picker.RelayFailure{}}
 	channel.NewMirror(r.topic, channel.MirrorConfig[published]{
 		Decode: func(value []byte) (out published, err error) { return out, json.Unmarshal(value, &out) },
@@ -63,13 +64,13 @@ const byRelay = "relay"
 
 // noteDown passes on why the remote picker of a pool cannot be asked.
 func (r *Relays) noteDown(pool, source, why string) {
-	if id, ok := model.ParsePoolID(pool); ok && r.down != nil {
+	if id, ok := objectid.ParseTarget(pool); ok && r.down != nil {
 		r.down(id, source, why)
 	}
 }
 
 // Follow updates which pools are relayed. Call it before the picker has them.
-func (r *Relays) Follow(pools []translator.PickerPool, gone []model.PoolID) {
+func (r *Relays) Follow(pools []translator.PickerPool, gone []objectid.Target) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, name := range gone {

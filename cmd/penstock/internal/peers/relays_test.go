@@ -12,6 +12,7 @@ import (
 
 	"google.golang.org/grpc"
 
+	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/discovery/status"
 	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/multicluster/channel"
@@ -30,7 +31,7 @@ type relayed struct {
 	down map[string]string // by source
 }
 
-func (r *relayed) noteDown(pool model.PoolID, source, why string) {
+func (r *relayed) noteDown(pool objectid.Target, source, why string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.down[pool.Member+" "+source] = why; why == "" {
@@ -61,7 +62,7 @@ func startRelayed(t *testing.T, l net.Listener, peers ...string) *relayed {
 	r := &relayed{down: map[string]string{}}
 	r.Relays = NewRelays(status.NewBoard(nil), c, r.noteDown)
 	r.Follow([]translator.PickerPool{{Pool: &model.Pool{
-		Name: model.PoolID{Namespace: "default", Name: "far", Member: "east"}, Ref: farImport, Relay: &model.Relay{Pickers: []model.RemoteAddress{{Addr: netip.MustParseAddrPort("10.0.0.9:9002"), Cleartext: true}}, Member: "east"},
+		Name: objectid.Target{Pool: objectid.Pool{Namespace: "default", Name: "far"}, Member: "east"}, Ref: farImport, Relay: &model.Relay{Pickers: []model.RemoteAddress{{Addr: netip.MustParseAddrPort("10.0.0.9:9002"), Cleartext: true}}, Member: "east"},
 	}}}, nil)
 	s := grpc.NewServer()
 	c.Register(s)
@@ -102,7 +103,7 @@ func TestInferencePoolImport_RelayFailureReachesAllProcesses(t *testing.T) {
 	a, b := listen(), listen()
 	addresses := []string{a.Addr().String(), b.Addr().String()}
 	asked, leads := startRelayed(t, a, addresses...), startRelayed(t, b, addresses...)
-	id := model.PoolID{Namespace: "default", Name: "far", Member: "east"}
+	id := objectid.Target{Pool: objectid.Pool{Namespace: "default", Name: "far"}, Member: "east"}
 	pool := id.String()
 	asked.Trouble(pool, picker.RelayFailure{NoAnswer: "connection refused"})
 	leads.reports(t, "connection refused")
@@ -116,7 +117,7 @@ func TestInferencePoolImport_RelayFailureReachesAllProcesses(t *testing.T) {
 	leads.reports(t, "")
 	asked.Trouble(pool, picker.RelayFailure{NoAnswer: "connection refused"})
 	leads.reports(t, "connection refused")
-	asked.Follow(nil, []model.PoolID{id})
+	asked.Follow(nil, []objectid.Target{id})
 	leads.reports(t, "")
 	asked.Follow([]translator.PickerPool{{Pool: &model.Pool{Name: id, Ref: farImport, Relay: &model.Relay{}}}}, nil)
 	asked.Trouble(pool, picker.RelayFailure{NoAnswer: "connection refused"})

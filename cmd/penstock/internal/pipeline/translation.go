@@ -3,10 +3,10 @@ package pipeline
 import (
 	"sync"
 
+	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/translator"
 	"github.com/penstock-project/penstock/translator/graph"
-	"github.com/penstock-project/penstock/translator/model"
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
@@ -66,7 +66,7 @@ func (t *Translation) Listeners(gateway string) []resource.Ref {
 func (t *Translation) PoolClusters(pool string) []string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	id, _ := model.ParsePoolID(pool)
+	id, _ := objectid.ParseTarget(pool)
 	var out []string
 	for _, c := range t.t.PoolClusters(id) {
 		out = append(out, c.String())

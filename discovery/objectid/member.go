@@ -1,0 +1,27 @@
+package objectid
+
+import (
+	"cmp"
+	"strings"
+)
+
+// Member is a pool and a member of the cluster set: the member that exports it to this cluster, or that this cluster exports it to.
+type Member struct {
+	Member string
+	Pool   Pool
+}
+
+// ParseMember reads what String returns. The names of members have no slash.
+func ParseMember(text string) (Member, bool) {
+	member, rest, ok := strings.Cut(text, "/")
+	pool, named := ParsePool(rest)
+	return Member{Member: member, Pool: pool}, ok && named && member != ""
+}
+
+// String is "MEMBER/NAMESPACE/NAME".
+func (m Member) String() string { return m.Member + "/" + m.Pool.String() }
+
+// Compare orders by member, then by pool.
+func (m Member) Compare(o Member) int {
+	return cmp.Or(strings.Compare(m.Member, o.Member), m.Pool.Compare(o.Pool))
+}

@@ -1,0 +1,107 @@
+package objectid_test
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/penstock-project/penstock/discovery/objectid"
+)
+
+var (
+	chat = objectid.Pool{Namespace: "default", Name: "chat"}
+	// texts are those of identities, and near misses.
+	texts = []string{
+		"", "/", "a", "a/", "/b", "a/b", "a//b", "a/b/", "a/b/c", "a/b/c/d", "a/b@", "a/b@c", "a/b@c@d", "a/b@c/d", "a@b/c", "@", "a/@b", "a/ b",
+	}
+)
+
+func TestPool_TextNamesOnePool(t *testing.T) {
+	if got, ok := objectid.ParsePool("default/chat"); !ok || got != chat || got.String() != "default/chat" {
+		t.Errorf("read as %#v, %t", got, ok)
+	}
+	for _, text := range []string{"", "/", "chat", "default/", "/chat", "default/chat/", "default//chat", "default/chat/x"} {
+		if got, ok := objectid.ParsePool(text); ok || !got.IsZero() {
+			t.Errorf("%q reads as %#v, %t", text, got, ok)
+		}
+	}
+	for text, valid := range map[string]bool{"default/chat": true, "default/chat.v1": true, "def.ault/chat": false, "default/Chat": false, "default/chat@west": false} {
+		if p, ok := objectid.ParsePool(text); !ok || p.IsValid() != valid {
+			t.Errorf("%q: valid %t", text, p.IsValid())
+		}
+	}
+}
+
+func TestMember_TextNamesMemberAndPool(t *testing.T) {
+	want := objectid.Member{Member: "west", Pool: chat}
+	if got, ok := objectid.ParseMember("west/default/chat"); !ok || got != want || got.String() != "west/default/chat" {
+		t.Errorf("read as %#v, %t", got, ok)
+	}
+	for _, text := range []string{"", "default/chat", "/default/chat", "west/default/chat/x", "west//chat"} {
+		if got, ok := objectid.ParseMember(text); ok {
+			t.Errorf("%q reads as %#v", text, got)
+		}
+	}
+}
+
+func TestTarget_TextDistinguishesPoolImportAndCluster(t *testing.T) {
+	for text, want := range map[string]objectid.Target{
+		"default/chat":      {Pool: chat},
+		"default/chat@":     {Pool: chat, Import: true},
+		"default/chat@west": {Pool: chat, Member: "west"},
+		"default/chat@a/b@": {Pool: chat, Member: "a/b@"}, // an import that a user writes may name a cluster so
+		"":                  {},
+	} {
+		if got, ok := objectid.ParseTarget(text); ok == want.IsZero() || got != want || got.String() != text {
+			t.Errorf("%q reads as %#v, %t, whose text is %q", text, got, ok, got)
+		}
+		var got objectid.Target
+		if raw, err := json.Marshal(want); err != nil || json.Unmarshal(raw, &got) != nil || got != want {
+			t.Errorf("%#v is %s in JSON (%v), which reads as %#v", want, raw, err, got)
+		}
+	}
+	var got objectid.Target
+	if err := got.UnmarshalText([]byte("chat")); err == nil {
+		t.Errorf("%#v has no namespace", got)
+	}
+}
+
+func TestTarget_OrderIsThatOfItsFields(t *testing.T) {
+	ordered := []objectid.Target{
+		{}, {Pool: chat}, {Pool: chat, Import: true}, {Pool: chat, Member: "east"}, {Pool: chat, Member: "west"},
+		{Pool: objectid.Pool{Namespace: "default", Name: "code"}}, {Pool: objectid.Pool{Namespace: "other", Name: "chat"}},
+	}
+	for i, a := range ordered {
+		for j, b := range ordered {
+			if got := a.Compare(b); got < 0 != (i < j) || got == 0 != (i == j) {
+				t.Errorf("%s and %s compare %d", a, b, got)
+			}
+		}
+	}
+}
+
+// A text that is read as an identity is the text of that identity: else two texts would stand for one pool.
+func FuzzObjectID_IsWhatItWasReadFrom(f *testing.F) {
+	for _, text := range texts {
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		if p, ok := objectid.ParsePool(text); ok && p.String() != text {
+			t.Errorf("%q reads as %#v, whose text is %q", text, p, p)
+		}
+		if m, ok := objectid.ParseMember(text); ok && m.String() != text {
+			t.Errorf("%q reads as %#v, whose text is %q", text, m, m)
+		}
+		if p, ok := objectid.ParseTarget(text); ok && p.String() != text {
+			t.Errorf("%q reads as %#v, whose text is %q", text, p, p)
+		}
+	})
+}
+
+func BenchmarkParseTarget(b *testing.B) {
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, ok := objectid.ParseTarget("default/chat@west"); !ok {
+			b.Fatal("not read")
+		}
+	}
+}

@@ -1,0 +1,74 @@
+package objectid
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+)
+
+// Target identifies what a request picks from: an InferencePool, one exporting cluster of an import, or an import as a whole, among
+// whose exporting clusters the picker chooses. The zero Target is none.
+type Target struct {
+	Pool
+	Member string // exporting cluster of an import; "" for an InferencePool and a whole import
+	Import bool   // an import as a whole
+}
+
+// ParseTarget reads what String returns.
+func ParseTarget(text string) (Target, bool) {
+	pool, member, imported := strings.Cut(text, "@")
+	p, ok := ParsePool(pool)
+	if !ok {
+		return Target{}, false
+	}
+	return Target{Pool: p, Member: member, Import: imported && member == ""}, true
+}
+
+// IsZero reports whether t is none.
+func (t Target) IsZero() bool { return t == Target{} }
+
+// Imported reports whether t is an import, or one exporting cluster of it.
+func (t Target) Imported() bool { return t.Import || t.Member != "" }
+
+// Compare orders targets by their fields, from the first to the last.
+func (t Target) Compare(o Target) int {
+	return cmp.Or(t.Pool.Compare(o.Pool), strings.Compare(t.Member, o.Member), compareBool(t.Import, o.Import))
+}
+
+// compareBool orders false before true.
+func compareBool(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case a:
+		return 1
+	}
+	return -1
+}
+
+// String is "NAMESPACE/NAME", with "@MEMBER" behind it for an exporting cluster of an import, and "@" for all of it. The zero
+// Target has the text "".
+func (t Target) String() string {
+	switch {
+	case t.IsZero():
+		return ""
+	case t.Import:
+		return t.Namespace + "/" + t.Name + "@"
+	case t.Member == "":
+		return t.Pool.String()
+	}
+	return t.Namespace + "/" + t.Name + "@" + t.Member
+}
+
+// MarshalText implements encoding.TextMarshaler: what String returns.
+func (t Target) MarshalText() ([]byte, error) { return []byte(t.String()), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler. It fails for a text that String does not return; "" is the zero Target.
+func (t *Target) UnmarshalText(text []byte) error {
+	parsed, ok := ParseTarget(string(text))
+	if !ok && len(text) > 0 {
+		return fmt.Errorf("%q is not the name of a pool", text)
+	}
+	*t = parsed
+	return nil
+}
