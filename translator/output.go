@@ -24,7 +24,7 @@ func (o Output) Then(later Output) Output {
 	out.Deltas = joinDeltas(o.Deltas, later.Deltas)
 	out.Reports, out.ReportsGone = joinSets(o.Reports, later.Reports, func(r report.Report) report.Ref { return r.Owner }, o.ReportsGone, later.ReportsGone, report.Ref.Compare)
 	out.Pools, out.PoolsGone = joinSets(o.Pools, later.Pools, func(p PickerPool) objectid.Target { return p.Pool.Name }, o.PoolsGone, later.PoolsGone, objectid.Target.Compare)
-	out.Parents, _ = joinSets(o.Parents, later.Parents, func(p PoolParents) string { return p.Pool }, nil, nil, strings.Compare)
+	out.Parents, _ = joinSets(o.Parents, later.Parents, func(p PoolParents) objectid.Pool { return p.Pool }, nil, nil, objectid.Pool.Compare)
 	out.Pickers, out.PickersGone = joinSets(o.Pickers, later.Pickers, func(p model.ExternalPicker) model.ClusterID { return p.Cluster }, o.PickersGone, later.PickersGone, model.ClusterID.Compare)
 	out.Names, out.NamesGone = joinSets(o.Names, later.Names, func(name string) string { return name }, o.NamesGone, later.NamesGone, strings.Compare)
 	return out

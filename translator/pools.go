@@ -118,9 +118,15 @@ func (t *tables) declarePools() {
 	})
 }
 
+// poolAt is the pool, or import, with a key of the store: its names are not empty, and have no slash.
+func poolAt(key string) objectid.Pool {
+	p, _ := objectid.ParsePool(key)
+	return p
+}
+
 // ordered is what decides when the clusters of an import are first again. imp is nil if the import is gone.
-func ordered(key string, imp *model.Import) OrderedImport {
-	out := OrderedImport{Import: key}
+func ordered(p objectid.Pool, imp *model.Import) OrderedImport {
+	out := OrderedImport{Import: p}
 	if imp == nil || !imp.Ordered {
 		return out
 	}

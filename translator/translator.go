@@ -75,22 +75,22 @@ type Output struct {
 	Work string
 }
 
-// PoolParents are the Gateways that route to an InferencePool, "namespace/name"; none if it has another export mode.
+// PoolParents are the Gateways that route to an InferencePool; none if it has another export mode.
 type PoolParents struct {
-	Pool     string
+	Pool     objectid.Pool
 	Gateways []model.ParentGateway
 }
 
-// OrderedImport is an InferencePoolImport, "namespace/name", whose clusters serve in an order.
+// OrderedImport is an InferencePoolImport whose clusters serve in an order.
 type OrderedImport struct {
-	Import string
+	Import objectid.Pool
 	// Ready has each cluster, and whether it can take requests; nil: the import is gone, or has no order any more.
 	Ready map[string]bool
 }
 
-// UnusableClusters are the exporting clusters of an InferencePoolImport, "namespace/name", that cannot be used as they are, by name.
+// UnusableClusters are the exporting clusters of an InferencePoolImport that cannot be used as they are, by name.
 type UnusableClusters struct {
-	Import   string
+	Import   objectid.Pool
 	Clusters map[string]UnusableCluster // nil: all can be used, or the import is gone
 }
 
@@ -122,14 +122,14 @@ func (t *Translator) Update(view *store.View, changes []store.Change, arrived ..
 		}
 	}
 	for _, c := range t.tables.parents.Changes(d) {
-		out.Parents = append(out.Parents, PoolParents{c.Key, c.New})
+		out.Parents = append(out.Parents, PoolParents{poolAt(c.Key), c.New})
 	}
 	for _, c := range t.tables.imports.Changes(d) {
 		if c.Had && c.Old.Ordered || c.Has && c.New.Ordered {
-			out.Ordered = append(out.Ordered, ordered(c.Key, c.New))
+			out.Ordered = append(out.Ordered, ordered(poolAt(c.Key), c.New))
 		}
 		if now := unusable(c.New); !maps.Equal(unusable(c.Old), now) {
-			out.Unusable = append(out.Unusable, UnusableClusters{c.Key, now})
+			out.Unusable = append(out.Unusable, UnusableClusters{poolAt(c.Key), now})
 		}
 	}
 	for _, c := range t.tables.externalPickers.Changes(d) {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/penstock-project/penstock/cmd/internal/ports"
 	"github.com/penstock-project/penstock/cmd/penstock/internal/app"
+	"github.com/penstock-project/penstock/discovery/objectid"
 )
 
 // offered opens the ports of --offer, at the host of --picker.
@@ -25,9 +26,9 @@ func (s *service) offered(ctx context.Context) (out []app.Offer, err error) {
 		}
 	}()
 	for _, text := range s.offers {
-		pool, port, alone := strings.Cut(text, "=")
-		namespace, name, ok := strings.Cut(pool, "/")
-		if !ok || namespace == "" || name == "" || strings.Contains(name, "/") {
+		name, port, alone := strings.Cut(text, "=")
+		pool, ok := objectid.ParsePool(name)
+		if !ok {
 			return out, fmt.Errorf("--offer %q: write NAMESPACE/NAME=PORT, or NAMESPACE/NAME for a pool in ParentMode", text)
 		}
 		if slices.ContainsFunc(out, func(o app.Offer) bool { return o.Pool == pool }) {

@@ -1,13 +1,16 @@
 package export
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	inferencev1 "sigs.k8s.io/gateway-api-inference-extension/api/v1"
 
+	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
 )
@@ -41,6 +44,11 @@ type Gateway struct {
 	Peer *inferenceapi.ServiceImport
 }
 
+// Compare orders Gateways by namespace, then by name.
+func (g Gateway) Compare(o Gateway) int {
+	return cmp.Or(strings.Compare(g.Namespace, o.Namespace), strings.Compare(g.Name, o.Name))
+}
+
 // Maxima of an entry (InferencePoolImport's schema).
 const (
 	maxEndpoints = 1024
@@ -63,7 +71,7 @@ func entry(r store.Reader, c Config, pool *inferencev1.InferencePool, w Wish, ha
 	}
 	e.AppProtocol = string(pool.Spec.AppProtocol)
 	if w.mode == inferenceapi.ParentMode {
-		_, offered := c.Offers[pool.Namespace+"/"+pool.Name]
+		_, offered := c.Offers[objectid.PoolOf(pool)]
 		e.Parents, no = parents(c.PeerListener && !offered, has.Gateways)
 		return e, no
 	}
@@ -94,12 +102,12 @@ func ownPicker(c Config, pool *inferencev1.InferencePool) (*inferenceapi.Endpoin
 	if len(c.Pickers) == 0 {
 		return nil, &missing{NotSupportedReason, "its picker is Penstock's own, which other clusters do not reach: give the ClusterSet a peerListener, or start penstock with --picker-open, and with a reachable --picker; or export the pool in ParentMode"}
 	}
-	out := &inferenceapi.EndpointPickerImport{Name: "penstock", Pool: pool.Namespace + "/" + pool.Name, Peer: c.MembersPick}
+	out := &inferenceapi.EndpointPickerImport{Name: "penstock", Pool: objectid.PoolOf(pool).String(), Peer: c.MembersPick}
 	protocol := ""
 	if c.Cleartext {
 		protocol = string(inferencev1.AppProtocolH2C)
 	}
-	alone := c.Offers[pool.Namespace+"/"+pool.Name]
+	alone := c.Offers[objectid.PoolOf(pool)]
 	for _, at := range c.Pickers {
 		port := int32(at.Port())
 		if alone > 0 {
@@ -128,7 +136,7 @@ func ofPenstock(e *inferenceapi.ImportedCluster, own *inferenceapi.ImportedClust
 
 // externalPicker is the Service of a pool's own picker.
 func externalPicker(r store.Reader, c Config, pool *inferencev1.InferencePool, ref *inferencev1.EndpointPickerRef) (*inferenceapi.EndpointPickerImport, *missing) {
-	key := pool.Namespace + "/" + string(ref.Name)
+	key := objectid.Join(pool.Namespace, string(ref.Name))
 	svc, ok := store.Services.Get(r, key)
 	if !ok {
 		return nil, &missing{NoAddressReason, fmt.Sprintf("Service %s, its picker, does not exist", key)}

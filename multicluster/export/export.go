@@ -21,9 +21,9 @@ type Config struct {
 	Cleartext bool
 	// MembersPick: Pickers serve Gateways of members alone.
 	MembersPick bool
-	// Offers are the pools, "namespace/name", that gateways of others may use: in ParentMode by the Gateways' ordinary addresses, also where
+	// Offers are the pools that gateways of others may use: in ParentMode by the Gateways' ordinary addresses, also where
 	// there is a peer listener; in EndpointMode at a port of Pickers that serves picks from this pool alone; 0: there is none.
-	Offers map[string]int32
+	Offers map[objectid.Pool]int32
 	// PeerListener: Gateways have one, or will, and members use it in ParentMode.
 	PeerListener bool
 	// Region and Zone of this cluster; "": not known.
@@ -70,12 +70,12 @@ type Decision struct {
 }
 
 // Decide decides on the pool with a key; false if there is none.
-func Decide(r store.Reader, c Config, key string, has Pool) (d Decision, ok bool) {
-	pool, ok := store.InferencePools.Get(r, key)
+func Decide(r store.Reader, c Config, id objectid.Pool, has Pool) (d Decision, ok bool) {
+	pool, ok := store.InferencePools.Get(r, id.String())
 	if !ok {
 		return d, false
 	}
-	d.Pool = objectid.Pool{Namespace: pool.Namespace, Name: pool.Name}
+	d.Pool = id
 	owner := store.InferencePools.Ref(pool)
 	w, asked, problems := parse(pool.Annotations, c.Members)
 	d.Asked = asked
@@ -111,7 +111,7 @@ func Decide(r store.Reader, c Config, key string, has Pool) (d Decision, ok bool
 		return d, true
 	}
 	d.Export = &Export{Pool: d.Pool, Entry: e, To: w.to}
-	if port, ok := c.Offers[key]; ok {
+	if port, ok := c.Offers[id]; ok {
 		d.Export.Offered = w.mode == inferenceapi.ParentMode || port > 0
 	}
 	return d, true

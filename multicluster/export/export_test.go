@@ -20,6 +20,8 @@ import (
 	"github.com/penstock-project/penstock/multicluster/registry"
 )
 
+var llmPool = objectid.Pool{Namespace: "example", Name: "llm-pool"}
+
 // seedPool and seedPicker are the proposal's manifests ("Exporting Cluster (Cluster A) Manifests"), and what Kubernetes adds.
 const (
 	seedPool = `
@@ -94,7 +96,7 @@ var set = export.Config{Cluster: "cluster-a", Members: []string{"cluster-b", "cl
 
 func decide(t *testing.T, c export.Config, pool, service string, has export.Pool) export.Decision {
 	t.Helper()
-	d, ok := export.Decide(world(t, pool, service), c, "example/llm-pool", has)
+	d, ok := export.Decide(world(t, pool, service), c, llmPool, has)
 	if !ok {
 		t.Fatal("no pool")
 	}
@@ -303,7 +305,7 @@ func TestExport_WrongAnnotationsNameWhatToWrite(t *testing.T) {
 }
 
 func TestExported_IsTrueOnceEveryIntendedMemberHasTheImport(t *testing.T) {
-	pool := objectid.Pool{Namespace: "example", Name: "llm-pool"}
+	pool := llmPool
 	d := export.Decision{Pool: pool, Asked: true, Export: &export.Export{Pool: pool}}
 	at := func(member, reason string) registry.Placement {
 		return registry.Placement{Member: member, Pool: pool, Reason: reason}
@@ -382,7 +384,7 @@ func TestExport_ReplicasOfThePickerHaveAddressesOfTheirOwn(t *testing.T) {
 		}
 		c := set
 		c.Region, c.Zone, c.PodCIDRs = "eu", "eu-a", []string{"10.0.0.0/16"}
-		d, _ := export.Decide(s.View(), c, "example/llm-pool", export.Pool{})
+		d, _ := export.Decide(s.View(), c, llmPool, export.Pool{})
 		if d.Export == nil {
 			t.Fatalf("%s: %s", spec, d.Message)
 		}
@@ -414,12 +416,12 @@ func TestExport_HubReachesNodesAndThePickerOfThePenstockThere(t *testing.T) {
 	nodes := map[string]string{"node-0": "192.0.2.1", "node-1": "192.0.2.2", "node-2": "192.0.2.3"}
 	c := set
 	c.Hub, c.NodeAddress = true, func(name string) string { return nodes[name] }
-	d, _ := export.Decide(s.View(), c, "example/llm-pool", export.Pool{})
+	d, _ := export.Decide(s.View(), c, llmPool, export.Pool{})
 	if d.Export == nil || fmt.Sprint(d.Export.Entry.EndpointPicker.Service) != "[{NodePort [192.0.2.1 192.0.2.2] [{30002 ext-proc http2}]}]" || d.Export.Entry.EndpointPicker.Health.Port != 30003 {
 		t.Errorf("nodes of ready pods: %+v", d)
 	}
 	nodes = nil
-	if d, _ = export.Decide(s.View(), c, "example/llm-pool", export.Pool{}); d.Export != nil || d.Reason != "NoAddress" {
+	if d, _ = export.Decide(s.View(), c, llmPool, export.Pool{}); d.Export != nil || d.Reason != "NoAddress" {
 		t.Errorf("no node is known: %+v", d)
 	}
 

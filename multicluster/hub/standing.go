@@ -167,7 +167,7 @@ func (h *Hub) Status() []Status {
 					if is.Missing == nil {
 						is.Missing = map[string]string{}
 					}
-					is.Missing[cluster+"/"+p.Namespace+"/"+p.Name] = strings.TrimSuffix(pl.Reason+": "+pl.Message, ": ")
+					is.Missing[objectid.Member{Member: cluster, Pool: p}.String()] = strings.TrimSuffix(pl.Reason+": "+pl.Message, ": ")
 				}
 			}
 		}

@@ -234,7 +234,7 @@ func (i *Importer) Assemble(pools []objectid.Pool) (out Assembled, err error) {
 			ops = append(ops, store.Offers.Put(o)) // one that is equal changes nothing
 		}
 		i.noteUnnamed(p, unnamed)
-		for _, o := range store.Offers.By(view, store.ByImport, p.Namespace+"/"+p.Name) {
+		for _, o := range store.Offers.By(view, store.ByImport, p.String()) {
 			if !wanted[o.Name] {
 				ops = append(ops, store.Offers.Delete(store.ID(o)))
 				if !o.Local {
@@ -382,7 +382,7 @@ func (i *Importer) NoneAllowed(p objectid.Pool) bool {
 
 // Taken are the clusters of an import whose entries are another controller's, or a user's, sorted.
 func Taken(r store.Reader, p objectid.Pool) (clusters []string) {
-	obj, ok := store.InferencePoolImports.Get(r, p.Namespace+"/"+p.Name)
+	obj, ok := store.InferencePoolImports.Get(r, p.String())
 	if !ok {
 		return nil
 	}
@@ -413,7 +413,7 @@ func (i *Importer) problem(r store.Reader, e *registry.Export) (reason, message 
 
 // allows reports whether a member may export a pool here.
 func allows(allow *v1alpha1.ClusterSetAllow, p objectid.Pool) bool {
-	return slices.Contains(allow.Namespaces, p.Namespace) || slices.Contains(allow.Pools, p.Namespace+"/"+p.Name)
+	return slices.Contains(allow.Namespaces, p.Namespace) || slices.Contains(allow.Pools, p.String())
 }
 
 // Unnamed lists exports of a member that the ClusterSet does not name, up to a number, and how many
@@ -455,7 +455,7 @@ func offered(r store.Reader, p objectid.Pool, cluster string) bool {
 }
 
 func offerID(p objectid.Pool, cluster string) string {
-	return p.Namespace + "/" + store.OfferName(p.Name, cluster)
+	return objectid.Join(p.Namespace, store.OfferName(p.Name, cluster))
 }
 
 func count(is *int32, otherwise int) int {

@@ -256,7 +256,7 @@ func (a *App) serve(ctx context.Context, group *errgroup.Group, line *pipeline.P
 		if o.Picker != nil {
 			group.Go(func() error {
 				options := slices.Concat(picker.ServerOptions(0, a.security.keys), a.panics.calls(partPick), a.security.pickCredentials())
-				return serveGRPC(ctx, keyed(picker.Listener(o.Picker), false, a.log), a.drain, options, func(r grpc.ServiceRegistrar) { a.picker.RegisterFor(o.Pool, r) })
+				return serveGRPC(ctx, keyed(picker.Listener(o.Picker), false, a.log), a.drain, options, func(r grpc.ServiceRegistrar) { a.picker.RegisterFor(o.Pool.String(), r) })
 			})
 		}
 	}

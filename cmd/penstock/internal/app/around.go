@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/netip"
 
+	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/picker"
 	"github.com/penstock-project/penstock/picker/accesslog"
 	"github.com/penstock-project/penstock/picker/endpoint"
@@ -24,7 +25,8 @@ func (r around) Exported(pool, member string) bool {
 	if r.app.set == nil {
 		return member == ""
 	}
-	return r.app.set.Exported(pool, member)
+	of, _ := objectid.ParseTarget(pool)
+	return r.app.set.Exported(of, member)
 }
 
 // Forward implements picker.Reports.

@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/penstock-project/penstock/discovery/filesystem"
+	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/picker/recording"
 	"github.com/penstock-project/penstock/translator"
 	"github.com/penstock-project/penstock/translator/envoy"
@@ -74,14 +75,14 @@ type Config struct {
 
 // Offer is an exported pool that gateways of others may use, which are no members of the cluster set or name no pool to a picker.
 type Offer struct {
-	Pool string // "namespace/name"
+	Pool objectid.Pool
 	// Picker serves picks from the pool alone; the App closes it. nil: there are none.
 	Picker net.Listener
 }
 
 // offers are the ports of Offers by their pools; 0: the pool has none.
-func (c Config) offers() map[string]int32 {
-	out := map[string]int32{}
+func (c Config) offers() map[objectid.Pool]int32 {
+	out := map[objectid.Pool]int32{}
 	for _, o := range c.Offers {
 		out[o.Pool] = 0
 		if o.Picker != nil {

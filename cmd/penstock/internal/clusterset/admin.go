@@ -193,7 +193,7 @@ func (s *Set) Status(ws registry.WatchSet) Status {
 	}
 	for _, d := range decisions {
 		if e := d.Export; e != nil && (e.Entry.RoutingMode == inferenceapi.ParentMode || e.Entry.EndpointPicker == nil || e.Entry.EndpointPicker.Pool == "") {
-			out.Uncounted = append(out.Uncounted, d.Pool.Namespace+"/"+d.Pool.Name)
+			out.Uncounted = append(out.Uncounted, d.Pool.String())
 		}
 	}
 	var traffic map[string]Traffic
@@ -232,7 +232,7 @@ func (s *Set) exportsTo(member string, decisions []export.Decision) []PoolStatus
 		if !d.Asked || d.Export != nil && d.Export.To != nil && !slices.Contains(d.Export.To, member) {
 			continue
 		}
-		is := PoolStatus{Pool: d.Pool.Namespace + "/" + d.Pool.Name, State: d.Reason, Message: d.Message}
+		is := PoolStatus{Pool: d.Pool.String(), State: d.Reason, Message: d.Message}
 		if d.Export != nil {
 			is.State = export.MemberUnreachableReason
 			for _, p := range s.registry.Placements(nil, d.Pool) {
@@ -250,7 +250,7 @@ func (s *Set) exportsTo(member string, decisions []export.Decision) []PoolStatus
 func (s *Set) importsOf(member string) []PoolStatus {
 	out := []PoolStatus{}
 	for _, e := range s.registry.ExportsOf(member) {
-		is := PoolStatus{Pool: e.Pool.Namespace + "/" + e.Pool.Name, State: pending}
+		is := PoolStatus{Pool: e.Pool.String(), State: pending}
 		if p, ok := s.admin.placement(member, e.Pool); ok {
 			is.State, is.Message = stateOf(p)
 		}

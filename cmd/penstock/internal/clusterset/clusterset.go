@@ -83,8 +83,8 @@ type Config struct {
 	// "namespace/name", change.
 	PickersOf     func(r store.Reader) []netip.AddrPort
 	PickerService string
-	// Offers are the exported pools, "namespace/name", that gateways of others may use, too: export.Config has them.
-	Offers map[string]int32
+	// Offers are the exported pools that gateways of others may use, too: export.Config has them.
+	Offers map[objectid.Pool]int32
 	// Services is called with the Services, "namespace/name", whose EndpointSlices are read: those in front of pickers; and with keys of the
 	// index of labels whose Pods are. nil: all are in the store.
 	Services func(keys, pods []string)
@@ -139,11 +139,11 @@ type Set struct {
 	following sync.Mutex // held while a change is followed, or a decision made: of the next ones
 	pools     map[objectid.Pool]export.Pool
 	parents   map[objectid.Pool][]model.ParentGateway
-	taken     map[string][]string // by the import's key: clusters whose entries are of others
-	services  []string            // whose EndpointSlices are read
-	nodePods  map[string][]string // by keys of the index of labels: the Services whose Pods are read
-	annotated map[string]bool     // keys of pools with an annotation about exports
-	decisions map[string]export.Decision
+	taken     map[objectid.Pool][]string // of imports: clusters whose entries are of others
+	services  []string                   // whose EndpointSlices are read
+	nodePods  map[string][]string        // by keys of the index of labels: the Services whose Pods are read
+	annotated map[objectid.Pool]bool     // pools with an annotation about exports
+	decisions map[objectid.Pool]export.Decision
 
 	writing sync.Mutex // of the file that others join this cluster with
 
@@ -160,8 +160,8 @@ type Set struct {
 	unserved    string            // why this process does not publish, though it should
 	damaged     string            // what of the records could not be read
 	mistaken    mistaken
-	untrusted   []report.Finding      // about certificates of members that do not vouch for them
-	exported    map[string]audience   // by the pool's key
+	untrusted   []report.Finding // about certificates of members that do not vouch for them
+	exported    map[objectid.Pool]audience
 	certificate authority.Certificate // of the Gateways
 
 	publishing sync.Mutex // of Memberships and Exports
@@ -179,7 +179,7 @@ func New(c Config) *Set {
 	}
 	s := &Set{
 		cfg: c, registry: registry.New(registry.Config{Drain: c.Drain, Exports: c.Budget}), begun: make(chan struct{}), certified: make(chan struct{}), decided: make(chan struct{}), wake: make(chan struct{}, 1), leading: make(chan struct{}, 1), reportable: make(chan struct{}, 1), led: make(chan struct{}, 1),
-		pools: map[objectid.Pool]export.Pool{}, parents: map[objectid.Pool][]model.ParentGateway{}, taken: map[string][]string{}, annotated: map[string]bool{}, decisions: map[string]export.Decision{}, rejected: map[string]string{}, exported: map[string]audience{},
+		pools: map[objectid.Pool]export.Pool{}, parents: map[objectid.Pool][]model.ParentGateway{}, taken: map[objectid.Pool][]string{}, annotated: map[objectid.Pool]bool{}, decisions: map[objectid.Pool]export.Decision{}, rejected: map[string]string{}, exported: map[objectid.Pool]audience{},
 	}
 	s.admin = newAdmin()
 	s.importer = imports.New(imports.Config{Registry: s.registry, Store: c.Store, Namespace: c.Namespace})

@@ -8,6 +8,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/multicluster/export"
 )
@@ -23,16 +24,16 @@ func (a audience) has(who string, now time.Time) bool {
 	return ok && (until.IsZero() || now.Before(until))
 }
 
-// Exported reports whether a member may pick from a pool, "namespace/name": it is exported to it, or was within the drain time. member is "" for
+// Exported reports whether a member may pick from a pool: it is exported to it, or was within the drain time. member is "" for
 // clusters that prove no name: then the pool is exported to any. Without a ClusterSet these may pick from all pools: their imports are written by
 // hand.
-func (s *Set) Exported(pool, member string) bool {
+func (s *Set) Exported(of objectid.Target, member string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.spec == nil {
 		return member == unnamed
 	}
-	return s.exported[pool].has(member, time.Now())
+	return !of.Imported() && s.exported[of.Pool].has(member, time.Now())
 }
 
 // noteExported notes which pools are exported now, and to whom. mu is held.
@@ -82,7 +83,7 @@ func isFor(d export.Decision, member string) bool {
 func (s *Set) publishExports() error {
 	s.publishing.Lock()
 	defer s.publishing.Unlock()
-	now, wanted := time.Now(), map[string][]string{}
+	now, wanted := time.Now(), map[objectid.Pool][]string{}
 	s.mu.Lock()
 	if s.spec != nil {
 		for key, a := range s.exported {
@@ -96,17 +97,17 @@ func (s *Set) publishExports() error {
 	s.mu.Unlock()
 	var ops []store.Op
 	for _, e := range store.Exports.All(s.cfg.Store.View()) {
-		key := store.ID(e)
+		key := objectid.PoolOf(e)
 		switch members, ok := wanted[key]; {
 		case !ok:
-			ops = append(ops, store.Exports.Delete(key))
+			ops = append(ops, store.Exports.Delete(key.String()))
 		case slices.Equal(members, e.Members):
 			delete(wanted, key)
 		}
 	}
-	for _, key := range slices.Sorted(maps.Keys(wanted)) {
-		p := poolOf(key)
-		ops = append(ops, store.Exports.Put(&store.Export{ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name}, Members: wanted[key]}))
+	for _, key := range slices.SortedFunc(maps.Keys(wanted), objectid.Pool.Compare) {
+		is := &store.Export{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}, Members: wanted[key]}
+		ops = append(ops, store.Exports.Put(is))
 	}
 	if len(ops) == 0 {
 		return nil

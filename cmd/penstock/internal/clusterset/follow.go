@@ -6,7 +6,6 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
-	"strings"
 	"time"
 
 	inferencev1 "sigs.k8s.io/gateway-api-inference-extension/api/v1"
@@ -39,10 +38,10 @@ func (s *Set) GatewayMoved(gateway report.Ref) {
 	default:
 		return // the first decision is about all
 	}
-	dirty := map[string]bool{}
+	dirty := map[objectid.Pool]bool{}
 	for p, gateways := range s.parents {
 		if slices.ContainsFunc(gateways, func(g model.ParentGateway) bool { return g.Ref == gateway }) {
-			dirty[p.Namespace+"/"+p.Name] = true
+			dirty[p] = true
 		}
 	}
 	if len(dirty) > 0 {
@@ -54,7 +53,7 @@ func (s *Set) GatewayMoved(gateway report.Ref) {
 func (s *Set) follow(ctx context.Context, c *delivery.Change) {
 	s.following.Lock()
 	defer s.following.Unlock()
-	dirty := map[string]bool{}
+	dirty := map[objectid.Pool]bool{}
 	again := false // decide on all pools
 	for _, o := range c.Objects {
 		switch o.Table {
@@ -62,8 +61,10 @@ func (s *Set) follow(ctx context.Context, c *delivery.Change) {
 			s.adopt(ctx, c.View)
 			again = true
 		case store.InferencePools.Kind():
-			s.noteAnnotations(c.View, o.ID)
-			dirty[o.ID] = true
+			if p, ok := objectid.ParsePool(o.ID); ok {
+				s.noteAnnotations(c.View, p)
+				dirty[p] = true
+			}
 		case store.Services.Kind():
 			again = true
 		case store.Namespaces.Kind():
@@ -71,7 +72,9 @@ func (s *Set) follow(ctx context.Context, c *delivery.Change) {
 			s.keepAgain(pools)
 			s.assemble(pools)
 		case store.InferencePoolImports.Kind():
-			s.assemble(s.retaken(c.View, o.ID))
+			if p, ok := objectid.ParsePool(o.ID); ok {
+				s.assemble(s.retaken(c.View, p))
+			}
 		case store.Pods.Kind(): // the nodes of a picker
 			for _, k := range o.Keys {
 				if k.Index == store.ByLabel {
@@ -91,22 +94,18 @@ func (s *Set) follow(ctx context.Context, c *delivery.Change) {
 	}
 	for _, p := range c.Output.Pools {
 		if id := p.Pool.Name; !id.Imported() {
-			key := objectid.Pool{Namespace: id.Namespace, Name: id.Name}
-			s.pools[key] = export.Pool{Endpoints: endpoints(p.Members), FailOpen: p.Pool.FailOpen}
-			dirty[key.Namespace+"/"+key.Name] = true
+			s.pools[id.Pool] = export.Pool{Endpoints: endpoints(p.Members), FailOpen: p.Pool.FailOpen}
+			dirty[id.Pool] = true
 		}
 	}
 	for _, p := range c.Output.Parents {
-		namespace, name, _ := strings.Cut(p.Pool, "/")
-		key := objectid.Pool{Namespace: namespace, Name: name}
-		s.parents[key] = p.Gateways
+		s.parents[p.Pool] = p.Gateways
 		dirty[p.Pool] = true
 	}
 	for _, id := range c.Output.PoolsGone {
 		if !id.Imported() {
-			key := objectid.Pool{Namespace: id.Namespace, Name: id.Name}
-			delete(s.pools, key)
-			delete(s.parents, key)
+			delete(s.pools, id.Pool)
+			delete(s.parents, id.Pool)
 		}
 	}
 	var judged []objectid.Pool
@@ -115,7 +114,7 @@ func (s *Set) follow(ctx context.Context, c *delivery.Change) {
 		for name, is := range u.Clusters {
 			clusters[name] = imports.Unusable{Reason: is.Reason, Message: is.Problem}
 		}
-		judged = append(judged, s.importer.SetUnusable(poolOf(u.Import), clusters)...)
+		judged = append(judged, s.importer.SetUnusable(u.Import, clusters)...)
 	}
 	s.assemble(judged)
 	s.due.running.Lock()
@@ -135,15 +134,14 @@ func (s *Set) follow(ctx context.Context, c *delivery.Change) {
 }
 
 // retaken is the pool of an import in which other clusters' entries are now of others, or are no more, if a member exports it.
-func (s *Set) retaken(r store.Reader, key string) []objectid.Pool {
-	p := poolOf(key)
+func (s *Set) retaken(r store.Reader, p objectid.Pool) []objectid.Pool {
 	taken := imports.Taken(r, p)
-	if slices.Equal(taken, s.taken[key]) {
+	if slices.Equal(taken, s.taken[p]) {
 		return nil
 	}
-	s.taken[key] = taken
+	s.taken[p] = taken
 	if len(taken) == 0 {
-		delete(s.taken, key)
+		delete(s.taken, p)
 	}
 	if !s.registry.Exported(p) {
 		return nil
@@ -152,20 +150,20 @@ func (s *Set) retaken(r store.Reader, key string) []objectid.Pool {
 }
 
 // noteAnnotations notes whether a pool has an annotation about exports.
-func (s *Set) noteAnnotations(r store.Reader, key string) {
+func (s *Set) noteAnnotations(r store.Reader, p objectid.Pool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	pool, ok := store.InferencePools.Get(r, key)
+	pool, ok := store.InferencePools.Get(r, p.String())
 	if ok && asks(pool) {
-		s.annotated[key] = true
+		s.annotated[p] = true
 		return
 	}
-	delete(s.annotated, key)
+	delete(s.annotated, p)
 }
 
 // askedAt adds the exported pools whose picker is a Service, and those of its namespace that may wait for an address.
-func (s *Set) askedAt(service string, dirty map[string]bool) {
-	namespace, name, _ := strings.Cut(service, "/")
+func (s *Set) askedAt(service string, dirty map[objectid.Pool]bool) {
+	namespace, name, _ := objectid.Split(service)
 	for key, d := range s.decisions {
 		if d.Pool.Namespace != namespace {
 			continue
@@ -195,11 +193,11 @@ func (s *Set) readServices(r store.Reader) {
 		keys = append(keys, s.cfg.PickerService)
 	}
 	s.mu.Lock()
-	annotated := slices.Sorted(maps.Keys(s.annotated))
+	annotated := slices.SortedFunc(maps.Keys(s.annotated), objectid.Pool.Compare)
 	s.mu.Unlock()
-	for _, key := range annotated {
-		if pool, ok := store.InferencePools.Get(r, key); ok && pool.Spec.EndpointPickerRef != nil {
-			keys = append(keys, pool.Namespace+"/"+string(pool.Spec.EndpointPickerRef.Name))
+	for _, p := range annotated {
+		if pool, ok := store.InferencePools.Get(r, p.String()); ok && pool.Spec.EndpointPickerRef != nil {
+			keys = append(keys, objectid.Join(p.Namespace, string(pool.Spec.EndpointPickerRef.Name)))
 		}
 	}
 	pods := map[string][]string{}
@@ -215,7 +213,7 @@ func (s *Set) readServices(r store.Reader) {
 }
 
 // decide decides on the exports of the pools that have changed, and publishes all.
-func (s *Set) decide(r store.Reader, dirty map[string]bool, again bool) {
+func (s *Set) decide(r store.Reader, dirty map[objectid.Pool]bool, again bool) {
 	s.mu.Lock()
 	spec, f := s.spec, s.federation
 	cfg := export.Config{Cluster: s.name, Pickers: s.cfg.Pickers, Cleartext: s.cfg.Cleartext, Offers: s.cfg.Offers}
@@ -252,10 +250,8 @@ func (s *Set) decide(r store.Reader, dirty map[string]bool, again bool) {
 		if _, known := s.decisions[key]; known && !again && !dirty[key] {
 			continue
 		}
-		namespace, name, _ := strings.Cut(key, "/")
-		id := objectid.Pool{Namespace: namespace, Name: name}
-		has := s.pools[id]
-		has.Gateways = s.gateways(r, s.parents[id], spec.Spec.PeerListener)
+		has := s.pools[key]
+		has.Gateways = s.gateways(r, s.parents[key], spec.Spec.PeerListener)
 		has.Before = s.decisions[key].Wish
 		if d, ok := export.Decide(r, cfg, key, has); ok {
 			if before := s.decisions[key].Export; d.Waiting && before != nil {
@@ -269,7 +265,7 @@ func (s *Set) decide(r store.Reader, dirty map[string]bool, again bool) {
 	exporting := s.noteNamespaces()
 	var list []export.Export
 	local := map[objectid.Pool]*int32{}
-	for _, key := range slices.Sorted(maps.Keys(s.decisions)) {
+	for _, key := range slices.SortedFunc(maps.Keys(s.decisions), objectid.Pool.Compare) {
 		if e := s.decisions[key].Export; e != nil {
 			list = append(list, *e)
 			if spec.Spec.Imports == v1alpha1.ImportAll {

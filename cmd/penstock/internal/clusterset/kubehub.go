@@ -35,7 +35,7 @@ func (k *Kubernetes) Begin() {
 // writeAsHub is writeImport for a hub. It returns the clusters that the import has from this hub.
 func (k *Kubernetes) writeAsHub(ctx context.Context, p objectid.Pool) (clusters []string, err error) {
 	view, hub := k.cfg.Store.View(), k.cfg.Hub
-	obj, exists := store.InferencePoolImports.Get(view, p.Namespace+"/"+p.Name)
+	obj, exists := store.InferencePoolImports.Get(view, p.String())
 	generation, version := int64(1), ""
 	live := &inferenceapi.InferencePoolImportStatus{}
 	if exists {

@@ -57,7 +57,9 @@ func (k *Kubernetes) Changed(view store.Reader, changes []store.Change) {
 	for _, o := range changes {
 		switch o.Table {
 		case store.InferencePoolImports.Kind():
-			k.enqueue(task{pool: poolOf(o.ID)})
+			if p, ok := objectid.ParsePool(o.ID); ok {
+				k.enqueue(task{pool: p})
+			}
 		case store.Namespaces.Kind(): // imports follow by Imported
 			k.enqueue(task{exports: true})
 		case store.ClusterSets.Kind(), store.ClusterProperties.Kind():
@@ -78,11 +80,6 @@ func (k *Kubernetes) Follow(status func(objectid.Pool, int64) (inferenceapi.Infe
 	k.status = status
 }
 
-func poolOf(key string) objectid.Pool {
-	namespace, name, _ := strings.Cut(key, "/")
-	return objectid.Pool{Namespace: namespace, Name: name}
-}
-
 func (k *Kubernetes) enqueue(t task) {
 	k.mu.Lock()
 	q := k.queue
@@ -97,7 +94,7 @@ func (k *Kubernetes) enqueueAll(r store.Reader) {
 		k.enqueue(task{pool: objectid.Pool{Namespace: o.Namespace, Name: o.Import}})
 	}
 	for _, i := range store.InferencePoolImports.All(r) {
-		k.enqueue(task{pool: objectid.Pool{Namespace: i.Namespace, Name: i.Name}})
+		k.enqueue(task{pool: objectid.PoolOf(i)})
 	}
 	k.enqueue(task{exports: true})
 }
@@ -149,7 +146,7 @@ func (k *Kubernetes) work(ctx context.Context, q workqueue.TypedRateLimitingInte
 	}
 	if ctx.Err() == nil {
 		if q.NumRequeues(t) == 0 {
-			k.cfg.Log.Warn("an object of the cluster set cannot be written; trying again", "pool", t.pool.Namespace+"/"+t.pool.Name, "error", err)
+			k.cfg.Log.Warn("an object of the cluster set cannot be written; trying again", "pool", t.pool, "error", err)
 		}
 		q.AddRateLimited(t)
 	}
@@ -161,7 +158,7 @@ func (k *Kubernetes) note(p objectid.Pool, err error) {
 	_, had := k.problems[p]
 	delete(k.problems, p)
 	if err != nil {
-		owner := store.RefOf(store.InferencePoolImports, p.Namespace+"/"+p.Name)
+		owner := store.RefOf(store.InferencePoolImports, p.String())
 		k.problems[p] = report.Report{Owner: owner, Findings: []report.Finding{{
 			Severity: report.Warning, Owner: owner, Field: "status", Problem: fmt.Sprintf("its clusters cannot be written: %.1024v", err),
 		}}}
@@ -198,7 +195,7 @@ func (k *Kubernetes) writeImport(ctx context.Context, p objectid.Pool) error {
 	}
 	view := k.cfg.Store.View()
 	set := selected(view)
-	key := p.Namespace + "/" + p.Name
+	key := p.String()
 	obj, exists := store.InferencePoolImports.Get(view, key)
 	k.mu.Lock()
 	decided, last := k.exports != nil, k.written[p]

@@ -86,7 +86,7 @@ func (s *Set) unnamed(member string) string {
 	}
 	names := make([]string, len(first))
 	for i, p := range first {
-		names[i] = p.Namespace + "/" + p.Name
+		names[i] = p.String()
 	}
 	more := ""
 	if n > len(first) {

@@ -5,11 +5,11 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/penstock-project/penstock/cmd/penstock/internal/delivery"
+	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/multicluster/selection"
 	"github.com/penstock-project/penstock/translator"
@@ -27,7 +27,7 @@ type Keeper struct {
 	wake  chan struct{} // has one element when a deadline may have changed
 
 	mu      sync.Mutex
-	imports map[string]*ordered // by "namespace/name"
+	imports map[objectid.Pool]*ordered
 }
 
 // ordered is an import whose clusters serve in an order.
@@ -44,7 +44,7 @@ type member struct {
 
 // New makes a Keeper without imports.
 func New(s Store, log *slog.Logger) *Keeper {
-	return &Keeper{store: s, log: log, wake: make(chan struct{}, 1), imports: map[string]*ordered{}}
+	return &Keeper{store: s, log: log, wake: make(chan struct{}, 1), imports: map[objectid.Pool]*ordered{}}
 }
 
 // Steps implements delivery.Part.
@@ -101,8 +101,8 @@ func (o *ordered) follow(now time.Time, ready map[string]bool) {
 }
 
 // update forgets what has no effect any more, and returns what brings the Failback of an import up to date. mu is held.
-func (k *Keeper) update(now time.Time, key string) []store.Op {
-	of := k.imports[key]
+func (k *Keeper) update(now time.Time, p objectid.Pool) []store.Op {
+	of := k.imports[p]
 	maps.DeleteFunc(of.members, func(_ string, m *member) bool { return !m.gone.IsZero() && now.Sub(m.gone) >= selection.Recovery })
 	var last []string
 	for name, m := range of.members {
@@ -112,17 +112,17 @@ func (k *Keeper) update(now time.Time, key string) []store.Op {
 	}
 	slices.Sort(last)
 	if len(of.members) == 0 {
-		delete(k.imports, key)
+		delete(k.imports, p)
 	}
 	if slices.Equal(last, of.stored) {
 		return nil
 	}
 	of.stored = last
 	if len(last) == 0 {
-		return []store.Op{store.Failbacks.Delete(key)}
+		return []store.Op{store.Failbacks.Delete(p.String())}
 	}
 	f := &store.Failback{Clusters: last}
-	f.Namespace, f.Name, _ = strings.Cut(key, "/")
+	f.Namespace, f.Name = p.Namespace, p.Name
 	return []store.Op{store.Failbacks.Put(f)}
 }
 
@@ -159,8 +159,8 @@ func (k *Keeper) expire() (next time.Time, ok bool) {
 	defer k.mu.Unlock()
 	now := time.Now()
 	var ops []store.Op
-	for key, of := range k.imports {
-		ops = append(ops, k.update(now, key)...)
+	for p, of := range k.imports {
+		ops = append(ops, k.update(now, p)...)
 		for _, m := range of.members {
 			at, due := m.damper.Next(now)
 			if !m.gone.IsZero() {

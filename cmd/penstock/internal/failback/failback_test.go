@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/penstock-project/penstock/cmd/penstock/internal/delivery"
+	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
@@ -149,8 +150,8 @@ func TestFailback_ClusterWhoseEntryFlapsIsNotFirst(t *testing.T) {
 		// What left for good is forgotten, and so is an import without an order.
 		w.clusters("east")
 		time.Sleep(4 * time.Second)
-		if w.follow(); len(w.keep.imports["default/chat"].members) != 1 || len(store.Failbacks.All(w.store.View())) != 0 {
-			t.Errorf("%+v", w.keep.imports["default/chat"])
+		if w.follow(); len(w.keep.imports[objectid.Pool{Namespace: "default", Name: "chat"}].members) != 1 || len(store.Failbacks.All(w.store.View())) != 0 {
+			t.Errorf("%+v", w.keep.imports[objectid.Pool{Namespace: "default", Name: "chat"}])
 		}
 		w.clusters("east", "!west")
 		w.clusters("!east", "west")

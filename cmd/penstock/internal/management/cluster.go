@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -88,7 +87,7 @@ func (c *cluster) namespace(name string) bool {
 
 // own are the clusters of an import that has our entries.
 func (c *cluster) own(p objectid.Pool) []string {
-	if is := c.live(store.RefOf(store.InferencePoolImports, p.Namespace+"/"+p.Name)); is != nil {
+	if is := c.live(store.RefOf(store.InferencePoolImports, p.String())); is != nil {
 		return clusterset.HubEntries(is)
 	}
 	return nil
@@ -346,7 +345,7 @@ func (c *cluster) identify(ctx context.Context, client dynamic.Interface) error 
 func (c *cluster) follow(ctx context.Context, source *kube.Source) error {
 	sub := c.store.Subscribe()
 	defer sub.Close()
-	taken := map[string][]string{}
+	taken := map[objectid.Pool][]string{}
 	var demands []kube.Demand
 	first := true
 	c.decideAgain() // a member without any object exports nothing, which is a decision too
@@ -370,10 +369,10 @@ func (c *cluster) follow(ctx context.Context, source *kube.Source) error {
 				case store.Namespaces.Kind():
 					namespaces = true
 				case store.InferencePoolImports.Kind():
-					p := poolOf(o.ID)
-					if now := imports.Taken(view, p); !slices.Equal(now, taken[o.ID]) {
-						if taken[o.ID] = now; len(now) == 0 {
-							delete(taken, o.ID)
+					p, _ := objectid.ParsePool(o.ID)
+					if now := imports.Taken(view, p); !slices.Equal(now, taken[p]) {
+						if taken[p] = now; len(now) == 0 {
+							delete(taken, p)
 						}
 						c.hub.out.Taken(c.name, p)
 					}
@@ -390,11 +389,6 @@ func (c *cluster) follow(ctx context.Context, source *kube.Source) error {
 			first = false
 		}
 	}
-}
-
-func poolOf(key string) objectid.Pool {
-	namespace, name, _ := strings.Cut(key, "/")
-	return objectid.Pool{Namespace: namespace, Name: name}
 }
 
 // written passes on what was written of an import.

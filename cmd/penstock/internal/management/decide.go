@@ -40,9 +40,8 @@ func (c *cluster) decide(ctx context.Context, view *store.View, source *kube.Sou
 	own := beside.exports()
 	var list []export.Decision
 	for _, pool := range store.InferencePools.All(view) {
-		d, ok := export.Decide(view, cfg, pool.Namespace+"/"+pool.Name, export.Pool{
-			Gateways: c.gateways(view, source, pool), Own: own[objectid.Pool{Namespace: pool.Namespace, Name: pool.Name}],
-		})
+		id := objectid.PoolOf(pool)
+		d, ok := export.Decide(view, cfg, id, export.Pool{Gateways: c.gateways(view, source, pool), Own: own[id]})
 		if ok && (d.Asked || len(d.Findings) > 0) {
 			list = append(list, d)
 		}
@@ -59,7 +58,7 @@ func demands(view *store.View) (out []kube.Demand) {
 			continue
 		}
 		if ref := pool.Spec.EndpointPickerRef; ref != nil {
-			wanted[kube.Demand{Table: store.EndpointSlices.Kind(), Index: store.ByService, Key: pool.Namespace + "/" + string(ref.Name)}] = true
+			wanted[kube.Demand{Table: store.EndpointSlices.Kind(), Index: store.ByService, Key: objectid.Join(pool.Namespace, string(ref.Name))}] = true
 		}
 	}
 	return slices.SortedFunc(maps.Keys(wanted), func(a, b kube.Demand) int { return strings.Compare(a.Key, b.Key) })
@@ -83,7 +82,7 @@ func (c *cluster) gateways(view store.Reader, source *kube.Source, pool *inferen
 		if namespace == "" {
 			namespace = pool.Namespace
 		}
-		gw, ok := store.Gateways.Get(view, namespace+"/"+string(ref.Name))
+		gw, ok := store.Gateways.Get(view, objectid.Join(namespace, string(ref.Name)))
 		if !ok {
 			continue
 		}
@@ -108,6 +107,6 @@ func (c *cluster) gateways(view store.Reader, source *kube.Source, pool *inferen
 		slices.SortStableFunc(one.Ports, func(a, b inferenceapi.Port) int { return strings.Compare(b.AppProtocol, a.AppProtocol) })
 		out = append(out, one)
 	}
-	slices.SortFunc(out, func(a, b export.Gateway) int { return strings.Compare(a.Namespace+"/"+a.Name, b.Namespace+"/"+b.Name) })
+	slices.SortFunc(out, export.Gateway.Compare)
 	return out
 }

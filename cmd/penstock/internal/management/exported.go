@@ -47,7 +47,7 @@ func (e *exported) enqueue(pools ...objectid.Pool) {
 func (e *exported) run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	for _, pool := range store.InferencePools.All(e.cluster.store.View()) {
-		e.enqueue(objectid.Pool{Namespace: pool.Namespace, Name: pool.Name})
+		e.enqueue(objectid.PoolOf(pool))
 	}
 	for range exportedWorkers {
 		group.Go(func() error {
@@ -62,7 +62,7 @@ func (e *exported) run(ctx context.Context) error {
 					e.queue.Forget(p)
 				case ctx.Err() == nil:
 					if e.queue.NumRequeues(p) == 3 {
-						e.cluster.hub.log.Warn("the condition of a pool cannot be written; trying again", "member", e.cluster.name, "pool", p.Namespace+"/"+p.Name, "error", err)
+						e.cluster.hub.log.Warn("the condition of a pool cannot be written; trying again", "member", e.cluster.name, "pool", p, "error", err)
 					}
 					e.queue.AddRateLimited(p)
 				}
@@ -80,7 +80,7 @@ func (e *exported) run(ctx context.Context) error {
 
 // write brings the condition of a pool up to date.
 func (e *exported) write(ctx context.Context, p objectid.Pool) error {
-	pool, ok := store.InferencePools.Get(e.cluster.store.View(), p.Namespace+"/"+p.Name)
+	pool, ok := store.InferencePools.Get(e.cluster.store.View(), p.String())
 	if !ok {
 		return nil
 	}

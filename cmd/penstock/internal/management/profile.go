@@ -12,6 +12,7 @@ import (
 	inventory "sigs.k8s.io/cluster-inventory-api/apis/v1alpha1"
 	"sigs.k8s.io/cluster-inventory-api/pkg/access"
 
+	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
 
@@ -25,7 +26,7 @@ const setLabel = "multicluster.x-k8s.io/clusterset"
 
 // byProfile reads a ClusterProfile, and how its providers reach the cluster (KEP-5339).
 func (h *Hub) byProfile(ctx context.Context, set string, m *v1alpha1.ClusterSetMember) (reach, error) {
-	at := m.ClusterProfile.Namespace + "/" + m.ClusterProfile.Name
+	at := objectid.Join(m.ClusterProfile.Namespace, m.ClusterProfile.Name)
 	bad := func(name, problem, fix string) (reach, error) {
 		return reach{}, &mistake{Field: field(m, name), Problem: "ClusterProfile " + at + ": " + problem, Fix: fix}
 	}
