@@ -11,6 +11,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/picker/extproc"
 )
 
@@ -106,9 +107,9 @@ func (u *upstreamMetrics) picked(k *pick) {
 	if len(a.Endpoints) > 0 {
 		first = a.Endpoints[0]
 	}
-	namespace, _, _ := strings.Cut(pool.Name, "/")
+	id, _ := objectid.ParseTarget(pool.Name)
 	name, port := pool.named(first)
-	u.attempts.WithLabelValues("success", target, name, namespace, port).Inc()
+	u.attempts.WithLabelValues("success", target, name, id.Namespace, port).Inc()
 	u.requests.WithLabelValues(labels...).Inc()
 	if of := pool.disagg(); k.staged && of != nil {
 		u.stages.WithLabelValues(of.Handler, of.HandlerType, cmp.Or(target, "unknown"), k.further.decision()).Inc()
@@ -208,7 +209,8 @@ func (c upstreamPools) Collect(ch chan<- prometheus.Metric) {
 		if !pool.Default { // the only one that a stand-alone picker serves
 			continue
 		}
-		_, name, _ := strings.Cut(id, "/")
+		of, _ := objectid.ParseTarget(id)
+		name := of.Name
 		both := func(descs [2]*prometheus.Desc, v float64, labels ...string) {
 			for _, d := range descs {
 				ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, append([]string{name}, labels...)...)

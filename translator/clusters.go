@@ -4,8 +4,8 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strings"
 
+	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/translator/envoy"
@@ -148,7 +148,9 @@ func (t *tables) besidePicks(r *graph.Reader, id model.ClusterID, p *model.Exter
 			port.CA = t.bundle(r, port.TLS)
 		}
 	}
-	_, p.Pool, _ = strings.Cut(picker.Pool, "/")
+	if named, ok := objectid.ParsePool(picker.Pool); ok {
+		p.Pool = named.Name
+	}
 	return !p.Relayed || p.Health.Port != 0 || p.Metrics.Port != 0
 }
 

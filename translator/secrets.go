@@ -3,6 +3,7 @@ package translator
 import (
 	"slices"
 
+	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/translator/envoy"
@@ -92,7 +93,7 @@ func (t *tables) secret(r *graph.Reader, key secretKey) (*model.Secret, bool) {
 	if !ok {
 		return nil, false
 	}
-	switch key := id.Namespace + "/" + id.Name; id.Kind {
+	switch key := objectid.Join(id.Namespace, id.Name); id.Kind {
 	case model.PolicyTrustSecret:
 		return t.policyTrusts.Get(r, key)
 	case model.GatewayTrustSecret:

@@ -16,6 +16,7 @@ import (
 	kyaml "sigs.k8s.io/yaml"
 
 	"github.com/penstock-project/penstock/cmd/penstock/internal/clusterset"
+	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
 
@@ -88,8 +89,7 @@ func (j *joining) check() error {
 		}
 	}
 	for _, p := range j.pools {
-		namespace, name, _ := strings.Cut(p, "/")
-		if len(validation.IsDNS1123Label(namespace)) > 0 || len(validation.IsDNS1123Subdomain(name)) > 0 {
+		if pool, ok := objectid.ParsePool(p); !ok || !pool.IsValid() {
 			return fmt.Errorf("--allow-pools: %q is no pool: write NAMESPACE/NAME", p)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/penstock-project/penstock/cmd/penstock/internal/app"
 	"github.com/penstock-project/penstock/cmd/penstock/internal/clusterset"
+	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/xds/authority"
 )
 
@@ -95,7 +96,7 @@ func rotateSecrets(cmd *cobra.Command, kubeconfig, namespace string, overlap tim
 	}
 	found := 0
 	for _, name := range app.AuthoritySecrets {
-		switch err := rotate(cmd.Context(), cmd.OutOrStdout(), "Secret "+namespace+"/"+name, all[name], overlap); {
+		switch err := rotate(cmd.Context(), cmd.OutOrStdout(), "Secret "+objectid.Join(namespace, name), all[name], overlap); {
 		case err == nil:
 			found++
 		case !authority.ErrNone(err):

@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/yaml"
 
+	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/picker"
 	"github.com/penstock-project/penstock/translator/graph"
 	"github.com/penstock-project/penstock/xds/server"
@@ -126,7 +127,7 @@ func printObjectNames(w io.Writer, objects []json.RawMessage) error {
 		}
 		name := o.Metadata.Name
 		if ns := o.Metadata.Namespace; ns != "" {
-			name = ns + "/" + name
+			name = objectid.Join(ns, name)
 		}
 		if _, err := fmt.Fprintln(w, name); err != nil {
 			return err

@@ -18,6 +18,7 @@ import (
 	"github.com/penstock-project/penstock/cmd/penstock/internal/management"
 	"github.com/penstock-project/penstock/cmd/penstock/internal/state"
 	"github.com/penstock-project/penstock/discovery/filesystem"
+	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/manifests/features"
 )
 
@@ -69,7 +70,7 @@ func (k *kubernetes) config(cmd *cobra.Command, paths []string, s *secure) (*app
 	// same ID, and each process that leads must be a transition of the Lease, which is an epoch of what it publishes.
 	out.Identity = fmt.Sprintf("%s-%d-%.8s", cmp.Or(os.Getenv("POD_NAME"), host), os.Getpid(), strings.ToLower(rand.Text()))
 	if k.service != "" {
-		out.Service = out.Namespace + "/" + strings.TrimPrefix(k.service, out.Namespace+"/")
+		out.Service = objectid.Join(out.Namespace, strings.TrimPrefix(k.service, out.Namespace+"/"))
 	}
 	if out.Fleet, err = k.fleet.config(cmd, out, s); err != nil {
 		return nil, err

@@ -13,6 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/penstock-project/penstock/discovery/objectid"
 )
 
 const (
@@ -329,5 +331,5 @@ func idOf(obj runtime.Object) string {
 	if err != nil {
 		return ""
 	}
-	return m.GetNamespace() + "/" + m.GetName()
+	return objectid.Join(m.GetNamespace(), m.GetName())
 }

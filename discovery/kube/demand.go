@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
@@ -346,4 +347,4 @@ func (g *gate) unwant(key string) {
 	}
 }
 
-func (s scope) String() string { return s.namespace + "/" + s.name }
+func (s scope) String() string { return objectid.Join(s.namespace, s.name) }

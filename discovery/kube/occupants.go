@@ -10,6 +10,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
@@ -65,7 +66,7 @@ func addressesOf(obj store.Object) (is occupant, addresses []string) {
 		}
 	case *discoveryv1.EndpointSlice:
 		service := o.Labels[discoveryv1.LabelServiceName]
-		is = occupant{object: objectID{store.EndpointSlices.Kind(), store.ID(o)}, service: o.Namespace + "/" + service, endpoint: true}
+		is = occupant{object: objectID{store.EndpointSlices.Kind(), store.ID(o)}, service: objectid.Join(o.Namespace, service), endpoint: true}
 		if service == "" || !store.Generated(o) {
 			return is, nil
 		}

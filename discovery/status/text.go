@@ -10,6 +10,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/discovery/status/report"
 )
 
@@ -136,7 +137,7 @@ func tableRows(objects []Object) (rows []row, second []string) {
 func parentName(o Object, p report.ParentRef) string {
 	name := p.Name
 	if p.Namespace != "" && p.Namespace != o.Namespace {
-		name = p.Namespace + "/" + name
+		name = objectid.Join(p.Namespace, name)
 	}
 	if p.Kind != "" && p.Kind != "Gateway" {
 		name = p.Kind + " " + name

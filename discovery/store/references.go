@@ -5,6 +5,7 @@ import (
 
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
+	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/manifests/inferenceapi/llmd"
 )
 
@@ -18,7 +19,7 @@ func gatewayParents(namespace string, refs []gatewayv1.ParentReference) (keys []
 		if p.Namespace != nil {
 			ns = string(*p.Namespace)
 		}
-		if k := ns + "/" + string(p.Name); !slices.Contains(keys, k) {
+		if k := objectid.Join(ns, string(p.Name)); !slices.Contains(keys, k) {
 			keys = append(keys, k)
 		}
 	}
@@ -35,7 +36,7 @@ func listenerSetParent(s *gatewayv1.ListenerSet) []string {
 	if p.Namespace != nil && *p.Namespace != "" {
 		ns = string(*p.Namespace)
 	}
-	return []string{ns + "/" + string(p.Name)}
+	return []string{objectid.Join(ns, string(p.Name))}
 }
 
 // backendKeys collects the keys in ByBackend of a route in a namespace.

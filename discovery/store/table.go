@@ -2,11 +2,11 @@ package store
 
 import (
 	"reflect"
-	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/discovery/status/report"
 )
 
@@ -98,14 +98,14 @@ func (t *Table[T]) PutObject(obj Object) Op { return t.Put(obj.(T)) }
 // ID returns an object's primary key.
 func ID(obj metav1.Object) string {
 	if ns := obj.GetNamespace(); ns != "" {
-		return ns + "/" + obj.GetName()
+		return objectid.Join(ns, obj.GetName())
 	}
 	return obj.GetName()
 }
 
 // ParseID splits a primary key as ID makes it; the namespace of an object without one is "".
 func ParseID(id string) (namespace, name string) {
-	if namespace, name, ok := strings.Cut(id, "/"); ok {
+	if namespace, name, ok := objectid.Split(id); ok {
 		return namespace, name
 	}
 	return "", id

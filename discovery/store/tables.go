@@ -12,6 +12,7 @@ import (
 	gatewayv1beta1 "sigs.k8s.io/gateway-api/apis/v1beta1"
 	mcsv1beta1 "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
 
+	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/manifests/about"
 	"github.com/penstock-project/penstock/manifests/endpointpicker"
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
@@ -95,7 +96,7 @@ var (
 	Services = &Table[*corev1.Service]{kind: "Service", indexes: []Index[*corev1.Service]{
 		{ByGateway, func(s *corev1.Service) []string {
 			if gw := s.Labels[gatewayv1.GatewayNameLabelKey]; gw != "" {
-				return []string{s.Namespace + "/" + gw}
+				return []string{objectid.Join(s.Namespace, gw)}
 			}
 			return nil
 		}},
@@ -103,7 +104,7 @@ var (
 	EndpointSlices = &Table[*discoveryv1.EndpointSlice]{group: discoveryv1.GroupName, kind: "EndpointSlice", indexes: []Index[*discoveryv1.EndpointSlice]{
 		{ByService, func(s *discoveryv1.EndpointSlice) (keys []string) {
 			if svc := s.Labels[discoveryv1.LabelServiceName]; svc != "" {
-				keys = append(keys, s.Namespace+"/"+svc)
+				keys = append(keys, objectid.Join(s.Namespace, svc))
 			}
 			if imp := s.Labels[mcsv1beta1.LabelServiceName]; imp != "" {
 				keys = append(keys, ServiceImportKey(s.Namespace, imp))
@@ -173,7 +174,7 @@ var (
 	}}
 	LearnedEndpoints = &Table[*Learned]{group: v1alpha1.Group, kind: "Learned"}
 	Offers           = &Table[*Offer]{group: v1alpha1.Group, kind: "Offer", indexes: []Index[*Offer]{
-		{ByImport, func(o *Offer) []string { return []string{o.Namespace + "/" + o.Import} }},
+		{ByImport, func(o *Offer) []string { return []string{objectid.Join(o.Namespace, o.Import)} }},
 	}}
 	Failbacks         = &Table[*Failback]{group: v1alpha1.Group, kind: "Failback"}
 	Dialects          = &Table[*Dialect]{group: v1alpha1.Group, kind: "Dialect", clusterWide: true}

@@ -49,7 +49,7 @@ func (w *world) export(member string, n int, pools ...string) (placed string) {
 	w.sequence++
 	u := registry.Update{Member: member, UID: member, Stamp: registry.Stamp{Epoch: 1, Sequence: w.sequence}, Snapshot: true}
 	for _, p := range pools {
-		namespace, name, _ := strings.Cut(p, "/")
+		namespace, name, _ := objectid.Split(p)
 		e := registry.Export{Pool: objectid.Pool{Namespace: namespace, Name: name}, Stamp: u.Stamp, Entry: inferenceapi.ImportedCluster{RoutingMode: inferenceapi.EndpointMode}}
 		for i := range n {
 			e.Entry.Endpoints = append(e.Entry.Endpoints, inferenceapi.ImportedEndpoint{Address: fmt.Sprint("10.0.0.", i)})
@@ -196,7 +196,7 @@ func TestImports_WithdrawnExportThatWasNotImportedDrainsNothing(t *testing.T) {
 		t.Errorf("withdrawn: %s", got)
 	}
 	for _, name := range []string{"a/3", "b/1", "missing/1"} {
-		namespace, pool, _ := strings.Cut(name, "/")
+		namespace, pool, _ := objectid.Split(name)
 		if s, imported := w.Status(objectid.Pool{Namespace: namespace, Name: pool}, 1); imported || len(s.Clusters) > 0 {
 			t.Errorf("%s: %+v", name, s)
 		}

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
+	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/translator/model"
@@ -96,7 +97,7 @@ func (p *parentFinder) parent(i int) {
 
 // gateway is the Gateway of ours that a parentRef leads to, by way of a ListenerSet or not; nil if there is none.
 func (p *parentFinder) gateway(ref report.ParentRef, field string) *model.Gateway {
-	key := ref.Namespace + "/" + ref.Name
+	key := objectid.Join(ref.Namespace, ref.Name)
 	severity := report.Error
 	if !p.cfg.AnyClass { // among other controllers it may be theirs, and come later
 		severity = report.Warning

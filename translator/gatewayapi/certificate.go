@@ -18,6 +18,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
+	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/translator/certificates"
@@ -79,7 +80,7 @@ func Certificate(r store.Reader, namespace, name string) (secret *model.Secret, 
 }
 
 func readCertificate(r store.Reader, namespace, name string) (secret *model.Secret, leaf *x509.Certificate, problem string) {
-	s, ok := store.Secrets.Get(r, namespace+"/"+name)
+	s, ok := store.Secrets.Get(r, objectid.Join(namespace, name))
 	if !ok {
 		return nil, nil, fmt.Sprintf("Secret %s/%s does not exist", namespace, name)
 	}

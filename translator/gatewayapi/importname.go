@@ -85,7 +85,7 @@ func imported(r store.Reader, key string) (*inferenceapi.InferencePoolImport, bo
 	if ok {
 		*out = *obj
 	} else {
-		out.Namespace, out.Name, _ = strings.Cut(key, "/")
+		out.Namespace, out.Name = store.ParseID(key)
 	}
 	clusters := make([]inferenceapi.ImportedCluster, len(out.Status.Clusters), len(out.Status.Clusters)+len(offers))
 	written := make(map[string]int, len(clusters))

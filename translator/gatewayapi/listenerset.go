@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
+	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/translator/model"
@@ -27,7 +28,7 @@ func parentOf(set *gatewayv1.ListenerSet) string {
 	if p.Namespace != nil && *p.Namespace != "" {
 		ns = string(*p.Namespace)
 	}
-	return ns + "/" + string(p.Name)
+	return objectid.Join(ns, string(p.Name))
 }
 
 // listenerSets are the ListenerSets that name a Gateway, by falling precedence: older first, then by name.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
@@ -23,7 +24,7 @@ type Meaning struct {
 }
 
 // Key is the import's key.
-func (m *Meaning) Key() string { return m.Namespace + "/" + m.Import }
+func (m *Meaning) Key() string { return objectid.Join(m.Namespace, m.Import) }
 
 // String names what the name means.
 func (m *Meaning) String() string {
@@ -101,7 +102,7 @@ func wholeImport(r store.Reader, namespace, name string) (m Meaning, ok bool) {
 // oneCluster is an exporting cluster of an import.
 func oneCluster(r store.Reader, namespace, name, cluster string) (m Meaning, ok bool) {
 	m = Meaning{Namespace: namespace, Import: name, Cluster: cluster}
-	if o, offered := store.Offers.Get(r, namespace+"/"+store.OfferName(name, cluster)); offered && o.Import == name {
+	if o, offered := store.Offers.Get(r, objectid.Join(namespace, store.OfferName(name, cluster))); offered && o.Import == name {
 		m.since, ok = o.Since, true
 	}
 	obj, exists := store.InferencePoolImports.Get(r, m.Key())
@@ -139,7 +140,7 @@ func AliasName(name, cluster string) string { return name + "-" + cluster }
 // IsImportAlias reports whether AliasName means that cluster, and nothing else.
 func IsImportAlias(r store.Reader, namespace, name, cluster string) bool {
 	key, pinned, ok := ImportNamed(r, namespace, AliasName(name, cluster))
-	return ok && pinned == cluster && key == namespace+"/"+name
+	return ok && pinned == cluster && key == objectid.Join(namespace, name)
 }
 
 // HasItsName reports whether the name of an import means that import, and not a cluster of another

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
+	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 	"github.com/penstock-project/penstock/translator/model"
@@ -67,7 +68,7 @@ func envoyFleet(r store.Reader, group, kind, namespace, name string) (*v1alpha1.
 	if namespace == "" {
 		return nil, &badParameters{".namespace", "is not given", "write the namespace of the EnvoyFleet"}
 	}
-	fleet, ok := store.EnvoyFleets.Get(r, namespace+"/"+name)
+	fleet, ok := store.EnvoyFleets.Get(r, objectid.Join(namespace, name))
 	if !ok {
 		return nil, &badParameters{".name", fmt.Sprintf("EnvoyFleet %s/%s does not exist", namespace, name), "create it, or name one that exists"}
 	}

@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
 	"github.com/penstock-project/penstock/translator/gatewayapi"
@@ -50,7 +51,7 @@ func (c *ClientHosts) At(member string, at netip.AddrPort) (out ClientHost, ok b
 		}
 		out, ok = ClientHost{Field: fmt.Sprintf("status.clusters[%d].parents[%d].hostname", i, j)}, true
 		if p.Name != "" {
-			out.Gateway = p.Namespace + "/" + p.Name
+			out.Gateway = objectid.Join(p.Namespace, p.Name)
 		}
 		if has {
 			break

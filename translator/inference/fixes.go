@@ -1,6 +1,7 @@
 package inference
 
 import (
+	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/discovery/store"
 )
@@ -11,7 +12,7 @@ type exporterFixes struct{ gatewayAddresses, gatewayTLS, pickerAddresses, picker
 // fixesAt returns the fixes for an exporting cluster. What a member of the cluster set exports is corrected there: nothing here has the fields of
 // its entry.
 func fixesAt(r store.Reader, imp report.Ref, cluster string) exporterFixes {
-	if _, member := store.Offers.Get(r, imp.Namespace+"/"+store.OfferName(imp.Name, cluster)); !member {
+	if _, member := store.Offers.Get(r, objectid.Join(imp.Namespace, store.OfferName(imp.Name, cluster))); !member {
 		const addresses = " addresses (IP addresses, or host names that resolve) and ports"
 		return exporterFixes{
 			gatewayAddresses: "give parents[].service" + addresses, gatewayTLS: "set appProtocol: https on the service's port",

@@ -211,7 +211,7 @@ func importMember(r store.Reader, imp *model.Import, policy *v1alpha1.PoolPolicy
 		problem(".name", "the name has control characters", "write the name of the exporting cluster")
 		return m
 	}
-	if o, ok := store.Offers.Get(r, imp.Ref.Namespace+"/"+store.OfferName(imp.Ref.Name, c.Name)); c.Local && !ok || ok && o.Local {
+	if o, ok := store.Offers.Get(r, objectid.Join(imp.Ref.Namespace, store.OfferName(imp.Ref.Name, c.Name))); c.Local && !ok || ok && o.Local {
 		m.Cluster, m.Local = model.PoolCluster(imp.Ref.Namespace, imp.Ref.Name), true
 		if _, ok := store.InferencePools.Get(r, imp.Ref.Key()); !ok {
 			problem("", "there is no InferencePool "+imp.Ref.Key()+" here", "")

@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/translator/addresses"
 	"github.com/penstock-project/penstock/translator/model"
@@ -33,7 +34,7 @@ func Members(r store.Reader, p *model.Pool) []model.Member {
 	case p.Relay != nil:
 		policy := addresses.Of(r)
 		name := store.LearnedName(p.Ref.Name, p.Relay.Member)
-		if learned, ok := store.LearnedEndpoints.Get(r, p.Ref.Namespace+"/"+name); ok {
+		if learned, ok := store.LearnedEndpoints.Get(r, objectid.Join(p.Ref.Namespace, name)); ok {
 			for _, e := range learned.Endpoints {
 				if addr, err := netip.ParseAddrPort(e); err == nil && policy.Written(addr.Addr()) == "" {
 					out = append(out, model.Member{Address: addr, Pod: p.Relay.Member})

@@ -3,6 +3,7 @@ package inference
 import (
 	"fmt"
 
+	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/manifests/inferenceapi/llmd"
@@ -128,7 +129,7 @@ func (rep *modelReport) pool(r store.Reader, tables Tables, name, problem, field
 		notAccepted(rep, "Invalid", field, problem, fix)
 		return nil
 	}
-	p, ok := tables.Pool(r, rep.Owner.Namespace+"/"+name)
+	p, ok := tables.Pool(r, objectid.Join(rep.Owner.Namespace, name))
 	switch {
 	case !ok && elsewhere(r, rep.Owner.Namespace, name):
 		rep.Conditions = nil
@@ -147,7 +148,7 @@ func (rep *modelReport) pool(r store.Reader, tables Tables, name, problem, field
 // elsewhere reports whether there is an InferencePool that is not picked from here: a stand-alone picker has one pool, and what belongs to
 // others is for their pickers.
 func elsewhere(r store.Reader, namespace, name string) bool {
-	_, there := store.InferencePools.Get(r, namespace+"/"+name)
+	_, there := store.InferencePools.Get(r, objectid.Join(namespace, name))
 	return there
 }
 

@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/manifests/endpointpicker"
@@ -73,7 +74,7 @@ func plugins(r store.Reader, p *model.Pool, policy *v1alpha1.PoolPolicy) {
 func document(r store.Reader, policy *v1alpha1.PoolPolicy, found func(field, where string, problems ...endpointpicker.Problem)) *endpointpicker.Profile {
 	ref := policy.Spec.Picker.ConfigRef
 	if ref.Kind == endpointpicker.Kind {
-		key := policy.Namespace + "/" + ref.Name
+		key := objectid.Join(policy.Namespace, ref.Name)
 		if ref.Name == store.OwnPickerConfig {
 			key = ref.Name
 		}
@@ -144,7 +145,7 @@ const scorerProblem = endpointpicker.ExternalScorer + ": "
 
 // servicePort returns why a process behind a port of a Service cannot be asked, and what to do, with %s for the process; "" if it can.
 func servicePort(r store.Reader, namespace, name string, port int32) (problem, fix string) {
-	svc, ok := store.Services.Get(r, namespace+"/"+name)
+	svc, ok := store.Services.Get(r, objectid.Join(namespace, name))
 	switch {
 	case !ok:
 		return fmt.Sprintf("there is no Service %s/%s", namespace, name), "create it, or remove %s"
@@ -161,7 +162,7 @@ func invalidScorer(f report.Finding) bool {
 
 // configMapText returns the text that a policy names, and its place; a problem if there is none.
 func configMapText(r store.Reader, namespace string, ref *v1alpha1.ConfigRef) (text, where string, problem endpointpicker.Problem) {
-	m, ok := store.ConfigMaps.Get(r, namespace+"/"+ref.Name)
+	m, ok := store.ConfigMaps.Get(r, objectid.Join(namespace, ref.Name))
 	if !ok {
 		return "", "", endpointpicker.Problem{Field: "name", Problem: fmt.Sprintf("there is no ConfigMap %s/%s", namespace, ref.Name), Fix: "create it in the policy's namespace, or name another one"}
 	}

@@ -98,7 +98,7 @@ func externalPicker(r store.Reader, p *model.Pool, namespace string, ref *infere
 		unresolved("kind", fmt.Sprintf("an endpoint picker must be a core Service, not %s", ref.Kind), "name a Service, or leave endpointPickerRef out to use Penstock's own picker")
 		return
 	}
-	svc, ok := store.Services.Get(r, namespace+"/"+string(ref.Name))
+	svc, ok := store.Services.Get(r, objectid.Join(namespace, string(ref.Name)))
 	if !ok {
 		unresolved("name", fmt.Sprintf("there is no Service %s/%s", namespace, ref.Name), "create it, or leave endpointPickerRef out to use Penstock's own picker")
 		return

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
@@ -29,7 +30,7 @@ type ranges struct {
 // allowedFor returns the ranges of an exporting cluster of an import: those of its pickers and gateways, and those of its pods. A cluster
 // that is no member has none of its own.
 func allowedFor(r store.Reader, namespace, name, cluster string) (servers, pods ranges) {
-	o, ok := store.Offers.Get(r, namespace+"/"+store.OfferName(name, cluster))
+	o, ok := store.Offers.Get(r, objectid.Join(namespace, store.OfferName(name, cluster)))
 	if !ok {
 		return ranges{}, ranges{}
 	}
@@ -175,7 +176,7 @@ const noCleartext = "is reached in cleartext, which the ClusterSet does not allo
 // without TLS: for a member the ClusterSet decides, and with a BackendTLSPolicy all have TLS. An
 // entry that a user or another controller wrote is that user's word.
 func cleartextAllowed(r store.Reader, id model.ClusterID) bool {
-	o, member := store.Offers.Get(r, id.Namespace+"/"+store.OfferName(id.Name, id.Member))
+	o, member := store.Offers.Get(r, objectid.Join(id.Namespace, store.OfferName(id.Name, id.Member)))
 	return !member || o.Cleartext || gatewayapi.BackendPolicy(r, id) != nil
 }
 

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
@@ -77,7 +78,7 @@ func PolicyReport(r store.Reader, tables Tables, key string) (report.Report, boo
 		}
 	} else if target.Name != "" {
 		var p *model.Pool
-		if p, found = tables.Pool(r, policy.Namespace+"/"+target.Name); found {
+		if p, found = tables.Pool(r, objectid.Join(policy.Namespace, target.Name)); found {
 			all = p.Findings
 		}
 	}

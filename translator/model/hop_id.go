@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"github.com/penstock-project/penstock/discovery/objectid"
 )
 
 // HopListener is the internal listener that all hops of a Gateway share, and the route configuration behind it.
@@ -26,7 +28,7 @@ func SubsetPolicy(member string) string {
 	if !ok {
 		return ""
 	}
-	return namespace + "/" + name
+	return objectid.Join(namespace, name)
 }
 
 // HopTo is the hop in front of an object of kind InferencePool or InferencePoolImport.
@@ -41,7 +43,7 @@ const AnyMember = "*"
 func (id HopID) IsZero() bool { return id == HopID{} }
 
 // Key is the store's key of the object: "namespace/name".
-func (id HopID) Key() string { return id.Namespace + "/" + id.Name }
+func (id HopID) Key() string { return objectid.Join(id.Namespace, id.Name) }
 
 // Compare orders IDs by their fields, from the first to the last; hops of pools come first.
 func (id HopID) Compare(o HopID) int {

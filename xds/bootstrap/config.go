@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/penstock-project/penstock/discovery/objectid"
 )
 
 // ProfileKey is the field of the node's metadata that carries Config.Profile.
@@ -119,8 +121,7 @@ func (c Config) withDefaults() Config {
 
 // validate returns an error that names the field and what to write instead.
 func (c Config) validate() error {
-	ns, name, ok := strings.Cut(c.Gateway, "/")
-	if !ok || ns == "" || name == "" || strings.Contains(name, "/") {
+	if _, _, ok := objectid.Split(c.Gateway); !ok {
 		return fmt.Errorf("gateway %q: write namespace/name", c.Gateway)
 	}
 	if len(c.ADS) == 0 {

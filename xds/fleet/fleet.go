@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
+	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
@@ -219,7 +220,7 @@ func (f *Fleets) work(ctx context.Context, q queue) error {
 			return ctx.Err()
 		}
 		if err := f.sync(ctx, k); err != nil && ctx.Err() == nil {
-			f.cfg.Log.Warn("fleet sync failed; retrying", "gateway", k.namespace+"/"+k.fleet, "error", err)
+			f.cfg.Log.Warn("fleet sync failed; retrying", "gateway", objectid.Join(k.namespace, k.fleet), "error", err)
 			q.AddRateLimited(k)
 		} else {
 			q.Forget(k)

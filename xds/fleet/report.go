@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
+	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
@@ -46,7 +47,7 @@ func (f *Fleets) publish(k key, r report.Report) (changed bool) {
 func (f *Fleets) reportMissingClass(k key, there []apply.Object) bool {
 	view := f.cfg.Store.View()
 	for _, o := range there {
-		gw, ok := store.Gateways.Get(view, k.namespace+"/"+o.OwnerName)
+		gw, ok := store.Gateways.Get(view, objectid.Join(k.namespace, o.OwnerName))
 		if !ok || string(gw.UID) != o.Owner || render.Name(gw.Name, string(gw.Spec.GatewayClassName)) != k.fleet {
 			continue
 		}

@@ -15,6 +15,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
+	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 	"github.com/penstock-project/penstock/xds/fleet/apply"
@@ -89,7 +90,7 @@ func (f *Fleets) render(m *member, there []apply.Object) (wanted []render.Object
 	defer func() {
 		if v := recover(); v != nil {
 			if f.cfg.OnPanic != nil {
-				f.cfg.OnPanic(m.object.Namespace+"/"+m.object.Name, v, debug.Stack())
+				f.cfg.OnPanic(objectid.Join(m.object.Namespace, m.object.Name), v, debug.Stack())
 			}
 			wanted, err = nil, fmt.Errorf("making the objects of the fleet panics, which is a bug of Penstock: %.256v", v)
 		}
@@ -132,7 +133,7 @@ func (f *Fleets) apply(ctx context.Context, ref apply.Ref, obj render.Object, th
 		if i >= 0 {
 			done = "fleet updated"
 		}
-		f.cfg.Log.Info(done, "fleet", ref.Namespace+"/"+ref.Name)
+		f.cfg.Log.Info(done, "fleet", objectid.Join(ref.Namespace, ref.Name))
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -164,7 +165,7 @@ func (f *Fleets) deleteAll(ctx context.Context, objects []apply.Object) error {
 func (f *Fleets) abandoned(k key, there []apply.Object) (out []apply.Object) {
 	view := f.cfg.Store.View()
 	for _, o := range there {
-		gw, ok := store.Gateways.Get(view, k.namespace+"/"+o.OwnerName)
+		gw, ok := store.Gateways.Get(view, objectid.Join(k.namespace, o.OwnerName))
 		if !ok || string(gw.UID) != o.Owner {
 			continue
 		}

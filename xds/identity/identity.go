@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
 
+	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/xds/admission"
 )
 
@@ -216,7 +217,7 @@ func bearers(md metadata.MD) (out []string) {
 // String names the identity in messages.
 func (p Proof) String() string {
 	if p.Account != "" {
-		return "service account " + p.Namespace + "/" + p.Account
+		return "service account " + objectid.Join(p.Namespace, p.Account)
 	}
 	return "a certificate of " + strings.Join(p.Names, ", ")
 }

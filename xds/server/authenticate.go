@@ -4,13 +4,13 @@ import (
 	"context"
 	"fmt"
 	"runtime/debug"
-	"strings"
 	"time"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/xds/admission"
 	"github.com/penstock-project/penstock/xds/bootstrap"
 )
@@ -34,7 +34,7 @@ type trusted struct{}
 
 func (trusted) Gateway(node *corev3.Node) (string, error) {
 	gateway := node.GetCluster()
-	if ns, name, ok := strings.Cut(gateway, "/"); !ok || ns == "" || name == "" {
+	if _, _, ok := objectid.Split(gateway); !ok {
 		return "", fmt.Errorf("node.cluster is %q: it must name the Gateway, as namespace/name", gateway)
 	}
 	return gateway, nil

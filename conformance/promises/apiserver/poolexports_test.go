@@ -109,7 +109,7 @@ func (m *member) exports(t *testing.T, pools []string) {
 	t.Helper()
 	var list []export.Export
 	for _, p := range pools {
-		namespace, name, _ := strings.Cut(p, "/")
+		namespace, name, _ := objectid.Split(p)
 		list = append(list, export.Export{Pool: objectid.Pool{Namespace: namespace, Name: name}, Entry: inferenceapi.ImportedCluster{
 			RoutingMode: inferenceapi.ParentMode,
 			Parents: []inferenceapi.ParentImport{{Service: inferenceapi.ServiceImports{{

@@ -2,6 +2,7 @@ package expected
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -211,11 +212,8 @@ func (w *world) check(line string) string {
 }
 
 func ref(kind, name string) report.Ref {
-	namespace, short, ok := strings.Cut(name, "/")
-	if !ok {
-		namespace, short = infra, name
-	}
-	return report.Ref{Kind: kind, Namespace: namespace, Name: short}
+	namespace, short := store.ParseID(name)
+	return report.Ref{Kind: kind, Namespace: cmp.Or(namespace, infra), Name: short}
 }
 
 func parentText(p report.ParentRef) string {

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/xds/fleet/render"
 )
 
@@ -19,7 +20,7 @@ const AnnotationApplied = "penstock.dev/applied"
 // Ref names an object of a fleet.
 type Ref struct{ Kind, Namespace, Name string }
 
-func (r Ref) String() string { return r.Kind + " " + r.Namespace + "/" + r.Name }
+func (r Ref) String() string { return r.Kind + " " + objectid.Join(r.Namespace, r.Name) }
 
 // Object is what a Cluster keeps of an object.
 type Object struct {

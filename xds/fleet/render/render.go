@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
+	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
 
@@ -178,7 +179,7 @@ func (b *builder) annotations(more map[string]string) map[string]string {
 func (b *builder) selector() map[string]string { return map[string]string{LabelFleet: b.name} }
 
 // gateway is "namespace/name".
-func (b *builder) gateway() string { return b.Gateway.Namespace + "/" + b.Gateway.Name }
+func (b *builder) gateway() string { return objectid.Join(b.Gateway.Namespace, b.Gateway.Name) }
 
 // or is *p, or a default.
 func or[T any](p *T, otherwise T) T {

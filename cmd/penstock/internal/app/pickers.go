@@ -135,7 +135,7 @@ func (p *remotePickers) report(id model.ClusterID) {
 	found := func(field, problem, fix string) {
 		rep.Findings = append(rep.Findings, report.Finding{Severity: report.Warning, Owner: owner, Field: at.Field + field, Problem: "cluster " + id.Member + ": " + problem, Fix: fix})
 	}
-	if _, offered := store.Offers.Get(p.store.View(), id.Namespace+"/"+store.OfferName(id.Name, id.Member)); is.Down != "" && !offered {
+	if _, offered := store.Offers.Get(p.store.View(), objectid.Join(id.Namespace, store.OfferName(id.Name, id.Member))); is.Down != "" && !offered {
 		found("", "its picker fails: "+is.Down, "see that it runs there and can be reached from here")
 	}
 	const fix = "correct the port, the Secret that secretRef names, or the BackendTLSPolicy"

@@ -191,7 +191,7 @@ func (l *Loads) standings() (names []string, of map[string][]selection.Standing)
 	defer l.mu.RUnlock()
 	of = make(map[string][]selection.Standing, len(l.imports))
 	for _, c := range l.imports {
-		of[c.pool.Namespace+"/"+c.pool.Name] = c.load.Standings(time.Now())
+		of[c.pool.String()] = c.load.Standings(time.Now())
 	}
 	return slices.SortedFunc(maps.Keys(of), cmp.Compare), of
 }

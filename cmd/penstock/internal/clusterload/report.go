@@ -217,7 +217,7 @@ func (l *Loads) keep(asked map[objectid.Pool][]string) {
 	defer l.pools.mu.Unlock()
 	wanted := make(map[string]bool, len(asked))
 	for p := range asked {
-		name := p.Namespace + "/" + p.Name
+		name := p.String()
 		if wanted[name] = true; l.pools.of[name] == nil {
 			l.pools.of[name] = &counted{senders: map[string]*sender{}}
 		}
@@ -233,7 +233,7 @@ func (l *Loads) keep(asked map[objectid.Pool][]string) {
 // load is the report of a pool for members, with the requests of all senders. It is not due if nothing has changed since the last one, whose
 // interval goes on.
 func (l *Loads) load(now time.Time, pool objectid.Pool, members []string) (is federation.Load, due bool) {
-	name := pool.Namespace + "/" + pool.Name
+	name := pool.String()
 	w, capacity, ok := l.cfg.Waiting(name)
 	if !ok { // an external picker's: it goes by requests alone
 		return is, false
@@ -288,7 +288,7 @@ func sameCounts(a, b map[string]uint64) bool {
 func (l *Loads) countedFor(pool objectid.Pool, member string) map[string]uint64 {
 	l.pools.mu.Lock()
 	defer l.pools.mu.Unlock()
-	if c := l.pools.of[pool.Namespace+"/"+pool.Name]; c != nil {
+	if c := l.pools.of[pool.String()]; c != nil {
 		return c.sentBy(member)
 	}
 	return nil

@@ -373,7 +373,7 @@ func (k *Kubernetes) applyAs(ctx context.Context, force bool, version string, of
 		_, err = k.client.Resource(of).Namespace(namespace).Apply(ctx, name, u, metav1.ApplyOptions{FieldManager: k.manager(), Force: force}, sub...)
 	}
 	if err != nil {
-		return fmt.Errorf("%s %s: %w", kind, strings.TrimPrefix(namespace+"/"+name, "/"), err)
+		return fmt.Errorf("%s %s: %w", kind, strings.TrimPrefix(objectid.Join(namespace, name), "/"), err)
 	}
 	return nil
 }

@@ -249,7 +249,7 @@ func LearnedObject(pool string) (namespace, name string, ok bool) {
 // learnedAddresses are the endpoints of a pool that remote pickers have named.
 func learnedAddresses(r store.Reader, pool string) (out []netip.AddrPort) {
 	namespace, name, _ := LearnedObject(pool)
-	l, ok := store.LearnedEndpoints.Get(r, namespace+"/"+name)
+	l, ok := store.LearnedEndpoints.Get(r, objectid.Join(namespace, name))
 	if !ok {
 		return nil
 	}
