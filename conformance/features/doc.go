@@ -4,8 +4,11 @@
 //
 //	go test ./features -run Spill
 //
-// rig_test.go builds the binary once, starts processes, sends requests and waits by polling. In the
-// YAML, ${gateway} is the port of the Gateway, and ${NAME} the port of the model server NAME, which
-// a test starts with server. A test reads like what a user does: write the file, send requests,
-// look at who serves them, and ask penstock explain.
+// A test reads like what a user does: write the file, send requests, look at who serves them, and
+// ask penstock explain. In the YAML, ${gateway} is the port of the Gateway, and ${NAME} the port of
+// the model server NAME, which a test starts with server. A document after a line --- # NAME is a
+// part, which is written only if a test names it: with("NAME").
+//
+// The rig_*_test.go are what tests share: rig_test.go builds the binary once and starts processes,
+// rig_fixture_test.go writes the YAML, rig_requests_test.go sends requests.
 package features

@@ -19,7 +19,7 @@ func TestFlowControl_UrgentRequestPassesThoseThatWait(t *testing.T) {
 	}
 	waits := func(text string) {
 		t.Helper()
-		s.until("explain shows "+text, func() error {
+		s.Eventually("explain shows "+text, func() error {
 			if got := s.explain(s.url("/"), "-X", "POST"); !strings.Contains(got, text) {
 				return fmt.Errorf("%s", got)
 			}

@@ -4,16 +4,20 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
+	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"strconv"
 	"strings"
-	"sync"
+	"syscall"
 	"testing"
 
 	"github.com/penstock-project/penstock/conformance/promises/process"
+	"github.com/penstock-project/penstock/conformance/promises/process/processtest"
 )
 
 // binary is the penstock that all tests run; envoy is its Envoy.
@@ -38,185 +42,219 @@ func run(m *testing.M) int {
 	return m.Run()
 }
 
-var (
-	ports     process.Ports
-	portsLock sync.Mutex
-)
-
-func freePort(t *testing.T) int {
-	t.Helper()
-	portsLock.Lock()
-	defer portsLock.Unlock()
-	port, err := ports.Free()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return port
-}
-
-// site is one penstock up over a folder with one file.
+// site is one penstock over a folder with one fixture.
 type site struct {
-	t          *testing.T
-	dir, state string
-	ports      map[string]int // by name in the YAML
+	processtest.Rig
+	state    string
+	ports    map[string]int // by name in the YAML
+	env      []string       // of penstock, in addition to this process's
+	penstock *process.Process
+	log      string // the file of penstock's output
 }
 
 // newSite begins a site. Its model servers are started first, then up.
 func newSite(t *testing.T) *site {
 	t.Helper()
-	state, err := os.MkdirTemp("", "ps") // not t.TempDir: the path of a Unix socket may not be long
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(state) })
-	return &site{t: t, dir: t.TempDir(), state: state, ports: map[string]int{"gateway": freePort(t)}}
+	s := &site{Rig: processtest.Rig{TB: t, Files: t.TempDir()}, state: processtest.ShortDir(t)}
+	s.ports = map[string]int{"gateway": s.Port()}
+	return s
 }
 
 // server starts a model server with a name, which its responses have in x-served-by. args are
 // further ones of penstock sim.
-func (s *site) server(name string, args ...string) *process.Process {
-	s.t.Helper()
-	s.ports[name] = freePort(s.t)
-	p := s.start(name, append([]string{"sim", "--name", name, "--model", "llama", "--port", fmt.Sprint(s.ports[name])}, args...)...)
-	s.until(name+" serves", func() error { return p.Answers(fmt.Sprintf("http://127.0.0.1:%d/v1/models", s.ports[name])) })
-	return p
+func (s *site) server(name string, args ...string) {
+	s.Helper()
+	s.ports[name] = s.Port()
+	s.sim(name, append([]string{"--listen", s.address(name)}, args...)...)
+	s.Eventually(name+" serves", func() error {
+		got, err := s.get("http://" + s.address(name) + "/v1/models")
+		if err == nil && got.status != http.StatusOK {
+			err = errors.New(got.body)
+		}
+		return err
+	})
 }
 
+// sim starts a model server that listens as args state.
+func (s *site) sim(name string, args ...string) {
+	s.Helper()
+	s.start(name, append([]string{"sim", "--name", name, "--model", "llama", "--grace", "1ms"}, args...)...)
+}
+
+// backend serves a name of the YAML in this process, for behavior that penstock sim lacks.
+func (s *site) backend(name string, h http.Handler) *httptest.Server {
+	server := httptest.NewServer(h)
+	s.Cleanup(server.Close)
+	s.ports[name] = server.Listener.Addr().(*net.TCPAddr).Port
+	return server
+}
+
+// closed gives a name of the YAML a port at which nothing listens.
+func (s *site) closed(name string) { s.ports[name] = s.Port() }
+
+// address is that of a name of the YAML.
+func (s *site) address(name string) string { return fmt.Sprint("127.0.0.1:", s.ports[name]) }
+
 // up writes a fixture and runs penstock up until the end of the test.
-func (s *site) up(fixture string) {
-	s.t.Helper()
-	s.write(fixture)
-	s.start("penstock", "up", "-f", s.dir, "--state", s.state, "--concurrency", "1")
-	s.until("requests are answered", func() error {
-		if got, err := s.ask("/", question); err != nil || got.status >= 500 && got.header.Get("x-penstock-reason") == "" {
-			return fmt.Errorf("%d %s %w", got.status, got.body, err)
+func (s *site) up(fixture string, edits ...edit) {
+	s.Helper()
+	s.write(fixture, edits...)
+	s.run("up", "--concurrency", "1")
+	s.logged("serves at")
+}
+
+// run starts a long-running command over the site. Another one replaces its log.
+func (s *site) run(command string, args ...string) {
+	s.Helper()
+	args = append([]string{command, "-f", s.Files, "--state", s.state, "--log-level", "debug"}, args...)
+	s.penstock, s.log = s.start("penstock", args...)
+}
+
+// start runs penstock until the end of the test, which prints its output if it fails.
+func (s *site) start(name string, args ...string) (p *process.Process, log string) {
+	s.Helper()
+	return s.program(name, binary, args...)
+}
+
+// program is start with another program.
+func (s *site) program(name, path string, args ...string) (p *process.Process, log string) {
+	s.Helper()
+	log = filepath.Join(s.TempDir(), name+".log")
+	p, err := process.Start(name, log, path, append([]string{"ENVOY=" + envoy}, s.env...), args...)
+	if err != nil {
+		s.Fatal(err)
+	}
+	s.Cleanup(func() {
+		if err := p.Stop(process.Limit); err != nil {
+			s.Error(err)
+		}
+		if s.Failed() {
+			text, _ := os.ReadFile(log)
+			s.Logf("%s printed:\n%s", name, text)
+		}
+	})
+	return p, log
+}
+
+// serve runs penstock serve, without an Envoy.
+func (s *site) serve(xds string, args ...string) {
+	s.Helper()
+	s.run("serve", append([]string{"--xds", xds}, args...)...)
+	s.logged("ADS at " + xds)
+}
+
+// attach starts an Envoy of the site's Gateway, which ends with the test.
+func (s *site) attach(xds string) {
+	s.Helper()
+	dir := processtest.ShortDir(s)
+	p, err := process.StartEnvoy(binary, envoy, dir, "envoy", "--gateway", "default/gw", "--concurrency", "1",
+		"--admin", "unix:"+filepath.Join(dir, "admin.sock"), "--xds", xds)
+	if err != nil {
+		s.Fatal(err)
+	}
+	s.Cleanup(func() { _ = p.Stop(process.Limit) })
+}
+
+// output is what penstock has printed.
+func (s *site) output() string {
+	s.Helper()
+	text, err := os.ReadFile(s.log)
+	if err != nil {
+		s.Fatal(err)
+	}
+	return string(text)
+}
+
+// logged waits until penstock has printed a text.
+func (s *site) logged(text string) {
+	s.Helper()
+	s.Eventually("penstock prints "+text, func() error {
+		if got := s.output(); !strings.Contains(got, text) {
+			return errors.Join(fmt.Errorf("it has printed:\n%s", got), s.penstock.Running())
 		}
 		return nil
 	})
 }
 
-// write saves a fixture, with ports for names and texts replaced, as editors do: to another file,
-// which is then renamed.
-func (s *site) write(fixture string, replace ...string) {
-	s.t.Helper()
-	text, err := os.ReadFile(fixture)
-	if err != nil {
-		s.t.Fatal(err)
+// killEnvoy kills the Envoy that penstock up has started last.
+func (s *site) killEnvoy() {
+	s.Helper()
+	all := regexp.MustCompile(`Envoy started.* pid=(\d+)`).FindAllStringSubmatch(s.output(), -1)
+	if len(all) == 0 {
+		s.Fatal("no Envoy has been started")
 	}
-	out := os.Expand(strings.NewReplacer(replace...).Replace(string(text)), func(name string) string {
-		port, ok := s.ports[name]
-		if !ok {
-			s.t.Errorf("%s names %s, which is no model server of the test", fixture, name)
-		}
-		return fmt.Sprint(port)
-	})
-	path := filepath.Join(s.dir, "site.yaml")
-	if err := errors.Join(os.WriteFile(path+"~", []byte(out), 0o600), os.Rename(path+"~", path)); err != nil {
-		s.t.Fatal(err)
+	pid, _ := strconv.Atoi(all[len(all)-1][1])
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) { // an earlier call has
+		s.Fatal(err)
 	}
 }
 
-// start runs penstock until the end of the test, which prints its log if it fails.
-func (s *site) start(name string, args ...string) *process.Process {
-	s.t.Helper()
-	log := filepath.Join(s.t.TempDir(), name+".log")
-	p, err := process.Start(name, log, binary, []string{"ENVOY=" + envoy}, args...)
-	if err != nil {
-		s.t.Fatal(err)
+// command runs another command over the site. Findings, which are exit status 1, are no error.
+func (s *site) command(args ...string) (string, error) {
+	args = append(args, "-f", s.Files, "--state", s.state)
+	cmd := exec.CommandContext(s.Context(), binary, args...)
+	cmd.Env = append(os.Environ(), s.env...)
+	out, err := cmd.Output()
+	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) && (exit.ExitCode() != 1 || len(out) == 0) {
+		return string(out), fmt.Errorf("penstock %s: %w\n%s", strings.Join(args, " "), err, exit.Stderr)
+	} else if exit != nil {
+		err = nil
 	}
-	s.t.Cleanup(func() {
-		if err := p.Stop(process.Limit); err != nil {
-			s.t.Error(err)
-		}
-		if s.t.Failed() {
-			text, _ := os.ReadFile(log)
-			s.t.Logf("%s printed:\n%s", name, text)
-		}
-	})
-	return p
+	return string(out), err
+}
+
+func (s *site) print(args ...string) string {
+	s.Helper()
+	out, err := s.command(args...)
+	if err != nil {
+		s.Fatalf("%v\n%s", err, out)
+	}
+	return out
 }
 
 // explain runs penstock explain over the site.
 func (s *site) explain(args ...string) string {
-	s.t.Helper()
-	out, err := exec.CommandContext(s.t.Context(), binary, append([]string{"explain", "-f", s.dir, "--state", s.state}, args...)...).Output()
-	if exit := (*exec.ExitError)(nil); err != nil && (!errors.As(err, &exit) || exit.ExitCode() != 1) { // 1: it has findings
-		s.t.Fatalf("penstock explain %s: %v\n%s", strings.Join(args, " "), err, out)
-	}
-	return string(out)
+	s.Helper()
+	return s.print(append([]string{"explain"}, args...)...)
 }
 
-// url returns the URL of chat completions below a path of the site's Gateway.
-func (s *site) url(path string) string {
-	return fmt.Sprintf("http://127.0.0.1:%d%s", s.ports["gateway"], strings.TrimSuffix(path, "/")+"/v1/chat/completions")
+// status runs penstock status over the site.
+func (s *site) status() string {
+	s.Helper()
+	return s.print("status")
 }
 
-const question = `{"model": "llama", "messages": [{"role": "user", "content": "repeat this"}]}`
-
-// reply is a response, read to its end.
-type reply struct {
-	status int
-	header http.Header
-	body   string
+// reports waits until penstock status has a text.
+func (s *site) reports(text string) {
+	s.Helper()
+	s.Eventually("status reports "+text, func() error {
+		if got := s.status(); !strings.Contains(got, text) {
+			return errors.New(got)
+		}
+		return nil
+	})
 }
 
-// by is the model server that has answered.
-func (r reply) by() string { return r.header.Get("x-served-by") }
-
-// ask sends a chat completion to a path. headers are names and values.
-func (s *site) ask(path, body string, headers ...string) (reply, error) {
-	req, err := http.NewRequestWithContext(s.t.Context(), http.MethodPost, s.url(path), strings.NewReader(body))
-	if err != nil {
-		return reply{}, err
-	}
-	req.Header.Set("content-type", "application/json")
-	for i := 0; i+1 < len(headers); i += 2 {
-		req.Header.Set(headers[i], headers[i+1])
-	}
-	client := &http.Client{Timeout: process.Limit, Transport: &http.Transport{DisableKeepAlives: true}}
-	resp, err := client.Do(req)
-	if err != nil {
-		return reply{}, err
-	}
-	defer func() { _ = resp.Body.Close() }()
-	text, err := io.ReadAll(resp.Body)
-	return reply{resp.StatusCode, resp.Header, string(text)}, err
-}
-
-// served sends a request that must be answered 200, and returns by whom.
-func (s *site) served(path string, headers ...string) string {
-	s.t.Helper()
-	got, err := s.ask(path, question, headers...)
+// metrics is penstock's page at /metrics.
+func (s *site) metrics() string {
+	s.Helper()
+	socket := &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "unix", filepath.Join(s.state, "api.sock"))
+	}}
+	got, err := s.read(&http.Client{Timeout: process.Limit, Transport: socket}, "http://penstock/metrics")
 	if err != nil || got.status != http.StatusOK {
-		s.t.Fatalf("%s: %d %s %v", path, got.status, got.body, err)
+		s.Fatal(got.status, err)
 	}
-	return got.by()
+	return got.body
 }
 
-// occupy begins a response that lasts until the returned function is called, and returns by whom.
-func (s *site) occupy(path string) (by string, end func(), err error) {
-	ctx, end := context.WithCancel(s.t.Context())
-	body := fmt.Sprintf(`{"model": "llama", "stream": true, "messages": [{"role": "user", "content": %q}]}`, strings.Repeat("word ", 3000))
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, s.url(path), strings.NewReader(body))
-	if err != nil {
-		return "", end, err
+// series is the value of one of penstock's series; 0 without it.
+func (s *site) series(name string) (value float64) {
+	s.Helper()
+	for line := range strings.Lines(s.metrics()) {
+		if text, ok := strings.CutPrefix(line, name+" "); ok {
+			value, _ = strconv.ParseFloat(strings.TrimSpace(text), 64)
+		}
 	}
-	req.Header.Set("content-type", "application/json")
-	resp, err := (&http.Client{}).Do(req)
-	if err != nil {
-		return "", end, err
-	}
-	s.t.Cleanup(func() { end(); _ = resp.Body.Close() })
-	if resp.StatusCode != http.StatusOK {
-		return "", end, fmt.Errorf("status %d", resp.StatusCode)
-	}
-	return resp.Header.Get("x-served-by"), end, nil
-}
-
-// until polls a condition until it holds.
-func (s *site) until(what string, check func() error) {
-	s.t.Helper()
-	if err := process.Eventually(s.t.Context(), what, check); err != nil {
-		s.t.Fatal(err)
-	}
+	return value
 }

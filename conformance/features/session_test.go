@@ -17,7 +17,7 @@ func TestSession_StaysAtItsServerWhileThatServes(t *testing.T) {
 	}
 	s.up("session.yaml")
 	at, seen := map[string]string{}, map[string]bool{}
-	s.until("sessions are at several servers", func() error {
+	s.Eventually("sessions are at several servers", func() error {
 		id := fmt.Sprint("user-", len(at))
 		at[id] = s.served("/", "x-session-id", id)
 		if seen[at[id]] = true; len(seen) < 2 {
@@ -43,9 +43,9 @@ func TestSession_StaysAtItsServerWhileThatServes(t *testing.T) {
 		}
 	}
 	gone := at["user-0"]
-	s.write("session.yaml", "  - {address: 127.0.0.1, ports: [${"+gone+"}]}\n", "")
+	s.write("session.yaml", swap("  - {address: 127.0.0.1, ports: [${"+gone+"}]}\n", ""))
 	var next string
-	s.until("the session leaves a server that has left the pool", func() error {
+	s.Eventually("the session leaves a server that has left the pool", func() error {
 		if next = s.served("/", "x-session-id", "user-0"); next == gone {
 			return fmt.Errorf("%s serves", next)
 		}

@@ -15,7 +15,7 @@ func TestSpill_FullPoolSpillsAnd429WhenAllAreFull(t *testing.T) {
 	s.server("fast-1", "--inter-token-latency", "50ms")
 	s.server("spare-1", "--inter-token-latency", "50ms")
 	s.up("spill.yaml")
-	s.until("an idle pool serves its own requests", func() error {
+	s.Eventually("an idle pool serves its own requests", func() error {
 		if by := s.served("/"); by != "fast-1" {
 			return fmt.Errorf("%s has answered", by)
 		}
@@ -31,13 +31,13 @@ func TestSpill_FullPoolSpillsAnd429WhenAllAreFull(t *testing.T) {
 		}
 		return err
 	}
-	s.until("one server is busy", occupy)
-	s.until("the other is busy", occupy)
+	s.Eventually("one server is busy", occupy)
+	s.Eventually("the other is busy", occupy)
 	if !busy["fast-1"] || !busy["spare-1"] {
 		t.Errorf("two requests went to %v", busy)
 	}
 	var full reply
-	s.until("a third request is answered 429", func() (err error) {
+	s.Eventually("a third request is answered 429", func() (err error) {
 		if full, err = s.ask("/", question); err == nil && full.status != http.StatusTooManyRequests {
 			err = fmt.Errorf("%d %s", full.status, full.body)
 		}
@@ -53,7 +53,7 @@ func TestSpill_FullPoolSpillsAnd429WhenAllAreFull(t *testing.T) {
 	for _, end := range ends {
 		end()
 	}
-	s.until("the pool serves again", func() error {
+	s.Eventually("the pool serves again", func() error {
 		if got, err := s.ask("/", question); err != nil || got.status != http.StatusOK {
 			return fmt.Errorf("%d %s %w", got.status, got.body, err)
 		}

@@ -22,7 +22,7 @@ func TestWhy_ShowsTheStagesOfAPastRequest(t *testing.T) {
 	}
 	address := fmt.Sprint("127.0.0.1:", s.ports[got.by()])
 	var text string
-	s.until("the request's end is known", func() error {
+	s.Eventually("the request's end is known", func() error {
 		if text = s.explain("--why", got.header.Get("x-request-id")); !strings.Contains(text, "served by "+address) {
 			return fmt.Errorf("%s", text)
 		}

@@ -48,7 +48,7 @@ func (s *site) envoyPage(path string) string {
 func TestModelServers_MetadataServerIsNoEndpoint(t *testing.T) {
 	s := start(t, map[string]string{"pool.yaml": pool("attack", append(specials, "127.0.0.1", "192.0.2.7")...)}, "--denied-cidrs", "192.0.2.0/24")
 	traffic := s.traffic()
-	s.eventually("Envoy has the pool", func() error {
+	s.Eventually("Envoy has the pool", func() error {
 		if !strings.Contains(s.configured(), "pool/default/attack::127.0.0.1:8000") { // the folder's owner may name loopback
 			return fmt.Errorf("its clusters:\n%s", s.configured())
 		}
@@ -60,7 +60,7 @@ func TestModelServers_MetadataServerIsNoEndpoint(t *testing.T) {
 			t.Errorf("%s is an endpoint", a)
 		}
 	}
-	s.eventually("a finding names the field", func() error {
+	s.Eventually("a finding names the field", func() error {
 		if log := s.log("penstock"); !strings.Contains(log, "spec.servers[0].address: address 169.254.169.254 is a link-local address, which is never allowed") {
 			return fmt.Errorf("the log:\n%s", log)
 		}
@@ -86,14 +86,14 @@ func TestHostname_RebindingNameLosesItsEndpoint(t *testing.T) {
 	d.Answer(netip.MustParseAddr("127.0.0.1"))
 	s := start(t, map[string]string{"pool.yaml": pool("attack", "rebind.example")}, "--dns-server", d.Address())
 	traffic := s.traffic()
-	s.eventually("the name is an endpoint", func() error {
+	s.Eventually("the name is an endpoint", func() error {
 		if !strings.Contains(s.configured(), "pool/default/attack::127.0.0.1:8000") {
 			return fmt.Errorf("its clusters:\n%s", s.configured())
 		}
 		return nil
 	})
 	d.Answer(netip.MustParseAddr("169.254.169.254"))
-	s.eventually("the endpoint is gone", func() error {
+	s.Eventually("the endpoint is gone", func() error {
 		text := s.configured()
 		if strings.Contains(text, "169.254.169.254") {
 			t.Fatal("the metadata server is an endpoint")
@@ -123,14 +123,14 @@ func TestHostname_DeadNamesDelayNoOtherUser(t *testing.T) {
 		t.Errorf("the Gateway served after %s", took)
 	}
 	traffic := s.traffic()
-	s.eventually("the dead names are asked for", func() error {
+	s.Eventually("the dead names are asked for", func() error {
 		if !d.Asked("dead-2999.example.") {
 			return fmt.Errorf("not yet")
 		}
 		return nil
 	})
-	s.write("alive.yaml", pool("alive", "localhost"))
-	s.eventually("a name that resolves is an endpoint", func() error {
+	s.Write("alive.yaml", pool("alive", "localhost"))
+	s.Eventually("a name that resolves is an endpoint", func() error {
 		if !strings.Contains(s.configured(), "pool/default/alive::127.0.0.1:8000") {
 			return fmt.Errorf("not yet")
 		}
@@ -149,11 +149,11 @@ func TestHostname_DeadNamesDelayNoOtherUser(t *testing.T) {
 func TestHealth_AnswersFromTheFirstMoment(t *testing.T) {
 	s := prepare(t, nil)
 	for i := range 400 {
-		s.write(fmt.Sprintf("pool-%d.yaml", i), pool(fmt.Sprint("p", i), "127.0.0.1"))
+		s.Write(fmt.Sprintf("pool-%d.yaml", i), pool(fmt.Sprint("p", i), "127.0.0.1"))
 	}
 	s.penstock = s.runConfined(binaries.penstock)
 	healthyFirst := false
-	s.eventually("penstock is ready", func() error {
+	s.Eventually("penstock is ready", func() error {
 		health := s.penstock.Answers("http://" + local(s.http) + "/healthz")
 		ready := s.penstock.Answers("http://" + local(s.http) + "/readyz")
 		healthyFirst = healthyFirst || health == nil && ready != nil

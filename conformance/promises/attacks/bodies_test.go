@@ -16,7 +16,7 @@ spec: {targetRef: {name: chat}, picker: {strategy: chwbl}}
 // A strategy that needs the body reads hostile ones in time and memory proportional to their size, and answers 400 what is not JSON.
 func TestCHWBL_HostileBodiesAreAnswered400(t *testing.T) {
 	s := start(t, map[string]string{"policy.yaml": hashed})
-	s.eventually("bodies are hashed", func() error {
+	s.Eventually("bodies are hashed", func() error {
 		if err := s.ask("POST", "/v1/chat/completions", "{"); err == nil || !strings.Contains(err.Error(), "invalid_body") {
 			return errAnswered
 		}

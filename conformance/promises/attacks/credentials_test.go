@@ -22,7 +22,7 @@ func secured(t *testing.T) (s *site, in func(name string) string) {
 	serve, attach, in := s.credentials()
 	s.serve(serve...)
 	s.attach(attach...)
-	s.eventually("the Gateway serves", func() error { return s.ask("GET", "/v1/models", "") })
+	s.Eventually("the Gateway serves", func() error { return s.ask("GET", "/v1/models", "") })
 	return s, in
 }
 
@@ -40,14 +40,14 @@ func (s *site) credentials() (serve, attach []string, in func(name string) strin
 // adds writes a route, and waits until Envoy has it.
 func (s *site) adds() {
 	s.Helper()
-	s.write("added.yaml", `apiVersion: gateway.networking.k8s.io/v1
+	s.Write("added.yaml", `apiVersion: gateway.networking.k8s.io/v1
 kind: HTTPRoute
 metadata: {name: added}
 spec:
   parentRefs: [{name: gw}]
   rules: [{matches: [{path: {value: /added}}], backendRefs: [{group: inference.networking.k8s.io, kind: InferencePool, name: chat}]}]
 `)
-	s.eventually("Envoy has the route", func() error {
+	s.Eventually("Envoy has the route", func() error {
 		if !strings.Contains(s.envoyPage("/config_dump"), "HTTPRoute/default/added") {
 			return errors.New("it does not")
 		}
@@ -69,14 +69,14 @@ func TestXDSCredentials_IdleConnectionsLockOutNoEnvoy(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.eventually("most are closed", func() error {
+	s.Eventually("most are closed", func() error {
 		if n := Open(conns); n > 64 {
 			return errOpen
 		}
 		return nil
 	})
 	s.adds()
-	s.eventually("all are closed", func() error {
+	s.Eventually("all are closed", func() error {
 		if Open(conns) > 0 {
 			return errOpen
 		}
@@ -139,9 +139,9 @@ func TestXDSCredentials_ExpiredOnConnectionIsReplaced(t *testing.T) {
 	issue("15s")
 	s.serve("--xds-cert", in("penstock.crt"), "--xds-key", in("penstock.key"), "--xds-client-ca", in("ca.crt"))
 	s.attach("--tls-server-name", "penstock", "--tls-ca", in("ca.crt"), "--tls-cert", in("envoy.crt"), "--tls-key", in("envoy.key"), "--secrets", in("secrets"))
-	s.eventually("the Gateway serves", func() error { return s.ask("GET", "/v1/models", "") })
+	s.Eventually("the Gateway serves", func() error { return s.ask("GET", "/v1/models", "") })
 	issue("1h")
-	s.eventually("the certificate of the connection has expired", func() error {
+	s.Eventually("the certificate of the connection has expired", func() error {
 		if !strings.Contains(s.whole("penstock"), "the client's certificate expired at") {
 			return errors.New("nothing is logged about it")
 		}

@@ -19,7 +19,7 @@ func TestPicker_IdleConnectionsLockOutNoGateway(t *testing.T) {
 	serve, attach, _ := s.credentials()
 	s.serveWith(few, serve...)
 	s.attach(attach...)
-	s.eventually("the Gateway serves", func() error { return s.ask(http.MethodGet, "/v1/models", "") })
+	s.Eventually("the Gateway serves", func() error { return s.ask(http.MethodGet, "/v1/models", "") })
 	traffic := s.traffic()
 	for last := range byte(12) { // so many other machines
 		from := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2+last)}}
@@ -38,7 +38,7 @@ func TestPicker_IdleConnectionsLockOutNoGateway(t *testing.T) {
 	}
 	s.stop(s.envoy)
 	s.attach(attach...)
-	s.eventually("an Envoy that has just started picks", func() error {
+	s.Eventually("an Envoy that has just started picks", func() error {
 		return s.ask(http.MethodPost, "/v1/chat/completions", `{"model":"m","messages":[{"role":"user","content":"x"}]}`)
 	})
 }

@@ -51,17 +51,17 @@ func TestState_FullDiskEndsNothingAndLosesNothing(t *testing.T) {
 	traffic := s.traffic()
 	fill()
 	for _, to := range []string{"one", "two", "three"} {
-		s.write("more.yaml", redirect("more", "/more", to, fmt.Sprintf("junk: %q", strings.Repeat(to, 1<<14)))) // larger than what is left of a page
+		s.Write("more.yaml", redirect("more", "/more", to, fmt.Sprintf("junk: %q", strings.Repeat(to, 1<<14)))) // larger than what is left of a page
 		s.answers("/more", "302 "+to)
 	}
-	s.eventually("the failure is logged", func() error {
+	s.Eventually("the failure is logged", func() error {
 		if s.logged("last-good.jsonl") == 0 {
 			return errors.New("it is not")
 		}
 		return nil
 	})
 	free()
-	s.eventually("what is missing is written", func() error {
+	s.Eventually("what is missing is written", func() error {
 		if text := s.log("penstock"); !strings.Contains(text, "state is written again") {
 			return errors.New("it is not")
 		}
@@ -71,7 +71,7 @@ func TestState_FullDiskEndsNothingAndLosesNothing(t *testing.T) {
 		t.Errorf("it is logged %d times", n)
 	}
 	traffic.end()
-	s.restart(func() { s.write("more.yaml", "[") })
+	s.restart(func() { s.Write("more.yaml", "[") })
 	s.answers("/more", "302 three")
 }
 
@@ -81,7 +81,7 @@ func TestState_ReadOnlyFolderServesFromMemory(t *testing.T) {
 	s.serve()
 	s.attach()
 	s.answers("/v1/models", "200")
-	s.write("more.yaml", redirect("more", "/more", "one", ""))
+	s.Write("more.yaml", redirect("more", "/more", "one", ""))
 	s.answers("/more", "302 one")
 }
 
@@ -95,7 +95,7 @@ func TestState_UpStartsWithReadOnlyFolder(t *testing.T) {
 	}
 	s.up("ENVOY="+binaries.envoy, "TMPDIR="+temporary)
 	s.answers("/v1/models", "200")
-	s.write("more.yaml", redirect("more", "/more", "one", ""))
+	s.Write("more.yaml", redirect("more", "/more", "one", ""))
 	s.answers("/more", "302 one")
 	s.stop(s.penstock)
 	if left, err := os.ReadDir(temporary); err != nil || len(left) > 0 {
@@ -108,7 +108,7 @@ func (s *site) up(env ...string) {
 	s.Helper()
 	var err error
 	if s.penstock, err = process.Start("penstock", filepath.Join(s.dir, "penstock.log"), binaries.penstock, env,
-		"up", "-f", s.files, "--state", filepath.Join(s.dir, "state"), "--concurrency", "1", "--log-level", "debug"); err != nil {
+		"up", "-f", s.Files, "--state", filepath.Join(s.dir, "state"), "--concurrency", "1", "--log-level", "debug"); err != nil {
 		s.Fatal(err)
 	}
 	s.ends(s.penstock)
@@ -132,9 +132,9 @@ func (s *site) readOnly() {
 func TestState_TruncatedFilesLoseTheirTornLineAlone(t *testing.T) {
 	s := start(t, map[string]string{"more.yaml": redirect("more", "/more", "one", "")})
 	s.answers("/more", "302 one")
-	s.write("more.yaml", redirect("more", "/more", "two", ""))
+	s.Write("more.yaml", redirect("more", "/more", "two", ""))
 	s.answers("/more", "302 two")
-	s.eventually("both are in the journal", func() error {
+	s.Eventually("both are in the journal", func() error {
 		raw, err := os.ReadFile(filepath.Join(s.dir, "state", "last-good.jsonl"))
 		if err == nil && !bytes.Contains(raw, []byte(`"two"`)) {
 			err = errors.New("the second is not")
@@ -152,7 +152,7 @@ func TestState_TruncatedFilesLoseTheirTornLineAlone(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		s.write("more.yaml", "[")
+		s.Write("more.yaml", "[")
 	})
 	s.answers("/more", "302 one")
 }
@@ -163,7 +163,7 @@ func (s *site) restart(meanwhile func()) {
 	s.stop(s.penstock)
 	meanwhile()
 	s.serve()
-	s.write("barrier.yaml", redirect("barrier", "/barrier", "one", "")) // Envoy has the configuration of the new process
+	s.Write("barrier.yaml", redirect("barrier", "/barrier", "one", "")) // Envoy has the configuration of the new process
 	s.answers("/barrier", "302 one")
 }
 
@@ -181,8 +181,8 @@ func (s *site) logged(file string) (n int) {
 // Of two Envoys of penstock up one is killed, and the program is gone.
 func TestEnvoy_GoneProgramEndsNothing(t *testing.T) {
 	s := prepare(t, nil)
-	also := s.port()
-	s.write("also.yaml", gatewayObject("also", also)+strings.ReplaceAll(redirect("also", "/", "one", ""), "name: gw", "name: also"))
+	also := s.Port()
+	s.Write("also.yaml", gatewayObject("also", also)+strings.ReplaceAll(redirect("also", "/", "one", ""), "name: gw", "name: also"))
 	program := filepath.Join(s.dir, "envoy")
 	if err := os.Symlink(binaries.envoy, program); err != nil {
 		t.Fatal(err)
@@ -190,13 +190,13 @@ func TestEnvoy_GoneProgramEndsNothing(t *testing.T) {
 	s.up("ENVOY=" + program)
 	s.answers("/v1/models", "200")
 	other := func() error {
-		got, err := (&site{T: s.T, gateway: also}).answer("/")
+		got, err := (&site{Rig: s.Rig, gateway: also}).answer("/")
 		if err == nil && got != "302 one" {
 			err = fmt.Errorf("it answers %s", got)
 		}
 		return err
 	}
-	s.eventually("the other Gateway serves", other)
+	s.Eventually("the other Gateway serves", other)
 	traffic := s.traffic()
 	if err := os.Remove(program); err != nil {
 		t.Fatal(err)
@@ -213,14 +213,14 @@ func TestEnvoy_GoneProgramEndsNothing(t *testing.T) {
 	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	s.eventually("the failure is reported", func() error {
+	s.Eventually("the failure is reported", func() error {
 		if !strings.Contains(s.log("penstock"), "Envoy cannot be started") {
 			return errors.New("it is not")
 		}
 		return nil
 	})
 	served := time.Now()
-	s.eventually("the first Gateway has served for a while", func() error {
+	s.Eventually("the first Gateway has served for a while", func() error {
 		if time.Since(served) < time.Second {
 			return errors.New("not yet")
 		}
@@ -229,6 +229,6 @@ func TestEnvoy_GoneProgramEndsNothing(t *testing.T) {
 	if err := os.Symlink(binaries.envoy, program); err != nil {
 		t.Fatal(err)
 	}
-	s.eventually("the other Gateway serves again", other)
+	s.Eventually("the other Gateway serves again", other)
 	traffic.end()
 }

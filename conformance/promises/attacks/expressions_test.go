@@ -25,16 +25,16 @@ func TestRegularExpressions_LargestRouteCostsNoMemory(t *testing.T) {
 	traffic := s.traffic()
 	before := s.rss(s.envoy)
 	peak := s.peak(s.envoy)
-	s.write("attacker.yaml", ExpressionRoute("large", "attacker.example"))
-	s.eventually("the route is above the budget", func() error {
+	s.Write("attacker.yaml", ExpressionRoute("large", "attacker.example"))
+	s.Eventually("the route is above the budget", func() error {
 		if text := s.whole("penstock"); !strings.Contains(text, "HTTPRoute default/large spec.rules[15]: its regular expressions are above the budget") {
 			return fmt.Errorf("penstock prints %.2000s", text)
 		}
 		return nil
 	})
-	s.write("other.yaml", otherRoute)
+	s.Write("other.yaml", otherRoute)
 	client := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
-	s.eventually("another route's change takes effect", func() error {
+	s.Eventually("another route's change takes effect", func() error {
 		response, err := client.Get("http://" + local(s.gateway) + "/other")
 		if err != nil {
 			return err

@@ -14,24 +14,25 @@ import (
 	"testing"
 
 	"github.com/penstock-project/penstock/conformance/promises/process"
+	"github.com/penstock-project/penstock/conformance/promises/process/processtest"
 )
 
 // externalProgram starts a program of penstock-external, and returns it with its URL.
 func externalProgram(t *testing.T, args ...string) (s *site, p *process.Process, url string) {
 	t.Helper()
-	s = &site{T: t, dir: t.TempDir()}
+	s = &site{Rig: processtest.Rig{TB: t}, dir: t.TempDir()}
 	binary, err := process.Build(t.Context(), s.dir, "penstock-external")
 	if err != nil {
 		t.Fatal(err)
 	}
-	address := local(s.port())
+	address := local(s.Port())
 	p, err = process.Start(args[0], filepath.Join(s.dir, "external.log"), binary, nil, append(args, "--listen="+address)...)
 	if err != nil {
 		t.Fatal(err)
 	}
 	s.ends(p)
 	url = "http://" + address
-	s.eventually("it serves", func() error { return p.Answers(url + "/healthz") })
+	s.Eventually("it serves", func() error { return p.Answers(url + "/healthz") })
 	return s, p, url
 }
 
@@ -107,7 +108,7 @@ func TestTokenStore_HostilePodReadsNothingAndFillsNothing(t *testing.T) {
 		}
 	}
 	stall(t, url, fmt.Sprintf("PUT /tokens/%s HTTP/1.1\r\nhost: a\r\ncontent-length: 8000000\r\n\r\n", randomKey()), 100)
-	s.eventually("small lists are stored again", func() error {
+	s.Eventually("small lists are stored again", func() error {
 		key := randomKey()
 		if status, text := exchange(http.MethodPut, url+"/tokens/"+key, []byte("[7]")); status != http.StatusNoContent {
 			return fmt.Errorf("%d %s", status, text)
@@ -164,7 +165,7 @@ func TestProcess_HostilePromptsHarmThemselvesAlone(t *testing.T) {
 	}
 	senders.Wait()
 	stall(t, url, "POST /process HTTP/1.1\r\nhost: a\r\ncontent-length: 30000000\r\n\r\n", 100)
-	s.eventually("a small prompt is tokenized", func() error {
+	s.Eventually("a small prompt is tokenized", func() error {
 		if status := ask(text("Hello")); status != http.StatusOK {
 			return fmt.Errorf("%d", status)
 		}

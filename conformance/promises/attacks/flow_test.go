@@ -66,7 +66,7 @@ spec: {targetRef: {name: slow}, picker: {trustHeaders: true, flowControl: {maxRe
 			}
 		})
 		if sent := i + 1; sent%burst == 0 {
-			s.eventually("1,000 requests wait and all others are answered 429, but for the first ones, which are served", func() error {
+			s.Eventually("1,000 requests wait and all others are answered 429, but for the first ones, which are served", func() error {
 				if are, n := int(rejected.Load()), int(waiting()); n < min(sent, full)-burst || are+n < sent-burst {
 					return fmt.Errorf("of %d requests %d are rejected, %d wait", sent, are, n)
 				}
@@ -80,7 +80,7 @@ spec: {targetRef: {name: slow}, picker: {trustHeaders: true, flowControl: {maxRe
 	}
 	leave()
 	all.Wait()
-	s.eventually("nothing waits once the client has left", func() error {
+	s.Eventually("nothing waits once the client has left", func() error {
 		if n := waiting(); n > 0 {
 			return fmt.Errorf("%.0f requests wait", n)
 		}

@@ -177,7 +177,7 @@ func TestClusterSet_HostileMemberHarmsNoOther(t *testing.T) {
 	for i, a := range attacks {
 		began, log, peak := time.Now(), s.logSize("penstock"), s.peak(s.penstock)
 		end := evil[i].Begin(a.do)
-		s.eventually(a.name, func() error {
+		s.Eventually(a.name, func() error {
 			if err := s.penstock.Running(); err != nil {
 				t.Fatalf("%s: %v", a.name, err)
 			}
@@ -223,7 +223,7 @@ func TestClusterSet_HostileMemberNamesNoAddressOfOthers(t *testing.T) {
 			"endpointPicker":{"service":[{"addresses":["169.254.169.254","::ffff:127.0.0.1"],"ports":[{"number":%d}]}]}}}`, 1<<30, stolen.port, stolen.port)))
 		return v.Publish("exports", list)
 	})
-	s.eventually("it is logged what it may not name", func() error {
+	s.Eventually("it is logged what it may not name", func() error {
 		text := s.log("penstock")
 		for _, want := range []string{"default/good", "InferencePoolImport evil/stolen", "169.254.169.254", "InferencePoolImport default/good"} {
 			if !strings.Contains(text, want) {

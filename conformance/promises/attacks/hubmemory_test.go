@@ -14,6 +14,7 @@ import (
 
 	"github.com/penstock-project/penstock/conformance/lab/retry"
 	"github.com/penstock-project/penstock/conformance/promises/process"
+	"github.com/penstock-project/penstock/conformance/promises/process/processtest"
 	"github.com/penstock-project/penstock/discovery/kube/kubetest"
 )
 
@@ -75,11 +76,7 @@ func hubOf(t *testing.T, servers map[string]string) (hub *process.Process, c *pr
 	if err != nil {
 		t.Fatal(err)
 	}
-	var ports process.Ports
-	port, err := ports.Free()
-	if err != nil {
-		t.Fatal(err)
-	}
+	port := processtest.Port(t)
 	c = process.Confine("hub", process.Limits{Memory: limit, Files: openFiles})
 	t.Cleanup(c.Release)
 	binary, args := c.Command(binaries.penstock, "hub", "-f", filepath.Join(dir, "set.yml"), "--kubeconfigs", dir,

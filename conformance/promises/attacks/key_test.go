@@ -22,7 +22,7 @@ func TestPickerKey_StolenOneOpensNoOtherPool(t *testing.T) {
 	s, in := secured(t)
 	traffic := s.traffic()
 	// The Gateway whose key is stolen has a pool of its own.
-	s.write("thief.yaml", gatewayObject("thief", s.port())+poolObjects("bait", "/", []string{"thief"}, backend{"127.0.0.1", 9})+limitObject("chat"))
+	s.Write("thief.yaml", gatewayObject("thief", s.Port())+poolObjects("bait", "/", []string{"thief"}, backend{"127.0.0.1", 9})+limitObject("chat"))
 	roots, err := identity.Pool(nil, in("ca.crt"))
 	if err != nil {
 		t.Fatal(err)
@@ -45,7 +45,7 @@ func TestPickerKey_StolenOneOpensNoOtherPool(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.eventually("the key opens its own pool", func() error {
+	s.Eventually("the key opens its own pool", func() error {
 		if code := Pick(t.Context(), conn, key, "default/bait"); code != codes.OK {
 			return fmt.Errorf("%v", code)
 		}

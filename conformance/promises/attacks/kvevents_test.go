@@ -135,7 +135,7 @@ func (s *site) withstood(honest backend) {
 // A model server of each attack, all at once, in the pool of a honest one.
 func TestKVEvents_HostilePublishersHarmNoOtherServer(t *testing.T) {
 	s := prepare(t, nil)
-	publisher := s.port()
+	publisher := s.Port()
 	attacks := eventAttacks("")
 	servers, objects := s.eventServers(1+len(attacks), fmt.Sprintf("port: %d", publisher))
 	honest := fmt.Sprintf("%s:%d", servers[0].address, servers[0].port)
@@ -167,16 +167,16 @@ func TestKVEvents_HostilePublishersHarmNoOtherServer(t *testing.T) {
 			<-t.Context().Done()
 		}
 	})
-	s.write("events.yaml", objects)
+	s.Write("events.yaml", objects)
 	s.serve()
 	s.attach()
-	s.eventually("the Gateway serves", func() error { return s.ask(http.MethodGet, "/v1/models", "") })
+	s.Eventually("the Gateway serves", func() error { return s.ask(http.MethodGet, "/v1/models", "") })
 	traffic := s.traffic()
 	before, peak := s.rss(s.penstock), s.peak(s.penstock)
 	for i, name := range names {
 		publish(i+1, func(p parties.KVPublisher) { _ = attacks[name](t.Context(), p) })
 	}
-	s.eventually("each broken publisher is shown", func() error {
+	s.Eventually("each broken publisher is shown", func() error {
 		metrics, err := s.page("/metrics")
 		for i, name := range names {
 			if name == "a flood of blocks" || name == "a flood of small messages" || name == "topics of 1 MiB" || name == "events of another server" {
@@ -192,7 +192,7 @@ func TestKVEvents_HostilePublishersHarmNoOtherServer(t *testing.T) {
 	if err := publishPrompts(<-ready, 1+prompts/2, prompts/2, prompts); err != nil {
 		t.Fatal(err)
 	}
-	s.eventually("the honest server's events are read", func() error {
+	s.Eventually("the honest server's events are read", func() error {
 		if got := s.shown()[honest]; got != "reported" {
 			return errors.New(got)
 		}
@@ -215,11 +215,11 @@ func TestKVEvents_HostileServerThatDialsHarmsNoOtherServer(t *testing.T) {
 	s := prepare(t, nil)
 	servers, objects := s.eventServers(2, "mode: Listen")
 	honest := fmt.Sprintf("%s:%d", servers[0].address, servers[0].port)
-	s.write("events.yaml", objects)
-	listener := local(s.port())
+	s.Write("events.yaml", objects)
+	listener := local(s.Port())
 	s.serve("--picker-kv-events", listener)
 	s.attach()
-	s.eventually("the Gateway serves", func() error { return s.ask(http.MethodGet, "/v1/models", "") })
+	s.Eventually("the Gateway serves", func() error { return s.ask(http.MethodGet, "/v1/models", "") })
 	dial := func(ctx context.Context, from string) (parties.KVPublisher, error) {
 		conn, err := (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}).DialContext(ctx, "tcp", listener)
 		return parties.KVPublisher{Conn: conn}, err
@@ -232,7 +232,7 @@ func TestKVEvents_HostileServerThatDialsHarmsNoOtherServer(t *testing.T) {
 	if err := errors.Join(p.Greet(), publishPrompts(p, 1, 0, prompts/2)); err != nil {
 		t.Fatal(err)
 	}
-	s.eventually("the honest server's events are read", func() error {
+	s.Eventually("the honest server's events are read", func() error {
 		if got := s.shown()[honest]; got != "reported" {
 			return errors.New(got)
 		}
@@ -279,7 +279,7 @@ func TestKVEvents_HostileServerThatDialsHarmsNoOtherServer(t *testing.T) {
 		t.Errorf("penstock had %.0f MiB before, and %.0f MiB at the peak", before, most)
 	}
 	series := fmt.Sprintf(`penstock_picker_kv_event_failures_total{endpoint="%s:%d",pool="default/events"}`, servers[1].address, servers[1].port)
-	s.eventually("the attacker is counted", func() error {
+	s.Eventually("the attacker is counted", func() error {
 		metrics, err := s.page("/metrics")
 		if err == nil && !strings.Contains(metrics, series) {
 			err = fmt.Errorf("no series %s", series)

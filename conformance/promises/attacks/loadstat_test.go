@@ -51,7 +51,7 @@ func TestLoadStat_HostilePublishersHarmNoOtherServer(t *testing.T) {
 	s := prepare(t, nil)
 	attacks := loadAttacks()
 	names := slices.Sorted(maps.Keys(attacks))
-	publisher := s.port()
+	publisher := s.Port()
 	servers, objects := s.eventServers(1+len(names), "")
 	objects = strings.Replace(objects, "picker: {kvEvents: {}}", fmt.Sprintf("picker: {metrics: {engine: sglang, loadStatPort: %d}}", publisher), 1)
 	for i := range servers {
@@ -84,10 +84,10 @@ func TestLoadStat_HostilePublishersHarmNoOtherServer(t *testing.T) {
 			}
 		}()
 	}
-	s.write("events.yaml", objects)
+	s.Write("events.yaml", objects)
 	s.serve()
 	s.attach()
-	s.eventually("the Gateway serves", func() error { return s.ask(http.MethodGet, "/v1/models", "") })
+	s.Eventually("the Gateway serves", func() error { return s.ask(http.MethodGet, "/v1/models", "") })
 	traffic := s.traffic()
 	before, peak := s.rss(s.penstock), s.peak(s.penstock)
 	state := func() (queue, running int, fresh bool) {
@@ -114,7 +114,7 @@ func TestLoadStat_HostilePublishersHarmNoOtherServer(t *testing.T) {
 		}
 		return 0, 0, false
 	}
-	s.eventually("the honest server's load is read", func() error {
+	s.Eventually("the honest server's load is read", func() error {
 		s.served(promptTokens(0)) // its pool is in use
 		if queue, running, fresh := state(); queue != 7 || running != 3 || !fresh {
 			return fmt.Errorf("%d wait, %d run, fresh: %v", queue, running, fresh)

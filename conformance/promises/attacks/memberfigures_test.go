@@ -213,7 +213,7 @@ func TestClusterSet_HostileMemberLeavesHonestRequestsAnswered(t *testing.T) {
 					without = append(without, s.times(client, turn)...)
 					end := begin()
 					if len(with) == 0 {
-						s.eventually("the attack has begun", func() error {
+						s.Eventually("the attack has begun", func() error {
 							if !strings.Contains(s.log(evil.Name), attacks) {
 								return errors.New("it has not")
 							}

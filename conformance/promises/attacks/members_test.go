@@ -81,7 +81,7 @@ func (s *set) begin(t *testing.T, more string, files map[string]string, evil []*
 // join makes the site and the honest member members of each other.
 func (s *set) join() {
 	s.Helper()
-	s.eventually("it is a member", func() error {
+	s.Eventually("it is a member", func() error {
 		raw, err := os.ReadFile(filepath.Join(s.dir, "state", "cluster", "member.yaml"))
 		if err != nil {
 			return err
@@ -94,8 +94,8 @@ func (s *set) join() {
 		return nil
 	})
 	s.good.Federation.SetMembers([]federation.Member{{Name: s.self.Name, Address: s.self.Peer.Address, Bundle: []byte(s.self.Peer.Bundle)}})
-	s.eventually("the pool serves", func() error { return s.ask("GET", "/v1/models", "") })
-	s.eventually("the other cluster's pool serves", func() error { return s.ask("GET", "/good", "") })
+	s.Eventually("the pool serves", func() error { return s.ask("GET", "/v1/models", "") })
+	s.Eventually("the other cluster's pool serves", func() error { return s.ask("GET", "/good", "") })
 }
 
 // importRoute is an HTTPRoute to an import for everything below a path.

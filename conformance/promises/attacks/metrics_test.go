@@ -91,8 +91,8 @@ func TestScrape_EndlessMetricsPagesCostNoMemory(t *testing.T) {
 	traffic := s.traffic()
 	before := s.rss(s.penstock)
 	peak := s.peak(s.penstock)
-	s.write("hostile.yaml", s.hostile(100))
-	s.eventually("the hostile servers are scraped", func() error {
+	s.Write("hostile.yaml", s.hostile(100))
+	s.Eventually("the hostile servers are scraped", func() error {
 		if err := s.ask(http.MethodGet, "/hostile", ""); err != nil {
 			return err
 		}
@@ -106,7 +106,7 @@ func TestScrape_EndlessMetricsPagesCostNoMemory(t *testing.T) {
 	if err != nil || fresh != 0 {
 		t.Errorf("%d hostile servers count as scraped, %v: %v", fresh, problems, err)
 	}
-	s.eventually("the other pool is scraped", func() error {
+	s.Eventually("the other pool is scraped", func() error {
 		if fresh, _, err := s.scraped("default/chat"); err != nil || fresh != 1 {
 			return errors.Join(err, errors.New("its metrics are not fresh"))
 		}

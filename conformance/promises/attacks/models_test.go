@@ -79,10 +79,10 @@ func TestModels_HostileListsLeaveOthersListed(t *testing.T) {
 	for _, attack := range hostileLists {
 		servers = append(servers, at(listingServer(t, attack)))
 	}
-	s.write("mixed.yaml", poolObjects("mixed", "/mixed", []string{"gw"}, servers...))
+	s.Write("mixed.yaml", poolObjects("mixed", "/mixed", []string{"gw"}, servers...))
 	s.serve()
 	s.attach()
-	s.eventually("the Gateway serves", func() error { return s.ask(http.MethodGet, "/v1/models", "") })
+	s.Eventually("the Gateway serves", func() error { return s.ask(http.MethodGet, "/v1/models", "") })
 	traffic := s.traffic()
 	before, peak := s.rss(s.penstock), s.peak(s.penstock)
 	var clients sync.WaitGroup
@@ -145,7 +145,7 @@ kind: InferencePoolImport
 metadata: {name: far}
 status: {clusters: [{name: next, routingMode: ParentMode, parents: [{service: {addresses: [127.0.0.1], ports: [{number: %d}]}}]}]}
 `, at(far).port)})
-	s.eventually("the other cluster's models are listed", func() error {
+	s.Eventually("the other cluster's models are listed", func() error {
 		got, err := s.listed("/both", "")
 		if err == nil && strings.Join(got, " ") != "other own" {
 			err = fmt.Errorf("%.200q", got)

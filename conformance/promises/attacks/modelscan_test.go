@@ -19,8 +19,8 @@ spec:
 // A body whose scan would take a worker thread seconds is answered 413, and delays no request of others for long.
 func TestModelScan_HostileBodiesAreAnswered413(t *testing.T) {
 	s := start(t, nil)
-	s.write("by-model.yaml", modelRoute)
-	s.eventually("the route by model serves", func() error { return s.ask("POST", "/by-model", `{"model":"m"}`) })
+	s.Write("by-model.yaml", modelRoute)
+	s.Eventually("the route by model serves", func() error { return s.ask("POST", "/by-model", `{"model":"m"}`) })
 	traffic := s.traffic()
 	const size = 32<<20 - 100
 	for name, part := range map[string]string{"strings": `"",`, "brackets": `[[""]],`, "keys": `{"":0},`} {

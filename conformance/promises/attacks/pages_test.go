@@ -65,10 +65,10 @@ func TestScrape_HostilePagesLeaveOthersRead(t *testing.T) {
 		t.Cleanup(server.Close)
 		servers = append(servers, at(server))
 	}
-	s.write("mixed.yaml", poolObjects("mixed", "/mixed", []string{"gw"}, servers...))
+	s.Write("mixed.yaml", poolObjects("mixed", "/mixed", []string{"gw"}, servers...))
 	s.serve()
 	s.attach()
-	s.eventually("the Gateway serves", func() error { return s.ask(http.MethodGet, "/v1/models", "") })
+	s.Eventually("the Gateway serves", func() error { return s.ask(http.MethodGet, "/v1/models", "") })
 	traffic := s.traffic()
 	before, peak := s.rss(s.penstock), s.peak(s.penstock)
 	verdicts := func() (fresh bool, problems int) {
@@ -94,7 +94,7 @@ func TestScrape_HostilePagesLeaveOthersRead(t *testing.T) {
 		}
 		return fresh, problems
 	}
-	s.eventually("the hostile pages are read", func() error {
+	s.Eventually("the hostile pages are read", func() error {
 		if err := s.ask(http.MethodGet, "/mixed", ""); err != nil {
 			return err
 		}

@@ -53,7 +53,7 @@ func (s *site) answer(path string) (string, error) {
 // answers waits until a path of a.example is answered so.
 func (s *site) answers(path, want string) {
 	s.Helper()
-	s.eventually(fmt.Sprintf("%s answers %s", path, want), func() error {
+	s.Eventually(fmt.Sprintf("%s answers %s", path, want), func() error {
 		got, err := s.answer(path)
 		if err == nil && got != want {
 			err = fmt.Errorf("it answers %s", got)
@@ -103,14 +103,14 @@ func TestPanic_OfOneRouteHarmsThatRouteAlone(t *testing.T) {
 	s.answers("/good", "302 one")
 	traffic := s.traffic()
 	// Without a last value it answers 500, on a host that it shares.
-	s.write("bad.yaml", redirect("bad", "/bad", "one", faulty))
+	s.Write("bad.yaml", redirect("bad", "/bad", "one", faulty))
 	s.answers("/bad", "500")
 	// Other routes of the host change.
-	s.write("good.yaml", redirect("good", "/good", "two", ""))
+	s.Write("good.yaml", redirect("good", "/good", "two", ""))
 	s.answers("/good", "302 two")
 	// A route that proxies have keeps what it had.
-	s.write("good.yaml", redirect("good", "/good", "three", faulty))
-	s.write("third.yaml", redirect("third", "/third", "one", ""))
+	s.Write("good.yaml", redirect("good", "/good", "three", faulty))
+	s.Write("third.yaml", redirect("third", "/third", "one", ""))
 	s.answers("/third", "302 one")
 	s.answers("/good", "302 two")
 	status, err := s.page("/status")
@@ -127,8 +127,8 @@ func TestPanic_OfOneRouteHarmsThatRouteAlone(t *testing.T) {
 	if n := strings.Count(s.log("penstock"), "runtime/debug.Stack"); n != 1 {
 		t.Errorf("the stack is logged %d times", n)
 	}
-	s.write("good.yaml", redirect("good", "/good", "three", ""))
-	s.write("bad.yaml", redirect("bad", "/bad", "one", ""))
+	s.Write("good.yaml", redirect("good", "/good", "three", ""))
+	s.Write("bad.yaml", redirect("bad", "/bad", "one", ""))
 	s.answers("/good", "302 three")
 	s.answers("/bad", "302 one")
 	traffic.end()

@@ -108,12 +108,12 @@ func TestPanic_OfOnePickScrapeStreamOrPageHarmsThatAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := prepare(t, map[string]string{"good.yaml": redirect("good", "/good", "one", "")})
-	s.write("pools.yaml", faultyPages(t, s))
+	s.Write("pools.yaml", faultyPages(t, s))
 	s.serveWith(binary)
 	s.attach()
 	s.answers("/good", "302 one")
 	for _, path := range []string{"/v1/models", "/strict"} {
-		s.eventually(path+" serves", func() error { return s.ask(http.MethodGet, path, "") })
+		s.Eventually(path+" serves", func() error { return s.ask(http.MethodGet, path, "") })
 	}
 	traffic := s.traffic()
 
@@ -129,7 +129,7 @@ func TestPanic_OfOnePickScrapeStreamOrPageHarmsThatAlone(t *testing.T) {
 		}
 	}
 	// A server whose page panics serves, as one without metrics; those of other pools are read.
-	s.eventually("a scrape panics", func() error {
+	s.Eventually("a scrape panics", func() error {
 		if err := s.ask(http.MethodPost, "/pages", "{}"); err != nil {
 			return err
 		}
@@ -138,7 +138,7 @@ func TestPanic_OfOnePickScrapeStreamOrPageHarmsThatAlone(t *testing.T) {
 		}
 		return nil
 	})
-	s.eventually("the other pools are scraped", func() error {
+	s.Eventually("the other pools are scraped", func() error {
 		fresh, _, err := s.scraped("default/chat")
 		if err == nil && fresh != 1 {
 			err = errors.New("the metrics are not fresh")
@@ -155,7 +155,7 @@ func TestPanic_OfOnePickScrapeStreamOrPageHarmsThatAlone(t *testing.T) {
 		}
 	}
 	// No lock stays held: translation, streams, picks and pages go on.
-	s.write("good.yaml", redirect("good", "/good", "two", ""))
+	s.Write("good.yaml", redirect("good", "/good", "two", ""))
 	s.answers("/good", "302 two")
 	if err := s.explained(false); err != nil {
 		t.Error(err)
@@ -188,11 +188,11 @@ func TestPanic_OfOnePickScrapeStreamOrPageHarmsThatAlone(t *testing.T) {
 
 func TestPanic_PartsHaveNoFaultsInARelease(t *testing.T) {
 	s := prepare(t, nil)
-	s.write("pools.yaml", faultyPages(t, s))
+	s.Write("pools.yaml", faultyPages(t, s))
 	s.serve()
 	s.attach()
 	for _, path := range []string{"/v1/models", "/pages"} {
-		s.eventually(path+" serves", func() error { return s.ask(http.MethodGet, path, "") })
+		s.Eventually(path+" serves", func() error { return s.ask(http.MethodGet, path, "") })
 	}
 	if got, err := s.picked("/strict"); err != nil || got != http.StatusOK {
 		t.Errorf("a request with the header answers %d %v", got, err)
@@ -200,7 +200,7 @@ func TestPanic_PartsHaveNoFaultsInARelease(t *testing.T) {
 	if err := errors.Join(s.subscribe(), s.explained(true)); err != nil {
 		t.Error(err)
 	}
-	s.eventually("the page is read", func() error {
+	s.Eventually("the page is read", func() error {
 		fresh, _, err := s.scraped("default/pages")
 		if err == nil && fresh != 1 {
 			err = errors.New("its metrics are not fresh")

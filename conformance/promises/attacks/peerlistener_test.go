@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/penstock-project/penstock/conformance/promises/parties"
+	"github.com/penstock-project/penstock/conformance/promises/process/processtest"
 )
 
 // gatewayPath is the path of the SPIFFE ID of a cluster's Gateways.
@@ -25,22 +26,12 @@ const gatewayPath = "/gateway"
 // no member.
 func withPeerListener(t *testing.T) (s *set, address string) {
 	t.Helper()
-	port := freePort(t)
+	port := processtest.Port(t)
 	s = startSet(t, fmt.Sprintf("  peerListener: {port: %d}\n", port), nil)
-	s.write("site.yaml", strings.Replace(s.objects(), "kind: InferencePool\nmetadata: {name: chat}",
+	s.Write("site.yaml", strings.Replace(s.objects(), "kind: InferencePool\nmetadata: {name: chat}",
 		"kind: InferencePool\nmetadata: {name: chat, annotations: {inference.networking.x-k8s.io/export: ClusterSet, inference.networking.x-k8s.io/export-mode: ParentMode, penstock.dev/export-to: good}}", 1))
-	s.write("secret.yaml", poolObjects("secret", "/secret", []string{"gw"}, at(s.server)))
+	s.Write("secret.yaml", poolObjects("secret", "/secret", []string{"gw"}, at(s.server)))
 	return s, local(port)
-}
-
-func freePort(t *testing.T) int {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_ = l.Close()
-	return l.Addr().(*net.TCPAddr).Port
 }
 
 const chatAuthority = "chat.default.east.pool.penstock"
@@ -88,7 +79,7 @@ func counted(server *http.Handler) *atomic.Int64 {
 func TestPeerListener_HostileMemberHoldsUpNoOther(t *testing.T) {
 	s, address := withPeerListener(t)
 	member := asMember(s.good.Identity("good", gatewayPath, time.Hour), chatAuthority)
-	s.eventually("the member reaches the pool", func() error { return post(t.Context(), member, address, chatAuthority, nil, strings.NewReader("{}")) })
+	s.Eventually("the member reaches the pool", func() error { return post(t.Context(), member, address, chatAuthority, nil, strings.NewReader("{}")) })
 	strangers := parties.NewCA(t)
 	for what, c := range map[string]*http.Transport{
 		"a stranger with the member's ID": asMember(strangers.Identity("good", gatewayPath, time.Hour), chatAuthority),
@@ -105,7 +96,7 @@ func TestPeerListener_HostileMemberHoldsUpNoOther(t *testing.T) {
 		}
 	}
 	const secret = "secret.default.east.pool.penstock"
-	s.eventually("the other pool serves", func() error { return s.ask(http.MethodPost, "/secret", "{}") })
+	s.Eventually("the other pool serves", func() error { return s.ask(http.MethodPost, "/secret", "{}") })
 	own := s.good.Identity("good", gatewayPath, time.Hour)
 	for what, c := range map[string]struct{ server, authority string }{
 		"a pool that is not exported to it":   {secret, secret},
@@ -159,7 +150,7 @@ func TestPeerListener_HostileMemberHoldsUpNoOther(t *testing.T) {
 	for _, c := range idle {
 		_ = c.Close()
 	}
-	s.eventually("the member is served again", func() error { return post(t.Context(), member, address, chatAuthority, nil, strings.NewReader("{}")) })
+	s.Eventually("the member is served again", func() error { return post(t.Context(), member, address, chatAuthority, nil, strings.NewReader("{}")) })
 }
 
 // forged are headers that name a member, a hop or an endpoint, or that only gateways and pickers write.
@@ -178,7 +169,7 @@ func (s *set) forged() http.Header {
 func TestClusterSet_ClientNamesNoMemberAndNoHop(t *testing.T) {
 	s, address := withPeerListener(t)
 	member := asMember(s.good.Identity("good", gatewayPath, time.Hour), chatAuthority)
-	s.eventually("the member reaches the pool", func() error { return post(t.Context(), member, address, chatAuthority, nil, strings.NewReader("{}")) })
+	s.Eventually("the member reaches the pool", func() error { return post(t.Context(), member, address, chatAuthority, nil, strings.NewReader("{}")) })
 	theirs, ours := counted(&s.good.server.Config.Handler), counted(&s.server.Config.Handler)
 	forged := s.forged()
 	hosts := []string{"chat", chatAuthority, "good.default.good.pool.penstock", "hop.default.import.good@good", "hop.default.import.good", "hops", "members/default/good"}

@@ -37,9 +37,9 @@ func TestLimit_EnvoyThatIsGoneLeavesNoPhantoms(t *testing.T) {
 	for name, end := range map[string]syscall.Signal{"killed": syscall.SIGKILL, "frozen": syscall.SIGSTOP} {
 		t.Run(name, func(t *testing.T) {
 			s := start(t, nil)
-			port := s.port()
+			port := s.Port()
 			objects, server := heldPool(t, port)
-			s.write("held.yaml", objects)
+			s.Write("held.yaml", objects)
 			victim, err := process.StartEnvoy(binaries.penstock, binaries.envoy, s.dir, "victim", "--gateway", "default/victim", "--xds", local(s.xds),
 				"--admin", "unix:"+filepath.Join(s.dir, "victim.sock"), "--concurrency", "1", "--drain-time", "1s")
 			if err != nil {
@@ -50,7 +50,7 @@ func TestLimit_EnvoyThatIsGoneLeavesNoPhantoms(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			var clients sync.WaitGroup
 			t.Cleanup(func() { cancel(); clients.Wait() })
-			s.eventually("the other Gateway serves", func() error {
+			s.Eventually("the other Gateway serves", func() error {
 				resp, err := http.Post("http://"+local(port)+"/held", "", nil)
 				if err == nil && resp.StatusCode != http.StatusOK {
 					err = errors.Join(errors.New(resp.Status), resp.Body.Close())
@@ -65,14 +65,14 @@ func TestLimit_EnvoyThatIsGoneLeavesNoPhantoms(t *testing.T) {
 					}
 				})
 			}
-			s.eventually("four requests are in flight, and the pool is full", func() error {
+			s.Eventually("four requests are in flight, and the pool is full", func() error {
 				if n := server.Held(); n != 4 {
 					return fmt.Errorf("%d are held", n)
 				}
 				return full(s)
 			})
 			victim.Signal(end)
-			s.eventually("the pool serves the other Gateway", func() error { return s.ask(http.MethodPost, "/held", "") })
+			s.Eventually("the pool serves the other Gateway", func() error { return s.ask(http.MethodPost, "/held", "") })
 			traffic.end()
 		})
 	}

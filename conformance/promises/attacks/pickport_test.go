@@ -17,6 +17,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/metadata"
+
+	"github.com/penstock-project/penstock/conformance/promises/process/processtest"
 )
 
 // picks is a connection to the picker's port with the certificate of a member's Gateway.
@@ -57,12 +59,12 @@ func HoldPicks(ctx context.Context, picker *grpc.ClientConn, pool string, calls,
 
 // A member's Gateway picks from the pool that is exported to it alone, reads no key, and holds up no pick of others.
 func TestPeerListener_HostileMemberAtThePickersPortHoldsUpNoPick(t *testing.T) {
-	s := startSecuredSet(t, fmt.Sprintf("  peerListener: {port: %d}\n", freePort(t)))
-	s.write("site.yaml", strings.Replace(s.objects(), "kind: InferencePool\nmetadata: {name: chat}",
+	s := startSecuredSet(t, fmt.Sprintf("  peerListener: {port: %d}\n", processtest.Port(t)))
+	s.Write("site.yaml", strings.Replace(s.objects(), "kind: InferencePool\nmetadata: {name: chat}",
 		"kind: InferencePool\nmetadata: {name: chat, annotations: {inference.networking.x-k8s.io/export: ClusterSet, penstock.dev/export-to: good}}", 1))
-	s.write("secret.yaml", poolObjects("secret", "/secret", []string{"gw"}, at(s.server)))
+	s.Write("secret.yaml", poolObjects("secret", "/secret", []string{"gw"}, at(s.server)))
 	conn := s.picks(t, chatAuthority)
-	s.eventually("the member picks", func() error {
+	s.Eventually("the member picks", func() error {
 		if code := Pick(t.Context(), conn, "", "default/chat"); code != codes.OK {
 			return fmt.Errorf("%v", code)
 		}
@@ -89,7 +91,7 @@ func TestPeerListener_HostileMemberAtThePickersPortHoldsUpNoPick(t *testing.T) {
 		holding.Go(func() { HoldPicks(ctx, conn, "default/chat", 4500, 32<<10) })
 	}
 	holding.Wait()
-	s.eventually("calls beyond the bound end", func() error {
+	s.Eventually("calls beyond the bound end", func() error {
 		if code := Pick(t.Context(), conn, "", "default/chat"); code != codes.ResourceExhausted {
 			return fmt.Errorf("%v", code)
 		}
@@ -106,7 +108,7 @@ func TestPeerListener_HostileMemberAtThePickersPortHoldsUpNoPick(t *testing.T) {
 		t.Errorf("Penstock had %.0f MiB before, and %.0f MiB at the peak", before, most)
 	}
 	end()
-	s.eventually("the member picks again", func() error {
+	s.Eventually("the member picks again", func() error {
 		if code := Pick(t.Context(), conn, "", "default/chat"); code != codes.OK {
 			return fmt.Errorf("%v", code)
 		}

@@ -50,7 +50,7 @@ func TestProcessor_HostileOneLosesNoRequest(t *testing.T) {
 	t.Cleanup(server.Close)
 	objects := processorObjects(server.Listener.Addr().(*net.TCPAddr).Port)
 	s := start(t, map[string]string{"processor.yaml": objects})
-	s.eventually("the processor is asked", func() error {
+	s.Eventually("the processor is asked", func() error {
 		if err := s.ask(http.MethodPost, "/v1/chat/completions", "{}"); err != nil || calls.Load() == 0 {
 			return fmt.Errorf("%d calls: %w", calls.Load(), err)
 		}
@@ -91,8 +91,8 @@ func TestProcessor_HostileOneLosesNoRequest(t *testing.T) {
 	} {
 		was := calls.Load()
 		set(attack.answer)
-		s.write("processor.yaml", strings.Replace(objects, "timeout: 200ms", fmt.Sprintf("timeout: %dms", 201+i), 1)) // a changed one is not left alone
-		s.eventually(attack.name+": the processor is asked", func() error {
+		s.Write("processor.yaml", strings.Replace(objects, "timeout: 200ms", fmt.Sprintf("timeout: %dms", 201+i), 1)) // a changed one is not left alone
+		s.Eventually(attack.name+": the processor is asked", func() error {
 			if s.median(3); calls.Load() == was {
 				return fmt.Errorf("%d calls", calls.Load())
 			}
@@ -103,7 +103,7 @@ func TestProcessor_HostileOneLosesNoRequest(t *testing.T) {
 	}
 	was := calls.Load()
 	set(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, `{}`) })
-	s.eventually("the processor, which was left alone, is asked again", func() error {
+	s.Eventually("the processor, which was left alone, is asked again", func() error {
 		if s.median(3); calls.Load() == was {
 			return fmt.Errorf("%d calls", calls.Load())
 		}

@@ -101,12 +101,12 @@ func TestRemotePicker_StalledOneCostsOneRequestItsTime(t *testing.T) {
 		<-stream.Context().Done()
 		return nil
 	})
-	s.write("far.yaml", p.serve(s))
+	s.Write("far.yaml", p.serve(s))
 	s.serve()
 	s.attach()
-	s.eventually("the Gateway serves", func() error { return s.ask(http.MethodGet, "/v1/models", "") })
+	s.Eventually("the Gateway serves", func() error { return s.ask(http.MethodGet, "/v1/models", "") })
 	traffic := s.traffic()
-	s.eventually("the stalled picker is asked", func() error {
+	s.Eventually("the stalled picker is asked", func() error {
 		if err := s.ask(http.MethodPost, "/far", "{}"); err == nil || p.calls.Load() == 0 {
 			return fmt.Errorf("%w after %d calls", err, p.calls.Load())
 		}
@@ -129,10 +129,10 @@ func TestRemotePicker_AnswersOfAnySizeCostNoMemory(t *testing.T) {
 	s := prepare(t, nil)
 	p := &hostilePicker{}
 	p.attacks(func(stream extprocv3.ExternalProcessor_ProcessServer) error { return stream.Send(picks("127.0.0.1:1")) })
-	s.write("far.yaml", p.serve(s))
+	s.Write("far.yaml", p.serve(s))
 	s.serve()
 	s.attach()
-	s.eventually("the Gateway serves", func() error { return s.ask(http.MethodGet, "/v1/models", "") })
+	s.Eventually("the Gateway serves", func() error { return s.ask(http.MethodGet, "/v1/models", "") })
 	pod := s.server.Listener.Addr().String()
 	before := s.rss(s.penstock)
 	peak := s.peak(s.penstock)
@@ -191,7 +191,7 @@ func TestExternalPicker_LargeMessagesFailOnePickAlone(t *testing.T) {
 			ImmediateResponse: &extprocv3.ImmediateResponse{Status: &typev3.HttpStatus{Code: 429}, Body: junk}}})
 	})
 	_, port, _ := net.SplitHostPort(p.listen(s))
-	s.write("own.yaml", strings.Replace(poolObjects("own", "/own", []string{"gw"}, at(s.server)), "targetPorts: [{number: 8000}]}",
+	s.Write("own.yaml", strings.Replace(poolObjects("own", "/own", []string{"gw"}, at(s.server)), "targetPorts: [{number: 8000}]}",
 		"targetPorts: [{number: 8000}], endpointPickerRef: {name: own-picker, port: {number: "+port+"}, failureMode: FailClose}}", 1)+fmt.Sprintf(`apiVersion: v1
 kind: Service
 metadata: {name: own-picker}
@@ -206,8 +206,8 @@ endpoints: [{addresses: [127.0.0.1]}]
 `, port))
 	s.serve()
 	s.attach()
-	s.eventually("the Gateway serves", func() error { return s.ask(http.MethodGet, "/v1/models", "") })
-	s.eventually("the picker is asked", func() error {
+	s.Eventually("the Gateway serves", func() error { return s.ask(http.MethodGet, "/v1/models", "") })
+	s.Eventually("the picker is asked", func() error {
 		_ = s.ask(http.MethodPost, "/own", "{}")
 		if p.calls.Load() == 0 {
 			return errors.New("no call")

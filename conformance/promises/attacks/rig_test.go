@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/penstock-project/penstock/conformance/promises/process"
+	"github.com/penstock-project/penstock/conformance/promises/process/processtest"
 )
 
 // binaries are what all sites run. memory is the limit in bytes that the chart sets by default.
@@ -60,14 +61,12 @@ func TestMain(m *testing.M) {
 // site is a penstock serve on a folder, with an Envoy for its Gateway default/gw, whose route default/chat leads to the
 // pool default/chat with one model server.
 type site struct {
-	*testing.T
-	files string // the folder
-	dir   string // state, logs and sockets
+	processtest.Rig
+	dir string // state, logs and sockets
 	// Ports of 127.0.0.1: the Gateway's listener, ADS, the picker, health and metrics, and Envoy's admin interface.
 	gateway, xds, picker, http, admin int
 	server                            *httptest.Server // the model server
 	penstock, envoy                   *process.Process
-	ports                             process.Ports
 	stopped                           []*process.Process // by the test
 	confined                          map[*process.Process]*process.Confinement
 }
@@ -105,29 +104,25 @@ func start(t *testing.T, files map[string]string, args ...string) *site {
 	s := prepare(t, files)
 	s.serve(args...)
 	s.attach()
-	s.eventually("the Gateway serves", func() error { return s.ask(http.MethodGet, "/v1/models", "") })
+	s.Eventually("the Gateway serves", func() error { return s.ask(http.MethodGet, "/v1/models", "") })
 	return s
 }
 
 // prepare makes a site that does not run yet.
 func prepare(t *testing.T, files map[string]string) *site {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "at") // not t.TempDir: the path of a Unix socket must be short
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	s := &site{T: t, dir: dir, files: filepath.Join(dir, "files"), server: modelServer()}
+	dir := processtest.ShortDir(t)
+	s := &site{Rig: processtest.Rig{TB: t, Files: filepath.Join(dir, "files")}, dir: dir, server: modelServer()}
 	t.Cleanup(s.server.Close)
 	for _, port := range []*int{&s.gateway, &s.xds, &s.picker, &s.http, &s.admin} {
-		*port = s.port()
+		*port = s.Port()
 	}
-	if err := os.Mkdir(s.files, 0o700); err != nil {
+	if err := os.Mkdir(s.Files, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	s.write("site.yaml", s.objects())
+	s.Write("site.yaml", s.objects())
 	for name, text := range files {
-		s.write(name, text)
+		s.Write(name, text)
 	}
 	return s
 }
@@ -142,7 +137,7 @@ func (s *site) serve(args ...string) {
 func (s *site) serveWith(binary string, args ...string) {
 	s.Helper()
 	s.penstock = s.runConfined(binary, args...)
-	s.eventually("penstock is ready", func() error { return s.penstock.Answers("http://" + local(s.http) + "/readyz") })
+	s.Eventually("penstock is ready", func() error { return s.penstock.Answers("http://" + local(s.http) + "/readyz") })
 }
 
 // attach starts the Envoy. args are further arguments of penstock bootstrap.
@@ -164,7 +159,7 @@ func (s *site) runConfined(binary string, args ...string) *process.Process {
 	c := process.Confine("attacked", process.Limits{Memory: memory, Files: openFiles})
 	s.Cleanup(c.Release)
 	binary, args = c.Command(binary, append([]string{
-		"serve", "-f", s.files, "--state", filepath.Join(s.dir, "state"), "--xds", local(s.xds), "--picker", local(s.picker),
+		"serve", "-f", s.Files, "--state", filepath.Join(s.dir, "state"), "--xds", local(s.xds), "--picker", local(s.picker),
 		"--http", local(s.http), "--memory-limit", fmt.Sprint(memory),
 	}, args...)...)
 	p := s.run("penstock", binary, args...)
@@ -244,35 +239,6 @@ func (s *site) rss(p *process.Process) float64 {
 func (s *site) peak(p *process.Process) func() float64 {
 	peak := process.Peak(s.Context(), p.PID())
 	return func() float64 { return float64(peak()) / (1 << 20) }
-}
-
-// write saves a file of the folder.
-func (s *site) write(name, text string) {
-	s.Helper()
-	path := filepath.Join(s.files, name)
-	if err := os.WriteFile(path+"~", []byte(text), 0o600); err != nil {
-		s.Fatal(err)
-	}
-	if err := os.Rename(path+"~", path); err != nil {
-		s.Fatal(err)
-	}
-}
-
-// port is a free port.
-func (s *site) port() int {
-	s.Helper()
-	port, err := s.ports.Free()
-	if err != nil {
-		s.Fatal(err)
-	}
-	return port
-}
-
-func (s *site) eventually(what string, check func() error) {
-	s.Helper()
-	if err := process.Eventually(s.Context(), what, check); err != nil {
-		s.Fatal(err)
-	}
 }
 
 // objects are the Gateway, the route, the pool and its model server.

@@ -57,7 +57,7 @@ func (s *site) median(requests int) time.Duration {
 // machine has does.
 func (s *site) undelayed(what string, most time.Duration) {
 	s.Helper()
-	s.eventually(what+": requests are not delayed", func() error {
+	s.Eventually(what+": requests are not delayed", func() error {
 		if took := s.median(50); took > most {
 			return fmt.Errorf("half of the requests took more than %v", took)
 		}
@@ -84,7 +84,7 @@ func TestExternalScorer_HostileOneDelaysNoRequest(t *testing.T) {
 		value, _, _ := strings.Cut(rest, "\n")
 		return value
 	}
-	s.eventually("the scorer is asked", func() error {
+	s.Eventually("the scorer is asked", func() error {
 		if err := s.ask(http.MethodPost, "/v1/chat/completions", "{}"); err != nil || counted("scored") == "" {
 			return fmt.Errorf("%d calls: %w", calls.Load(), err)
 		}
@@ -106,7 +106,7 @@ func TestExternalScorer_HostileOneDelaysNoRequest(t *testing.T) {
 	} {
 		was, last := counted(attack.outcome), calls.Load()
 		set(attack.answer)
-		s.eventually(attack.name+": the scorer is asked again", func() error { // it may have been left out
+		s.Eventually(attack.name+": the scorer is asked again", func() error { // it may have been left out
 			s.median(20)
 			if now := counted(attack.outcome); now == was || calls.Load() == last {
 				return fmt.Errorf("%s calls %s", now, attack.outcome)

@@ -11,10 +11,10 @@ var errAnswered = errors.New("the answer is 200")
 func TestAttacks_LostRequestIsReported(t *testing.T) {
 	s := start(t, nil)
 	traffic := s.traffic()
-	s.eventually("a request succeeds", func() error { return s.ask("GET", "/v1/models", "") })
+	s.Eventually("a request succeeds", func() error { return s.ask("GET", "/v1/models", "") })
 	traffic.end()
 	s.server.Close()
-	s.eventually("a request fails", func() error {
+	s.Eventually("a request fails", func() error {
 		if s.ask("GET", "/v1/models", "") == nil {
 			return errAnswered
 		}

@@ -54,7 +54,7 @@ func TestClusterSet_StrangersLearnNothingAndCostNothing(t *testing.T) {
 			_ = c.Close()
 		}
 	}()
-	s.eventually("connections of one address that prove nothing are few", func() error {
+	s.Eventually("connections of one address that prove nothing are few", func() error {
 		if n := Open(conns); n > 64 {
 			return fmt.Errorf("%d of %d are open", n, len(conns))
 		}
@@ -103,7 +103,7 @@ func TestClusterSet_RequestsOfAMemberAreBounded(t *testing.T) {
 			denied <- err
 		}()
 	}
-	s.eventually("streams of one member are few", func() error {
+	s.Eventually("streams of one member are few", func() error {
 		select {
 		case err := <-denied:
 			if status.Code(err) == codes.ResourceExhausted {

@@ -65,7 +65,7 @@ func TestSubset_ServersOutsideGetNoRequest(t *testing.T) {
 	}
 	s.serve()
 	s.attach()
-	s.eventually("the route serves", func() error { return s.ask(http.MethodPost, "/own/v1/completions", "{}") })
+	s.Eventually("the route serves", func() error { return s.ask(http.MethodPost, "/own/v1/completions", "{}") })
 	attack := func(want int) {
 		t.Helper()
 		for _, name := range []string{"x-gateway-destination-endpoint", "X-Gateway-Destination-Endpoint-Subset", "x-penstock-subset", "x-penstock-pool", "x-penstock-spill", "x-session-token",
@@ -97,8 +97,8 @@ func TestSubset_ServersOutsideGetNoRequest(t *testing.T) {
 	if served.Load() < 40 {
 		t.Errorf("the subset's server got %d requests", served.Load())
 	}
-	s.write("own.yaml", strings.Replace(ownObjects(at(own)), "app: chat, tenant: own", "app: chat, tenant: former", 1))
-	s.eventually("the subset has no server", func() error {
+	s.Write("own.yaml", strings.Replace(ownObjects(at(own)), "app: chat, tenant: own", "app: chat, tenant: former", 1))
+	s.Eventually("the subset has no server", func() error {
 		if s.ask(http.MethodPost, "/own/v1/completions", "{}") == nil {
 			return errors.New("it has one")
 		}

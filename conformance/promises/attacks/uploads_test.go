@@ -25,12 +25,12 @@ spec:
 // every route was answered 503. It held the bodies for a model's name, for a picker, or only to be able to send them again.
 func TestUpload_StalledOnesLeaveOthersServed(t *testing.T) {
 	s := start(t, nil)
-	s.write("by-model.yaml", modelRoute)
-	s.write("buffered.yaml", poolObjects("buffered", "/buffered", []string{"gw"}, at(s.server))+bufferedPool)
+	s.Write("by-model.yaml", modelRoute)
+	s.Write("buffered.yaml", poolObjects("buffered", "/buffered", []string{"gw"}, at(s.server))+bufferedPool)
 	large := `{"model":"m","prompt":"` + strings.Repeat("a", 30<<20) + `"}`
 	paths := []string{"/by-model", "/buffered", "/plain"}
 	for _, path := range paths {
-		s.eventually(path+" takes 30 MiB", func() error { return s.ask("POST", path, large) })
+		s.Eventually(path+" takes 30 MiB", func() error { return s.ask("POST", path, large) })
 	}
 	for _, path := range paths {
 		t.Run(path[1:], func(t *testing.T) {
@@ -56,7 +56,7 @@ func TestUpload_StalledOnesLeaveOthersServed(t *testing.T) {
 			}
 			traffic.end()
 			uploads.Close()
-			s.eventually("uploads are taken again", func() error { return s.ask("POST", path, large) })
+			s.Eventually("uploads are taken again", func() error { return s.ask("POST", path, large) })
 		})
 	}
 }
@@ -64,8 +64,8 @@ func TestUpload_StalledOnesLeaveOthersServed(t *testing.T) {
 // Of HTTP/2 uploads without a declared length, Envoy's overload manager resets the largest.
 func TestUpload_StalledHTTP2StreamsLeaveOthersServed(t *testing.T) {
 	s := start(t, nil)
-	s.write("by-model.yaml", modelRoute)
-	s.eventually("the route by model serves", func() error { return s.ask("POST", "/by-model", `{"model":"m"}`) })
+	s.Write("by-model.yaml", modelRoute)
+	s.Eventually("the route by model serves", func() error { return s.ask("POST", "/by-model", `{"model":"m"}`) })
 	traffic := s.traffic()
 	peak := s.peak(s.envoy)
 	var sent, streams sync.WaitGroup

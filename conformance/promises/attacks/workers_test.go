@@ -67,7 +67,7 @@ plugins: [{type: active-request-scorer}, {type: dynamo-headers}]
 		return nil
 	}
 	plain := func(name string) []string { return []string{name} }
-	s.eventually("the pool serves by its policy", func() error {
+	s.Eventually("the pool serves by its policy", func() error {
 		if err := send(plain); err != nil {
 			return err
 		}

@@ -65,7 +65,7 @@ func (c *clients) play() {
 		}
 		return nil
 	}
-	c.rig.eventually("the pool is served", honest)
+	c.rig.Eventually("the pool is served", honest)
 	end := c.rig.beside(honest)
 	for _, is := range c.cells() {
 		headers, path, text := c.request(is, "")

@@ -21,7 +21,7 @@ spec: {targetRef: {name: victim}, spill: [{name: nowhere}]}
 	}
 	r.end()
 	r.server.Close()
-	r.eventually("a request fails", func() error {
+	r.Eventually("a request fails", func() error {
 		if r.askVictim("/service", "") == nil {
 			return errors.New("the answer is 200")
 		}

@@ -175,7 +175,7 @@ spec:
 // join makes this process a member for the honest one, and waits until its pool is served.
 func (m *members) join() {
 	m.t.Helper()
-	m.rig.eventually("it is a member", func() error {
+	m.rig.Eventually("it is a member", func() error {
 		raw, err := os.ReadFile(filepath.Join(m.rig.dir, "state", "cluster", "member.yaml"))
 		if err != nil {
 			return err
@@ -190,7 +190,7 @@ func (m *members) join() {
 	m.good.Federation.SetMembers([]federation.Member{
 		{Name: m.self.Name, Address: m.self.Peer.Address, Bundle: []byte(m.self.Peer.Bundle)},
 	})
-	m.rig.eventually("the honest member's pool is served", func() error { return m.rig.expect("good.test", goodReply) })
+	m.rig.Eventually("the honest member's pool is served", func() error { return m.rig.expect("good.test", goodReply) })
 }
 
 // bounds are limits of values on the wire, by the end of a path. The longest counts.

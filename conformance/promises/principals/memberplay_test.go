@@ -33,12 +33,12 @@ func (m *members) play() {
 	}
 	for _, c := range m.list {
 		if strings.HasPrefix(c.field, "load.") {
-			m.rig.eventually(c.String()+": the load is asked for", func() error { return m.asked(c.own) })
+			m.rig.Eventually(c.String()+": the load is asked for", func() error { return m.asked(c.own) })
 		}
 	}
 	close(m.wanted)
 	m.requests()
-	m.rig.eventually("every cell has arrived", func() error {
+	m.rig.Eventually("every cell has arrived", func() error {
 		for _, c := range m.list {
 			select {
 			case <-c.done:
@@ -50,7 +50,7 @@ func (m *members) play() {
 		}
 		return nil
 	})
-	m.rig.eventually("all exports are imported or not", func() error {
+	m.rig.Eventually("all exports are imported or not", func() error {
 		if n := len(m.clusters().of("evil").Imports); n < m.pools() {
 			return fmt.Errorf("%d of %d are listed", n, m.pools())
 		}
@@ -198,7 +198,7 @@ func (m *members) requests() {
 			m.t.Fatalf("%s: %v", c, err)
 		}
 		second, _ := proto.Marshal(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: "imports", Node: &corev3.Node{Id: "x"}})
-		m.rig.eventually(c.String(), func() error {
+		m.rig.Eventually(c.String(), func() error {
 			_, c.ending = m.follow(m.evil, first, second)
 			if status.Code(c.ending) == codes.ResourceExhausted && strings.Contains(c.ending.Error(), "streams") {
 				return c.ending // the ones before have not ended yet
@@ -282,7 +282,7 @@ func (m *members) judgeExport(c *memberCell, evil memberStatus, doc document, ow
 func (m *members) judgeMember(c *memberCell) {
 	m.t.Helper()
 	var is memberStatus
-	m.rig.eventually(c.String(), func() error {
+	m.rig.Eventually(c.String(), func() error {
 		is = m.clusters().of(c.own.Name)
 		is.Findings = slices.DeleteFunc(is.Findings, func(text string) bool {
 			return strings.Contains(text, "it is Stale") || strings.Contains(text, "it is Unreachable")

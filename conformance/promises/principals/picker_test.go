@@ -308,7 +308,7 @@ type seen struct {
 func (p *pickers) play() {
 	p.t.Helper()
 	for _, by := range []string{"relayed", "asked"} {
-		p.rig.eventually(by+" is served", func() error {
+		p.rig.Eventually(by+" is served", func() error {
 			p.base[by] = p.rig.send(by+".test", nil, body)
 			if p.base[by].status != http.StatusOK {
 				return fmt.Errorf("%+v", p.base[by])
@@ -329,7 +329,7 @@ func (p *pickers) play() {
 		p.picker.mu.Unlock()
 		s := p.rig.send(by+".test", map[string]string{cellHeader: id}, body)
 		if p.judge(c, p.base[by], s); s.status != http.StatusOK {
-			p.rig.eventually("the picker is asked again after "+c.String(), func() error {
+			p.rig.Eventually("the picker is asked again after "+c.String(), func() error {
 				if s := p.rig.send(by+".test", nil, body); s.status != http.StatusOK {
 					return fmt.Errorf("%+v", s)
 				}
@@ -353,7 +353,7 @@ func (p *pickers) sick(c cell, steps []string) {
 	setProto(p.t, is.ProtoReflect(), steps, c.value, nil, p.picker.fields[c.field].class)
 	p.picker.health.Store(is)
 	before := p.picker.checks.Load()
-	p.rig.eventually("the picker's health is asked for", func() error {
+	p.rig.Eventually("the picker's health is asked for", func() error {
 		if n := p.picker.checks.Load() - before; n < 1 {
 			return fmt.Errorf("%d checks", n)
 		}

@@ -20,6 +20,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/penstock-project/penstock/conformance/promises/process"
+	"github.com/penstock-project/penstock/conformance/promises/process/processtest"
 	"github.com/penstock-project/penstock/discovery/status/report"
 )
 
@@ -31,10 +32,8 @@ import (
 // infra/sets, with an Envoy of its own, takes ListenerSets of all namespaces: their authors may
 // take each other's host names there.
 type rig struct {
-	testing.TB
-	files string // the folder
-	dir   string // state, logs and sockets
-	ports process.Ports
+	processtest.Rig
+	dir string // state, logs and sockets
 	// Ports of 127.0.0.1: the Gateway's listeners by name, ADS, the picker, pages, and Envoy's
 	// admin interface.
 	gateway                  map[string]int
@@ -65,36 +64,32 @@ const (
 // serve.
 func start(t testing.TB, files map[string]string, args ...string) *rig {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "pr") // not t.TempDir: the path of a Unix socket must be short
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	dir := processtest.ShortDir(t)
 	r := &rig{
-		TB: t, dir: dir, files: filepath.Join(dir, "files"), server: modelServer(victimReply),
+		Rig: processtest.Rig{TB: t, Files: filepath.Join(dir, "files")}, dir: dir, server: modelServer(victimReply),
 		gateway: map[string]int{}, saved: map[string]int{},
 	}
 	t.Cleanup(r.server.Close)
 	for _, listener := range []string{"http", "through", "tcp", "sets", "secure"} {
-		r.gateway[listener] = r.port()
+		r.gateway[listener] = r.Port()
 	}
-	r.xds, r.picker, r.http, r.admin = r.port(), r.port(), r.port(), r.port()
-	if err := os.Mkdir(r.files, 0o700); err != nil {
+	r.xds, r.picker, r.http, r.admin = r.Port(), r.Port(), r.Port(), r.Port()
+	if err := os.Mkdir(r.Files, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	r.write("victim.yaml", r.victimObjects())
+	r.Write("victim.yaml", r.victimObjects())
 	for name, text := range files {
-		r.write(name, text)
+		r.Write(name, text)
 	}
 	r.penstock = r.run("penstock", binaries.penstock, append([]string{
-		"serve", "-f", r.files, "--state", filepath.Join(dir, "state"),
+		"serve", "-f", r.Files, "--state", filepath.Join(dir, "state"),
 		"--xds", local(r.xds), "--picker", local(r.picker), "--http", local(r.http),
 	}, args...)...)
-	r.eventually("penstock is ready", func() error { return r.penstock.Answers("http://" + local(r.http) + "/readyz") })
+	r.Eventually("penstock is ready", func() error { return r.penstock.Answers("http://" + local(r.http) + "/readyz") })
 	r.attach("gw", r.admin)
-	r.attach("sets", r.port())
+	r.attach("sets", r.Port())
 	for _, ask := range r.victimRequests() {
-		r.eventually("the victim is served", ask)
+		r.Eventually("the victim is served", ask)
 	}
 	r.settle("none.yaml", "")
 	r.configs, r.reports = r.victimConfiguration(), r.victimReports(r.status())
@@ -289,7 +284,7 @@ func (r *rig) settle(name, objects string) {
 	last, had := r.saved[name]
 	r.marker, r.rejected, r.former = r.marker+1, nil, fmt.Sprintf("marker-%d", last)
 	host := fmt.Sprintf("marker-%d.test", r.marker)
-	r.write(numbered(name, r.marker), objects+fmt.Sprintf("\n---\n"+`apiVersion: gateway.networking.k8s.io/v1
+	r.Write(numbered(name, r.marker), objects+fmt.Sprintf("\n---\n"+`apiVersion: gateway.networking.k8s.io/v1
 kind: HTTPRoute
 metadata: {name: marker-%d, namespace: marker}
 spec:
@@ -298,20 +293,20 @@ spec:
   rules: [{filters: [{type: RequestRedirect, requestRedirect: {hostname: %s}}]}]
 `, r.marker, host, host))
 	if had {
-		if err := os.Remove(filepath.Join(r.files, numbered(name, last))); err != nil {
+		if err := os.Remove(filepath.Join(r.Files, numbered(name, last))); err != nil {
 			r.Fatal(err)
 		}
 	}
 	r.saved[name] = r.marker
-	r.eventually("Envoy has "+host, func() error {
+	r.Eventually("Envoy has "+host, func() error {
 		status, text, err := r.ask(host, "/", "")
 		if err == nil && status != http.StatusFound {
 			err = fmt.Errorf("%d: %.100s", status, text)
 		}
 		return errors.Join(err, r.penstock.Running(), r.envoys[0].Running(), r.envoys[1].Running())
 	})
-	r.eventually("Envoy is in sync", r.synced)
-	r.eventually("the status is current", r.reported)
+	r.Eventually("Envoy is in sync", r.synced)
+	r.Eventually("the status is current", r.reported)
 }
 
 // numbered is the name of a file of a settle.
@@ -504,34 +499,6 @@ func (r *rig) ends(p *process.Process) {
 			r.Logf("the log of %s:\n%s", p.Name, text[max(0, len(text)-4<<10):])
 		}
 	})
-}
-
-// write saves a file of the folder.
-func (r *rig) write(name, text string) {
-	r.Helper()
-	path := filepath.Join(r.files, name)
-	if err := os.WriteFile(path+"~", []byte(text), 0o600); err != nil {
-		r.Fatal(err)
-	}
-	if err := os.Rename(path+"~", path); err != nil {
-		r.Fatal(err)
-	}
-}
-
-func (r *rig) port() int {
-	r.Helper()
-	port, err := r.ports.Free()
-	if err != nil {
-		r.Fatal(err)
-	}
-	return port
-}
-
-func (r *rig) eventually(what string, check func() error) {
-	r.Helper()
-	if err := process.Eventually(r.Context(), what, check); err != nil {
-		r.Fatal(err)
-	}
 }
 
 func local(port int) string { return fmt.Sprintf("127.0.0.1:%d", port) }

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/penstock-project/penstock/conformance/promises/parties"
+	"github.com/penstock-project/penstock/conformance/promises/process/processtest"
 )
 
 // servers are the hostile model servers: one for each cell, with a pool and an address of its own.
@@ -42,9 +43,7 @@ func newServers(t testing.TB) *servers {
 	for _, f := range modelServerOf.fields(t) {
 		s.fields[f.path] = f
 	}
-	var ports rig
-	ports.TB = t
-	s.zmq = ports.port()
+	s.zmq = processtest.Port(t)
 	var text strings.Builder
 	for i, c := range (&run{t: t, p: modelServerOf}).cells() {
 		is := &serverCell{cell: c, fields: s.fields, pool: fmt.Sprintf("s%d", i)}
@@ -327,7 +326,7 @@ func pack(v any) []byte {
 func (s *servers) play() {
 	s.t.Helper()
 	for _, c := range s.list {
-		s.rig.eventually(c.String(), func() error {
+		s.rig.Eventually(c.String(), func() error {
 			o, evidence, err := s.outcome(c)
 			if err == nil {
 				s.saw(c.cell, o, evidence)

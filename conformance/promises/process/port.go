@@ -5,14 +5,20 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"sync"
 )
 
 // Ports assigns each port of 127.0.0.1 once: a server that has ended must not be confused with a later one. They are
-// below the range that the kernel assigns to clients. The zero value is ready.
-type Ports struct{ given map[int]bool }
+// below the range that the kernel assigns to clients. The zero value is ready. Any number of goroutines may use it.
+type Ports struct {
+	lock  sync.Mutex
+	given map[int]bool
+}
 
 // Free returns a port that it has not returned before and that no process uses.
 func (p *Ports) Free() (int, error) {
+	p.lock.Lock()
+	defer p.lock.Unlock()
 	if p.given == nil {
 		p.given = map[int]bool{}
 	}

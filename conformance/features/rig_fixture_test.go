@@ -1,0 +1,70 @@
+package features
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+)
+
+// fixture is what a test writes of a YAML file. A document after a line --- # NAME, or several
+// names, is a part: it is written only if a test names it.
+type fixture struct {
+	parts []string
+	swaps [][2]string
+}
+
+type edit func(*fixture)
+
+// with writes parts too.
+func with(parts ...string) edit {
+	return func(f *fixture) { f.parts = append(f.parts, parts...) }
+}
+
+// swap replaces a text, which the YAML must have.
+func swap(old, by string) edit {
+	return func(f *fixture) { f.swaps = append(f.swaps, [2]string{old, by}) }
+}
+
+// write saves a fixture with its ports, in place of the one before.
+func (s *site) write(name string, edits ...edit) {
+	s.Helper()
+	text, err := os.ReadFile(name)
+	if err != nil {
+		s.Fatal(err)
+	}
+	var f fixture
+	for _, e := range edits {
+		e(&f)
+	}
+	out := f.documents(string(text))
+	for _, w := range f.swaps {
+		if !strings.Contains(out, w[0]) {
+			s.Fatalf("%s has no %q", name, w[0])
+		}
+		out = strings.ReplaceAll(out, w[0], w[1])
+	}
+	s.Write("site.yaml", os.Expand(out, func(port string) string {
+		at, ok := s.ports[port]
+		if !ok {
+			s.Errorf("%s has port %s, which the test does not have", name, port)
+		}
+		return fmt.Sprint(at)
+	}))
+}
+
+// documents is the text of those that are written.
+func (f fixture) documents(text string) string {
+	var out strings.Builder
+	written := true
+	for line := range strings.Lines(text) {
+		if rest, ok := strings.CutPrefix(line, "---"); ok {
+			parts := strings.Fields(strings.TrimPrefix(strings.TrimSpace(rest), "#"))
+			written = len(parts) == 0 || slices.ContainsFunc(parts, func(p string) bool { return slices.Contains(f.parts, p) })
+		}
+		if written {
+			out.WriteString(line)
+		}
+	}
+	return out.String()
+}

@@ -1,0 +1,249 @@
+package features
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+
+	"github.com/penstock-project/penstock/conformance/promises/process"
+)
+
+const question = `{"model": "llama", "messages": [{"role": "user", "content": "repeat this"}]}`
+
+// reply is a response, read to its end.
+type reply struct {
+	status int
+	header http.Header
+	body   string
+}
+
+// by is the model server that has answered.
+func (r reply) by() string { return r.header.Get("x-served-by") }
+
+// client opens a connection for each request, so that requests do not share one.
+func client() *http.Client {
+	return &http.Client{Timeout: process.Limit, Transport: &http.Transport{DisableKeepAlives: true}}
+}
+
+func do(c *http.Client, req *http.Request) (reply, error) {
+	resp, err := c.Do(req)
+	if err != nil {
+		return reply{}, err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	text, err := io.ReadAll(resp.Body)
+	return reply{resp.StatusCode, resp.Header, string(text)}, err
+}
+
+// base is the URL of the site's Gateway.
+func (s *site) base() string { return "http://" + s.address("gateway") }
+
+// url returns the URL of chat completions below a path of the site's Gateway.
+func (s *site) url(path string) string {
+	return s.base() + strings.TrimSuffix(path, "/") + "/v1/chat/completions"
+}
+
+func request(ctx context.Context, url, body string, headers ...string) (*http.Request, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("content-type", "application/json")
+	for i := 0; i+1 < len(headers); i += 2 {
+		req.Header.Set(headers[i], headers[i+1])
+	}
+	return req, nil
+}
+
+// post sends a body to a URL. headers are names and values.
+func (s *site) post(url, body string, headers ...string) (reply, error) {
+	req, err := request(s.Context(), url, body, headers...)
+	if err != nil {
+		return reply{}, err
+	}
+	return do(client(), req)
+}
+
+func (s *site) get(url string) (reply, error) { return s.read(client(), url) }
+
+func (s *site) read(c *http.Client, url string) (reply, error) {
+	req, err := http.NewRequestWithContext(s.Context(), http.MethodGet, url, nil)
+	if err != nil {
+		return reply{}, err
+	}
+	return do(c, req)
+}
+
+// ask sends a chat completion to a path.
+func (s *site) ask(path, body string, headers ...string) (reply, error) {
+	return s.post(s.url(path), body, headers...)
+}
+
+// answered sends a chat completion that must be answered 200.
+func (s *site) answered(path, body string, headers ...string) reply {
+	s.Helper()
+	got, err := s.ask(path, body, headers...)
+	if err != nil || got.status != http.StatusOK {
+		s.Fatalf("%s: %d %s %s %v", path, got.status, got.by(), got.body, err)
+	}
+	return got
+}
+
+// served sends a request that must be answered 200, and returns by whom.
+func (s *site) served(path string, headers ...string) string {
+	s.Helper()
+	return s.answered(path, question, headers...).by()
+}
+
+// answers polls until a chat completion has a status.
+func (s *site) answers(path string, status int) (got reply) {
+	s.Helper()
+	s.Eventually(fmt.Sprintf("%s answers %d", path, status), func() (err error) {
+		if got, err = s.ask(path, question); err == nil && got.status != status {
+			err = fmt.Errorf("%d %s", got.status, got.body)
+		}
+		return err
+	})
+	return got
+}
+
+// goes polls until some requests in a row are answered 200 by a model server.
+func (s *site) goes(path, by string, times int) {
+	s.Helper()
+	s.Eventually(path+" is served by "+by, func() error {
+		for range times {
+			if got, err := s.ask(path, question); err != nil || got.status != http.StatusOK || got.by() != by {
+				return fmt.Errorf("%d from %q: %s %w", got.status, got.by(), got.body, err)
+			}
+		}
+		return nil
+	})
+}
+
+// received is the last request that a server of penstock sim has received.
+type received struct {
+	Headers http.Header `json:"headers"`
+	Body    string      `json:"body"`
+}
+
+func (s *site) last(server string) (last received) {
+	s.Helper()
+	got, err := s.get("http://" + s.address(server) + "/debug/last")
+	if err == nil {
+		err = json.Unmarshal([]byte(got.body), &last)
+	}
+	if err != nil {
+		s.Fatal(got.body, err)
+	}
+	return last
+}
+
+// stream requests a streamed response, and passes each event before [DONE] to see.
+func (s *site) stream(ctx context.Context, path, prompt string, see func(event string)) error {
+	body := fmt.Sprintf(`{"model": "llama", "stream": true, "messages": [{"role": "user", "content": %q}]}`, prompt)
+	req, err := request(ctx, s.url(path), body)
+	if err != nil {
+		return err
+	}
+	resp, err := client().Do(req)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("status %d", resp.StatusCode)
+	}
+	lines := bufio.NewScanner(resp.Body)
+	for lines.Scan() {
+		event, ok := strings.CutPrefix(lines.Text(), "data: ")
+		if event == "[DONE]" {
+			return nil
+		}
+		if ok {
+			see(event)
+		}
+	}
+	if err := lines.Err(); err != nil {
+		return err
+	}
+	return io.ErrUnexpectedEOF
+}
+
+// occupy begins a response that lasts until the returned function is called, and returns by whom.
+func (s *site) occupy(path string) (by string, end func(), err error) {
+	ctx, end := context.WithCancel(s.Context())
+	body := fmt.Sprintf(`{"model": "llama", "stream": true, "messages": [{"role": "user", "content": %q}]}`, strings.Repeat("word ", 3000))
+	req, err := request(ctx, s.url(path), body)
+	if err != nil {
+		return "", end, err
+	}
+	resp, err := (&http.Client{}).Do(req)
+	if err != nil {
+		return "", end, err
+	}
+	s.Cleanup(func() { end(); _ = resp.Body.Close() })
+	if resp.StatusCode != http.StatusOK {
+		return "", end, fmt.Errorf("status %d", resp.StatusCode)
+	}
+	return resp.Header.Get("x-served-by"), end, nil
+}
+
+// traffic is requests without a pause.
+type traffic struct {
+	s      *site
+	stop   context.CancelFunc
+	done   sync.WaitGroup
+	mu     sync.Mutex
+	sent   int
+	failed []string
+}
+
+// traffic sends requests to a path, one after the other, until end.
+func (s *site) traffic(path string) *traffic {
+	ctx, stop := context.WithCancel(s.Context())
+	tr := &traffic{s: s, stop: stop}
+	tr.done.Go(func() {
+		for ctx.Err() == nil {
+			got, err := s.ask(path, question)
+			tr.mu.Lock()
+			if tr.sent++; err != nil || got.status != http.StatusOK {
+				tr.failed = append(tr.failed, fmt.Sprintf("request %d: %d %s %v", tr.sent, got.status, got.body, err))
+			}
+			tr.mu.Unlock()
+		}
+	})
+	s.Cleanup(func() { stop(); tr.done.Wait() })
+	return tr
+}
+
+// flows waits until some more requests are answered.
+func (tr *traffic) flows(requests int) {
+	tr.s.Helper()
+	count := func() int {
+		tr.mu.Lock()
+		defer tr.mu.Unlock()
+		return tr.sent
+	}
+	want := count() + requests
+	tr.s.Eventually("requests are answered", func() error {
+		if n := count(); n < want {
+			return fmt.Errorf("%d of %d", n, want)
+		}
+		return nil
+	})
+}
+
+// end stops the requests, of which at most few may have failed.
+func (tr *traffic) end(few int) {
+	tr.s.Helper()
+	tr.stop()
+	tr.done.Wait()
+	if n := len(tr.failed); n > few {
+		tr.s.Errorf("%d of %d requests failed:\n%s", n, tr.sent, strings.Join(tr.failed[:min(5, n)], "\n"))
+	}
+}

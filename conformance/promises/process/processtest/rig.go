@@ -1,0 +1,66 @@
+package processtest
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/penstock-project/penstock/conformance/promises/process"
+)
+
+// Rig is a test with a folder that penstock reads.
+type Rig struct {
+	testing.TB
+	Files string // the folder; a rig without one writes no files
+}
+
+// ports are those of all rigs of a test binary.
+var ports process.Ports
+
+// Port returns a free port of 127.0.0.1.
+func (r *Rig) Port() int {
+	r.Helper()
+	return Port(r)
+}
+
+// Port is Rig's for a test without a rig.
+func Port(t testing.TB) int {
+	t.Helper()
+	port, err := ports.Free()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return port
+}
+
+// Write saves a file of the folder as editors do: under another name, and then renames it.
+func (r *Rig) Write(name, text string) {
+	r.Helper()
+	path := filepath.Join(r.Files, name)
+	if err := os.WriteFile(path+"~", []byte(text), 0o600); err != nil {
+		r.Fatal(err)
+	}
+	if err := os.Rename(path+"~", path); err != nil {
+		r.Fatal(err)
+	}
+}
+
+// Eventually polls a condition until it holds. The test fails with the condition's last error.
+func (r *Rig) Eventually(what string, check func() error) {
+	r.Helper()
+	if err := process.Eventually(r.Context(), what, check); err != nil {
+		r.Fatal(err)
+	}
+}
+
+// ShortDir makes a folder until the end of the test. t.TempDir may be too long for the path of a
+// Unix socket.
+func ShortDir(t testing.TB) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "ps")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return dir
+}
