@@ -289,6 +289,42 @@ func answers(t *testing.T, url string, status int) reply {
 	return got
 }
 
+// ask sends a chat completion with headers in pairs.
+func ask(t *testing.T, url, body string, pairs ...string) reply {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url+"/v1/chat/completions", strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := 0; i < len(pairs); i += 2 {
+		req.Header.Set(pairs[i], pairs[i+1])
+	}
+	got, err := do(client(), req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return got
+}
+
+// metric returns a series of Penstock's /metrics.
+func metric(t *testing.T, port int, series string) (value float64) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, local(port)+"/metrics", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := do(client(), req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(got.body) {
+		if rest, ok := strings.CutPrefix(line, series+" "); ok {
+			_, _ = fmt.Sscan(rest, &value)
+		}
+	}
+	return value
+}
+
 // stream requests a streamed response and passes each event before [DONE] to see.
 func stream(ctx context.Context, url, prompt string, see func(event string)) error {
 	body := fmt.Sprintf(`{"model": "llama", "stream": true, "messages": [{"role": "user", "content": %q}]}`, prompt)
@@ -457,3 +493,8 @@ func chatFiles(port int, servers ...string) map[string]string {
 }
 
 func local(port int) string { return fmt.Sprintf("http://127.0.0.1:%d", port) }
+
+// pickerYAML is a policy for the pool chat.
+func pickerYAML(picker string) string {
+	return "apiVersion: penstock.dev/v1alpha1\nkind: PoolPolicy\nmetadata: {name: chat}\nspec: {targetRef: {name: chat}, picker: " + picker + "}\n"
+}

@@ -11,9 +11,11 @@ import (
 	"encoding/base64"
 	"encoding/pem"
 	"fmt"
+	"log/slog"
 	"math/big"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -159,4 +161,55 @@ endpoints: [{addresses: [%s]}]
 	if got, err := over(t.Context(), roots, port, "b.example.com", "b.example.com"); err != nil || got.status != http.StatusOK {
 		t.Errorf("the other listener: %d %v", got.status, err)
 	}
+}
+
+func TestBackendTLSPolicy_MetricsPagesAreReadOverHTTPS(t *testing.T) {
+	t.Parallel()
+	cert, key := certificate(t, "models.example")
+	pair, err := tls.X509KeyPair(cert, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	model, err := sim.New(sim.Config{Name: "secure", Model: "llama", Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewUnstartedServer(model)
+	server.TLS = &tls.Config{Certificates: []tls.Certificate{pair}}
+	server.StartTLS()
+	t.Cleanup(server.Close)
+	policy := func(ca []byte) string {
+		return "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: ca}\ndata:\n  ca.crt: |\n    " + strings.ReplaceAll(string(ca), "\n", "\n    ") + `
+---
+apiVersion: gateway.networking.k8s.io/v1
+kind: BackendTLSPolicy
+metadata: {name: models}
+spec:
+  targetRefs: [{group: inference.networking.k8s.io, kind: InferencePool, name: chat}]
+  validation: {hostname: models.example, caCertificateRefs: [{group: "", kind: ConfigMap, name: ca}]}
+`
+	}
+	port := freePort(t)
+	files := chatFiles(port, server.Listener.Addr().String())
+	files["policy.yaml"] = policy(cert)
+	s := up(t, files)
+	if got := answers(t, local(port), http.StatusOK); got.header.Get("x-served-by") != "secure" {
+		t.Errorf("served by %q", got.header.Get("x-served-by"))
+	}
+	explained := func(want string) {
+		t.Helper()
+		eventually(t, "explain shows "+want, func() error {
+			if text := s.penstock("explain", local(port)+"/v1/chat/completions"); !strings.Contains(text, want) {
+				return fmt.Errorf("%s", text)
+			}
+			return nil
+		})
+	}
+	explained("queue 0, running 0")
+	if got := listModels(t, http.MethodGet, local(port)); got.status != http.StatusOK || !strings.Contains(got.body, `"id":"llama"`) {
+		t.Errorf("the list of models: %d %s", got.status, got.body)
+	}
+	other, _ := certificate(t, "models.example") // of another CA
+	s.write("policy.yaml", policy(other))
+	explained("certificate signed by unknown authority")
 }

@@ -53,7 +53,7 @@ type site struct {
 }
 
 // newSite begins a site. Its model servers are started first, then up.
-func newSite(t *testing.T) *site {
+func newSite(t testing.TB) *site {
 	t.Helper()
 	s := &site{Rig: processtest.Rig{TB: t, Files: t.TempDir()}, state: processtest.ShortDir(t)}
 	s.ports = map[string]int{"gateway": s.Port()}
@@ -141,6 +141,27 @@ func (s *site) serve(xds string, args ...string) {
 	s.Helper()
 	s.run("serve", append([]string{"--xds", xds}, args...)...)
 	s.logged("ADS at " + xds)
+}
+
+// twoProcesses serves a fixture from two processes that are peers, this site and another, to one Envoy.
+func (s *site) twoProcesses(fixture string, edits ...edit) (other *site) {
+	s.Helper()
+	other = newSite(s.TB)
+	other.ports = s.ports
+	var xds, pickers []string
+	for range 2 {
+		xds = append(xds, fmt.Sprint("127.0.0.1:", s.Port()))
+		pickers = append(pickers, fmt.Sprint("127.0.0.1:", s.Port()))
+	}
+	for i, at := range []*site{s, other} {
+		at.write(fixture, edits...)
+		at.serve(xds[i], "--picker", pickers[i], "--picker-address", strings.Join(pickers, ","), "--peers", strings.Join(xds, ","))
+	}
+	s.logged("connected to a peer")
+	other.logged("connected to a peer")
+	s.attach(xds[0])
+	s.answers("/", http.StatusOK)
+	return other
 }
 
 // attach starts an Envoy of the site's Gateway, which ends with the test.
@@ -257,4 +278,31 @@ func (s *site) series(name string) (value float64) {
 		}
 	}
 	return value
+}
+
+// kill ends penstock without a chance to do anything more.
+func (s *site) kill() {
+	s.penstock.Signal(syscall.SIGKILL)
+	<-s.penstock.Ended()
+}
+
+// because is nil if a condition holds, else an error with the facts.
+func because(holds bool, facts ...any) error {
+	if holds {
+		return nil
+	}
+	return errors.New(fmt.Sprint(facts...))
+}
+
+func portOf(t testing.TB, address string) int {
+	t.Helper()
+	_, text, err := net.SplitHostPort(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	port, err := strconv.Atoi(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return port
 }

@@ -26,7 +26,16 @@ func TestSession_StaysAtItsServerWhileThatServes(t *testing.T) {
 		return nil
 	})
 	for id, by := range at {
-		for _, headers := range [][]string{{"x-session-id", id}, {"cookie", "session-id=other; sid=" + id}} {
+		token := s.answered("/", question, "x-session-id", id).header.Get("x-session-token")
+		if token == "" {
+			t.Errorf("session %s has no token", id)
+		}
+		for _, headers := range [][]string{
+			{"x-session-id", id},
+			{"cookie", "session-id=other; sid=" + id},
+			{"x-session-token", token},
+			{"x-session-token", token, "x-session-id", "another"},
+		} {
 			if again := s.served("/", headers...); again != by {
 				t.Errorf("session %s moved from %s to %s:\n%s", id, by, again, s.explain("--last", "1"))
 			}

@@ -1,11 +1,14 @@
 package features
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/penstock-project/penstock/picker"
 )
 
 // explain --why shows where a past request went, what the pick compared, and each stage that it
@@ -40,4 +43,78 @@ func TestWhy_ShowsTheStagesOfAPastRequest(t *testing.T) {
 			t.Errorf("no %s in\n%s", want, text)
 		}
 	}
+}
+
+// Two processes serve one Envoy, which asks either. Each explains a pick, whichever has made it.
+func TestWhy_OfPastRequestAtAnyProcess(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.server("pod-1")
+	s.server("pod-2")
+	sites := []*site{s, s.twoProcesses("why.yaml")}
+	by := map[string]bool{}
+	for n := 0; n < 4 || len(by) < 2 && n < 100; n++ {
+		id := s.answered("/", question).header.Get("x-request-id")
+		for _, at := range sites {
+			by[at.explained(id).Picker] = true
+			text := at.explain("--why", id)
+			for _, want := range []string{"served by 127.0.0.1:", "request " + id, " rank ", " 2 candidates"} {
+				if !strings.Contains(text, want) {
+					t.Errorf("explain --why has no %q:\n%s", want, text)
+				}
+			}
+			if n := strings.Count(text, "127.0.0.1:"); n < 4 {
+				t.Errorf("explain --why names %d addresses:\n%s", n, text)
+			}
+		}
+	}
+	if len(by) != 2 {
+		t.Errorf("picks of %d processes, want both", len(by))
+	}
+	if last := sites[1].picks("--last", "5", "--pool", "default/chat"); len(last.Picks) != 5 {
+		t.Errorf("the last five: %d", len(last.Picks))
+	}
+	_, mistake := s.command("explain", "--last", "5", "--pool", "chat")
+	if want := "there is no pool chat: the process has default/chat"; mistake == nil || !strings.Contains(mistake.Error(), want) {
+		t.Errorf("a pool that does not exist: %v, want %q", mistake, want)
+	}
+	if text := s.explain(s.base() + "/v1/models"); !strings.Contains(text, "headers only") {
+		t.Errorf("a request without a body:\n%s", text)
+	}
+	if text := s.explain(s.url("/"), "-X", "POST"); !strings.Contains(text, "headers and body") {
+		t.Errorf("a request with a prompt:\n%s", text)
+	}
+}
+
+// picks is the JSON of penstock explain about past requests.
+type picks struct {
+	Picks  []picker.Record
+	Silent int
+}
+
+func (s *site) picks(args ...string) (out picks) {
+	s.Helper()
+	if err := json.Unmarshal([]byte(s.explain(append(args, "-o", "json")...)), &out); err != nil {
+		s.Fatal(err)
+	}
+	return out
+}
+
+// explained waits until the outcome of a request that was answered 200 is known, and returns its pick.
+func (s *site) explained(id string) (r picker.Record) {
+	s.Helper()
+	s.Eventually("the outcome is known", func() error {
+		found := s.picks("--why", id)
+		if len(found.Picks) != 1 || found.Silent != 0 || found.Picks[0].Outcome == nil || !found.Picks[0].Outcome.Ended {
+			return fmt.Errorf("%+v", found)
+		}
+		r = found.Picks[0]
+		return nil
+	})
+	first, _, _ := strings.Cut(r.Endpoints, ",")
+	if o := r.Outcome; r.Request != id || o.Status != http.StatusOK || o.Served != first || r.Candidates != 2 ||
+		r.Pool != "default/chat" || o.Took < o.Begun {
+		s.Errorf("%+v %+v", r, r.Outcome)
+	}
+	return r
 }

@@ -1,0 +1,37 @@
+package features
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+)
+
+// A conversation stays at the server of its beginning, and conversations are spread over the servers.
+func TestCHWBL_GatewayKeepsConversationsTogether(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	for _, name := range []string{"a", "b", "c"} {
+		s.server(name)
+	}
+	s.up("chwbl.yaml")
+	s.answers("/", http.StatusOK)
+	seen := map[string]bool{}
+	for i := range 12 {
+		turn := `{"role":"system","content":"You are helpful."},{"role":"user","content":"question ` + fmt.Sprint(i) + `"}`
+		by := s.answered("/", `{"model":"llama","messages":[`+turn+`]}`).by()
+		seen[by] = true
+		turn += `,{"role":"assistant","content":"an answer"},{"role":"user","content":"and more"}`
+		if next := s.answered("/", `{"model":"llama","messages":[`+turn+`]}`).by(); next != by || by == "" {
+			t.Errorf("a conversation began at %q and went on at %q", by, next)
+		}
+	}
+	if len(seen) < 2 {
+		t.Errorf("all conversations at %v", seen)
+	}
+	got, err := s.ask("/", `{"model":"llama","messages":[{"role":`)
+	if err != nil || got.status != http.StatusBadRequest || got.header.Get("x-penstock-reason") != "invalid_body" ||
+		!strings.Contains(got.body, `"type":"invalid_request_error"`) {
+		t.Errorf("a body that is not JSON: %d %v %s %v", got.status, got.header, got.body, err)
+	}
+}

@@ -1,0 +1,112 @@
+package features
+
+import (
+	"context"
+	"net/http"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/penstock-project/penstock/xds/xdstest/holding"
+)
+
+// limited is a site whose pool has one server, which holds each GET until its client gives up. penstock sim ends its responses.
+func limited(t *testing.T) (*site, *holding.Server) {
+	s, server := newSite(t), holding.Start(true)
+	t.Cleanup(server.Close)
+	s.ports["pod"] = portOf(t, server.Address())
+	return s, server
+}
+
+// hold sends requests that the server holds. It returns their statuses as they come.
+func (s *site) hold(n int) <-chan int {
+	ctx, cancel := context.WithCancel(s.Context())
+	statuses := make(chan int, n)
+	var all sync.WaitGroup
+	for range n {
+		all.Go(func() {
+			req, _ := http.NewRequestWithContext(ctx, http.MethodGet, s.base(), nil)
+			resp, err := (&http.Transport{DisableKeepAlives: true}).RoundTrip(req)
+			if err != nil {
+				statuses <- 0
+				return
+			}
+			defer func() { _ = resp.Body.Close() }()
+			statuses <- resp.StatusCode
+			<-ctx.Done()
+		})
+	}
+	s.Cleanup(func() { cancel(); all.Wait() })
+	return statuses
+}
+
+func TestEnvoy_KilledLeavesNoRequestInFlight(t *testing.T) {
+	t.Parallel()
+	s, server := limited(t)
+	s.up("inflight.yaml", swap("inFlight: 1", "inFlight: 4"))
+	s.answers("/", http.StatusOK)
+	s.hold(4)
+	s.holds(server, 4)
+	s.answers("/", http.StatusTooManyRequests)
+	s.killEnvoy()
+	s.logged("Envoy died and will be restarted")
+	s.answers("/", http.StatusOK)
+}
+
+// A request longer than any timeout of a lease still counts.
+func TestLimit_CountsLongRequests(t *testing.T) {
+	t.Parallel()
+	s, server := limited(t)
+	s.up("inflight.yaml")
+	s.answers("/", http.StatusOK)
+	s.hold(1)
+	s.holds(server, 1)
+	for until := time.Now().Add(10 * time.Second); time.Now().Before(until); {
+		if got, err := s.ask("/", question); err != nil || got.status != http.StatusTooManyRequests {
+			t.Fatalf("beside a request in flight: %d %v", got.status, err)
+		}
+	}
+}
+
+// Envoy reports that a request has ended up to 100 ms late.
+func TestLimit_LateReportsCauseNo429(t *testing.T) {
+	t.Parallel()
+	s, _ := limited(t)
+	s.up("inflight.yaml")
+	s.answers("/", http.StatusOK)
+	for range 20 { // one after the other
+		s.served("/")
+	}
+}
+
+// An Envoy asks either of two processes, and each of its workers logs to either.
+func TestLimit_CountsRequestsOfAllProcesses(t *testing.T) {
+	t.Parallel()
+	s, server := limited(t)
+	other := s.twoProcesses("inflight.yaml", swap("inFlight: 1", "inFlight: 4"))
+	served, full := 0, 0
+	for range 12 { // one after the other: between processes a count is some milliseconds old
+		switch status := <-s.hold(1); status {
+		case http.StatusOK:
+			served++
+		case http.StatusTooManyRequests:
+			full++
+		default:
+			t.Errorf("status %d", status)
+		}
+	}
+	if served != 4 || full != 8 || server.Held() != 4 {
+		t.Errorf("%d served, %d times 429; the limit is 4", served, full)
+	}
+	// The requests of a process that is gone are counted by the other one: its Envoy reports them there.
+	other.kill()
+	s.Eventually("the other process counts all requests in flight", func() error {
+		got, err := s.ask("/", question)
+		return because(err == nil && got.status == http.StatusTooManyRequests && server.Held() == 4, got.status, err)
+	})
+}
+
+func (s *site) holds(server *holding.Server, n int) {
+	s.Helper()
+	s.Eventually("requests are in flight", func() error { return because(server.Held() == n, server.Held()) })
+}

@@ -1,0 +1,57 @@
+package features
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+)
+
+// With tokenUsage, the tokens of responses are counted by model, plain and streamed; without it, responses are not read.
+func TestTokenUsage_OutputTokensAreCountedByModel(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.server("a")
+	s.up("usage.yaml", with("usage"))
+	s.answers("/", http.StatusOK)
+	const (
+		tokens   = `penstock_picker_model_output_tokens_total{model="llama",pool="default/chat"}`
+		requests = `penstock_picker_model_requests_total{model="llama",outcome="served",pool="default/chat"}`
+		body     = `{"model": "llama", %s"max_tokens": 7, "messages": [{"role": "user", "content": "a b c d e f g h i j k l m"}]}`
+	)
+	s.Eventually("tokens of a response are counted", func() error {
+		if s.series(tokens) == 0 {
+			return errors.New("none")
+		}
+		return nil
+	})
+	for _, more := range []string{"", `"stream": true, "stream_options": {"include_usage": true}, `} {
+		before := s.series(tokens)
+		if text := s.answered("/", fmt.Sprintf(body, more)).body; !strings.Contains(text, `"completion_tokens":7`) {
+			t.Fatalf("with %s: %s", more, text)
+		}
+		s.Eventually("7 more tokens, with "+more, func() error {
+			if n := s.series(tokens); n != before+7 {
+				return fmt.Errorf("%g after %g", n, before)
+			}
+			return nil
+		})
+	}
+	s.write("usage.yaml")
+	s.Eventually("without the policy, responses are not read", func() error {
+		before, n := s.series(tokens), s.series(requests)
+		s.answered("/", fmt.Sprintf(body, ""))
+		s.Eventually("another request ends", func() error {
+			s.answered("/", fmt.Sprintf(body, ""))
+			if s.series(requests) < n+2 {
+				return errors.New("not yet")
+			}
+			return nil
+		})
+		if after := s.series(tokens); after != before {
+			return fmt.Errorf("%g after %g", after, before)
+		}
+		return nil
+	})
+}
