@@ -16,7 +16,7 @@ import (
 func newBootstrap() *cobra.Command {
 	var cfg bootstrap.Config
 	var tls bootstrap.TLS
-	var insecure bool
+	var of files
 	cmd := &cobra.Command{
 		Use:   "bootstrap",
 		Short: "Print the bootstrap that attaches your own Envoy to a Gateway",
@@ -30,7 +30,7 @@ certificate for one of external.subjects that --xds-client-ca (the chart's clien
 certificate is for penstock.penstock-system.svc: pass this name with --tls-server-name if --xds is an IP address. The
 certificate authority changes once a year and tokens expire: with --secrets, Envoy reads the files again when others take
 their place (write a new file beside them, and mv it there); what is written into them is not seen.`,
-		Example: `  penstock bootstrap --gateway default/gw --xds 127.0.0.1:18000 > envoy.yaml
+		Example: `  penstock bootstrap --gateway default/gw -f ./config > envoy.yaml
   envoy -c envoy.yaml $(sed -n 's/^# envoy arguments: //p' envoy.yaml)
 
   # Two control planes on other machines: if one ends, Envoy uses the other. penstock credentials makes the files.
@@ -49,7 +49,10 @@ their place (write a new file beside them, and mv it there); what is written int
 			if tls != (bootstrap.TLS{}) {
 				cfg.TLS = &tls
 			}
-			if err := presents(cfg, tls, insecure); err != nil {
+			if err := of.attach(&cfg); err != nil {
+				return err
+			}
+			if err := presents(cfg, tls); err != nil {
 				return err
 			}
 			if err := absolute(&cfg.Token, &cfg.Secrets, &tls.CA, &tls.Cert, &tls.Key); err != nil {
@@ -71,26 +74,50 @@ their place (write a new file beside them, and mv it there); what is written int
 	}
 	f := cmd.Flags()
 	f.StringVar(&cfg.Gateway, "gateway", "", "Gateway, as NAMESPACE/NAME (required)")
-	f.StringSliceVar(&cfg.ADS, "xds", []string{"127.0.0.1:18000"}, "address of a control plane, as HOST:PORT; may be repeated")
+	of.flags(cmd, "required without --xds and --state")
+	f.StringSliceVar(&cfg.ADS, "xds", nil, "address of a control plane, as HOST:PORT or unix:PATH; may be repeated (default: the socket in the state folder of -f or --state)")
 	f.StringVar(&cfg.NodeID, "node", "", "node ID of this Envoy (default: the Gateway's name)")
 	f.StringVar(&cfg.Zone, "zone", "", "zone of this Envoy, for locality-aware load balancing (default: none)")
 	f.StringVar(&cfg.Admin, "admin", "", "address of Envoy's admin interface, as IP:PORT or unix:PATH; every client that reaches it can stop Envoy (default: a socket in Envoy's working directory, named NODE.admin.sock, which only Envoy's user reaches)")
 	f.DurationVar(&cfg.DrainTime, "drain-time", bootstrap.DefaultDrainTime, "drain time: how long connections may continue after their listener is removed")
 	f.IntVar(&cfg.Concurrency, "concurrency", 0, "number of worker threads (default: one per CPU)")
-	f.StringVar(&tls.CA, "tls-ca", "", "file with the CA certificates that verify the control plane (default: none, and the connection is cleartext)")
+	f.StringVar(&tls.CA, "tls-ca", "", "file with the CA certificates that verify the control plane; required for HOST:PORT (default: none)")
 	f.StringVar(&tls.Cert, "tls-cert", "", "file with this Envoy's client certificate (default: none)")
 	f.StringVar(&tls.Key, "tls-key", "", "file with the private key of --tls-cert (default: none)")
 	f.StringVar(&cfg.Token, "token", "", "file with the token that authenticates this Envoy to the control plane (default: none)")
 	f.StringVar(&cfg.Secrets, "secrets", "", "folder for the files through which Envoy follows changes of CA, certificate and token; keep it as long as Envoy runs (default: none)")
 	f.StringVar(&cfg.Ready, "ready", "", "address, as IP:PORT, at which /ready answers 200 while this Envoy serves (default: none)")
-	f.BoolVar(&insecure, "insecure-xds", false, "connect to a control plane that runs with --insecure-xds, without TLS and credentials")
 	f.StringVar(&tls.ServerName, "tls-server-name", "", "name that the control plane's certificate must have (default: the host of --xds)")
 	_ = cmd.MarkFlagRequired("gateway")
 	return cmd
 }
 
+// attach completes the addresses of control planes: the default is the socket of penstock serve for
+// these files, and the path of a socket becomes absolute.
+func (s *files) attach(cfg *bootstrap.Config) error {
+	if len(cfg.ADS) == 0 {
+		dir, err := s.stateDir()
+		if errors.Is(err, errNoFiles) {
+			return errors.New("no control plane is named: add -f FOLDER, as of penstock serve, or --xds")
+		}
+		if err != nil {
+			return err
+		}
+		cfg.ADS = []string{unixPrefix + filepath.Join(dir, socketOfADS)}
+	}
+	for i, a := range cfg.ADS {
+		if path, ok := strings.CutPrefix(a, unixPrefix); ok {
+			if err := absolute(&path); err != nil {
+				return err
+			}
+			cfg.ADS[i] = unixPrefix + path
+		}
+	}
+	return nil
+}
+
 // presents returns an error if an Envoy cannot present to its control planes what they demand.
-func presents(c bootstrap.Config, tls bootstrap.TLS, insecure bool) error {
+func presents(c bootstrap.Config, tls bootstrap.TLS) error {
 	switch {
 	case (tls.Cert == "") != (tls.Key == ""):
 		return errors.New("--tls-cert and --tls-key belong together: give both")
@@ -100,11 +127,11 @@ func presents(c bootstrap.Config, tls bootstrap.TLS, insecure bool) error {
 		return errors.New("--token needs --tls-ca, which verifies the control plane, and --secrets, a folder for the files that Envoy follows")
 	}
 	for _, a := range c.ADS {
-		switch here := insecure || strings.HasPrefix(a, "unix:") || loopback(dialed(a)); {
-		case !here && tls.CA == "":
-			return fmt.Errorf("--xds %s is not a loopback address: add --tls-ca, and --tls-cert and --tls-key, or --token and --secrets, which match the --xds-… flags of penstock serve; or --insecure-xds, as there", a)
-		case !here && tls.Cert == "" && c.Token == "":
-			return fmt.Errorf("--xds %s is not a loopback address, so its control plane serves Envoys with a certificate or a token alone: add --tls-cert and --tls-key, or --token and --secrets", a)
+		switch socket := strings.HasPrefix(a, unixPrefix); {
+		case !socket && tls.CA == "":
+			return fmt.Errorf("--xds %s is no socket: add --tls-ca, and --tls-cert and --tls-key, or --token and --secrets, which match the --xds-… flags of penstock serve", a)
+		case !socket && tls.Cert == "" && c.Token == "":
+			return fmt.Errorf("--xds %s is no socket, so its control plane serves Envoys with a certificate or a token alone: add --tls-cert and --tls-key, or --token and --secrets", a)
 		}
 	}
 	return nil

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/penstock-project/penstock/cmd/internal/ports"
 	"github.com/penstock-project/penstock/cmd/penstock/internal/app"
 )
 
@@ -49,7 +50,7 @@ func TestClusterSet_DrainWaitsForRequestsOfEachProcess(t *testing.T) {
 func served(t *testing.T, page func() string) (state string) {
 	t.Helper()
 	state = shortTemp(t)
-	l, err := app.ListenSocket(app.Socket(state))
+	l, err := app.ListenSocket(ports.Local, app.Socket(state))
 	if err != nil {
 		t.Fatal(err)
 	}

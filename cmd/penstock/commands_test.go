@@ -15,6 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/penstock-project/penstock/cmd/internal/ports"
 	"github.com/penstock-project/penstock/cmd/penstock/internal/app"
 	"github.com/penstock-project/penstock/cmd/penstock/internal/sim"
 	"github.com/penstock-project/penstock/cmd/penstock/internal/supervisor"
@@ -125,12 +126,12 @@ func TestDebug_ErrorsNameTheProcessOnceAndTheFix(t *testing.T) {
 
 func TestStateFolder_InUseEndsAProcessBeforeItPrintsAddresses(t *testing.T) {
 	files, state := t.TempDir(), shortTemp(t)
-	socket, err := app.ListenSocket(app.Socket(state))
+	socket, err := app.ListenSocket(ports.Local, app.Socket(state))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer socket.Close()
-	for _, args := range [][]string{{"serve", "--xds", "127.0.0.1:0", "--picker", "127.0.0.1:0"}, {"picker", "--pool-name", "chat", "--grpc-port", "0", "--grpc-health-port", "0", "--metrics-port", "0"}, {"hub", "--http", "127.0.0.1:0"}} {
+	for _, args := range [][]string{{"serve", "--picker", "127.0.0.1:0"}, {"picker", "--pool-name", "chat", "--grpc-port", "0", "--grpc-health-port", "0", "--metrics-port", "0"}, {"hub", "--http", "127.0.0.1:0"}} {
 		out, err := penstock(t, append(args, "-f", files, "--state", state)...)
 		if err == nil || !strings.Contains(err.Error(), "another penstock serves this state folder already ("+state+"): stop it, or choose another one with --state") || strings.Contains(out, " at 127.0.0.1:") || strings.Contains(out, "picking") {
 			t.Errorf("penstock %s: %v\n%s", args[0], err, out)

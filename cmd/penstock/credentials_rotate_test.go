@@ -19,7 +19,7 @@ import (
 func TestRotate_RunningProcessPublishesTheNewAuthority(t *testing.T) {
 	t.Parallel()
 	s := prepare(t, map[string]string{"set.yaml": clusterSetYAML("east")})
-	s.run("serve", "--xds", "127.0.0.1:0", "--picker", "127.0.0.1:0", "--members-listen", "127.0.0.1:0")
+	s.run("serve", "--picker", "127.0.0.1:0", "--members-listen", "127.0.0.1:0")
 	before := s.show()
 	out := s.penstock("credentials", "rotate", "--overlap", "10m")
 	if !strings.Contains(out, "signs from ") || strings.Contains(out, "No penstock runs") || !strings.Contains(out, "penstock clusters show") {

@@ -48,7 +48,7 @@ func TestFlags_FileThatNeverEndsIsNamed(t *testing.T) {
 		return out
 	}
 	serve := []string{"serve", "-f", config, "--state", filepath.Join(dir, "state")}
-	serve = append(serve, "--xds", "127.0.0.1:0", "--picker", "127.0.0.1:0")
+	serve = append(serve, "--picker", "127.0.0.1:0")
 	picker := []string{"picker", "-f", config, "--pool-name", "chat", "--state", filepath.Join(dir, "state")}
 	for _, c := range []struct {
 		args, more []string

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spiffe/go-spiffe/v2/spiffeid"
@@ -40,6 +41,9 @@ func (o *fleetFlags) config(cmd *cobra.Command, k *app.Kubernetes, s *secure) (*
 	}
 	if k.Service == "" || cmd.Flag("peers-listen").Value.String() == "" {
 		return nil, errors.New("--penstock-image requires --peers-listen, and --service, whose name is in the certificate of ADS")
+	}
+	if a := cmd.Flag("xds").Value.String(); a == "" || strings.HasPrefix(a, "unix:") {
+		return nil, errors.New("--penstock-image requires --xds HOST:PORT, at which proxies in other pods reach ADS")
 	}
 	if s.cert != "" || s.key != "" || s.token != "" || s.ca != "" {
 		return nil, errors.New("--xds-cert, --xds-key, --xds-ca and --xds-token have no effect with --penstock-image, with which penstock issues its certificates: remove them")

@@ -28,6 +28,7 @@ var opensItself = map[string]string{
 	"discovery/statefile/disk.go":                  "the state folder",
 	"discovery/statefile/statefile.go":             "the state folder",
 	"discovery/status/writer.go":                   "the state folder",
+	"cmd/penstock/internal/app/pages.go":           "the path of a socket that it makes at the start",
 	"cmd/penstock/internal/clusterset/identity.go": "the state folder",
 	"cmd/penstock/internal/state/state.go":         "the state folder",
 	"cmd/penstock/internal/supervisor/envoy.go":    "the state folder",

@@ -92,7 +92,7 @@ type service struct {
 	secure          secure
 	members         string
 	membersAddress  string
-	local           bool   // Envoys of this user are served at a socket in the state folder
+	local           bool   // Envoys of this user are served at a socket, also with a TCP address in xds
 	runtime         string // folder of that socket and of these Envoys' files
 	peers           app.Peers
 	addresses       addressFlags
@@ -101,18 +101,14 @@ type service struct {
 	fleet           bool // fleets run, which have credentials of their own
 }
 
-func (s *service) flags(cmd *cobra.Command, xds, picker, logLevel string) {
+func (s *service) flags(cmd *cobra.Command, picker, logLevel string) {
 	required := "required"
 	if !s.local {
 		required = "required without --kubeconfig, except in a pod"
 	}
 	s.files.flags(cmd, required)
 	f := cmd.Flags()
-	where := ""
-	if xds == "" {
-		where = " (default: none, for the Envoys of this process use a socket in the state folder)"
-	}
-	f.StringVar(&s.xds, "xds", xds, "address on which ADS is served, as HOST:PORT or unix:PATH; port 0 is any free port"+where)
+	f.StringVar(&s.xds, "xds", "", "address on which ADS is served: HOST:PORT, which requires --xds-cert, because ADS has private keys (port 0 is any free port), or unix:PATH, a socket that only this user opens (default: the socket "+socketOfADS+" in the state folder)")
 	f.StringVar(&s.picker, "picker", picker, "address on which the endpoint picker (ext_proc) is served, as HOST:PORT; port 0 is any free port")
 	f.StringSliceVar(&s.pickerAddresses, "picker-address", nil, "address at which Envoys reach the picker, as IP:PORT; may be repeated (default: that of --picker)")
 	f.StringVar(&s.http, "http", "", "address on which /metrics, /healthz and /readyz are served, as HOST:PORT; a loopback address also serves the pages of --admin (default: none)")
@@ -160,16 +156,27 @@ func (s *service) newApp(cmd *cobra.Command, build func(app.Config) (*app.App, e
 		p, err = build(cfg)
 	}
 	if err != nil {
+		if cfg.Local != nil {
+			_ = cfg.Local.Close()
+		}
 		s.tidy(cfg)
 	}
 	return p, cfg, func() { t.end(); s.tidy(cfg) }, err
 }
 
-// listenLocal opens the socket for the Envoys of this user, in the state folder. A state folder that takes no files ends nothing: a
-// temporary one, which is private, with a name that cannot be known before, takes its place for sockets and for the Envoys' files.
+// listenLocal opens the socket for the Envoys of this user: that of --xds, or one in the state
+// folder. A state folder that takes no files ends nothing: a temporary one, which is private, with
+// a name that cannot be known before, takes its place for sockets and for the Envoys' files.
 func (s *service) listenLocal(dir string, log *slog.Logger) (net.Listener, error) {
 	s.runtime = dir
-	l, err := app.ListenSocket(filepath.Join(dir, socketOfADS))
+	path, given := strings.CutPrefix(s.xds, unixPrefix)
+	if !given {
+		path = filepath.Join(dir, socketOfADS)
+	}
+	l, err := app.ListenSocket(ports.ADS, path)
+	if given && err != nil {
+		return nil, fmt.Errorf("--xds: %w", err)
+	}
 	if !app.Unwritable(err) {
 		return l, err
 	}
@@ -179,10 +186,21 @@ func (s *service) listenLocal(dir string, log *slog.Logger) (net.Listener, error
 	}
 	s.runtime = temporary
 	log.Error("the state folder takes no files: Envoys have theirs in a temporary folder, and nothing is kept over a restart", "error", err, "temporary", temporary)
-	return app.ListenSocket(filepath.Join(temporary, socketOfADS))
+	return app.ListenSocket(ports.ADS, filepath.Join(temporary, socketOfADS))
 }
 
-const socketOfADS = "xds.sock"
+const (
+	socketOfADS = "xds.sock"
+	unixPrefix  = "unix:" // of an address that is a socket's path
+)
+
+// ads is the address of ADS, as --xds of penstock bootstrap has it.
+func ads(cfg app.Config) string {
+	if cfg.XDS != nil {
+		return cfg.XDS.Addr().String()
+	}
+	return unixPrefix + cfg.Local.Addr().String()
+}
 
 // tidy removes the temporary folder of listenLocal.
 func (s *service) tidy(cfg app.Config) {
@@ -210,15 +228,13 @@ func (s *service) config(ctx context.Context, log *slog.Logger, t *telemetry) (c
 	if err := app.Unserved(cfg.StateDir); err != nil {
 		return cfg, err
 	}
-	if s.local {
+	tcp := s.xds != "" && !strings.HasPrefix(s.xds, unixPrefix)
+	if s.local || !tcp {
 		if cfg.Local, err = s.listenLocal(cfg.StateDir, log); err != nil {
 			return cfg, err
 		}
 	}
-	if s.xds == "" && !s.local {
-		return cfg, errors.New("--xds: write an address, such as 127.0.0.1:18000")
-	}
-	if s.xds != "" {
+	if tcp {
 		if cfg.XDS, err = listen(ctx, ports.ADS, "--xds", s.xds); err != nil {
 			return cfg, err
 		}
@@ -295,8 +311,8 @@ func (s *service) config(ctx context.Context, log *slog.Logger, t *telemetry) (c
 	return cfg, nil
 }
 
-// authenticate sets the credentials of ADS, of the picker and of peers. It returns an error if clients from elsewhere
-// could do without.
+// authenticate sets the credentials of ADS, of the picker and of peers. It returns an error if
+// other users' clients could do without.
 func (s *service) authenticate(cfg *app.Config, log *slog.Logger) (err error) {
 	cfg.Peers, cfg.Disk = s.peers, &s.secure.disk
 	if s.fleet {
@@ -308,27 +324,30 @@ func (s *service) authenticate(cfg *app.Config, log *slog.Logger) (err error) {
 	if cfg.Credentials != nil && (s.replicas || len(cfg.Peers.Addresses) > 0) && (cfg.Peers.Listener == nil || cfg.Peers.TLS == nil) {
 		return errors.New("--peers or --service with --xds-cert requires --peers-listen, --peers-ca, --peers-cert and --peers-key: the port of --xds is for proxies")
 	}
-	const files = "--xds-cert, --xds-key and --xds-client-ca or --xds-token"
-	addresses := []exposed{{"--picker", cfg.Picker.Addr(), cfg.Credentials != nil, files}}
-	if cfg.XDS != nil {
-		addresses = append(addresses, exposed{"--xds", cfg.XDS.Addr(), cfg.Credentials != nil, files})
+	if s.replicas && cfg.Peers.TLS == nil {
+		return errors.New("--service requires --peers-listen, --peers-ca, --peers-cert and --peers-key, " +
+			"or --penstock-image: the processes reach each other at its endpoints")
 	}
-	if cfg.Peers.Listener != nil {
-		addresses = append(addresses, exposed{"--peers-listen", cfg.Peers.Listener.Addr(), cfg.Peers.TLS != nil, "--peers-ca, --peers-cert and --peers-key"})
+	if cfg.Credentials == nil && cfg.XDS != nil {
+		return fmt.Errorf("--xds %s: ADS gives each client the private keys of Gateways, and every user of this "+
+			"machine reaches a port: remove --xds for a socket in the state folder, write unix:PATH, or add --xds-cert, "+
+			"--xds-key and --xds-client-ca or --xds-token (penstock credentials makes the files)", cfg.XDS.Addr())
 	}
-	for _, a := range cfg.Peers.Addresses { // peers are trusted: what they publish takes effect
-		addresses = append(addresses, exposed{"--peers", dialed(a), cfg.Peers.TLS != nil, "--peers-listen, --peers-ca, --peers-cert and --peers-key"})
+	if err := authenticated(cfg.Peers); err != nil {
+		return err
 	}
-	return s.secure.check(log, addresses...)
+	return s.secure.check(log, cfg.Picker.Addr(), cfg.Credentials != nil)
 }
 
 func listen(ctx context.Context, port ports.Port, flag, address string) (net.Listener, error) {
-	network := "tcp"
-	if path, ok := strings.CutPrefix(address, "unix:"); ok {
-		network, address = "unix", path
-		_ = os.Remove(path)
+	if path, ok := strings.CutPrefix(address, unixPrefix); ok {
+		l, err := app.ListenSocket(port, path)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", flag, err)
+		}
+		return l, nil
 	}
-	l, err := port.Listen(ctx, network, address)
+	l, err := port.Listen(ctx, "tcp", address)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w; choose another address", flag, err)
 	}

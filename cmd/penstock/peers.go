@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -23,9 +24,9 @@ type peerFlags struct {
 
 func (o *peerFlags) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringSliceVar(&o.addresses, "peers", nil, "addresses of all penstock processes for the same Envoys, as HOST:PORT of their --peers-listen or --xds; the process skips its own (default: none)")
-	f.StringVar(&o.listen, "peers-listen", "", "address on which peers are served, as HOST:PORT (default: that of --xds)")
-	f.StringVar(&o.ca, "peers-ca", "", "file with the CA certificates that verify peers: a client without a valid certificate is denied. Requires --peers-listen, --peers-cert and --peers-key (default: none, and peers are served at loopback addresses only, unless --insecure-xds is set; with --penstock-image, certificates that penstock issues)")
+	f.StringSliceVar(&o.addresses, "peers", nil, "addresses of all penstock processes for the same Envoys, as HOST:PORT of their --peers-listen, or as unix:PATH of the socket at which each serves ADS; the process skips its own (default: none)")
+	f.StringVar(&o.listen, "peers-listen", "", "address on which peers are served, as HOST:PORT, which requires --peers-cert, or unix:PATH (default: the socket of --xds)")
+	f.StringVar(&o.ca, "peers-ca", "", "file with the CA certificates that verify peers: a client without a valid certificate is denied. Requires --peers-listen, --peers-cert and --peers-key (default: none, and peers are served at a socket that only this user opens; with --penstock-image, certificates that penstock issues)")
 	f.StringVar(&o.cert, "peers-cert", "", "file with this process's certificate for client and server authentication, valid for the hosts of --peers; read again for each connection (default: none)")
 	f.StringVar(&o.key, "peers-key", "", "file with the private key of --peers-cert (default: none)")
 }
@@ -44,6 +45,26 @@ func (o *peerFlags) config(ctx context.Context, disk *filesystem.Disk) (out app.
 		out.Listener, err = listen(ctx, ports.Peers, "--peers-listen", o.listen)
 	}
 	return out, err
+}
+
+// authenticated returns an error if others than peers could publish to this process, or read what
+// it publishes: what a peer publishes takes effect, and every user of a machine reaches its ports.
+func authenticated(p app.Peers) error {
+	const credentials = "--peers-ca, --peers-cert and --peers-key"
+	if p.TLS != nil {
+		return nil
+	}
+	if p.Listener != nil && p.Listener.Addr().Network() != "unix" {
+		return fmt.Errorf("--peers-listen %s is no socket, and every client that reaches it could publish as a peer: "+
+			"write unix:PATH, or add %s", p.Listener.Addr(), credentials)
+	}
+	for _, a := range p.Addresses {
+		if !strings.HasPrefix(a, unixPrefix) {
+			return fmt.Errorf("--peers %s is no socket: write unix:PATH, as the peer's --peers-listen or --xds, "+
+				"or add --peers-listen, %s", a, credentials)
+		}
+	}
+	return nil
 }
 
 // mutual returns TLS configurations in which both sides present a certificate.

@@ -334,13 +334,5 @@ func (s *standAlone) trustPeers(p app.Peers) error {
 	if len(p.Addresses) > 0 && p.Listener == nil {
 		return errors.New("--peers requires --peers-listen: this process serves no ADS, whose port peers would use")
 	}
-	if p.Listener != nil && p.TLS == nil && !loopback(p.Listener.Addr()) {
-		return fmt.Errorf("--peers-listen %s is not a loopback address, and every client that reaches it could read prompts' hashes: add --peers-ca, --peers-cert and --peers-key", p.Listener.Addr())
-	}
-	for _, a := range p.Addresses {
-		if p.TLS == nil && !loopback(dialed(a)) {
-			return fmt.Errorf("--peers %s is not a loopback address: add --peers-ca, --peers-cert and --peers-key", a)
-		}
-	}
-	return nil
+	return authenticated(p)
 }

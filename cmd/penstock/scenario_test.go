@@ -97,7 +97,7 @@ func newScenario(e *testscript.Env, real bool) error {
 	s := &scenario{t: t, dir: e.WorkDir, state: state, real: real, ports: map[string]string{}, backends: map[string]string{}, occupied: map[string]net.Listener{}, fakes: map[string]*xdstest.Fake{}}
 	e.Values[scenarioKey{}] = s
 	e.Defer(func() { _ = os.RemoveAll(state) })
-	s.xds, s.picker = fmt.Sprintf("127.0.0.1:%d", envoytest.FreePort(t)), fmt.Sprintf("127.0.0.1:%d", envoytest.FreePort(t))
+	s.xds, s.picker = unixPrefix+filepath.Join(state, socketOfADS), fmt.Sprintf("127.0.0.1:%d", envoytest.FreePort(t))
 	s.ports["PORT"], s.ports["PORT2"] = fmt.Sprint(envoytest.FreePort(t)), fmt.Sprint(envoytest.FreePort(t))
 	for _, name := range []string{"A", "B", "C"} {
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, name) }))
@@ -214,7 +214,7 @@ func (s *scenario) start([]string) error {
 
 func (s *scenario) serve() error {
 	s.log = newTranscript()
-	s.process = exec.Command("penstock", "serve", "-f", filepath.Join(s.dir, "config"), "--state", s.state, "--xds", s.xds, "--picker", s.picker, "--drain-time", "1s")
+	s.process = exec.Command("penstock", "serve", "-f", filepath.Join(s.dir, "config"), "--state", s.state, "--picker", s.picker, "--drain-time", "1s")
 	s.process.Stdout, s.process.Stderr = s.log, s.log
 	if err := s.process.Start(); err != nil {
 		return err
@@ -260,7 +260,7 @@ func (s *scenario) proxy(args []string) error {
 // reachable waits until the control plane listens: the fake does not retry.
 func (s *scenario) reachable() error {
 	if !poll.Within(poll.Limit, func() bool {
-		conn, err := net.Dial("tcp", s.xds)
+		conn, err := net.Dial("unix", strings.TrimPrefix(s.xds, unixPrefix))
 		if err == nil {
 			_ = conn.Close()
 		}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"net/netip"
 
 	"github.com/spf13/pflag"
 
@@ -18,18 +17,18 @@ import (
 // secure has the flags by which up and serve authenticate the clients of ADS, of the picker and of peers.
 type secure struct {
 	cert, key, ca, clientCA, token string
-	openPicker, insecure           bool
+	openPicker, insecurePicker     bool
 	disk                           filesystem.Disk
 }
 
 func (s *secure) flags(f *pflag.FlagSet) {
-	f.StringVar(&s.cert, "xds-cert", "", "file with the certificate of ADS and of the picker, which then serve TLS; read again for each connection. penstock credentials makes one. Requires --xds-key, and --xds-client-ca or --xds-token (default: none, and --xds and --picker must be loopback addresses)")
+	f.StringVar(&s.cert, "xds-cert", "", "file with the certificate of ADS and of the picker, which then serve TLS; read again for each connection. penstock credentials makes one. Requires --xds-key, and --xds-client-ca or --xds-token (default: none, and --xds is a socket, and --picker a loopback address)")
 	f.StringVar(&s.key, "xds-key", "", "file with the private key of --xds-cert. Processes with the same --picker-address share it: proxies call each picker with one key, which is derived from it (default: none)")
 	f.StringVar(&s.clientCA, "xds-client-ca", "", "file with the CA certificates that verify client certificates of proxies. Outside of fleets such a proxy may read every Gateway (default: none)")
 	f.StringVar(&s.token, "xds-token", "", "file with the tokens that authenticate proxies, one a line; such a proxy may read every Gateway (default: none)")
 	f.StringVar(&s.ca, "xds-ca", "", "file with the CA certificates that verify --xds-cert for proxies that call the picker (default: that of --xds-client-ca)")
 	f.BoolVar(&s.openPicker, "picker-open", false, "accept picks over TLS from every client, such as gateways of other clusters (default: only from the Gateways' own proxies, which get a key)")
-	f.BoolVar(&s.insecure, "insecure-xds", false, "serve --xds, --picker and --peers without TLS and credentials on addresses that are not loopback: every client that reaches them can read all configuration, private keys included (default: penstock does not start so)")
+	f.BoolVar(&s.insecurePicker, "insecure-picker", false, "serve --picker without TLS and credentials on an address that is not loopback: every client that reaches it can pick from all pools (default: penstock does not start so)")
 }
 
 // credentials returns nil without --xds-cert.
@@ -44,8 +43,8 @@ func (s *secure) credentials() (*app.Credentials, error) {
 		return nil, errors.New("--xds-cert and --xds-key require each other, and --xds-client-ca or --xds-token: penstock credentials makes the files")
 	case s.ca == "" && s.clientCA == "":
 		return nil, errors.New("--xds-token without --xds-client-ca requires --xds-ca: proxies verify the picker's certificate by it")
-	case s.insecure:
-		return nil, errors.New("--insecure-xds and --xds-cert exclude each other")
+	case s.insecurePicker:
+		return nil, errors.New("--insecure-picker and --xds-cert exclude each other")
 	}
 	out := &app.Credentials{OpenPicker: s.openPicker, Files: identity.Files{Cert: s.cert, Key: s.key, CA: s.ca, ClientCA: s.clientCA, Token: s.token, Disk: &s.disk}}
 	cert, err := out.Files.Certificate()
@@ -98,41 +97,18 @@ func (s *secure) verify(chain [][]byte, name string) error {
 	return nil
 }
 
-// exposed is an address of a process.
-type exposed struct {
-	flag    string
-	address net.Addr
-	secured bool
-	fix     string // the flags that secure it
-}
-
-// check returns an error for an address that is not loopback and has no credentials, unless --insecure-xds allows it:
-// then it logs a warning.
-func (s *secure) check(log *slog.Logger, addresses ...exposed) error {
-	for _, e := range addresses {
-		if e.secured || loopback(e.address) {
-			continue
-		}
-		if !s.insecure {
-			return fmt.Errorf("%s %s is not a loopback address, and every client that reaches it could read all configuration: add %s (penstock credentials makes the files), or --insecure-xds if only trusted clients reach it", e.flag, e.address, e.fix)
-		}
-		log.Warn("served without TLS and credentials, as --insecure-xds allows: every client that reaches this address is trusted", "flag", e.flag, "address", e.address.String())
+// check returns an error for a picker without credentials at an address that is not loopback,
+// unless --insecure-picker allows it: then it logs a warning.
+func (s *secure) check(log *slog.Logger, picker net.Addr, secured bool) error {
+	if secured || app.Local(picker) {
+		return nil
 	}
+	if !s.insecurePicker {
+		return fmt.Errorf("--picker %s is not a loopback address, and every client that reaches it could pick from all "+
+			"pools: add --xds-cert, --xds-key and --xds-client-ca or --xds-token (penstock credentials makes the files), "+
+			"or --insecure-picker if only trusted clients reach it", picker)
+	}
+	log.Warn("served without TLS and credentials, as --insecure-picker allows: every client that reaches this "+
+		"address is trusted", "flag", "--picker", "address", picker.String())
 	return nil
 }
-
-// loopback reports whether an address is one of this machine alone.
-func loopback(a net.Addr) bool {
-	if app.Local(a) {
-		return true
-	}
-	host, _, err := net.SplitHostPort(a.String()) // an invalid address is reported by what uses it
-	ip, invalid := netip.ParseAddr(host)
-	return err != nil || (host == "localhost" || invalid == nil && ip.IsLoopback())
-}
-
-// dialed is the address of a peer, as it is in a flag. A name may be of any machine, except for localhost.
-type dialed string
-
-func (d dialed) Network() string { return "tcp" }
-func (d dialed) String() string  { return string(d) }

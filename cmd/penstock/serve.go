@@ -18,19 +18,19 @@ func newServe() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Run the control plane and the picker alone, for Envoys that run elsewhere",
-		Long: `Run the control plane and the endpoint picker, for Envoys that run elsewhere. Print the bootstrap of an Envoy with
-penstock bootstrap, and start it on any machine that reaches these addresses. Two processes over the same files serve the
-same Envoys: either may end, freeze or be upgraded without a lost request. Give each process the addresses of all (--peers,
-and --picker-address for each picker).
+		Long: `Run the control plane and the endpoint picker, for Envoys that penstock does not start. Print the bootstrap of an Envoy with
+penstock bootstrap. ADS has the private keys of Gateways: it is served at a socket in the state folder, to Envoys of this
+user. Two processes over the same files serve the same Envoys: either may end, freeze or be upgraded without a lost request.
+Give each process the addresses of all (--peers, and --picker-address for each picker).
 
-On addresses that are not loopback, Envoys and control planes authenticate each other: penstock credentials makes a CA and
-certificates, and prints the flags of both sides. --insecure-xds does without.
+With --xds HOST:PORT, Envoys run on any machine that reaches these addresses, and they and control planes authenticate each
+other: penstock credentials makes a CA and certificates, and prints the flags of both sides.
 
 With --kubeconfig, or without -f in a pod, serve reads the objects of that cluster. One of several processes writes the
 objects' status; the processes find each other through --service.`,
-		Example: `  penstock serve -f ./config --xds 127.0.0.1:18000 --picker 127.0.0.1:9002
+		Example: `  penstock serve -f ./config
   penstock serve --kubeconfig ~/.kube/config
-  penstock bootstrap --gateway default/gw --xds 127.0.0.1:18000 > envoy.yaml
+  penstock bootstrap --gateway default/gw -f ./config > envoy.yaml
   envoy -c envoy.yaml $(sed -n 's/^# envoy arguments: //p' envoy.yaml)`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -57,9 +57,9 @@ objects' status; the processes find each other through --service.`,
 			}
 			defer shutdown()
 			if s.cluster && k.kubeconfig == "" { // in a pod all output is a log
-				cfg.Log.Info("serving", "ads", cfg.XDS.Addr(), "picker", cfg.Picker.Addr())
+				cfg.Log.Info("serving", "ads", ads(cfg), "picker", cfg.Picker.Addr())
 			} else {
-				fmt.Fprintf(cmd.OutOrStdout(), "ADS at %s, endpoint picker at %s\n", cfg.XDS.Addr(), cfg.Picker.Addr())
+				fmt.Fprintf(cmd.OutOrStdout(), "ADS at %s, endpoint picker at %s\n", ads(cfg), cfg.Picker.Addr())
 			}
 			group, ctx := errgroup.WithContext(cmd.Context())
 			group.Go(func() error { return p.Run(ctx) })
@@ -70,7 +70,7 @@ objects' status; the processes find each other through --service.`,
 		},
 	}
 	k.flags(cmd)
-	s.flags(cmd, "127.0.0.1:18000", "127.0.0.1:9002", "info")
+	s.flags(cmd, "127.0.0.1:9002", "info")
 	others.flags(cmd)
 	cmd.Flags().Var(&memory, "memory-limit", "memory of the process's container, as a quantity such as 512Mi: Go's memory limit is 10 percent below it, unless GOMEMLIMIT is set (default: none)")
 	return cmd

@@ -40,7 +40,7 @@ field. An invalid object keeps its last good version, also after a restart, and 
 		RunE: func(cmd *cobra.Command, _ []string) error { return s.up(cmd, concurrency) },
 	}
 	s.local = true
-	s.flags(cmd, "", "127.0.0.1:0", "warn") // success is printed, not logged
+	s.flags(cmd, "127.0.0.1:0", "warn") // success is printed, not logged
 	cmd.Flags().IntVar(&concurrency, "concurrency", 0, "number of worker threads of each Envoy (default: one per CPU)")
 	return cmd
 }

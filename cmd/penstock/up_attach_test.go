@@ -76,12 +76,12 @@ func TestEnvoyFleet_DocumentedBootstrapServesEnvoyMetrics(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	port, xds, metrics := freePort(t), fmt.Sprintf("127.0.0.1:%d", freePort(t)), freePort(t)
+	port, metrics := freePort(t), freePort(t)
 	s := prepare(t, chatFiles(port, modelServer(t, sim.Config{})))
-	s.run("serve", "--xds", xds, "--picker", "127.0.0.1:0")
-	s.out.expect(t, "ADS at "+xds)
+	s.run("serve", "--picker", "127.0.0.1:0")
+	s.out.expect(t, "ADS at "+s.ads())
 	here := strings.NewReplacer("/run/penstock/admin.sock", filepath.Join(s.state, "admin.sock"), "19001", fmt.Sprint(metrics))
-	s.attach(xds, "--config-yaml", here.Replace(string(extra)))
+	s.attach(s.ads(), "--config-yaml", here.Replace(string(extra)))
 	answers(t, local(port), http.StatusOK)
 	page := func(path string) reply {
 		t.Helper()
@@ -106,11 +106,11 @@ func TestEnvoyFleet_DocumentedBootstrapServesEnvoyMetrics(t *testing.T) {
 // The commands in the help of serve and bootstrap attach an Envoy.
 func TestBootstrap_OwnEnvoyAttachesAndServesThroughARestart(t *testing.T) {
 	t.Parallel()
-	port, xds := freePort(t), fmt.Sprintf("127.0.0.1:%d", freePort(t))
+	port := freePort(t)
 	s := prepare(t, chatFiles(port, modelServer(t, sim.Config{Name: "pod-1"})))
-	s.run("serve", "--xds", xds, "--picker", "127.0.0.1:0")
-	s.out.expect(t, "ADS at "+xds)
-	s.attach(xds)
+	s.run("serve", "--picker", "127.0.0.1:0")
+	s.out.expect(t, "ADS at "+s.ads())
+	s.attach(s.ads())
 	if got := answers(t, local(port), http.StatusOK); got.header.Get("x-served-by") != "pod-1" {
 		t.Errorf("served by %q", got.header.Get("x-served-by"))
 	}
@@ -121,7 +121,7 @@ func TestBootstrap_OwnEnvoyAttachesAndServesThroughARestart(t *testing.T) {
 	}
 	requests.flows(t, 20)
 	s.write("more.yaml", routeYAML("more", "/more", toPool("chat")))
-	s.run("serve", "--xds", xds, "--picker", "127.0.0.1:0")
+	s.run("serve", "--picker", "127.0.0.1:0")
 	answers(t, local(port)+"/more", http.StatusOK)
 	requests.flows(t, 20)
 	requests.end(t)

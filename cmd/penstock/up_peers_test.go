@@ -81,21 +81,9 @@ func TestPeers_KilledPickerLosesNoRequestAndNoPrefix(t *testing.T) {
 	}
 	port := freePort(t)
 	files := chatFiles(port, servers...)
-	var xds, pickers []string
-	for range 2 {
-		xds, pickers = append(xds, fmt.Sprintf("127.0.0.1:%d", freePort(t))), append(pickers, fmt.Sprintf("127.0.0.1:%d", freePort(t)))
-	}
-	begin := func(i int) *site {
-		s := prepare(t, files)
-		s.run("serve", "--xds", xds[i], "--picker", pickers[i], "--picker-address", strings.Join(pickers, ","), "--peers", strings.Join(xds, ","))
-		return s
-	}
-	sites := []*site{begin(0), begin(1)}
-	for i, s := range sites {
-		s.out.expect(t, "ADS at "+xds[i])
-		s.errs.expect(t, "connected to a peer")
-	}
-	sites[0].attach(strings.Join(xds, ","))
+	sites, begin := peersOf(t, files)
+	xds := sites[0].ads() + "," + sites[1].ads()
+	sites[0].attach(xds)
 	answers(t, local(port), http.StatusOK)
 
 	c := &conversations{url: local(port), last: make([]string, 60)}
@@ -113,8 +101,7 @@ func TestPeers_KilledPickerLosesNoRequestAndNoPrefix(t *testing.T) {
 	}
 	first := c.round(t, kill(0)) + c.round(t, func() {})
 	<-sites[0].ended
-	sites[0] = begin(0)
-	sites[0].out.expect(t, "ADS at "+xds[0])
+	begin(0)
 	sites[0].errs.expect(t, "connected to a peer")
 	second := c.round(t, kill(1)) + c.round(t, func() {}) // what was sent before is known by the snapshot alone
 	for _, err := range c.lost {
@@ -126,4 +113,23 @@ func TestPeers_KilledPickerLosesNoRequestAndNoPrefix(t *testing.T) {
 	if steady < n*3/4 || first < steady*95/100 || second < steady*95/100 {
 		t.Errorf("hits of %d: %d before, %d after one picker is killed, %d after the other is", n, steady, first, second)
 	}
+}
+
+// peersOf starts two processes for the same files that are connected to each other. begin starts
+// one of them again.
+func peersOf(t *testing.T, files map[string]string) (sites []*site, begin func(i int)) {
+	t.Helper()
+	sites = []*site{prepare(t, files), prepare(t, files)}
+	pickers := fmt.Sprintf("127.0.0.1:%d,127.0.0.1:%d", freePort(t), freePort(t))
+	begin = func(i int) {
+		t.Helper()
+		sites[i].run("serve", "--picker", strings.Split(pickers, ",")[i], "--picker-address", pickers, "--peers", sites[0].ads()+","+sites[1].ads())
+		sites[i].out.expect(t, "ADS at "+sites[i].ads())
+	}
+	begin(0)
+	begin(1)
+	for _, s := range sites {
+		s.errs.expect(t, "connected to a peer")
+	}
+	return sites, begin
 }

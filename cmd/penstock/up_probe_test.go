@@ -232,18 +232,18 @@ spec:
 func TestEndpointPicker_RestartKeepsTheBodyMode(t *testing.T) {
 	t.Parallel()
 	pod := modelServer(t, sim.Config{Name: "pod-1"})
-	port, external, xds := freePort(t), freePort(t), fmt.Sprintf("127.0.0.1:%d", freePort(t))
+	port, external := freePort(t), freePort(t)
 	(&referencePicker{pick: pod, acknowledges: true}).serve(t, fmt.Sprintf("127.0.0.1:%d", external))
 	s := prepare(t, withPicker(chatFiles(port, pod), external))
-	s.run("serve", "--xds", xds, "--picker", "127.0.0.1:0")
-	s.attach(xds)
+	s.run("serve", "--picker", "127.0.0.1:0")
+	s.attach(s.ads())
 	answers(t, local(port), http.StatusOK)
 	requests := sendTraffic(t, local(port))
 	for range 3 {
 		if code := s.stop(); code != 0 {
 			t.Errorf("serve ended with exit status %d", code)
 		}
-		s.run("serve", "--xds", xds, "--picker", "127.0.0.1:0")
+		s.run("serve", "--picker", "127.0.0.1:0")
 		s.errs.expect(t, "msg=\"proxy connected\"")
 		requests.flows(t, 20)
 	}

@@ -70,6 +70,9 @@ func prepare(t *testing.T, files map[string]string, args ...string) *site {
 	return s
 }
 
+// ads is the address at which penstock serves the site's own Envoys.
+func (s *site) ads() string { return "unix:" + filepath.Join(s.state, socketOfADS) }
+
 // start runs `penstock up`.
 func (s *site) start() {
 	s.t.Helper()

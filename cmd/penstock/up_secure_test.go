@@ -155,7 +155,7 @@ func TestXDSCredentials_ReplacedFilesTakeEffect(t *testing.T) {
 	answers(t, local(port), http.StatusOK)
 }
 
-func TestXDSAddress_OutsideOfLoopbackRequiresCredentials(t *testing.T) {
+func TestXDSAddress_OtherThanSocketsRequireCredentials(t *testing.T) {
 	dir := credentialsFor(t, filepath.Join(t.TempDir(), "credentials"))
 	in := func(name string) string { return filepath.Join(dir, name) }
 	files := []string{"--xds-cert", in("penstock.crt"), "--xds-key", in("penstock.key"), "--xds-client-ca", in("ca.crt")}
@@ -164,19 +164,23 @@ func TestXDSAddress_OutsideOfLoopbackRequiresCredentials(t *testing.T) {
 		args []string
 		want string
 	}{
-		"ADS":                      {[]string{"--xds", "0.0.0.0:0"}, "--xds .* is not a loopback address.*--xds-cert.*--insecure-xds"},
+		"ADS":                      {[]string{"--xds", "0.0.0.0:0"}, "--xds .* private keys.*unix:PATH.*--xds-cert"},
+		"ADS on loopback":          {[]string{"--xds", "127.0.0.1:0"}, "--xds .* private keys.*unix:PATH.*--xds-cert"},
+		"no socket":                {[]string{"--xds", "unix:" + in("ca.crt")}, "--xds: .*ca.crt is no socket"},
 		"picker":                   {[]string{"--picker", ":0"}, "--picker .* is not a loopback address"},
-		"peers":                    {[]string{"--peers-listen", "0.0.0.0:0"}, "--peers-listen .* is not a loopback address.*--peers-ca"},
-		"a peer elsewhere":         {[]string{"--peers", "192.0.2.1:18000"}, "--peers 192.0.2.1:18000 is not a loopback address"},
+		"peers":                    {[]string{"--peers-listen", "0.0.0.0:0"}, "--peers-listen .* is no socket.*--peers-ca"},
+		"peers on loopback":        {[]string{"--peers-listen", "127.0.0.1:0"}, "--peers-listen .* is no socket.*--peers-ca"},
+		"a peer elsewhere":         {[]string{"--peers", "192.0.2.1:18000"}, "--peers 192.0.2.1:18000 is no socket"},
+		"a peer on loopback":       {[]string{"--peers", "127.0.0.1:18000"}, "--peers 127.0.0.1:18000 is no socket"},
 		"half of the files":        {[]string{"--xds-cert", in("penstock.crt")}, "require each other"},
 		"no verification":          {files[:4], "--xds-client-ca or --xds-token"},
 		"a token alone":            {append([]string{"--xds-token", in("ca.crt")}, files[:4]...), "requires --xds-ca"},
 		"another CA":               {append([]string{"--xds-ca", in("envoy.crt")}, files...), "does not verify --xds-cert"},
-		"both":                     {append([]string{"--insecure-xds"}, files...), "exclude each other"},
+		"both":                     {append([]string{"--insecure-picker"}, files...), "exclude each other"},
 		"peers at the port of ADS": {append([]string{"--peers", "127.0.0.1:1"}, files...), "requires --peers-listen"},
 		"an open picker":           {[]string{"--picker-open"}, "requires --xds-cert"},
 	} {
-		args := append([]string{"serve", "-f", config, "--state", filepath.Join(t.TempDir(), "s"), "--xds", "127.0.0.1:0", "--picker", "127.0.0.1:0"}, tc.args...)
+		args := append([]string{"serve", "-f", config, "--state", filepath.Join(shortTemp(t), "s"), "--picker", "127.0.0.1:0"}, tc.args...)
 		_, err := penstock(t, args...)
 		if err == nil {
 			t.Errorf("%s: penstock starts", name)
@@ -189,14 +193,12 @@ func TestXDSAddress_OutsideOfLoopbackRequiresCredentials(t *testing.T) {
 	}
 }
 
-func TestXDSAddress_InsecureWarnsAtEachStart(t *testing.T) {
+func TestPickerAddress_InsecureWarnsAtEachStart(t *testing.T) {
 	t.Parallel()
 	s := prepare(t, chatFiles(freePort(t), modelServer(t, sim.Config{})))
 	for range 2 {
-		s.run("serve", "--xds", "0.0.0.0:0", "--picker", "0.0.0.0:0", "--insecure-xds")
-		for _, flag := range []string{"--xds", "--picker"} {
-			s.errs.expect(t, "flag="+flag)
-		}
+		s.run("serve", "--picker", "0.0.0.0:0", "--insecure-picker")
+		s.errs.expect(t, "flag=--picker")
 		s.stop()
 	}
 }

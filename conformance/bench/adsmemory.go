@@ -93,5 +93,5 @@ func secured(ctx context.Context, c config, dir string) (credentials.TransportCr
 	}
 	// With tokens a client without a certificate passes the handshake.
 	return credentials.NewTLS(&tls.Config{RootCAs: roots, ServerName: "penstock"}),
-		[]string{"--xds-cert", in("penstock.crt"), "--xds-key", in("penstock.key"), "--xds-client-ca", in("ca.crt"), "--xds-token", in("tokens")}, nil
+		[]string{"--xds", "127.0.0.1:0", "--xds-cert", in("penstock.crt"), "--xds-key", in("penstock.key"), "--xds-client-ca", in("ca.crt"), "--xds-token", in("tokens")}, nil
 }

@@ -117,15 +117,11 @@ func (i *isolation) start(ctx context.Context, c config, state string) (stop fun
 			stop()
 		}
 	}()
-	own, err := net.Listen("tcp", "127.0.0.1:0")
+	own, err := net.Listen("unix", filepath.Join(state, "peer.sock"))
 	if err != nil {
 		return nil, err
 	}
-	xds, err := freePort()
-	if err != nil {
-		return nil, err
-	}
-	address := fmt.Sprintf("127.0.0.1:%d", xds)
+	address := "unix:" + filepath.Join(state, "xds.sock")
 	peer := channel.New(channel.Config{Peers: []string{address}})
 	i.names = peer.Topic("names")
 	i.names.Subscribe(func(_ context.Context, u channel.Update) error {
@@ -140,7 +136,7 @@ func (i *isolation) start(ctx context.Context, c config, state string) (stop fun
 	peer.Register(s)
 	go func() { _ = s.Serve(own) }() // ends with stop
 	stops = append(stops, s.Stop)
-	p, err := start(c.penstock, "serve", "-f", i.folder, "--state", state, "--xds", address, "--picker", "127.0.0.1:0", "--peers", own.Addr().String())
+	p, err := start(c.penstock, "serve", "-f", i.folder, "--state", state, "--picker", "127.0.0.1:0", "--peers", "unix:"+own.Addr().String())
 	if err != nil {
 		return nil, err
 	}

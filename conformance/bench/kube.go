@@ -31,7 +31,7 @@ type kubePlane struct {
 
 // startKube runs the control plane beside the cluster, and connects a proxy to it.
 func startKube(ctx context.Context, c config, cluster *cluster, state string) (*kubePlane, error) {
-	p, err := start(c.penstock, "serve", "--kubeconfig", cluster.kubeconfig, "--state", state, "--xds", "127.0.0.1:0", "--picker", "127.0.0.1:0", "--log-level", "warn")
+	p, err := start(c.penstock, "serve", "--kubeconfig", cluster.kubeconfig, "--state", state, "--picker", "127.0.0.1:0", "--log-level", "warn")
 	if err != nil {
 		return nil, err
 	}

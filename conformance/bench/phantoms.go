@@ -123,6 +123,7 @@ func (p *phantoms) start(ctx context.Context, c config, server string, running *
 		}
 	}
 	address := func(i int) string { return fmt.Sprintf("127.0.0.1:%d", ports[i]) }
+	ads := func(i int) string { return "unix:" + filepath.Join(p.dir, fmt.Sprint("state", i), "xds.sock") }
 	files := filepath.Join(p.dir, "files")
 	objects := fmt.Sprintf(phantomsPool, server) + fmt.Sprintf(phantomsGateway, "victim", ports[6]) + fmt.Sprintf(phantomsGateway, "survivor", ports[7])
 	if err := errors.Join(os.Mkdir(files, 0o700), os.WriteFile(filepath.Join(files, "all.yaml"), []byte(objects), 0o600)); err != nil {
@@ -130,7 +131,7 @@ func (p *phantoms) start(ctx context.Context, c config, server string, running *
 	}
 	for i := range 2 {
 		plane, err := start(c.penstock, "serve", "-f", files, "--state", filepath.Join(p.dir, fmt.Sprint("state", i)),
-			"--xds", address(i), "--picker", address(2+i), "--http", address(4+i), "--peers", address(0)+","+address(1), "--picker-address", address(2)+","+address(3))
+			"--picker", address(2+i), "--http", address(4+i), "--peers", ads(0)+","+ads(1), "--picker-address", address(2)+","+address(3))
 		if err != nil {
 			return nil, err
 		}
@@ -141,7 +142,7 @@ func (p *phantoms) start(ctx context.Context, c config, server string, running *
 		}
 	}
 	for i, name := range []string{"victim", "survivor"} {
-		e, err := p.envoy(ctx, c, name, address(0), address(1))
+		e, err := p.envoy(ctx, c, name, ads(0), ads(1))
 		if err != nil {
 			return nil, err
 		}

@@ -160,7 +160,7 @@ type plane struct {
 
 // startPlane starts penstock serve or up and does not wait for it.
 func startPlane(c config, command, files, state string, args ...string) (*plane, error) {
-	args = append([]string{command, "-f", files, "--state", state, "--xds", "127.0.0.1:0", "--picker", "127.0.0.1:0", "--log-level", "warn"}, args...)
+	args = append([]string{command, "-f", files, "--state", state, "--picker", "127.0.0.1:0", "--log-level", "warn"}, args...)
 	p, err := start(c.penstock, args...)
 	if err != nil {
 		return nil, err

@@ -136,11 +136,14 @@ func (s *site) program(name, path string, args ...string) (p *process.Process, l
 	return p, log
 }
 
+// ads is the address at which the site serves ADS and peers.
+func (s *site) ads() string { return process.ADS(s.state) }
+
 // serve runs penstock serve, without an Envoy.
-func (s *site) serve(xds string, args ...string) {
+func (s *site) serve(args ...string) {
 	s.Helper()
-	s.run("serve", append([]string{"--xds", xds}, args...)...)
-	s.logged("ADS at " + xds)
+	s.run("serve", args...)
+	s.logged("ADS at " + s.ads())
 }
 
 // twoProcesses serves a fixture from two processes that are peers, this site and another, to one Envoy.
@@ -148,18 +151,17 @@ func (s *site) twoProcesses(fixture string, edits ...edit) (other *site) {
 	s.Helper()
 	other = newSite(s.TB)
 	other.ports = s.ports
-	var xds, pickers []string
-	for range 2 {
-		xds = append(xds, fmt.Sprint("127.0.0.1:", s.Port()))
+	all, pickers := []*site{s, other}, []string{}
+	for range all {
 		pickers = append(pickers, fmt.Sprint("127.0.0.1:", s.Port()))
 	}
-	for i, at := range []*site{s, other} {
+	for i, at := range all {
 		at.write(fixture, edits...)
-		at.serve(xds[i], "--picker", pickers[i], "--picker-address", strings.Join(pickers, ","), "--peers", strings.Join(xds, ","))
+		at.serve("--picker", pickers[i], "--picker-address", strings.Join(pickers, ","), "--peers", s.ads()+","+other.ads())
 	}
 	s.logged("connected to a peer")
 	other.logged("connected to a peer")
-	s.attach(xds[0])
+	s.attach(s.ads())
 	s.answers("/", http.StatusOK)
 	return other
 }

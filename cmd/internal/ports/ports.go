@@ -3,6 +3,7 @@ package ports
 import (
 	"context"
 	"net"
+	"os"
 	"syscall"
 	"time"
 
@@ -31,8 +32,8 @@ var (
 	Admin   = Port{"admin", "people, on this machine", 0.03, "TestAdmin_DNSRebindingReadsNothing"}
 	Health  = Port{"health", "the kubelet", 0.02, "TestHealth_AnswersFromTheFirstMoment"}
 	Events  = Port{"kv-events", "model servers", 0.05, "TestKVEvents_HostileServerThatDialsHarmsNoOtherServer"}
-	// Local are the sockets in the state folder, which no other user opens.
-	Local = Port{"local", "Envoys and commands of this user", 0.05, "TestState_FolderIsPrivate"}
+	// Local is the socket of pages in the state folder, which no other user opens.
+	Local = Port{"local", "commands of this user", 0.05, "TestState_FolderIsPrivate"}
 	// External is the one port of each program of penstock-external.
 	External = Port{"external", "pickers", 0.5, "TestProcess_HostilePromptsHarmThemselvesAlone"}
 )
@@ -55,13 +56,30 @@ func descriptors() uint64 {
 	return min(uint64(limit.Cur), 1<<20)
 }
 
-// Listen opens a socket. network is "tcp" or "unix".
+// Listen opens a socket. network is "tcp" or "unix". Only this process's user may connect to a Unix
+// socket.
 func (p Port) Listen(ctx context.Context, network, address string) (net.Listener, error) {
-	l, err := new(net.ListenConfig).Listen(ctx, network, address)
+	var config net.ListenConfig
+	if network == "unix" {
+		config.Control = private
+	}
+	l, err := config.Listen(ctx, network, address)
 	if err != nil {
 		return nil, err
 	}
+	if network == "unix" { // for systems without the effect of private
+		if err := os.Chmod(address, 0o600); err != nil {
+			_ = l.Close()
+			return nil, err
+		}
+	}
 	return &listener{l, p}, nil
+}
+
+// private sets the mode of a socket before it has a path, so that no other user connects between
+// bind and chmod. Linux takes the mode over; elsewhere the call may fail.
+func private(_, _ string, c syscall.RawConn) error {
+	return c.Control(func(fd uintptr) { _ = syscall.Fchmod(int(fd), 0o600) })
 }
 
 // listener is a socket with its port.

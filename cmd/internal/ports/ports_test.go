@@ -11,6 +11,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
@@ -129,4 +130,17 @@ func TestPorts_OpenConnectionsAreBounded(t *testing.T) {
 	}
 	defer func() { _ = c.Close() }()
 	poll.Until(t, "a closed connection makes room", func() bool { return len(accepted) > 0 })
+}
+
+func TestPorts_SocketIsPrivateWhateverTheUmask(t *testing.T) {
+	defer syscall.Umask(syscall.Umask(0))
+	path := filepath.Join(t.TempDir(), "s")
+	l, err := Local.Listen(t.Context(), "unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("%v %v", info.Mode(), err)
+	}
 }

@@ -34,7 +34,7 @@ func TestCRD_StandardChannelServesAndUpgradesInPlace(t *testing.T) {
 		s.define(t, "standard", plural)
 	}
 	dir := t.TempDir()
-	launch(t, dir, "penstock", "../../../bin/penstock", "serve", "--kubeconfig", s.kubeconfig(t), "--state", filepath.Join(dir, "state"), "--xds", "127.0.0.1:0", "--picker", "127.0.0.1:0")
+	launch(t, dir, "penstock", "../../../bin/penstock", "serve", "--kubeconfig", s.kubeconfig(t), "--state", filepath.Join(dir, "state"), "--picker", "127.0.0.1:0")
 	for _, o := range objects {
 		if o.group == gatewayv1.GroupName && o.kind != "GRPCRoute" { // its hostnames would conflict
 			s.create(t, o.resource, o.text())

@@ -78,7 +78,7 @@ func TestClusterSet_KubernetesDrainsAndLeavesByCommands(t *testing.T) {
 		if err := os.Mkdir(dir, 0o700); err != nil {
 			t.Fatal(err)
 		}
-		launch(t, dir, "penstock", "../../../bin/penstock", "serve", "--kubeconfig", config, "--state", filepath.Join(dir, "state"), "--xds", "127.0.0.1:0", "--picker", "127.0.0.1:0", "--http", http, "--members-listen", "127.0.0.1:0")
+		launch(t, dir, "penstock", "../../../bin/penstock", "serve", "--kubeconfig", config, "--state", filepath.Join(dir, "state"), "--picker", "127.0.0.1:0", "--http", http, "--members-listen", "127.0.0.1:0")
 		labtest.Until(t, "the process has the ClusterSet", func(context.Context) error {
 			if out := clustersCommand(t, "list", "--http", http); !strings.Contains(out, "Cluster east") {
 				return fmt.Errorf("%s", out)

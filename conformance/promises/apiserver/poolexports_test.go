@@ -161,7 +161,7 @@ func TestPoolExport_MemberHasNoMoreObjectsThanItIsAllowed(t *testing.T) {
 		t.Fatal(err)
 	}
 	launch(t, dir, "penstock", "../../../bin/penstock", "serve", "--kubeconfig", s.kubeconfig(t), "--state", filepath.Join(dir, "state"),
-		"--xds", "127.0.0.1:0", "--picker", "127.0.0.1:0", "--http", http, "--members-listen", port(t))
+		"--picker", "127.0.0.1:0", "--http", http, "--members-listen", port(t))
 	labtest.Until(t, "the cluster shows how it is joined", func(context.Context) error {
 		var self []v1alpha1.ClusterSetMember
 		out := clustersCommand(t, "show", "--http", http)

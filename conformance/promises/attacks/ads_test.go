@@ -12,7 +12,8 @@ func TestADS_StreamsWithoutAuthorizationCostNoMemory(t *testing.T) {
 	withstands(t, s, 64<<20, 64)
 }
 
-// On loopback a message alone shows that its sender may read no Gateway. What all clients send at once is bounded.
+// At the socket a message alone shows that its sender may read no Gateway. What all clients send at
+// once is bounded.
 func TestADS_LargestMessagesCostBoundedMemory(t *testing.T) {
 	s := start(t, nil)
 	withstands(t, s, 15<<20, 512)
@@ -25,7 +26,7 @@ func withstands(t *testing.T, s *site, bytes int, more float64) {
 	traffic := s.traffic()
 	before := s.rss(s.penstock)
 	peak := s.peak(s.penstock)
-	ends, err := Flood(t.Context(), local(s.xds), insecure.NewCredentials(), 100, bytes)
+	ends, err := Flood(t.Context(), s.ads, insecure.NewCredentials(), 100, bytes)
 	most := peak()
 	t.Logf("%.0f MiB before, %.0f at the peak", before, most)
 	if most > before+more {

@@ -33,7 +33,8 @@ func (s *site) credentials() (serve, attach []string, in func(name string) strin
 	if out, err := exec.Command(binaries.penstock, "credentials", "--dir", in(""), "--host", "127.0.0.1").CombinedOutput(); err != nil {
 		s.Fatalf("%v\n%s", err, out)
 	}
-	return []string{"--xds-cert", in("penstock.crt"), "--xds-key", in("penstock.key"), "--xds-client-ca", in("ca.crt")},
+	s.ads = local(s.xds)
+	return []string{"--xds", s.ads, "--xds-cert", in("penstock.crt"), "--xds-key", in("penstock.key"), "--xds-client-ca", in("ca.crt")},
 		[]string{"--tls-server-name", "penstock", "--tls-ca", in("ca.crt"), "--tls-cert", in("envoy.crt"), "--tls-key", in("envoy.key")}, in
 }
 
@@ -137,7 +138,8 @@ func TestXDSCredentials_ExpiredOnConnectionIsReplaced(t *testing.T) {
 		}
 	}
 	issue("15s")
-	s.serve("--xds-cert", in("penstock.crt"), "--xds-key", in("penstock.key"), "--xds-client-ca", in("ca.crt"))
+	s.ads = local(s.xds)
+	s.serve("--xds", s.ads, "--xds-cert", in("penstock.crt"), "--xds-key", in("penstock.key"), "--xds-client-ca", in("ca.crt"))
 	s.attach("--tls-server-name", "penstock", "--tls-ca", in("ca.crt"), "--tls-cert", in("envoy.crt"), "--tls-key", in("envoy.key"), "--secrets", in("secrets"))
 	s.Eventually("the Gateway serves", func() error { return s.ask("GET", "/v1/models", "") })
 	issue("1h")

@@ -78,7 +78,8 @@ func TestState_FullDiskEndsNothingAndLosesNothing(t *testing.T) {
 func TestState_ReadOnlyFolderServesFromMemory(t *testing.T) {
 	s := prepare(t, nil)
 	s.readOnly()
-	s.serve()
+	s.ads = "unix:" + filepath.Join(s.dir, "ads.sock") // its default is in the folder
+	s.serve("--xds", s.ads)
 	s.attach()
 	s.answers("/v1/models", "200")
 	s.Write("more.yaml", redirect("more", "/more", "one", ""))

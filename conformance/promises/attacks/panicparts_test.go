@@ -72,7 +72,7 @@ func (s *site) picked(path string) (int, error) {
 
 // subscribe opens a stream of ADS that subscribes to faultName, and returns how the stream ends; nil if it is answered.
 func (s *site) subscribe() error {
-	conn, err := grpc.NewClient(local(s.xds), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	conn, err := grpc.NewClient(s.ads, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		return err
 	}

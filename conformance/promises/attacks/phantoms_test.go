@@ -40,7 +40,7 @@ func TestLimit_EnvoyThatIsGoneLeavesNoPhantoms(t *testing.T) {
 			port := s.Port()
 			objects, server := heldPool(t, port)
 			s.Write("held.yaml", objects)
-			victim, err := process.StartEnvoy(binaries.penstock, binaries.envoy, s.dir, "victim", "--gateway", "default/victim", "--xds", local(s.xds),
+			victim, err := process.StartEnvoy(binaries.penstock, binaries.envoy, s.dir, "victim", "--gateway", "default/victim", "--xds", s.ads,
 				"--admin", "unix:"+filepath.Join(s.dir, "victim.sock"), "--concurrency", "1", "--drain-time", "1s")
 			if err != nil {
 				t.Fatal(err)

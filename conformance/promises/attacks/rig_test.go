@@ -63,6 +63,7 @@ func TestMain(m *testing.M) {
 type site struct {
 	processtest.Rig
 	dir string // state, logs and sockets
+	ads string // the address of ADS: a socket, or of port xds with credentials
 	// Ports of 127.0.0.1: the Gateway's listener, ADS, the picker, health and metrics, and Envoy's admin interface.
 	gateway, xds, picker, http, admin int
 	server                            *httptest.Server // the model server
@@ -113,6 +114,7 @@ func prepare(t *testing.T, files map[string]string) *site {
 	t.Helper()
 	dir := processtest.ShortDir(t)
 	s := &site{Rig: processtest.Rig{TB: t, Files: filepath.Join(dir, "files")}, dir: dir, server: modelServer()}
+	s.ads = process.ADS(filepath.Join(dir, "state"))
 	t.Cleanup(s.server.Close)
 	for _, port := range []*int{&s.gateway, &s.xds, &s.picker, &s.http, &s.admin} {
 		*port = s.Port()
@@ -144,7 +146,7 @@ func (s *site) serveWith(binary string, args ...string) {
 func (s *site) attach(args ...string) {
 	s.Helper()
 	envoy, err := process.StartEnvoy(binaries.penstock, binaries.envoy, s.dir, "envoy", append([]string{
-		"--gateway", "default/gw", "--xds", local(s.xds), "--admin", local(s.admin), "--concurrency", "1", "--drain-time", "1s",
+		"--gateway", "default/gw", "--xds", s.ads, "--admin", local(s.admin), "--concurrency", "1", "--drain-time", "1s",
 	}, args...)...)
 	if err != nil {
 		s.Fatal(err)
@@ -159,7 +161,7 @@ func (s *site) runConfined(binary string, args ...string) *process.Process {
 	c := process.Confine("attacked", process.Limits{Memory: memory, Files: openFiles})
 	s.Cleanup(c.Release)
 	binary, args = c.Command(binary, append([]string{
-		"serve", "-f", s.Files, "--state", filepath.Join(s.dir, "state"), "--xds", local(s.xds), "--picker", local(s.picker),
+		"serve", "-f", s.Files, "--state", filepath.Join(s.dir, "state"), "--picker", local(s.picker),
 		"--http", local(s.http), "--memory-limit", fmt.Sprint(memory),
 	}, args...)...)
 	p := s.run("penstock", binary, args...)

@@ -29,7 +29,7 @@ func TestState_FolderOfAnotherUserIsNotUsed(t *testing.T) {
 	}
 	ctx, stop := context.WithTimeout(t.Context(), 10*time.Second) // before, it served
 	defer stop()
-	out, err := exec.CommandContext(ctx, binaries.penstock, "serve", "-f", s.Files, "--state", planted, "--xds", local(s.xds), "--picker", local(s.picker)).CombinedOutput()
+	out, err := exec.CommandContext(ctx, binaries.penstock, "serve", "-f", s.Files, "--state", planted, "--picker", local(s.picker)).CombinedOutput()
 	if err == nil || !strings.Contains(string(out), "choose another folder with --state") {
 		t.Errorf("%v: %s", err, out)
 	}

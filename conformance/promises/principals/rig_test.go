@@ -34,13 +34,13 @@ import (
 type rig struct {
 	processtest.Rig
 	dir string // state, logs and sockets
-	// Ports of 127.0.0.1: the Gateway's listeners by name, ADS, the picker, pages, and Envoy's
-	// admin interface.
-	gateway                  map[string]int
-	xds, picker, http, admin int
-	server                   *httptest.Server // the victim's
-	penstock                 *process.Process
-	envoys                   []*process.Process
+	// Ports of 127.0.0.1: the Gateway's listeners by name, the picker, pages, and Envoy's admin
+	// interface.
+	gateway             map[string]int
+	picker, http, admin int
+	server              *httptest.Server // the victim's
+	penstock            *process.Process
+	envoys              []*process.Process
 
 	marker   int
 	saved    map[string]int // file -> marker of its last settle
@@ -73,7 +73,7 @@ func start(t testing.TB, files map[string]string, args ...string) *rig {
 	for _, listener := range []string{"http", "through", "tcp", "sets", "secure"} {
 		r.gateway[listener] = r.Port()
 	}
-	r.xds, r.picker, r.http, r.admin = r.Port(), r.Port(), r.Port(), r.Port()
+	r.picker, r.http, r.admin = r.Port(), r.Port(), r.Port()
 	if err := os.Mkdir(r.Files, 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -83,7 +83,7 @@ func start(t testing.TB, files map[string]string, args ...string) *rig {
 	}
 	r.penstock = r.run("penstock", binaries.penstock, append([]string{
 		"serve", "-f", r.Files, "--state", filepath.Join(dir, "state"),
-		"--xds", local(r.xds), "--picker", local(r.picker), "--http", local(r.http),
+		"--picker", local(r.picker), "--http", local(r.http),
 	}, args...)...)
 	r.Eventually("penstock is ready", func() error { return r.penstock.Answers("http://" + local(r.http) + "/readyz") })
 	r.attach("gw", r.admin)
@@ -101,7 +101,7 @@ func start(t testing.TB, files map[string]string, args ...string) *rig {
 func (r *rig) attach(gateway string, admin int) {
 	r.Helper()
 	envoy, err := process.StartEnvoy(binaries.penstock, binaries.envoy, r.dir, "envoy-"+gateway,
-		"--gateway", "infra/"+gateway, "--xds", local(r.xds), "--admin", local(admin),
+		"--gateway", "infra/"+gateway, "--xds", process.ADS(filepath.Join(r.dir, "state")), "--admin", local(admin),
 		"--concurrency", "1", "--drain-time", "1s")
 	if err != nil {
 		r.Fatal(err)

@@ -9,6 +9,9 @@ import (
 	"strings"
 )
 
+// ADS returns the address at which penstock serve with a state folder serves ADS and peers.
+func ADS(state string) string { return "unix:" + filepath.Join(state, "xds.sock") }
+
 // StartEnvoy starts an Envoy with the bootstrap that penstock prints for some arguments. Its files, named after it, are
 // in a folder.
 func StartEnvoy(penstock, envoy, dir, name string, args ...string) (*Process, error) {

@@ -15,24 +15,25 @@ const limit = process.Limit
 // plane is one `penstock serve`, which can be restarted.
 type plane struct {
 	*process.Process
-	name                string
-	binary, dir, state  string
-	drain               time.Duration
-	xds, picker, status int
-	pickers, peers      []int // of all
-	extra               []string
+	name               string
+	binary, dir, state string
+	drain              time.Duration
+	picker, status     int
+	pickers            []int    // of all
+	peers              []*plane // all
+	extra              []string
 }
 
 func (p *plane) start(logDir string) (err error) {
 	args := []string{
 		"serve", "-f", p.dir, "--state", p.state, "--log-level", "info", "--drain-time", p.drain.String(),
-		"--xds", fmt.Sprintf("127.0.0.1:%d", p.xds), "--picker", fmt.Sprintf("127.0.0.1:%d", p.picker), "--http", fmt.Sprintf("127.0.0.1:%d", p.status),
+		"--picker", fmt.Sprintf("127.0.0.1:%d", p.picker), "--http", fmt.Sprintf("127.0.0.1:%d", p.status),
 	}
 	for _, port := range p.pickers {
 		args = append(args, "--picker-address", fmt.Sprintf("127.0.0.1:%d", port))
 	}
-	for _, port := range p.peers {
-		args = append(args, "--peers", fmt.Sprintf("127.0.0.1:%d", port))
+	for _, peer := range p.peers {
+		args = append(args, "--peers", process.ADS(peer.state))
 	}
 	p.Process, err = process.Start(p.name, filepath.Join(logDir, p.name+".log"), p.binary, nil, append(args, p.extra...)...)
 	return err
@@ -49,7 +50,7 @@ func (p *plane) readyz() error { return p.Answers(fmt.Sprintf("http://127.0.0.1:
 func startEnvoy(binary, envoy, dir, name string, admin int, drain time.Duration, planes ...*plane) (*process.Process, error) {
 	args := []string{"--gateway", "default/gw", "--admin", fmt.Sprintf("127.0.0.1:%d", admin), "--drain-time", drain.String(), "--concurrency", "2"}
 	for _, p := range planes {
-		args = append(args, "--xds", fmt.Sprintf("127.0.0.1:%d", p.xds))
+		args = append(args, "--xds", process.ADS(p.state))
 	}
 	return process.StartEnvoy(binary, envoy, dir, name, args...)
 }

@@ -57,7 +57,7 @@ func (r *run) servers(ctx context.Context) error {
 	states := filepath.Join(r.Dir, "state")
 	serve := func(name, dir string, extra ...string) (*plane, error) {
 		p := &plane{name: name, binary: r.Penstock, dir: dir, drain: r.Drain, state: filepath.Join(states, name), extra: extra}
-		for _, port := range []*int{&p.xds, &p.picker, &p.status} {
+		for _, port := range []*int{&p.picker, &p.status} {
 			var err error
 			if *port, err = r.ports.Free(); err != nil {
 				return nil, err
@@ -91,7 +91,7 @@ func (r *run) servers(ctx context.Context) error {
 	}
 	for _, p := range r.planes {
 		for _, other := range r.planes {
-			p.pickers, p.peers = append(p.pickers, other.picker), append(p.peers, other.xds)
+			p.pickers, p.peers = append(p.pickers, other.picker), append(p.peers, other)
 		}
 		if err := p.start(r.Dir); err != nil {
 			return err

@@ -235,14 +235,16 @@ func (a *App) serve(ctx context.Context, group *errgroup.Group, line *pipeline.P
 	}
 	if a.cfg.XDS != nil {
 		serve(ports.ADS, a.cfg.XDS, a.security.authenticate != nil, a.security.ads, func(r grpc.ServiceRegistrar) {
-			a.xds.Register(r)
-			if !apart && a.security.authenticate == nil { // proxies are no peers
-				a.channel.Register(r)
-			}
+			a.xds.Register(r) // proxies are no peers
 		})
 	}
 	if a.cfg.Local != nil {
-		serve(ports.Local, a.cfg.Local, false, nil, a.xds.Register)
+		serve(ports.ADS, a.cfg.Local, false, nil, func(r grpc.ServiceRegistrar) {
+			a.xds.Register(r)
+			if !apart {
+				a.channel.Register(r)
+			}
+		})
 	}
 	if apart {
 		serve(ports.Peers, a.cfg.Peers.Listener, a.security.peers != nil, a.security.peers, a.channel.Register)

@@ -28,11 +28,14 @@ const Controller = "penstock.dev/gateway-controller"
 type Config struct {
 	// StateDir keeps last good objects, the status file and the socket for other penstock commands. A stand-alone picker may do without.
 	StateDir string
-	// XDS and Picker are listeners for Envoys; the App closes them. XDS may be nil if there is Local.
+	// XDS and Picker are listeners for Envoys; the App closes them. XDS needs Credentials, or a fleet.
+	// It may be nil if there is Local.
 	XDS, Picker net.Listener
-	// Local is a socket of ADS that no other user can open (ListenSocket): its clients are trusted. nil: none.
+	// Local is a socket of ADS and, without Peers.Listener, of peers that no other user can open
+	// (ListenSocket): its clients are trusted. nil: none.
 	Local net.Listener
-	// Credentials secure XDS and Picker where no fleet runs; nil: every client that reaches them is trusted.
+	// Credentials secure XDS and Picker where no fleet runs; nil: every client that reaches Picker is
+	// trusted.
 	Credentials *Credentials
 	// Disk reads the files that flags name: /healthz notices one that hangs.
 	Disk *filesystem.Disk
@@ -144,10 +147,10 @@ const (
 type Peers struct {
 	// Addresses are where they serve; this process's own may be among them. On Kubernetes they are found behind the Service.
 	Addresses []string
-	// Listener serves peers; nil: the port of ADS does.
+	// Listener serves peers; nil: Config.Local does.
 	Listener net.Listener
-	// TLS identifies peers on Listener; nil: where fleets run here, the certificates of their authority do; else every client
-	// that reaches the port is admitted.
+	// TLS identifies peers on Listener; nil: where fleets run here, the certificates of their
+	// authority do; else Listener is a socket that no other user can open.
 	TLS *MutualTLS
 }
 

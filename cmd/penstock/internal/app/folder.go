@@ -46,7 +46,7 @@ func NewFolder(cfg Config, f Folder) (*App, error) {
 		}
 		admit := func() {}
 		if len(cfg.Peers.Addresses) > 0 { // an Envoy that only this process serves may as well wait here
-			admit = turnAway(cfg.XDS, cfg.Picker)
+			admit = turnAway(cfg.XDS, cfg.Local, cfg.Picker)
 		}
 		err := errors.Join(a.hosts.Restore(), files.Load(ctx))
 		admit()

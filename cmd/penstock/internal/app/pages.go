@@ -32,23 +32,31 @@ const maxSocketPath = 103
 // Socket is where other penstock commands find the process that serves a state folder.
 func Socket(stateDir string) string { return filepath.Join(stateDir, "api.sock") }
 
-// ListenSocket listens on a socket in the state folder that no other user can open. It returns an error if another process
-// serves it.
-func ListenSocket(path string) (net.Listener, error) {
+// ListenSocket listens on a socket, as in the state folder, that no other user can open. It takes
+// the place of a socket that no process serves, and returns an error for one that is served, and
+// for a file of another kind.
+func ListenSocket(port ports.Port, path string) (net.Listener, error) {
 	if len(path) > maxSocketPath {
-		return nil, fmt.Errorf("the path of the state folder's socket, %s, is longer than %d bytes: choose a shorter folder with --state", path, maxSocketPath)
+		return nil, fmt.Errorf("the path of the socket, %s, is longer than %d bytes: choose a shorter folder with --state", path, maxSocketPath)
 	}
 	if err := unserved(path); err != nil {
 		return nil, err
 	}
-	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	switch info, err := os.Lstat(path); {
+	case err == nil && info.Mode().Type() != fs.ModeSocket:
+		return nil, fmt.Errorf("%s is no socket: remove it, or choose another path", path)
+	case err == nil:
+		if err := os.Remove(path); err != nil {
+			return nil, err
+		}
+	case !errors.Is(err, fs.ErrNotExist):
 		return nil, err
 	}
-	l, err := ports.Local.Listen(context.Background(), "unix", path)
+	l, err := port.Listen(context.Background(), "unix", path)
 	if err != nil {
-		return nil, fmt.Errorf("socket in the state folder: %w", err)
+		return nil, fmt.Errorf("socket: %w", err)
 	}
-	return l, os.Chmod(path, 0o600)
+	return l, nil
 }
 
 // Unserved returns an error if another process serves a state folder. What a process that starts does before it has its own socket there
@@ -105,7 +113,7 @@ func (a *App) listenSocket() (net.Listener, error) {
 	if a.cfg.StateDir == "" {
 		return nil, nil
 	}
-	return ListenSocket(Socket(a.cfg.StateDir))
+	return ListenSocket(ports.Local, Socket(a.cfg.StateDir))
 }
 
 // Unwritable reports whether an error is that of a folder that takes no files: a full disk, or a read-only one.
