@@ -12,7 +12,6 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/penstock-project/penstock/cmd/penstock/internal/app"
 	"github.com/penstock-project/penstock/cmd/penstock/internal/management"
@@ -90,11 +89,7 @@ func clusterAt(disk *filesystem.Disk, kubeconfig string) (config *rest.Config, n
 		if err != nil {
 			return nil, "", fmt.Errorf("--kubeconfig %s: %w", kubeconfig, err)
 		}
-		load := clientcmd.NewDefaultClientConfig(*loaded, &clientcmd.ConfigOverrides{})
-		if config, err = load.ClientConfig(); err == nil {
-			namespace, _, err = load.Namespace()
-		}
-		if err != nil {
+		if config, namespace, err = management.ClientConfig(disk, loaded, loaded.CurrentContext); err != nil {
 			return nil, "", fmt.Errorf("--kubeconfig %s: %w", kubeconfig, err)
 		}
 	}

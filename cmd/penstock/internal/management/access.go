@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
@@ -73,7 +72,7 @@ func (h *Hub) byKubeconfig(m *v1alpha1.ClusterSetMember) (reach, error) {
 	if loaded.Contexts[name] == nil {
 		return bad("context", fmt.Sprintf("%s has no context %q", path, name), "name one of its contexts")
 	}
-	out, err := clientcmd.NewNonInteractiveClientConfig(*loaded, name, &clientcmd.ConfigOverrides{}, nil).ClientConfig()
+	out, _, err := ClientConfig(h.cfg.Disk, loaded, name)
 	if err != nil {
 		return bad("file", fmt.Sprintf("context %s of %s cannot be used: %.300v", name, path, err), "write cluster and user of the context into the file")
 	}

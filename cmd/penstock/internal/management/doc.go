@@ -9,6 +9,7 @@
 //	profile.go  ClusterProfiles of the management cluster     page.go      what is wrong with members, for people
 //	rules.go    the permissions that a member gives the hub   rights.go    what the hub reads in a member
 //	decide.go   what a member exports                         beside.go    its nodes, and what its own Penstock exports
+//	kubeconfig.go, credentials.go  kubeconfigs, and the files that they name
 //	prunes.go   whether its imports have room for clusters    metrics.go   what page.go shows, for Prometheus
 //	findings.go what is wrong in the hub's files                  room.go      what the hub keeps of a member's objects
 //

@@ -12,8 +12,8 @@ import (
 )
 
 // Kubeconfig reads a kubeconfig, and the files that it names: one that never ends would block each
-// later request. Relative paths are relative to its folder. raw is nil if the file itself cannot be
-// read.
+// later request. ClientConfig follows them. Relative paths are relative to its folder. raw is nil
+// if the file itself cannot be read.
 func Kubeconfig(disk *filesystem.Disk, path string) (raw []byte, config *api.Config, err error) {
 	if raw, err = disk.Read(path); err != nil {
 		return nil, nil, err
