@@ -13,6 +13,7 @@
 //	audience.go     which member receives which export
 //	placed.go       where exports stand at their importers
 //	endpoints.go    the endpoints of large pools, in parts
+//	shortage.go     parts that had no room, which are asked for again
 //	loads.go        the load of pools, reported to members that ask for it
 //	pace.go         bounds what the updates of a member cost
 //	roundtrip.go    how far members are away
@@ -44,8 +45,9 @@
 // that does not decode, is left out and logged, and affects no other. A silent member withdraws
 // nothing (multicluster/registry). Keys and Secrets never leave.
 //
-// An Apply that returns false, because a stamp is old or there is no room, has all exports of the member sent again once
-// an Apply returns true.
+// An Apply that returns false, because a stamp is old or there is no room, has all exports of the
+// member sent again once an Apply returns true. So do parts of endpoints that had no room in the
+// member's share, once there is room.
 //
 // Tests: go test ./multicluster/federation
 package federation

@@ -85,6 +85,7 @@ type assemblies struct {
 	of    map[objectid.Pool]*assembly
 	bytes int
 	share int // in bytes
+	lack  shortage
 }
 
 // receive takes an item over: a record, or a part. whole: e is the export; else export makes it of what has arrived. Without a pool, the key
@@ -116,11 +117,14 @@ func (a *assemblies) room(p objectid.Pool, n, size int) (*assembly, error) {
 	of := a.of[p]
 	if of == nil {
 		if len(a.of) >= maxAssemblies {
+			a.lack.crowded(maxAssemblies)
 			return nil, fmt.Errorf("its cluster exports more than %d pools of many endpoints", maxAssemblies)
 		}
 		of = &assembly{parts: map[int]part{}, sizes: map[int]int{}}
 	}
 	if size += partSize; a.bytes+size-of.sizes[n] > a.share {
+		a.drop(p, n) // else the endpoints before would count as current
+		a.lack.short(size)
 		return nil, fmt.Errorf("the endpoints of its cluster take more than %d MiB, its share here", a.share>>20)
 	}
 	a.bytes += size - of.sizes[n]

@@ -429,7 +429,9 @@ func (f *Federation) receive(_ context.Context, in channel.Update) error {
 		delete(f.missed, in.Peer)
 	}
 	f.mu.Unlock()
-	if missed {
+	if in.Snapshot {
+		parts.settle()
+	} else if missed || parts.returned() {
 		return channel.ErrSendAgain
 	}
 	return problems.Err()

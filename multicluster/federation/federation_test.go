@@ -505,3 +505,91 @@ func TestFederation_MemberIsAskedAgainForWhatHadNoEffect(t *testing.T) {
 		}
 	}
 }
+
+// Parts of a pool had no room in the share of their cluster. They arrive once another pool of the
+// cluster has gone, or the share is larger.
+func TestFederation_PartsWithoutRoomAreAskedForAgain(t *testing.T) {
+	endpoints := func(n int) string {
+		var list []string
+		for i := range n {
+			list = append(list, fmt.Sprintf(`{"address":"10.0.%d.%d"}`, i/250, i%250))
+		}
+		return `{"epoch":1,"sequence":1,"endpoints":[` + strings.Join(list, ",") + `]}`
+	}
+	state := channel.Item{Value: wiretest.Value(`{"uid":"u","epoch":1,"sequence":3}`)}
+	pool := func(name string, n int) []channel.Item {
+		head := `{"parts":1,"stamp":{"epoch":1,"sequence":1},"entry":{"routingMode":"EndpointMode"}}`
+		return []channel.Item{{Key: "default/" + name, Value: wiretest.Value(head)}, {Key: "default/" + name + "#0", Value: wiretest.Value(endpoints(n))}}
+	}
+	for name, frees := range map[string]func(share *int) channel.Update{
+		"another pool is withdrawn": func(*int) channel.Update {
+			return channel.Update{Items: []channel.Item{state}, Retracted: []string{"default/a", "default/a#0"}}
+		},
+		"another pool is smaller": func(*int) channel.Update {
+			return channel.Update{Items: append(pool("a", 1), state)}
+		},
+		"the share is larger": func(share *int) channel.Update {
+			*share *= 2
+			return channel.Update{Items: []channel.Item{state}}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			share := 30_000
+			applied := map[string]int{}
+			f := New(Config{Certificate: func() (*tls.Certificate, error) { return nil, nil }, Share: func() int { return share }})
+			f.members["at"] = Member{Name: "m"}
+			f.cfg.Apply = func(updates ...registry.Update) bool {
+				for _, u := range updates {
+					for _, e := range u.Exports {
+						applied[e.Pool.Name] = len(e.Entry.Endpoints)
+					}
+				}
+				return true
+			}
+			receive := func(u channel.Update) error {
+				u.Peer = "at"
+				return f.receive(t.Context(), u)
+			}
+			all := channel.Update{Snapshot: true, Items: append(append(pool("a", 300), pool("b", 300)...), state)}
+			_ = receive(all)
+			if applied["a"] != 300 || applied["b"] != 0 {
+				t.Fatalf("the share has room for %v", applied)
+			}
+			for range 3 {
+				if err := receive(channel.Update{Items: []channel.Item{state}}); errors.Is(err, channel.ErrSendAgain) {
+					t.Error("without more room, everything is asked for again")
+				}
+			}
+			if err := receive(frees(&share)); !errors.Is(err, channel.ErrSendAgain) {
+				t.Fatalf("with room again: %v", err)
+			}
+			all.Items = append(pool("b", 300), state)
+			_ = receive(all)
+			if applied["b"] != 300 {
+				t.Errorf("with room: %v", applied)
+			}
+			if err := receive(channel.Update{Items: []channel.Item{state}}); err != nil {
+				t.Errorf("with everything here: %v", err)
+			}
+		})
+	}
+}
+
+// A pool whose head has no room drops its parts. That makes no room for it.
+func TestFederation_PoolThatNeverFitsIsNotAskedForWithoutEnd(t *testing.T) {
+	f := New(Config{Certificate: func() (*tls.Certificate, error) { return nil, nil }, Share: func() int { return 400 }})
+	f.members["at"] = Member{Name: "m"}
+	f.cfg.Apply = func(...registry.Update) bool { return true }
+	state := channel.Item{Value: wiretest.Value(`{"uid":"u","epoch":1,"sequence":3}`)}
+	part := channel.Item{Key: "default/a#0", Value: wiretest.Value(`{"epoch":1,"sequence":1,"endpoints":[]}`)}
+	head := channel.Item{Key: "default/a", Value: wiretest.Value(`{"parts":1,"stamp":{"epoch":1,"sequence":1},"entry":{"routingMode":"EndpointMode"}}`)}
+	for i := range 4 {
+		u := channel.Update{Peer: "at", Items: []channel.Item{state}}
+		if i == 0 {
+			u.Snapshot, u.Items = true, []channel.Item{part, head, state}
+		}
+		if err := f.receive(t.Context(), u); errors.Is(err, channel.ErrSendAgain) {
+			t.Errorf("update %d has everything sent again", i)
+		}
+	}
+}
