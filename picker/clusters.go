@@ -25,7 +25,7 @@ type Chooser interface {
 
 // Charge is a request that is charged to the first of the clusters of its pick, until End.
 type Charge interface {
-	// FirstByte arrived so long after the request was sent.
+	// FirstByte of the response's body arrived so long after the request was sent; 0: that is unknown.
 	FirstByte(after time.Duration)
 	// Declined: another cluster serves, or none.
 	Declined()
@@ -179,7 +179,7 @@ func (c *charged) Follow(e accesslog.Entry) {
 		}
 		c.Declined()
 	case e.Body && e.Status < 400:
-		c.FirstByte(e.FirstByte - e.Sent)
+		c.FirstByte(e.Begun())
 	}
 }
 
@@ -197,6 +197,9 @@ func (c *chosen) Response(r extproc.Response) extproc.Header {
 	}
 	return c.pool.stayToken(r.Served, r.Token, time.Now())
 }
+
+// Begun implements extproc.Tracker. The access log reports the first byte.
+func (*chosen) Begun() {}
 
 // End implements extproc.Tracker.
 func (c *chosen) End() { c.lease.Done() }

@@ -51,7 +51,7 @@ var (
 	requestsDesc = prometheus.NewDesc("penstock_picker_endpoint_requests_total",
 		"Requests that ended, by endpoint and outcome: served, or failed (status 500 and above, or no response).", []string{"pool", "endpoint", "outcome"}, nil)
 	firstByteDesc = prometheus.NewDesc("penstock_picker_endpoint_first_byte_seconds_total",
-		"Total time to the first byte of all requests served.", []string{"pool", "endpoint"}, nil)
+		"Total time to the first byte of the response's body of all requests served.", []string{"pool", "endpoint"}, nil)
 	failuresDesc = prometheus.NewDesc("penstock_picker_scrape_failures_total",
 		"Scrapes of metrics pages that failed.", nil, nil)
 	bodiesDesc = prometheus.NewDesc("penstock_picker_held_body_bytes",

@@ -49,7 +49,10 @@ func (p *Picker) recorded(of endpoint.Tag, e accesslog.Entry, now time.Time) {
 	}
 	done := *l
 	done.Server, done.Status, done.Bytes = e.Served, e.Status, e.Bytes
-	done.TTFT = float64(e.FirstByte.Microseconds()) / 1000
+	done.Headers = float64(e.Headers.Microseconds()) / 1000
+	if l.Stream && !e.Whole {
+		done.TTFT = float64(e.FirstByte.Microseconds()) / 1000
+	}
 	done.Took = float64(e.Took.Microseconds()) / 1000
 	if e.Took == 0 {
 		done.Took = float64(max(now.Sub(p.config.Recording.Began()).Milliseconds()-l.Timestamp, 0))

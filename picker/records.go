@@ -109,8 +109,10 @@ type Outcome struct {
 	Ended  bool   `json:"ended"` // false: it is in flight
 	Served string `json:"served,omitempty"`
 	Status int    `json:"status,omitempty"`
-	// Begun is the time to the first byte, and Took that to the end, both from the request's arrival at Envoy. A gateway that Penstock does
-	// not configure reports neither: Took is from the pick to the end of its stream.
+	// Headers is the time to the response's headers, Begun to the first byte of its body, and Took to its end, from the
+	// request's arrival at Envoy. For a gateway that Penstock does not configure they count from the pick, and Begun is 0
+	// unless the gateway sends the body here as it arrives.
+	Headers  time.Duration `json:"headers,omitempty"`
 	Begun    time.Duration `json:"firstByte,omitempty"`
 	Took     time.Duration `json:"took,omitempty"`
 	Canceled bool          `json:"canceled,omitempty"`
@@ -190,7 +192,9 @@ func (n *notes) ended(number uint64, e accesslog.Entry, now time.Time) {
 	if to.number != number {
 		return
 	}
-	to.outcome = Outcome{Ended: !e.Open, Served: e.Served, Status: e.Status, Begun: e.FirstByte, Canceled: e.Canceled}
+	to.outcome = Outcome{
+		Ended: !e.Open, Served: e.Served, Status: e.Status, Headers: e.Headers, Begun: e.FirstByte, Canceled: e.Canceled,
+	}
 	if !e.Open {
 		to.outcome.Took = cmp.Or(e.Took, now.Sub(to.at))
 	}

@@ -41,12 +41,15 @@ func (servers) answer(k *pick) {
 		return
 	}
 	k.sent()
-	if !k.request.Reported() {
+	if track.untilEnd = !k.request.Reported(); track.untilEnd {
+		track.sent = time.Now()
 		k.lease.KeepUntilEnd()
-		k.lease.Waits() // the stream reports the first byte at once
+		if k.request.ShowsFirstByte() {
+			k.lease.Waits() // the call reports the first byte at once
+		}
 	}
 	k.counted(a)
-	track.picker, track.lease, track.untilEnd = k.picker, k.lease, !k.request.Reported()
+	track.picker, track.lease = k.picker, k.lease
 	track.session, track.pool = k.query.Session.ID, k.pool
 	if track.imported = k.request.Imported; track.imported {
 		k.picker.imported.Add(1)

@@ -23,6 +23,12 @@ type tracker struct {
 	pool     *pool
 	session  uint64               // schedule.Session.ID
 	texts    [maxEndpoints]string // of the answer
+
+	// With untilEnd: when the gateway was answered, the counters of the endpoint that serves, and what an access log would
+	// have of the response so far.
+	sent   time.Time
+	served *endpoint.Load
+	entry  accesslog.Entry
 }
 
 var trackers = sync.Pool{New: func() any { return new(tracker) }}
@@ -38,14 +44,8 @@ func (t *tracker) Response(of extproc.Response) (set extproc.Header) {
 	}
 	load = t.lease.Served(load)
 	t.lease.MoveTo(load, now)
-	t.lease.Begun(0)
 	if t.untilEnd {
-		e, of := accesslog.Entry{Served: served, Status: status}, t.lease.Tag()
-		t.picker.records.notes.ended(of.Number, e, now)
-		t.picker.records.usage.ended(t.lease.Holder().Pool, of, e)
-		t.picker.recorded(of, e, now)
-		load.Record(status < 500, 0, now)
-		t.picker.endUnread(t.lease, e, false)
+		t.headers(load, of, now)
 	}
 	if t.pool.sessions == nil || status >= 500 {
 		return set
@@ -56,8 +56,46 @@ func (t *tracker) Response(of extproc.Response) (set extproc.Header) {
 	return extproc.Header{Name: sessionTokenHeader, Value: sessionToken(served, now)}
 }
 
+// headers follows a request without an access log. A response that is no stream begins at its end.
+func (t *tracker) headers(load *endpoint.Load, of extproc.Response, now time.Time) {
+	t.served = load
+	t.entry = accesslog.Entry{Open: true, Served: of.Served, Status: of.Status, Headers: now.Sub(t.sent)}
+	if t.entry.Whole = accesslog.Whole(string(of.ContentType)); t.entry.Whole {
+		t.lease.Whole()
+	}
+	if of.Status >= 400 || !t.lease.Streams() {
+		t.lease.Begun(0)
+	}
+	if of.Status < 500 {
+		load.Works()
+	}
+	t.picker.records.notes.ended(t.lease.Tag().Number, t.entry, now)
+	t.picker.endUnread(t.lease, t.entry, false)
+}
+
+// Begun implements extproc.Tracker.
+func (t *tracker) Begun() {
+	if t.served == nil {
+		return
+	}
+	now := time.Now()
+	t.entry.Body, t.entry.FirstByte = true, now.Sub(t.sent)
+	if t.entry.Status < 400 {
+		t.lease.Begun(t.entry.FirstByte)
+	}
+	t.picker.records.notes.ended(t.lease.Tag().Number, t.entry, now)
+}
+
 // End implements extproc.Tracker.
 func (t *tracker) End() {
+	if t.served != nil {
+		e, of, now := t.entry, t.lease.Tag(), time.Now()
+		e.Open, e.Took = false, now.Sub(t.sent)
+		t.picker.records.notes.ended(of.Number, e, now)
+		t.picker.records.usage.ended(t.lease.Holder().Pool, of, e)
+		t.picker.recorded(of, e, now)
+		t.served.Record(e.Status < 500, e.FirstByte, now)
+	}
 	if t.untilEnd {
 		t.lease.Release()
 	}
@@ -140,7 +178,10 @@ func (p *Picker) follow(lease *endpoint.Lease, e accesslog.Entry) {
 	case e.Body && ok && e.Status >= 400: // the server has not read the prompt
 		lease.Begun(0)
 	case e.Body && ok:
-		lease.Begun(e.FirstByte - e.Sent)
+		if e.Whole {
+			lease.Whole()
+		}
+		lease.Begun(e.Begun())
 		p.endUnread(lease, e, passed)
 	case e.Open:
 		lease.Waits()
@@ -152,7 +193,7 @@ func (p *Picker) follow(lease *endpoint.Lease, e accesslog.Entry) {
 		}
 		return
 	}
-	if ok && e.Status < 400 && e.Body && !e.Canceled {
+	if ok && e.Status < 400 && e.FirstByte > 0 && !e.Canceled {
 		lease.Wrote(e.Bytes, e.LastByte-e.FirstByte)
 	}
 	if !lease.Release() {

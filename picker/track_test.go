@@ -140,14 +140,47 @@ func TestAccessLog_FirstTokenEndsBacklog(t *testing.T) {
 		entry accesslog.Entry
 		want  int64
 	}{
-		{"headers alone", accesslog.Entry{Lease: a, Open: true, Served: first, Status: 200, FirstByte: time.Second}, 2 * one},
+		{"headers alone", accesslog.Entry{Lease: a, Open: true, Served: first, Status: 200, Headers: time.Second}, 2 * one},
 		{"an error", accesslog.Entry{Lease: a, Open: true, Served: first, Status: 500, Body: true}, 2 * one},
-		{"the first token", accesslog.Entry{Lease: a, Open: true, Served: first, Status: 200, Body: true, FirstByte: time.Second}, one},
-		{"the end", accesslog.Entry{Lease: a, Served: first, Status: 200, Body: true, FirstByte: time.Second}, one},
+		{"the first token", accesslog.Entry{Lease: a, Open: true, Served: first, Status: 200, Body: true, Headers: time.Second, FirstByte: time.Second}, one},
+		{"the end", accesslog.Entry{Lease: a, Served: first, Status: 200, Body: true, Headers: time.Second, FirstByte: time.Second}, one},
 		{"the end of a request without an answer", accesslog.Entry{Lease: b}, 0},
 	} {
 		if p.Log(c.entry); unread() != c.want || one == 0 {
 			t.Errorf("%s: %d tokens unread, want %d", c.what, unread(), c.want)
+		}
+	}
+}
+
+// Headers come before the prompt is read, and a response that is no stream comes when all of it is
+// written: neither shows how fast a server reads prompts.
+func TestFirstToken_RateIsThatOfTheBodyOfAStream(t *testing.T) {
+	const tokens = 4000
+	headers, token := 5*time.Millisecond, 20*time.Millisecond+time.Second
+	for name, tt := range map[string]struct {
+		entry  accesslog.Entry
+		stream bool
+		want   float64
+	}{
+		"a stream": {accesslog.Entry{Headers: headers, FirstByte: token}, true, tokens},
+		"its end":  {accesslog.Entry{Headers: headers, FirstByte: token, LastByte: 2 * token, Took: 2 * token}, true, tokens},
+		"a stream of a proxy that reports no body": {accesslog.Entry{Headers: headers}, true, 0},
+		"no stream, although asked for":            {accesslog.Entry{Headers: token, FirstByte: token, Whole: true}, true, 0},
+		"no stream":                                {accesslog.Entry{Headers: token, FirstByte: token}, false, 0},
+	} {
+		p := runPicker(t, Config{})
+		setPools(t, p, Pool{Name: "ns/pool", Endpoints: specs(first)})
+		e := &p.pool("ns/pool").snapshot.Endpoints[0]
+		work := endpoint.Work{Tokens: tokens, Rate: tokens, Stream: tt.stream, Measure: tt.stream}
+		for range 10 {
+			lease := p.leases.Open(e, endpoint.Holder{Pool: "ns/pool"}, work, 0, time.Now())
+			tt.entry.Lease, tt.entry.Open, tt.entry.Served, tt.entry.Status, tt.entry.Body = lease.ID(), tt.entry.Took == 0, first, 200, true
+			p.Log(tt.entry)
+			p.Log(accesslog.Entry{Lease: lease.ID(), Served: first, Status: 200, Canceled: true})
+			lease.Done()
+		}
+		if rate := e.State().Rate; rate < 0.999*tt.want || rate > 1.001*tt.want {
+			t.Errorf("%s: %.0f tokens a second, want %.0f", name, rate, tt.want)
 		}
 	}
 }

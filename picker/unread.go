@@ -35,7 +35,7 @@ func denied(u *endpoint.Unread, e accesslog.Entry) bool {
 	switch {
 	case e.Status > 0 && e.Status < 400:
 		return false
-	case e.FirstByte > 0:
+	case e.Headers > 0:
 		return e.Status >= 400
 	case e.Sent > 0 && !u.Stream:
 		return !e.Canceled && e.Status != http.StatusGatewayTimeout

@@ -32,16 +32,16 @@ func TestDenial_LeavesNothingCached(t *testing.T) {
 		end    accesslog.Entry
 		cached bool
 	}{
-		{"served", true, accesslog.Entry{Served: first, Status: 200, Sent: sent, FirstByte: answered, Body: true}, true},
-		{"denied", true, accesslog.Entry{Served: first, Status: 400, Sent: sent, FirstByte: answered, Body: true}, false},
-		{"failed", false, accesslog.Entry{Served: first, Status: 500, Sent: sent, FirstByte: answered}, false},
+		{"served", true, accesslog.Entry{Served: first, Status: 200, Sent: sent, Headers: answered, Body: true}, true},
+		{"denied", true, accesslog.Entry{Served: first, Status: 400, Sent: sent, Headers: answered, Body: true}, false},
+		{"failed", false, accesslog.Entry{Served: first, Status: 500, Sent: sent, Headers: answered}, false},
 		{"not connected", false, accesslog.Entry{Status: 503}, false},
 		{"reset", false, accesslog.Entry{Served: first, Status: 503, Sent: sent}, false},
 		{"canceled before the first byte", true, accesslog.Entry{Served: first, Sent: sent, Canceled: true}, false},
 		{"canceled before the end of an answer that is no stream", false, accesslog.Entry{Served: first, Sent: sent, Canceled: true}, true},
 		{"timed out before the end of an answer that is no stream", false, accesslog.Entry{Served: first, Sent: sent, Status: 504}, true},
-		{"canceled later", true, accesslog.Entry{Served: first, Status: 200, Sent: sent, FirstByte: answered, Canceled: true}, true},
-		{"served by another one", true, accesslog.Entry{Served: second, Status: 200, Sent: sent, FirstByte: answered, Body: true}, false},
+		{"canceled later", true, accesslog.Entry{Served: first, Status: 200, Sent: sent, Headers: answered, Canceled: true}, true},
+		{"served by another one", true, accesslog.Entry{Served: second, Status: 200, Sent: sent, Headers: answered, Body: true}, false},
 	} {
 		p := runPicker(t, Config{})
 		setPools(t, p, Pool{Name: "ns/pool", Fallbacks: 1, Endpoints: specs(first, second)})
@@ -81,7 +81,7 @@ func TestDenial_LeavesWhatWasCachedBefore(t *testing.T) {
 		status int
 	}{{short, 200}, {long, 400}} {
 		a := p.Pick(t.Context(), longPrompt(64*len(c.chain), c.chain...))
-		p.Log(accesslog.Entry{Lease: a.Lease.String(), Gateway: "ns/gw", Served: first, Status: c.status, Sent: 1, FirstByte: 2, Body: true})
+		p.Log(accesslog.Entry{Lease: a.Lease.String(), Gateway: "ns/gw", Served: first, Status: c.status, Sent: 1, Headers: 2, Body: true})
 	}
 	for _, at := range []string{first, second} {
 		if got, want := cachedTokens(p, at, long), int32(prefix.End(len(short)-1)); got != want {

@@ -48,7 +48,7 @@ func newUpstreamMetrics(r prometheus.Registerer, p *Picker) (*upstreamMetrics, e
 		running: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "llm_d_epp_request_running",
 			Help: "Requests in flight (llm-d's name)."}, labels),
 		seconds:    histogram("request_duration_seconds", "Time from a request's pick to the end of its response (llm-d's name).", upstreamSeconds, labels...),
-		firstToken: histogram("request_ttft_seconds", "Time from a request's pick to the headers of its response (llm-d's name).", upstreamSeconds[:24], append(labels, "streaming")...),
+		firstToken: histogram("request_ttft_seconds", "Time from a request's pick to the first byte of its response's body (llm-d's name). Gateways that do not send bodies as they arrive have none.", upstreamSeconds[:24], append(labels, "streaming")...),
 		input:      histogram("request_input_tokens", "Tokens of prompts, a quarter of their bytes unless token IDs are given (llm-d's name).", upstreamTokens, labels...),
 		scheduling: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "llm_d_epp_scheduler_e2e_duration_seconds",
 			Help:    "Time that picks take (llm-d's name).",
@@ -147,11 +147,17 @@ type upstreamRequest struct {
 
 // Response implements extproc.Tracker.
 func (u *upstreamRequest) Response(of extproc.Response) extproc.Header {
-	u.metrics.firstToken.WithLabelValues(append(u.labels, strconv.FormatBool(u.streaming))...).Observe(time.Since(u.started).Seconds())
 	if of.Status >= 400 {
 		u.metrics.errors.WithLabelValues(append(u.labels, strconv.Itoa(of.Status))...).Inc()
 	}
 	return u.Tracker.Response(of)
+}
+
+// Begun implements extproc.Tracker.
+func (u *upstreamRequest) Begun() {
+	labels := append(u.labels, strconv.FormatBool(u.streaming))
+	u.metrics.firstToken.WithLabelValues(labels...).Observe(time.Since(u.started).Seconds())
+	u.Tracker.Begun()
 }
 
 // End implements extproc.Tracker.

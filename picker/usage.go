@@ -98,7 +98,7 @@ var (
 	modelRequestsDesc = prometheus.NewDesc("penstock_picker_model_requests_total",
 		"Requests that ended, by the model that they name and outcome: served, or failed (status 400 and above, or no response). At most 1,000 models have names; the others, and failed requests for names that no server has accepted, are other.", []string{"pool", "model", "outcome"}, nil)
 	modelFirstByteDesc = prometheus.NewDesc("penstock_picker_model_first_byte_seconds_total",
-		"Total time to the first byte of all requests served, by model.", []string{"pool", "model"}, nil)
+		"Total time to the first byte of the response's body of all requests served, by model.", []string{"pool", "model"}, nil)
 	modelTokensDesc = prometheus.NewDesc("penstock_picker_model_prompt_tokens_total",
 		"Tokens of the prompts of all requests served, by model, where the picker reads prompts: a quarter of their bytes, unless token IDs are given. Of type cached are those that the picker took to be cached where it sent them; of type input are all.", []string{"pool", "model", "type"}, nil)
 	modelOutputDesc = prometheus.NewDesc("penstock_picker_model_output_tokens_total",

@@ -51,7 +51,7 @@ func TestRecord_TraceOfRequestsIsReplayed(t *testing.T) {
 	// Lines are in the order of ends, which Envoy reports in that of its workers.
 	first := map[int64]int{}
 	for _, l := range all {
-		if len(l.HashIDs) != (l.InputLength+511)/512 || l.OutputLength != 1 || l.Status != 200 || l.Server == "" || l.Pool != "default/chat" || l.Model != "llama" || l.Bytes == 0 || l.Request == "" || l.TTFT <= 0 || l.Took <= 0 {
+		if len(l.HashIDs) != (l.InputLength+511)/512 || l.OutputLength != 1 || l.Status != 200 || l.Server == "" || l.Pool != "default/chat" || l.Model != "llama" || l.Bytes == 0 || l.Request == "" || l.TTFT != 0 || l.Headers <= 0 || l.Took <= 0 {
 			t.Errorf("%+v", l)
 		}
 		first[l.HashIDs[0]]++

@@ -439,6 +439,9 @@ func outcomeText(o picker.Outcome) string {
 	if o.Served != "" {
 		text += ", served by " + listText(o.Served)
 	}
+	if o.Headers > 0 {
+		text += fmt.Sprintf(", headers after %.3f s", o.Headers.Seconds())
+	}
 	if o.Begun > 0 {
 		text += fmt.Sprintf(", first byte after %.3f s", o.Begun.Seconds())
 	}

@@ -48,6 +48,7 @@ type site struct {
 	state    string
 	ports    map[string]int // by name in the YAML
 	env      []string       // of penstock, in addition to this process's
+	prompts  int            // that the test has made
 	penstock *process.Process
 	log      string // the file of penstock's output
 }

@@ -60,13 +60,15 @@ func (l *LeastLoad) latency(m *member, now time.Time) Choice {
 	return c
 }
 
-// FirstByteAfter is FirstByte, with how long after the request was sent the first byte arrived.
+// FirstByteAfter is FirstByte, with how long after the request was sent the first byte arrived; 0: that is unknown.
 func (e *Lease) FirstByteAfter(now time.Time, after time.Duration) {
 	if e.of == nil || e.read {
 		return
 	}
-	e.of.mu.Lock()
-	e.member.answers.add(now, max(after-e.member.RoundTrip, 0).Seconds())
-	e.of.mu.Unlock()
+	if after > 0 {
+		e.of.mu.Lock()
+		e.member.answers.add(now, max(after-e.member.RoundTrip, 0).Seconds())
+		e.of.mu.Unlock()
+	}
 	e.FirstByte()
 }

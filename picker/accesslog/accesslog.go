@@ -2,6 +2,8 @@ package accesslog
 
 import (
 	"context"
+	"strconv"
+	"strings"
 	"time"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
@@ -20,10 +22,15 @@ type Entry struct {
 	Open   bool   `json:",omitempty"`
 	Served string // "ip:port" of the endpoint that serves the request, or a hop's address; "" if none does
 	Status int    // of the response, as the client saw it; 0 if there was none
-	// FirstByte is the time from the request's start to the response's first byte; 0 if there was none. Sent is the time from its
-	// start until its first byte was sent to the endpoint; 0 if it was not.
-	FirstByte time.Duration
-	Sent      time.Duration `json:",omitempty"`
+	// Sent is the time from the request's start until its last byte was sent to the endpoint; 0 if it was not.
+	Sent time.Duration `json:",omitempty"`
+	// Headers is the time from the request's start to the response's headers, and FirstByte to the first byte of its body;
+	// 0 if there was none. Servers send a stream's headers before they read the prompt, so only FirstByte shows the first
+	// token. Earlier versions send Headers as FirstByte.
+	Headers   time.Duration `json:"FirstByte"`
+	FirstByte time.Duration `json:"FirstBodyByte,omitempty"`
+	// Whole means that the response is no stream, by its content type: its first byte comes with its last token.
+	Whole bool `json:",omitempty"`
 	// Took is the time from the request's start to its end; 0 if Envoy does not report it.
 	Took time.Duration `json:",omitempty"`
 	// Canceled means that the client ended the request or its connection.
@@ -115,8 +122,9 @@ func entry(logged *datav3.HTTPAccessLogEntry) (Entry, bool) {
 		return Entry{}, false
 	}
 	e.Status = int(logged.GetResponse().GetResponseCode().GetValue())
-	e.FirstByte = common.GetTimeToFirstUpstreamRxByte().AsDuration()
-	e.Sent = common.GetTimeToFirstUpstreamTxByte().AsDuration()
+	e.Sent = common.GetTimeToLastUpstreamTxByte().AsDuration()
+	e.Headers, e.FirstByte = begun(common)
+	e.Whole = Whole(logged.GetResponse().GetResponseHeaders()["content-type"])
 	if !e.Open {
 		e.Took = common.GetDuration().AsDuration()
 	}
@@ -126,6 +134,35 @@ func entry(logged *datav3.HTTPAccessLogEntry) (Entry, bool) {
 	e.OutputTokens = outputTokens(common.GetMetadata())
 	e.Body = logged.GetResponse().GetResponseBodyBytes() > 0
 	return e, true
+}
+
+// Begun is the time from when the endpoint had the request to the first byte of the response's body; 0
+// if it is unknown.
+func (e *Entry) Begun() time.Duration {
+	if e.FirstByte == 0 {
+		return 0
+	}
+	return max(e.FirstByte-e.Sent, 0)
+}
+
+// firstBodyTag is the tag of entries (translator/envoy) with the time, in microseconds, from the request's last byte to
+// the first byte of the response's body. Envoy leaves it out while there is none.
+const firstBodyTag = "first_body"
+
+// begun returns the times from a request's start to the headers of its response, and to the first byte of its body.
+func begun(common *datav3.AccessLogCommon) (headers, body time.Duration) {
+	headers = common.GetTimeToFirstUpstreamRxByte().AsDuration()
+	after, err := strconv.ParseUint(common.GetCustomTags()[firstBodyTag], 10, 40)
+	if err != nil {
+		return headers, 0 // "-", or a response that precedes the request's end
+	}
+	return headers, common.GetTimeToLastUpstreamTxByte().AsDuration() + time.Duration(after)*time.Microsecond
+}
+
+// Whole reports whether a content type is one of responses that are no streams.
+func Whole(contentType string) bool {
+	kind, _, _ := strings.Cut(contentType, ";")
+	return strings.EqualFold(strings.TrimSpace(kind), "application/json")
 }
 
 // maxOutputTokens bounds what is believed of a response.

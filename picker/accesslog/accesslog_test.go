@@ -32,7 +32,9 @@ func logged(lease, served string, status uint32, kind datav3.AccessLogType) *dat
 			"penstock": object(map[string]any{"pool": "ns/pool", "lease": lease}),
 			"envoy.lb": object(map[string]any{"x-gateway-destination-endpoint-served": served}),
 		}},
+		TimeToLastUpstreamTxByte:  durationpb.New(10 * time.Millisecond),
 		TimeToFirstUpstreamRxByte: durationpb.New(30 * time.Millisecond),
+		CustomTags:                map[string]string{"first_body": "25000"},
 		Duration:                  durationpb.New(40 * time.Millisecond),
 		AccessLogType:             kind,
 	}
@@ -80,7 +82,7 @@ func TestAccessLog_ReportsThatPickedRequestsGoOnAndEnd(t *testing.T) {
 		status        int
 		open          bool
 	}{{"me.1", "10.0.0.1:80", 200, true}, {"me.1", "10.0.0.1:80", 404, false}, {"me.2", "10.0.0.1:80", 503, false}, {"me.3", "", 429, false}} {
-		e := Entry{Lease: want.lease, Gateway: "ns/gw", Pool: "ns/pool", Open: want.open, Served: want.served, Status: want.status, FirstByte: 30 * time.Millisecond}
+		e := Entry{Lease: want.lease, Gateway: "ns/gw", Pool: "ns/pool", Open: want.open, Served: want.served, Status: want.status, Sent: 10 * time.Millisecond, Headers: 30 * time.Millisecond, FirstByte: 35 * time.Millisecond}
 		if !want.open {
 			e.Took = 40 * time.Millisecond
 		}
@@ -113,7 +115,7 @@ func TestAccessLog_ReportsRequestsToExportingClusters(t *testing.T) {
 		return e
 	}
 	want := Attempt{
-		Gateway: "ns/gw", Cluster: "import/ns/chat/west", Route: "route", Request: "here", Began: began, Status: 404, FirstByte: 30 * time.Millisecond, Took: 40 * time.Millisecond, Bytes: 7,
+		Gateway: "ns/gw", Cluster: "import/ns/chat/west", Route: "route", Request: "here", Began: began, Status: 404, Headers: 30 * time.Millisecond, FirstByte: 35 * time.Millisecond, Took: 40 * time.Millisecond, Bytes: 7,
 		At: netip.MustParseAddrPort("192.0.2.1:80"), Host: "chat.example", Reached: true,
 	}
 	long := strings.Repeat("x", maxText+1)

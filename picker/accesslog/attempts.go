@@ -44,9 +44,10 @@ type Attempt struct {
 	Details string
 	// Canceled means that the client ended the request or its connection.
 	Canceled bool
-	// FirstByte is the time from the request's start to the answer's first byte, Took that to its end, and Bytes the size of the answer's body.
-	FirstByte, Took time.Duration
-	Bytes           int64
+	// Headers is the time from the request's start to the answer's headers, FirstByte to the first byte of its body, Took
+	// to its end, and Bytes the size of its body.
+	Headers, FirstByte, Took time.Duration
+	Bytes                    int64
 	// Leased means that our picker, or its relay, has picked there for the request: its records have it.
 	Leased bool
 	// At is the server or gateway that answered, the zero value if none did, and Host what it was asked for. Reached means that the answer is
@@ -66,24 +67,24 @@ func mayBeAttempt(logged *datav3.HTTPAccessLogEntry) bool {
 func attempt(logged *datav3.HTTPAccessLogEntry) (Attempt, bool) {
 	common, request, response := logged.GetCommonProperties(), logged.GetRequest(), logged.GetResponse()
 	a := Attempt{
-		Member:    text(common.GetMetadata(), "penstock", "member"),
-		Served:    text(common.GetMetadata(), "envoy.lb", "x-gateway-destination-endpoint-served"),
-		Cluster:   common.GetUpstreamCluster(),
-		Route:     common.GetRouteName(),
-		Request:   request.GetRequestId(),
-		There:     response.GetResponseHeaders()[idHeader],
-		Began:     common.GetStartTime().AsTime(),
-		Status:    int(response.GetResponseCode().GetValue()),
-		Declined:  response.GetResponseHeaders()[declinedHeader] != "",
-		Canceled:  canceled(common),
-		FirstByte: common.GetTimeToFirstUpstreamRxByte().AsDuration(),
-		Took:      common.GetDuration().AsDuration(),
-		Bytes:     int64(min(response.GetResponseBodyBytes(), 1<<62)),
-		Leased:    text(common.GetMetadata(), "penstock", "lease") != "",
-		At:        at(common.GetUpstreamRemoteAddress().GetSocketAddress()),
-		Host:      request.GetAuthority(),
-		Reached:   response.GetResponseCodeDetails() == "via_upstream",
+		Member:   text(common.GetMetadata(), "penstock", "member"),
+		Served:   text(common.GetMetadata(), "envoy.lb", "x-gateway-destination-endpoint-served"),
+		Cluster:  common.GetUpstreamCluster(),
+		Route:    common.GetRouteName(),
+		Request:  request.GetRequestId(),
+		There:    response.GetResponseHeaders()[idHeader],
+		Began:    common.GetStartTime().AsTime(),
+		Status:   int(response.GetResponseCode().GetValue()),
+		Declined: response.GetResponseHeaders()[declinedHeader] != "",
+		Canceled: canceled(common),
+		Took:     common.GetDuration().AsDuration(),
+		Bytes:    int64(min(response.GetResponseBodyBytes(), 1<<62)),
+		Leased:   text(common.GetMetadata(), "penstock", "lease") != "",
+		At:       at(common.GetUpstreamRemoteAddress().GetSocketAddress()),
+		Host:     request.GetAuthority(),
+		Reached:  response.GetResponseCodeDetails() == "via_upstream",
 	}
+	a.Headers, a.FirstByte = begun(common)
 	if d := response.GetResponseCodeDetails(); !a.Reached {
 		a.Details = d[:min(len(d), maxDetails)]
 	}

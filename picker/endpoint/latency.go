@@ -7,7 +7,7 @@ import (
 )
 
 const (
-	// terms of a prediction: a constant, and Features; restTerms those of the time after a response's headers: the same, each further
+	// terms of a prediction: a constant, and Features; restTerms of the time after a response's first byte: the same, each further
 	// token, and each of these with each request in flight.
 	terms     = 4
 	restTerms = 6
@@ -25,9 +25,9 @@ const (
 
 // Priors, in seconds for each term: how an engine with steps of 20 ms behaves. scales are how large a term usually is.
 var (
-	priorHeaders = [restTerms]float64{0.02, 1, 0.05, 0.0005}
-	priorRest    = [restTerms]float64{4: 0.02, 5: 0.0005}
-	scales       = [restTerms]float64{1, 0.5, 4, 16, 100, 1600}
+	priorFirst = [restTerms]float64{0.02, 1, 0.05, 0.0005}
+	priorRest  = [restTerms]float64{4: 0.02, 5: 0.0005}
+	scales     = [restTerms]float64{1, 0.5, 4, 16, 100, 1600}
 	// confidence is how many samples the prior counts for: less for the time of a token, so that what may be due to either is ascribed
 	// to tokens.
 	confidence = [restTerms]float64{4, 4, 4, 4, 0.02, 0.02}
@@ -47,13 +47,13 @@ func (f *Features) terms() [terms]float64 {
 // Latency predicts the latency of a server. It never changes; nil is that of a server of which nothing is learned.
 type Latency struct{ ttft, tpot [terms]float64 }
 
-var unlearned = predictor(&priorHeaders, &priorRest, false)
+var unlearned = predictor(&priorFirst, &priorRest, false)
 
 // predictor returns what the weights of the two regressions predict.
-func predictor(headers, rest *[restTerms]float64, early bool) *Latency {
+func predictor(first, rest *[restTerms]float64, early bool) *Latency {
 	l := &Latency{tpot: [terms]float64{rest[4], 0, 0, rest[5]}}
 	for i := range terms {
-		if l.ttft[i] = headers[i]; early {
+		if l.ttft[i] = first[i]; early {
 			l.ttft[i] += rest[i]
 		}
 	}
@@ -79,16 +79,15 @@ func dot(a, b *[terms]float64) (sum float64) {
 // latency learns from the access log how long a server's responses take: two linear regressions, in which older samples count less
 // and the prior stands for a few. A server that is not like the prior is known after some ten requests.
 //
-// One is of the time until a response's headers, the other of the time after them, by the number of tokens. Some servers, such as
-// vLLM, send the headers of a stream before they read the prompt. Of these, what the latter does not ascribe to tokens is a part of
-// the time to the first one.
+// One is of the time until a response's first byte, the other of the time after it, by the number of tokens. Some servers send an event
+// before they read the prompt. Of these, what the latter does not ascribe to tokens is a part of the time to the first one.
 type latency struct {
 	current atomic.Pointer[Latency]
 	lesson  atomic.Int64 // when it learned last, or a request was sent to have it learn, in nanoseconds since processStart
 
-	mu            sync.Mutex
-	headers, rest regression
-	early         float64 // the share of responses whose headers came before the prompt can have been read
+	mu          sync.Mutex
+	first, rest regression
+	early       float64 // the share of responses whose first byte came before the prompt can have been read
 }
 
 // learner returns the server's latency, made on first use: most servers of a process that picks for few pools have none.
@@ -96,7 +95,7 @@ func (l *Load) learner() *latency {
 	if of := l.latency.Load(); of != nil {
 		return of
 	}
-	l.latency.CompareAndSwap(nil, &latency{headers: regression{prior: &priorHeaders}, rest: regression{prior: &priorRest}})
+	l.latency.CompareAndSwap(nil, &latency{first: regression{prior: &priorFirst}, rest: regression{prior: &priorRest}})
 	return l.latency.Load()
 }
 
@@ -116,25 +115,25 @@ func (f *Features) row(more float64) [restTerms]float64 {
 	return row
 }
 
-// sendsEarly reports whether the headers of most responses come before the prompt can have been read. mu is held.
-func (l *latency) sendsEarly() bool { return l.early > l.headers.count*(1-decay)/2 }
+// sendsEarly reports whether the first bytes of most responses come before the prompt can have been read. mu is held.
+func (l *latency) sendsEarly() bool { return l.early > l.first.count*(1-decay)/2 }
 
-// sentHeaders takes the time to a response's headers. again means that the request shows the server's speed again; so it does below.
-func (l *latency) sentHeaders(f *Features, after time.Duration, again bool) {
+// sentFirst takes the time to a response's first byte. again means that the request shows the server's speed again; so it does below.
+func (l *latency) sentFirst(f *Features, after time.Duration, again bool) {
 	row := f.row(0)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if again {
-		l.headers.shorten(&row, after.Seconds())
+		l.first.shorten(&row, after.Seconds())
 	}
 	l.early *= decay
 	if after <= step || after.Seconds() < f.Prefill/4 {
 		l.early += 1 - decay
 	}
-	l.learn(&l.headers, row, after)
+	l.learn(&l.first, row, after)
 }
 
-// sentRest takes the time from the headers to the end of a response of so many tokens, at least 1.
+// sentRest takes the time from the first byte to the end of a response of so many tokens, at least 1.
 func (l *latency) sentRest(f *Features, took time.Duration, tokens int64, again bool) {
 	row := f.row(float64(min(tokens, maxCounted) - 1))
 	l.mu.Lock()
@@ -152,8 +151,8 @@ func (l *latency) learn(r *regression, row [restTerms]float64, took time.Duratio
 		weight = 1 / ((0.1 + y) * (0.1 + y))
 	}
 	r.add(row, y, weight)
-	headers, rest := l.headers.solve(), l.rest.solve()
-	l.current.Store(predictor(&headers, &rest, l.sendsEarly()))
+	first, rest := l.first.solve(), l.rest.solve()
+	l.current.Store(predictor(&first, &rest, l.sendsEarly()))
 }
 
 // regression is a linear regression with decay, towards a prior.

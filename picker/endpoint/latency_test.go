@@ -71,8 +71,9 @@ func TestSLO_UnknownServerIsPredictedByItsBacklog(t *testing.T) {
 	}
 }
 
-// vLLM sends the headers of a stream before it has read the prompt: the time to the first token is in the time after them.
-func TestSLO_EarlyHeadersAreNoFirstToken(t *testing.T) {
+// vLLM sends an event of /v1/responses before it has read the prompt: the time to the first token is
+// in the time after it.
+func TestSLO_EarlyEventsAreNoFirstToken(t *testing.T) {
 	e, leases := measured(t)
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 100 {

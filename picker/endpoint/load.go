@@ -92,7 +92,8 @@ func (l *Load) changed(less bool) {
 	}
 }
 
-// Record counts one request that ended: served, with the time to its first byte (0: unknown), or failed.
+// Record counts one request that ended: served, with the time to the first byte of its response's body (0: unknown), or
+// failed.
 func (l *Load) Record(ok bool, firstByte time.Duration, now time.Time) {
 	if !ok {
 		l.failed.Add(1)

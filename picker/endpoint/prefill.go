@@ -155,8 +155,8 @@ func (p *prefill) end(tokens int64, confirmed bool) {
 // learn takes the time from a request to its first token, and how many tokens the server has read in it.
 //
 // The rate is the 70th percentile of the last samples, so a few slow or lying requests do not change it. It is not the median,
-// because most errors are slow: requests that other senders' prompts held up. A server that sends its response's headers before it has
-// read the prompt, as vLLM does with streams, shows rates above the limit; while these are the percentile, none is learned.
+// because most errors are slow: requests that other senders' prompts held up. A server that sends an event before it has read the
+// prompt shows rates above the limit; while these are the percentile, none is learned.
 func (p *prefill) learn(tokens int64, after time.Duration) {
 	if tokens < learnFrom || after <= 0 {
 		return

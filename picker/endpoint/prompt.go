@@ -42,10 +42,13 @@ func (lease *Lease) endTrial() {
 // request; 0 if that is unknown.
 func (lease *Lease) Begun(after time.Duration) {
 	lease.mu.Lock()
-	parts := lease.takeParts()
+	parts, first := lease.takeParts(), after
+	if !lease.work.Stream {
+		first = 0
+	}
 	defer func() {
 		lease.mu.Unlock()
-		endParts(parts, after)
+		endParts(parts, first)
 	}()
 	if !lease.begun && after > 0 {
 		lease.teach(after)
@@ -56,6 +59,20 @@ func (lease *Lease) Begun(after time.Duration) {
 	if lease.load != nil && lease.endPrompt() && lease.work.Measure && lease.load == lease.picked && lease.ahead <= tokens {
 		lease.load.prefill.learn(lease.ahead+tokens, after)
 	}
+}
+
+// Whole records that the response is no stream, whatever the request asks for: its first byte is not its first token.
+func (lease *Lease) Whole() {
+	lease.mu.Lock()
+	defer lease.mu.Unlock()
+	lease.work.Stream, lease.work.Measure = false, false
+}
+
+// Streams reports whether the server sends each token as soon as it has it.
+func (lease *Lease) Streams() bool {
+	lease.mu.Lock()
+	defer lease.mu.Unlock()
+	return lease.work.Stream
 }
 
 // measured reports whether the request was sent to the server that serves it by a prediction of its latency. lease.mu is held.

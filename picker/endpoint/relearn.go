@@ -27,7 +27,7 @@ func (lease *Lease) teach(after time.Duration) {
 	lease.reached += int64(after)
 	of.lesson.Store(lease.reached)
 	if lease.work.Stream {
-		of.sentHeaders(&lease.work.Features, after, lease.work.Relearn)
+		of.sentFirst(&lease.work.Features, after, lease.work.Relearn)
 	} else {
 		of.sentWhole(&lease.work.Features, after)
 	}
@@ -42,11 +42,11 @@ func (l *latency) sentWhole(f *Features, after time.Duration) {
 	if after.Seconds() >= ttft {
 		return
 	}
-	l.headers.scale(after.Seconds() / ttft)
+	l.first.scale(after.Seconds() / ttft)
 	if l.sendsEarly() {
 		l.rest.scale(after.Seconds() / ttft)
 	}
-	l.learn(&l.headers, f.row(0), after)
+	l.learn(&l.first, f.row(0), after)
 }
 
 // shorten scales the times of earlier samples if they predict more than y for x: the server is as many times as fast as it was. One sample

@@ -86,12 +86,17 @@ type Response struct {
 	Status int
 	Served string // the endpoint that served; "" if none did
 	Token  string // x-session-token, of another picker behind; "" without
+	// ContentType is valid during the call.
+	ContentType []byte
 }
 
 // Tracker follows one request after its pick. Calls come from the stream's goroutine, End last.
 type Tracker interface {
 	// Response reports the response's headers. It returns a header to set in the response; the zero Header is none.
 	Response(Response) Header
+	// Begun reports the first byte of the response's body. Gateways that hold the body back, or do not send it, never
+	// report it.
+	Begun()
 	// End reports that the stream ended. In modes that skip the response this is soon after the pick.
 	End()
 }

@@ -64,6 +64,13 @@ func (r *Request) Extend(d time.Duration) {
 	_ = x.send(timeoutReply(min(d, MaxExtension))) // fails if the gateway has ended the call, as ctx shows
 }
 
+// ShowsFirstByte means that the gateway sends the response's body here as it arrives.
+func (r *Request) ShowsFirstByte() bool { return r.exchange != nil && r.exchange.showsFirstByte() }
+
+func (x *exchange) showsFirstByte() bool {
+	return x.responseMode == ModeStreamed || x.responseMode == ModeFullDuplexStreamed
+}
+
 // exchange is the state of one stream: one HTTP request and its response.
 type exchange struct {
 	pick   Pick // nil if the call was not admitted
@@ -92,6 +99,7 @@ type exchange struct {
 	rejected    bool // an immediate response was sent: no message is answered after it
 	requestEnd  bool // the request's end was sent back to Envoy (FULL_DUPLEX_STREAMED)
 	responseEnd bool
+	begun       bool // the first byte of the response's body has arrived
 	track       Tracker
 }
 
@@ -475,7 +483,10 @@ func (x *exchange) requestTrailers() error {
 func (x *exchange) responseHeaders(m *Message) error {
 	var set Header
 	if x.track != nil {
-		set = x.track.Response(Response{Status: Number(m.Header(":status")), Served: string(m.Served(x.served)), Token: string(m.Header("x-session-token"))})
+		set = x.track.Response(Response{
+			Status: Number(m.Header(":status")), Served: string(m.Served(x.served)), Token: string(m.Header("x-session-token")),
+			ContentType: m.Header("content-type"),
+		})
 	}
 	switch {
 	case x.observe:
@@ -487,6 +498,10 @@ func (x *exchange) responseHeaders(m *Message) error {
 }
 
 func (x *exchange) responseBody(m *Message) error {
+	if x.track != nil && !x.begun && x.showsFirstByte() && m.Body.Len() > 0 {
+		x.begun = true
+		x.track.Begun()
+	}
 	if x.observe || x.responseEnd {
 		return nil
 	}

@@ -233,6 +233,9 @@ func (t *remoteTracker) Response(of Response) Header {
 	return Header{}
 }
 
+// Begun implements Tracker. Remote pickers are not sent bodies.
+func (*remoteTracker) Begun() {}
+
 // End implements Tracker. It may be called from any goroutine, and more than once.
 func (t *remoteTracker) End() {
 	t.mu.Lock()

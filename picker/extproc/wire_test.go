@@ -36,6 +36,7 @@ type fakePicker struct {
 	bodies   []string
 	served   []string
 	statuses []int
+	begun    int
 	ended    chan struct{}
 }
 
@@ -75,6 +76,12 @@ func (p *fakePicker) Response(of Response) Header {
 	defer p.mu.Unlock()
 	p.statuses, p.served = append(p.statuses, of.Status), append(p.served, of.Served)
 	return p.set
+}
+
+func (p *fakePicker) Begun() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.begun++
 }
 
 func (p *fakePicker) End() { close(p.ended) }
@@ -370,6 +377,30 @@ func TestExtProc_ServedEndpointIsReportedToTracker(t *testing.T) {
 	<-p.ended
 	if len(p.served) != 1 || p.served[0] != "10.0.0.2:8000" || p.statuses[0] != 503 {
 		t.Errorf("served %v, status %v", p.served, p.statuses)
+	}
+}
+
+// A body that the gateway holds back shows its end, and not its first byte.
+func TestExtProc_FirstByteIsThatOfABodyThatArrives(t *testing.T) {
+	for mode, want := range map[filterv3.ProcessingMode_BodySendMode]int{
+		modeStreamed: 1, modeDuplex: 1, modeBuffered: 0, filterv3.ProcessingMode_BUFFERED_PARTIAL: 0,
+	} {
+		p := &fakePicker{}
+		k := open(t, start(t, p))
+		k.send(headersOf(mode, true))
+		k.receive()
+		for _, text := range []string{"", "first", "second"} {
+			k.send(&extprocv3.ProcessingRequest{Request: &extprocv3.ProcessingRequest_ResponseBody{
+				ResponseBody: &extprocv3.HttpBody{Body: []byte(text)}}})
+		}
+		_ = k.CloseSend()
+		for err := error(nil); err == nil; {
+			_, err = k.Recv()
+		}
+		<-p.ended
+		if p.begun != want {
+			t.Errorf("%s: %d first bytes, want %d", mode, p.begun, want)
+		}
 	}
 }
 

@@ -29,10 +29,11 @@ type Line struct {
 	Server  string  `json:"server,omitempty"`  // that served it
 	Status  int     `json:"status,omitempty"`
 	Stream  bool    `json:"stream,omitempty"`
-	Cached  int     `json:"cached_tokens"`  // of the prompt, as the picker took it
-	TTFT    float64 `json:"ttft,omitempty"` // ms from the request's arrival at Envoy to the first byte
-	Took    float64 `json:"took"`           // ms from there to the end; from the pick, for a gateway that Penstock does not configure
-	Bytes   int64   `json:"output_bytes"`   // of the answer's body
+	Cached  int     `json:"cached_tokens"`     // of the prompt, as the picker took it
+	TTFT    float64 `json:"ttft,omitempty"`    // ms from the request's arrival at Envoy to the first byte of a streamed body
+	Headers float64 `json:"headers,omitempty"` // ms from there to the response's headers
+	Took    float64 `json:"took"`              // ms from there to the end; from the pick, for a gateway that Penstock does not configure
+	Bytes   int64   `json:"output_bytes"`      // of the answer's body
 }
 
 const (

@@ -11,6 +11,7 @@ import (
 	setv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/set_metadata/v3"
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
+	tracingv3 "github.com/envoyproxy/go-control-plane/envoy/type/tracing/v3"
 	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/penstock-project/penstock/discovery/objectid"
@@ -29,8 +30,9 @@ func (b *builder) accessLogs(cfg Config, owner string) []*accesslogv3.AccessLog 
 				GrpcService:         b.grpc(model.OurPicker),
 				TransportApiVersion: corev3.ApiVersion_V3,
 				BufferFlushInterval: seconds(feedbackInterval),
+				CustomTags:          firstBody,
 			},
-			AdditionalResponseHeadersToLog: loggedOfMembers,
+			AdditionalResponseHeadersToLog: append([]string{"content-type"}, loggedOfMembers...),
 		})},
 	}, b.toMembers(owner == model.HopListener)}
 	if cfg.AccessLog == "" {
@@ -79,11 +81,19 @@ func (b *builder) toMembers(hops bool) *accesslogv3.AccessLog {
 				GrpcService:         b.grpc(model.OurPicker),
 				TransportApiVersion: corev3.ApiVersion_V3,
 				BufferFlushInterval: seconds(membersInterval),
+				CustomTags:          firstBody,
 			},
 			AdditionalResponseHeadersToLog: loggedOfMembers,
 		})},
 	}
 }
+
+// firstBody is the time from the request's last byte to the first byte of the response's body, which picker/accesslog
+// reads. The time to the first byte that Envoy logs by itself is of the headers, which servers send before they read the
+// prompt.
+var firstBody = []*tracingv3.CustomTag{{
+	Tag: "first_body", Type: &tracingv3.CustomTag_Value{Value: "%COMMON_DURATION(US_TX_END:US_RX_BODY_BEG:us)%"},
+}}
 
 // loggedOfMembers are headers of answers: whether an exporting cluster has declined the request, and the ID that its gateway has given it.
 var loggedOfMembers = []string{peerMark, "x-request-id"}
@@ -131,24 +141,25 @@ const pathWithoutQuery = "%PATH(NQ)%"
 // logLine is what an operator needs to find a failure: client, request, endpoint, attempts, and the reason.
 func logLine() *structpb.Struct {
 	fields := map[string]string{
-		"time":     "%START_TIME%",
-		"id":       "%REQ(X-REQUEST-ID)%",
-		"client":   "%DOWNSTREAM_REMOTE_ADDRESS_WITHOUT_PORT%",
-		"method":   "%REQ(:METHOD)%",
-		"host":     "%REQ(:AUTHORITY)%",
-		"path":     pathWithoutQuery,
-		"route":    "%ROUTE_NAME%",
-		"cluster":  "%UPSTREAM_CLUSTER%",
-		"picked":   "%DYNAMIC_METADATA(envoy.lb:" + endpointHeader + ")%",
-		"served":   "%UPSTREAM_HOST%",
-		"attempts": "%UPSTREAM_REQUEST_ATTEMPT_COUNT%",
-		"status":   "%RESPONSE_CODE%",
-		"flags":    "%RESPONSE_FLAGS%",
-		"details":  "%RESPONSE_CODE_DETAILS%",
-		"received": "%BYTES_RECEIVED%",
-		"sent":     "%BYTES_SENT%",
-		"first_ms": "%RESPONSE_DURATION%",
-		"total_ms": "%DURATION%",
+		"time":       "%START_TIME%",
+		"id":         "%REQ(X-REQUEST-ID)%",
+		"client":     "%DOWNSTREAM_REMOTE_ADDRESS_WITHOUT_PORT%",
+		"method":     "%REQ(:METHOD)%",
+		"host":       "%REQ(:AUTHORITY)%",
+		"path":       pathWithoutQuery,
+		"route":      "%ROUTE_NAME%",
+		"cluster":    "%UPSTREAM_CLUSTER%",
+		"picked":     "%DYNAMIC_METADATA(envoy.lb:" + endpointHeader + ")%",
+		"served":     "%UPSTREAM_HOST%",
+		"attempts":   "%UPSTREAM_REQUEST_ATTEMPT_COUNT%",
+		"status":     "%RESPONSE_CODE%",
+		"flags":      "%RESPONSE_FLAGS%",
+		"details":    "%RESPONSE_CODE_DETAILS%",
+		"received":   "%BYTES_RECEIVED%",
+		"sent":       "%BYTES_SENT%",
+		"headers_ms": "%RESPONSE_DURATION%",
+		"first_ms":   "%COMMON_DURATION(DS_RX_BEG:US_RX_BODY_BEG:ms)%",
+		"total_ms":   "%DURATION%",
 	}
 	line := &structpb.Struct{Fields: map[string]*structpb.Value{}}
 	for k, v := range fields {

@@ -8,9 +8,11 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	logv3 "github.com/envoyproxy/go-control-plane/envoy/data/accesslog/v3"
 	alsv3 "github.com/envoyproxy/go-control-plane/envoy/service/accesslog/v3"
@@ -166,6 +168,7 @@ func TestAccessLog_RenewsRequestInFlightAtEndpointThatServesIt(t *testing.T) {
 		w.(http.Flusher).Flush()
 		arrived <- struct{}{}
 		<-release
+		_, _ = w.Write([]byte("a token"))
 	}))
 	closed := closedPort(t)
 	var f feedback
@@ -202,9 +205,10 @@ func TestAccessLog_RenewsRequestInFlightAtEndpointThatServesIt(t *testing.T) {
 			t.Errorf("the entry of a request in flight: %v", e)
 		}
 		// The picker learns from these how fast a server reads prompts, and which it has not read.
-		sent, first := e.GetCommonProperties().GetTimeToFirstUpstreamTxByte().AsDuration(), e.GetCommonProperties().GetTimeToFirstUpstreamRxByte().AsDuration()
-		if sent <= 0 || first < sent || e.Response.GetResponseBodyBytes() != 0 {
-			t.Errorf("sent after %s, first byte after %s, %d bytes of the body: %v", sent, first, e.Response.GetResponseBodyBytes(), e)
+		common := e.GetCommonProperties()
+		sent, headers := common.GetTimeToLastUpstreamTxByte().AsDuration(), common.GetTimeToFirstUpstreamRxByte().AsDuration()
+		if sent <= 0 || headers < sent || e.Response.GetResponseBodyBytes() != 0 || len(common.GetCustomTags()) > 0 {
+			t.Errorf("sent after %s, headers after %s, no body: %v", sent, headers, e)
 		}
 	}
 	if len(logged(logv3.AccessLogType_DownstreamEnd)) > 0 {
@@ -215,6 +219,12 @@ func TestAccessLog_RenewsRequestInFlightAtEndpointThatServesIt(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.envoy.Wait("the end is logged", func() bool { return len(logged(logv3.AccessLogType_DownstreamEnd)) == 1 })
+	common := logged(logv3.AccessLogType_DownstreamEnd)[0].GetCommonProperties()
+	body, err := strconv.Atoi(common.GetCustomTags()["first_body"])
+	headers := common.GetTimeToFirstUpstreamRxByte().AsDuration() - common.GetTimeToLastUpstreamTxByte().AsDuration()
+	if err != nil || time.Duration(body)*time.Microsecond <= headers {
+		t.Errorf("the first byte of the body came after %d us, the headers after %s: %v", body, headers, err)
+	}
 	r.envoy.Wait("the log file has the request", func() bool {
 		_, _ = r.envoy.Post("/reopen_logs")
 		text, _ := os.ReadFile(file)

@@ -212,7 +212,7 @@ func (c *Counter) Records(q picker.Picks) (out []*picker.Record) {
 		r := &picker.Record{
 			Time: a.Began, Pool: a.to.String(), Request: a.Request, Gateway: a.Gateway, Result: picker.ResultSent,
 			Sent:    &picker.SentTo{Declined: a.Declined, Details: a.Details, There: a.There, Spilled: a.spilled},
-			Outcome: &picker.Outcome{Ended: true, Status: a.Status, Begun: a.FirstByte, Took: a.Took, Canceled: a.Canceled},
+			Outcome: &picker.Outcome{Ended: true, Status: a.Status, Headers: a.Headers, Begun: a.FirstByte, Took: a.Took, Canceled: a.Canceled},
 		}
 		if a.Reached && a.At.IsValid() {
 			r.Outcome.Served = a.At.String()
@@ -230,7 +230,7 @@ var (
 	bytesDesc = prometheus.NewDesc("penstock_import_response_bytes_total",
 		"Bytes of the bodies of the responses that the exporting cluster of an import has served.", []string{"import", "cluster"}, nil)
 	firstByteDesc = prometheus.NewDesc("penstock_import_first_byte_seconds_total",
-		"Total time to the first byte of all requests that the exporting cluster of an import has served.", []string{"import", "cluster"}, nil)
+		"Total time to the first byte of the response's body of all requests that the exporting cluster of an import has served.", []string{"import", "cluster"}, nil)
 )
 
 // Describe implements prometheus.Collector.

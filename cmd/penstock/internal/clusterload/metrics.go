@@ -10,7 +10,7 @@ var (
 	waitDesc = prometheus.NewDesc("penstock_selection_reported_wait_seconds",
 		"How long a request waits at the least loaded server of the cluster, by its last report. A cluster that does not report has no series.", []string{"import", "cluster"}, nil)
 	firstByteDesc = prometheus.NewDesc("penstock_selection_first_byte_seconds",
-		"Mean time until the first byte of the cluster's recent answers, less the round trip, of an import by Latency. A cluster without recent answers has no series.", []string{"import", "cluster"}, nil)
+		"Mean time until the first byte of the bodies of the cluster's recent answers, less the round trip, of an import by Latency. A cluster without recent answers has no series.", []string{"import", "cluster"}, nil)
 	ageDesc = prometheus.NewDesc("penstock_selection_report_age_seconds",
 		"Time since the last report of the cluster. A cluster that never reported has no series.", []string{"import", "cluster"}, nil)
 	roundTripDesc = prometheus.NewDesc("penstock_selection_round_trip_seconds",
