@@ -128,6 +128,9 @@ type State struct {
 	Reading float64 `json:"-"`
 	// Rate at which the server reads prompts, in tokens a second; 0 until it is learned.
 	Rate float64 `json:"rate,omitempty"`
+	// Hint is the rate by the first samples, and HintWeight their number over the number that shows a Rate; 0: none.
+	Hint       float64 `json:"-"`
+	HintWeight float64 `json:"-"`
 	// Latency predicts the server's latency; nil until it is learned.
 	Latency *Latency `json:"-"`
 	// Prompt is the mean number of uncached tokens of the last requests; 0 before the first.

@@ -58,6 +58,8 @@ type prefill struct {
 	elsewhere struct{ unread, confirmed atomic.Int64 } // those of peers
 	readBy    atomic.Int64                             // when W is 0, in nanoseconds since processStart; holds only while Q > 0
 	rate      atomic.Uint64
+	hint      atomic.Uint64 // the rate by fewer samples than enough
+	hints     atomic.Int64  // how many
 	mean      atomic.Uint64 // of the uncached tokens of a request, over the last meanOver or so; bits of a float64
 	sent      atomic.Int64  // nanoseconds that the server takes for all that this process has sent
 
@@ -137,6 +139,11 @@ func (p *prefill) learned() float64 {
 // read sets s to what is known at a moment.
 func (p *prefill) read(s *State, now int64) {
 	s.Rate, s.Prompt = math.Float64frombits(p.rate.Load()), math.Float64frombits(p.mean.Load())
+	s.Hint, s.HintWeight = 0, 0
+	if s.Rate == 0 {
+		s.Hint = math.Float64frombits(p.hint.Load())
+		s.HintWeight = float64(p.hints.Load()) / enough
+	}
 	s.Reading, s.Confirmed = 0, 0
 	if s.Unread = p.unread.Load() + p.elsewhere.unread.Load(); s.Unread > 0 {
 		s.Reading = float64(max(0, p.readBy.Load()-now)) / 1e9
@@ -170,14 +177,16 @@ func (p *prefill) learn(tokens int64, after time.Duration) {
 	p.rates[p.count%samples] = rate
 	p.count++
 	n := min(p.count, samples)
-	if n < enough {
-		return
-	}
 	sorted := p.rates
 	slices.Sort(sorted[:n])
 	learned := max(sorted[n*7/10], minRate)
 	if learned > maxRate {
 		learned = 0
+	}
+	if n < enough {
+		p.hint.Store(math.Float64bits(learned))
+		p.hints.Store(int64(n))
+		return
 	}
 	p.rate.Store(math.Float64bits(learned))
 }

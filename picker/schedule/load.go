@@ -33,7 +33,7 @@ const (
 	perHeldUp      = 0.1   // more, for each request there
 	maxHeldUp      = 30    // requests
 	perRequest     = 0.020 // seconds
-	// defaultRate, in tokens a second, is assumed until some server's rate is learned, and defaultPrompt, in tokens, for a request
+	// defaultRate, in tokens a second, is assumed until there is a sample of some server's rate, and defaultPrompt, in tokens, for a request
 	// whose prompt is not read until others' are.
 	defaultRate   = 4000
 	defaultPrompt = 512
@@ -68,8 +68,11 @@ func (p *parts) sum() float64 { return p.prompt + p.backlog + p.inFlight + p.oth
 type means struct{ rates, rate, prompts, prompt float64 }
 
 func (m *means) add(s *endpoint.State) {
-	if s.Rate > 0 {
+	switch {
+	case s.Rate > 0:
 		m.rates, m.rate = m.rates+1, m.rate+s.Rate
+	case s.Hint > 0:
+		m.rates, m.rate = m.rates+s.HintWeight, m.rate+s.HintWeight*s.Hint
 	}
 	if s.Prompt > 0 {
 		m.prompts, m.prompt = m.prompts+1, m.prompt+s.Prompt
@@ -109,6 +112,16 @@ func readWeight(s *endpoint.State) float64 {
 	return uncachedWeight + perHeldUp*min(there, maxHeldUp)
 }
 
+// hinted returns the rate of a server with few samples: between the assumed rate and the rate by the samples, by their
+// number. So the faster of two idle servers gets the prompts from its first samples on, and a server whose first request
+// took long, as after its start, is not as slow as that.
+func hinted(assumed float64, s *endpoint.State) float64 {
+	if s.Hint <= 0 {
+		return assumed
+	}
+	return assumed * math.Pow(s.Hint/assumed, s.HintWeight)
+}
+
 // of returns an endpoint's cost, and sets what its Work needs.
 func (l *load) of(r *Request, s *endpoint.State, c *Candidate) (p parts) {
 	tokens, prompt := float64(r.Tokens), s.Prompt
@@ -119,7 +132,7 @@ func (l *load) of(r *Request, s *endpoint.State, c *Candidate) (p parts) {
 		tokens = l.assumedPrompt()
 	}
 	if c.rate = s.Rate; c.rate == 0 {
-		c.rate = l.assumedRate()
+		c.rate = hinted(l.assumedRate(), s)
 	}
 	perToken := 1 / c.rate
 	c.uncached = max(tokens-float64(c.Cached), 0)

@@ -1,0 +1,55 @@
+package schedule
+
+import (
+	"testing"
+	"time"
+
+	"github.com/penstock-project/penstock/picker/endpoint"
+)
+
+// Two idle servers, of which one reads prompts eight times as fast: the first samples decide. A server without any is as
+// fast as the mean, so that it gets one.
+func TestLoad_FasterOfTwoIdleServersIsPreferredFromFirstSamplesOn(t *testing.T) {
+	list := endpoints(t, server{}, server{})
+	leases, s := endpoint.NewLeases("me", time.Hour), strategy(t, Options{})
+	fast := &list[1]
+	now := epoch
+	pick := func() *endpoint.Endpoint {
+		var scratch Scratch
+		now = now.Add(time.Minute)
+		return s.Rank(&Request{Tokens: 4000, Stream: true}, now, list, nil, 1, &scratch)[0].Endpoint
+	}
+	serve := func(e *endpoint.Endpoint) {
+		seconds := 4000. / 1000
+		if e == fast {
+			seconds /= 8
+		}
+		lease := leases.Open(e, endpoint.Holder{}, endpoint.Work{Tokens: 4000, Rate: 4000, Stream: true, Measure: true}, 0, now)
+		lease.Begun(20*time.Millisecond + time.Duration(seconds*1e9))
+		lease.Release()
+		lease.Done()
+	}
+	share := func() (n int) {
+		pick() // for the means
+		for range 40 {
+			if pick() == fast {
+				n++
+			}
+		}
+		return n
+	}
+	if n := share(); n == 0 || n == 40 {
+		t.Errorf("before any sample %d of 40 go to one server", n)
+	}
+	serve(fast)
+	if n := share(); n == 0 || n == 40 {
+		t.Errorf("with a sample of one server %d of 40 go there", n)
+	}
+	serve(&list[0])
+	for range 10 {
+		if n := share(); n != 40 {
+			t.Errorf("%d of 40 go to the faster server", n)
+		}
+		serve(fast)
+	}
+}
