@@ -26,7 +26,7 @@ SUITES := $(TOOLS)/gateway-api-conformance $(TOOLS)/inference-conformance
 # reading of every dependency. Each would cost a fresh clone some minutes; make race and make lint run them.
 FLAVOR := -trimpath -vet=off
 
-.PHONY: help demo demo-multicluster build test race fuzz simulate lint bench bench-kube bench-multicluster bench-picker soak conformance suites golden generate envoy sims helm audit image lab lab-down labs test-lab test-clients bin/lab bin/certify bin/clusterset-conformance go
+.PHONY: help demo demo-multicluster build test race fuzz simulate lint bench bench-kube bench-multicluster bench-picker soak conformance suites golden generate envoy sims helm audit image lab lab-down labs test-lab test-clients test-engines bin/lab bin/certify bin/clusterset-conformance go
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
@@ -77,8 +77,8 @@ simulate: go ## three clusters in virtual time, with faults that SEEDS=1000 seed
 lint: go $(TOOLS)/staticcheck $(TOOLS)/controller-gen ## vet, staticcheck, gofmt, the layout, the glossary, and whether generated files are up to date
 	@unformatted=$$(git ls-files --cached --others --exclude-standard '*.go' | while read -r f; do [ ! -f "$$f" ] || echo "$$f"; done | xargs gofmt -l); \
 	if [ -n "$$unformatted" ]; then echo "not formatted; run gofmt -w on:"; echo "$$unformatted"; exit 1; fi
-	@go vet -tags clients ./... && (cd conformance && go vet -tags lab ./...)
-	@$(TOOLS)/staticcheck ./... && (cd conformance && $(TOOLS)/staticcheck -tags lab ./...)
+	@go vet -tags clients ./... && (cd conformance && go vet -tags lab,engines ./...)
+	@$(TOOLS)/staticcheck ./... && (cd conformance && $(TOOLS)/staticcheck -tags lab,engines ./...)
 	@go test -count=1 -run '^Test(Layout|Glossary)' ./cmd/penstock
 	@copy=$$(mktemp -d); trap 'rm -rf "$$copy"' EXIT; cp -R go.mod go.sum manifests "$$copy"; \
 	CONTROLLER_GEN=$(TOOLS)/controller-gen bash "$$copy/manifests/generate.sh"; \
@@ -136,6 +136,10 @@ test-lab: build envoy labs helm ## tests on the real Kubernetes: Penstock's prom
 
 test-clients: go envoy $(TOOLS)/clients/bin/python ## the Python clients openai and anthropic through pools that replace models (installs them, once)
 	@ENVOY="$(ENVOY_PATH)" CGO_ENABLED=0 PENSTOCK_PYTHON="$(TOOLS)/clients/bin/python" go test $(FLAVOR) -count=1 -tags clients -run TestPythonClients ./cmd/penstock
+
+test-engines: go envoy ## real model servers behind the real Envoy: vLLM and llama.cpp on this CPU (installs them, once: 6 GB; ENGINE=LlamaCpp or VLLM selects)
+	@ENGINES_DIR=$(CURDIR)/.tools/engines conformance/tools/engines/install.sh all
+	@export ENVOY="$(ENVOY_PATH)" ENGINES_DIR=$(CURDIR)/.tools/engines CGO_ENABLED=0; cd conformance && go test $(FLAVOR) -count=1 -timeout 40m -tags engines -run 'Engines_$(ENGINE)' ./features
 
 $(TOOLS)/clients/bin/python: cmd/penstock/testdata/clients.txt
 	@python3 -m venv $(TOOLS)/clients && $(TOOLS)/clients/bin/pip install -q --disable-pip-version-check -r $<

@@ -1,0 +1,118 @@
+//go:build engines
+
+package features
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// engineLimit is how long an engine takes to start at most: vLLM some 70 s on two idle cores.
+const engineLimit = 10 * time.Minute
+
+// engine is a real model server on this machine, by the scripts in tools/engines. It is a process
+// group of its own.
+type engine struct {
+	name, kind, dir string
+	port            int
+}
+
+// installed is the folder of the engines, which make test-engines passes.
+func installed() string { return os.Getenv("ENGINES_DIR") }
+
+// engine starts an engine of a kind, vllm or llamacpp, at a name of the YAML. It does not wait
+// until the engine serves.
+func (s *site) engine(kind, name string, args ...string) *engine {
+	s.Helper()
+	if installed() == "" {
+		s.Fatal("ENGINES_DIR is not set: make test-engines sets it")
+	}
+	e := &engine{name: fmt.Sprintf("%s-%d", name, os.Getpid()), kind: kind, dir: installed(), port: s.Port()}
+	s.ports[name] = e.port
+	script, err := filepath.Abs(filepath.Join("..", "tools", "engines", e.kind+".sh"))
+	if err != nil {
+		s.Fatal(err)
+	}
+	cmd := exec.CommandContext(s.Context(), script, append([]string{e.name, strconv.Itoa(e.port), "tiny"}, args...)...)
+	cmd.Env = append(os.Environ(), "NOWAIT=1", "ENGINES_DIR="+e.dir)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		s.Fatalf("%s: %v\n%s", e.name, err, out)
+	}
+	s.Cleanup(func() {
+		if s.Failed() {
+			text, _ := os.ReadFile(filepath.Join(e.dir, "run", e.name+".log"))
+			s.Logf("%s printed:\n%s", e.name, text[max(0, len(text)-4000):])
+		}
+		e.signal(syscall.SIGKILL)
+	})
+	return e
+}
+
+// group is the process group of the engine.
+func (e *engine) group() int {
+	text, _ := os.ReadFile(filepath.Join(e.dir, "run", e.name+".pid"))
+	pid, _ := strconv.Atoi(strings.TrimSpace(string(text)))
+	return pid
+}
+
+// signal sends a signal to all processes of the engine.
+func (e *engine) signal(is syscall.Signal) {
+	if pid := e.group(); pid > 1 {
+		_ = syscall.Kill(-pid, is)
+	}
+}
+
+// core returns the process that computes: of vLLM, its engine core.
+func (e *engine) core() (int, error) {
+	all, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil {
+		return 0, err
+	}
+	for _, path := range all {
+		text, _ := os.ReadFile(path)
+		pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(path)))
+		if !strings.Contains(string(text), "EngineCore") {
+			continue
+		}
+		if group, err := syscall.Getpgid(pid); err == nil && group == e.group() {
+			return pid, nil
+		}
+	}
+	return 0, errors.New("no engine core runs")
+}
+
+// url is the address of a page of the engine.
+func (e *engine) url(path string) string { return fmt.Sprint("http://127.0.0.1:", e.port, path) }
+
+// starts waits until engines serve. They start at the same time.
+func (s *site) starts(all ...*engine) {
+	s.Helper()
+	end := time.Now().Add(engineLimit)
+	for _, e := range all {
+		for {
+			got, err := s.get(e.url("/health"))
+			if err == nil && got.status == http.StatusOK {
+				break
+			}
+			if err := syscall.Kill(e.group(), 0); err != nil {
+				s.Fatalf("%s has ended: %v", e.name, err)
+			}
+			if time.Now().After(end) {
+				s.Fatalf("%s does not serve after %s: %d %v", e.name, engineLimit, got.status, err)
+			}
+			select {
+			case <-s.Context().Done():
+				s.Fatal(s.Context().Err())
+			case <-time.After(200 * time.Millisecond):
+			}
+		}
+	}
+}
