@@ -10,6 +10,7 @@ import (
 	"io"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -276,6 +277,49 @@ func llamaOnTheWire(t *testing.T, e *engine) {
 	})
 }
 
+// firstToken compares what explain prints of a request with what its client has measured.
+func firstToken(t *testing.T, s *site, prompt func(int) string) {
+	for i, stream := range []bool{true, false} {
+		t.Run(fmt.Sprintf("stream %t", stream), func(t *testing.T) {
+			s.Eventually("explain has the client's times", func() error {
+				body := fmt.Sprintf(`{"model":"tiny","max_tokens":4,"stream":%v,"messages":[{"role":"user","content":%q}]}`, stream, prompt(int(time.Now().UnixMicro()%100_000)*2+i))
+				req, err := request(s.Context(), s.url("/"), body)
+				if err != nil {
+					return err
+				}
+				began := time.Now()
+				resp, err := client().Do(req)
+				if err != nil {
+					return err
+				}
+				headers := time.Since(began).Seconds()
+				_, err = resp.Body.Read(make([]byte, 1))
+				first := time.Since(began).Seconds()
+				_, rest := io.Copy(io.Discard, resp.Body)
+				end := time.Since(began).Seconds()
+				if err = errors.Join(err, rest, resp.Body.Close()); err != nil {
+					return err
+				}
+				var text string
+				var found []string
+				s.Eventually("the request's end is recorded", func() error {
+					text = s.explain("--why", resp.Header.Get("x-request-id"))
+					found = outcomes.FindStringSubmatch(text)
+					return because(found != nil, text)
+				})
+				for n, want := range []float64{end, headers, first} {
+					got, _ := strconv.ParseFloat(found[n+1], 64)
+					if got < want*0.9-0.01 || got > want*1.1+0.01 { // what the pick takes, beside 10 %
+						return fmt.Errorf("got %v, want %v, of end, headers and first byte (%.2f, %.2f, %.2f):\n%s", got, want, end, headers, first, text)
+					}
+				}
+				t.Logf("client: headers %.3f s, first byte %.3f s, end %.3f s; explain: %s", headers, first, end, found[0])
+				return nil
+			})
+		})
+	}
+}
+
 // api is a request of one API through the Gateway, and what its answer has.
 type api struct{ name, path, body, has string }
 
@@ -313,6 +357,7 @@ func TestEngines_LlamaCpp(t *testing.T) {
 			api{"messages", "/v1/messages", `{"model":"tiny","max_tokens":4,"messages":[{"role":"user","content":"a"}]}`, `"content"`},
 		)
 	})
+	t.Run("first token", func(t *testing.T) { firstToken(t, s, long) })
 	t.Run("embeddings", func(t *testing.T) {
 		e := newSite(t)
 		one, other := e.engine("llamacpp", "a", "--embeddings"), e.engine("llamacpp", "b", "--embeddings")
@@ -351,5 +396,6 @@ func TestEngines_VLLM(t *testing.T) {
 			api{"an adapter", "/v1/completions", `{"model":"adapter-a","max_tokens":4,"prompt":"a"}`, `"adapter-a"`},
 		)
 	})
+	t.Run("first token", func(t *testing.T) { firstToken(t, s, long) })
 	t.Run("failures", func(t *testing.T) { vllmFails(t, b) })
 }
