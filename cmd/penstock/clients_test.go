@@ -78,3 +78,7 @@ func TestPythonClients_ModelsAreReplaced(t *testing.T) {
 		}
 	}
 }
+
+func modelYAML(name, pool, model, targets string) string {
+	return fmt.Sprintf("---\napiVersion: inference.networking.x-k8s.io/v1alpha2\nkind: InferenceModel\nmetadata: {name: %s}\nspec: {modelName: %s, poolRef: {name: %s}, targetModels: [%s]}\n", name, model, pool, targets)
+}

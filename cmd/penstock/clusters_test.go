@@ -264,3 +264,11 @@ func TestClusterSet_ImportsAllSharesWithTheLocalPool(t *testing.T) {
 		return nil
 	})
 }
+
+// exporter is a second cluster: a Gateway, a pool "chat" and a picker for other clusters.
+func exporter(t *testing.T, servers ...string) (gateway, picker int) {
+	t.Helper()
+	gateway, picker = freePort(t), freePort(t)
+	up(t, chatFiles(gateway, servers...), "--picker", fmt.Sprintf("127.0.0.1:%d", picker), "--default-pool", "default/chat")
+	return gateway, picker
+}

@@ -258,3 +258,22 @@ spec: {modelName: llama, poolRef: {name: chat}}
 		t.Errorf("the older one is reported:\n%s", text)
 	}
 }
+
+// zonePlugins is an EndpointPickerConfig without metadata: it keeps the servers of one zone.
+func zonePlugins(zone string) string {
+	return `apiVersion: llm-d.ai/v1alpha1
+kind: EndpointPickerConfig
+plugins:
+- type: label-selector-filter
+  name: zone
+  parameters: {matchLabels: {zone: ` + zone + `}}
+- type: prefix-cache-scorer
+- type: queue-scorer
+schedulingProfiles:
+- name: default
+  plugins:
+  - pluginRef: zone
+  - {pluginRef: prefix-cache-scorer, weight: 3}
+  - {pluginRef: queue-scorer, weight: 2}
+`
+}

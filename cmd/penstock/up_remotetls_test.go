@@ -10,8 +10,11 @@ import (
 	"strings"
 	"testing"
 
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
+	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/penstock-project/penstock/cmd/penstock/internal/sim"
 )
@@ -52,7 +55,7 @@ func TestBackendTLSPolicy_RemotePickerIsVerifiedAndTheGatewaysCertificatePresent
 			server := modelServer(t, sim.Config{Name: "east-1"})
 			port, external := freePort(t), freePort(t)
 			serve := func() (stop func()) {
-				return (&referencePicker{pick: server}).serve(t, fmt.Sprintf("127.0.0.1:%d", external), mutual(t, cert, key, own))
+				return (&namingPicker{pick: server}).serve(t, fmt.Sprintf("127.0.0.1:%d", external), mutual(t, cert, key, own))
 			}
 			stop := serve()
 			files := chatFiles(port, modelServer(t, sim.Config{Name: "here-1"}))
@@ -129,5 +132,75 @@ status:
 	})
 	if out := s.penstock("status"); !strings.Contains(out, "are sent to its gateways in cleartext") {
 		t.Errorf("the status does not report the cleartext hop:\n%s", out)
+	}
+}
+
+// namingPicker is an external picker that names one endpoint for every request.
+type namingPicker struct {
+	extprocv3.UnimplementedExternalProcessorServer
+	pick string
+}
+
+// serve serves at an address until the test ends or stop is called.
+func (p *namingPicker) serve(t *testing.T, address string, options ...grpc.ServerOption) (stop func()) {
+	t.Helper()
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := grpc.NewServer(options...)
+	extprocv3.RegisterExternalProcessorServer(s, p)
+	go func() { _ = s.Serve(l) }()
+	t.Cleanup(s.Stop)
+	return s.Stop
+}
+
+// Process picks once it has read the request to its end, and sends the body back.
+func (p *namingPicker) Process(s extprocv3.ExternalProcessor_ProcessServer) error {
+	var read []byte
+	for {
+		m, err := s.Recv()
+		if err != nil {
+			return nil
+		}
+		var replies []*extprocv3.ProcessingResponse
+		switch r := m.Request.(type) {
+		case *extprocv3.ProcessingRequest_RequestHeaders:
+			if r.RequestHeaders.EndOfStream {
+				replies = append(replies, p.headers())
+			}
+		case *extprocv3.ProcessingRequest_RequestBody:
+			if read = append(read, r.RequestBody.Body...); r.RequestBody.EndOfStream {
+				replies = append(replies, p.headers(), &extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_RequestBody{
+					RequestBody: &extprocv3.BodyResponse{Response: &extprocv3.CommonResponse{BodyMutation: &extprocv3.BodyMutation{
+						Mutation: &extprocv3.BodyMutation_StreamedResponse{
+							StreamedResponse: &extprocv3.StreamedBodyResponse{Body: read, EndOfStream: true},
+						},
+					}}},
+				}})
+			}
+		case *extprocv3.ProcessingRequest_ResponseHeaders:
+			replies = append(replies, &extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_ResponseHeaders{
+				ResponseHeaders: &extprocv3.HeadersResponse{},
+			}})
+		}
+		for _, reply := range replies {
+			if s.Send(reply) != nil {
+				return nil
+			}
+		}
+	}
+}
+
+func (p *namingPicker) headers() *extprocv3.ProcessingResponse {
+	const key = "x-gateway-destination-endpoint"
+	endpoint := &structpb.Struct{Fields: map[string]*structpb.Value{key: structpb.NewStringValue(p.pick)}}
+	return &extprocv3.ProcessingResponse{
+		Response: &extprocv3.ProcessingResponse_RequestHeaders{RequestHeaders: &extprocv3.HeadersResponse{Response: &extprocv3.CommonResponse{
+			HeaderMutation: &extprocv3.HeaderMutation{SetHeaders: []*corev3.HeaderValueOption{
+				{Header: &corev3.HeaderValue{Key: key, RawValue: []byte(p.pick)}},
+			}},
+		}}},
+		DynamicMetadata: &structpb.Struct{Fields: map[string]*structpb.Value{"envoy.lb": structpb.NewStructValue(endpoint)}},
 	}
 }

@@ -501,3 +501,12 @@ func local(port int) string { return fmt.Sprintf("http://127.0.0.1:%d", port) }
 func pickerYAML(picker string) string {
 	return "apiVersion: penstock.dev/v1alpha1\nkind: PoolPolicy\nmetadata: {name: chat}\nspec: {targetRef: {name: chat}, picker: " + picker + "}\n"
 }
+
+// leastLoad is a policy by which requests for the import %[1]s go to the cluster that serves them first.
+const leastLoad = `apiVersion: penstock.dev/v1alpha1
+kind: PoolPolicy
+metadata: {name: selection}
+spec:
+  targetRef: {group: inference.networking.x-k8s.io, kind: InferencePoolImport, name: %[1]s}
+  selection: {policy: LeastLoad}
+`

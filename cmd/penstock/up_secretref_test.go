@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -58,7 +59,7 @@ func TestSecretRef_HealthOfARemotePickerIsKnownByItsCredential(t *testing.T) {
 	server := modelServer(t, sim.Config{Name: "east-1"})
 	port, external := freePort(t), freePort(t)
 	is, healthPort := guardedHealth(t, cert, key, "Basic bWU6czNjcmV0")
-	(&referencePicker{pick: server}).serve(t, fmt.Sprintf("127.0.0.1:%d", external))
+	(&namingPicker{pick: server}).serve(t, fmt.Sprintf("127.0.0.1:%d", external))
 	_, serverPort, _ := net.SplitHostPort(server)
 	s := up(t, map[string]string{
 		"gateway.yaml": gatewayYAML("gw", port), "route.yaml": routeYAML("far", "/", toImport("far")),
@@ -134,10 +135,10 @@ func TestSecretRef_ServersOfARemotePickerAreKnownByItsCredential(t *testing.T) {
 	t.Cleanup(pages.Close)
 	pagePort := pages.Listener.Addr().(*net.TCPAddr).Port
 	port := freePort(t)
-	east := strings.Replace(newExportingCluster(t, "east").entry("EndpointMode", 1), "endpointPicker: {", fmt.Sprintf("endpointPicker: {metrics: {port: %d, secretRef: {name: epp}}, ", pagePort), 1)
+	east := strings.Replace(clusterEntry(t, "east"), "endpointPicker: {", fmt.Sprintf("endpointPicker: {metrics: {port: %d, secretRef: {name: epp}}, ", pagePort), 1)
 	s := up(t, map[string]string{
 		"gateway.yaml": gatewayYAML("gw", port), "route.yaml": routeYAML("far", "/", toImport("far")), "selection.yaml": fmt.Sprintf(leastLoad, "far"),
-		"import.yaml": "apiVersion: inference.networking.x-k8s.io/v1alpha1\nkind: InferencePoolImport\nmetadata: {name: far}\nstatus:\n  clusters:\n" + east + newExportingCluster(t, "west").entry("EndpointMode", 1),
+		"import.yaml": "apiVersion: inference.networking.x-k8s.io/v1alpha1\nkind: InferencePoolImport\nmetadata: {name: far}\nstatus:\n  clusters:\n" + east + clusterEntry(t, "west"),
 		"policy.yaml": pickerPolicy(cert),
 	})
 	answers(t, local(port), http.StatusOK)
@@ -159,4 +160,27 @@ func TestSecretRef_ServersOfARemotePickerAreKnownByItsCredential(t *testing.T) {
 	shows("another certificate", 0, fmt.Sprintf("status.clusters[0].endpointPicker.metrics: cluster east: the metrics of its picker are not read: port %d: remote error: tls: ", pagePort))
 	s.write("secret.yaml", secretYAML("epp", own, ownKey))
 	shows("the certificate", 8, "")
+}
+
+// clusterEntry is the entry of an import for a cluster with one server, which its picker names.
+func clusterEntry(t *testing.T, name string) string {
+	t.Helper()
+	server, picker := modelServer(t, sim.Config{Name: name}), freePort(t)
+	(&namingPicker{pick: server}).serve(t, fmt.Sprintf("127.0.0.1:%d", picker))
+	return fmt.Sprintf(`  - name: %s
+    routingMode: EndpointMode
+    targetPorts: [{number: %d}]
+    podCIDRs: [127.0.0.0/8]
+    endpointPicker: {service: {addresses: [127.0.0.1], ports: [{number: %d, appProtocol: kubernetes.io/h2c}]}}
+`, name, portOf(server), picker)
+}
+
+// series is the value of one, which is a whole number; 0 without it.
+func (s *site) series(begin string) (n int) {
+	for line := range strings.Lines(s.metrics()) {
+		if value, ok := strings.CutPrefix(line, begin); ok {
+			n, _ = strconv.Atoi(strings.TrimSpace(value))
+		}
+	}
+	return n
 }

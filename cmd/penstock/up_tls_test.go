@@ -213,3 +213,17 @@ spec:
 	s.write("policy.yaml", policy(other))
 	explained("certificate signed by unknown authority")
 }
+
+// listModels asks a gateway for its list of models.
+func listModels(t *testing.T, method, url string) reply {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), method, url+"/v1/models", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := do(client(), req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return got
+}

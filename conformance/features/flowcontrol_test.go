@@ -15,7 +15,8 @@ func TestFlowControl_UrgentRequestPassesThoseThatWait(t *testing.T) {
 	ended := make(chan string, 8)
 	send := func(name string, headers ...string) {
 		got, err := s.ask("/", question, headers...)
-		ended <- fmt.Sprint(name, " ", got.status, " ", got.header.Get("x-penstock-reason"), got.header.Get("x-llm-d-request-dropped-reason"), err)
+		ended <- fmt.Sprint(name, " ", got.status, " ", got.header.Get("x-penstock-reason"),
+			got.header.Get("x-llm-d-request-dropped-reason"), err)
 	}
 	waits := func(text string) {
 		t.Helper()
@@ -36,7 +37,8 @@ func TestFlowControl_UrgentRequestPassesThoseThatWait(t *testing.T) {
 	go send("urgent", "x-llm-d-inference-objective", "urgent")
 	waits("priority 10 wait 1 request,")
 	send("too many")
-	for i, want := range []string{"too many 429 queue_fullrejected-saturated", "first 200", "urgent 200", "waits", "waits", "waits"} {
+	for i, want := range []string{"too many 429 queue_fullrejected-saturated", "first 200", "urgent 200", "waits",
+		"waits", "waits"} {
 		if got := <-ended; !strings.HasPrefix(got, want) || !strings.HasSuffix(got, "<nil>") {
 			t.Errorf("request %d to end: %s, want %s", i, got, want)
 		}

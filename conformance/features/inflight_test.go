@@ -10,7 +10,8 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/holding"
 )
 
-// limited is a site whose pool has one server, which holds each GET until its client gives up. penstock sim ends its responses.
+// limited is a site whose pool has one server, which holds each GET until its client gives up.
+// penstock sim ends its responses.
 func limited(t *testing.T) (*site, *holding.Server) {
 	s, server := newSite(t), holding.Start(true)
 	t.Cleanup(server.Close)

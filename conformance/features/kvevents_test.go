@@ -30,7 +30,8 @@ func TestKVEvents_OfServersDecidePicks(t *testing.T) {
 			number++
 			server := servers[rand.IntN(2)]
 			beginning := strings.Repeat(fmt.Sprintf("document-%d ", number), 1000)
-			if got, err := s.post("http://"+at(server, "pods")+"/v1/chat/completions", body(beginning+"one")); err != nil || got.status != http.StatusOK {
+			if got, err := s.post("http://"+at(server, "pods")+"/v1/chat/completions", body(beginning+"one")); err != nil ||
+				got.status != http.StatusOK {
 				return fmt.Errorf("%d: %s %w", got.status, got.body, err)
 			}
 			if by := s.answered("/", body(beginning+"another")).by(); by != server {
@@ -39,7 +40,8 @@ func TestKVEvents_OfServersDecidePicks(t *testing.T) {
 		}
 		return nil
 	})
-	if n := s.series(`penstock_picker_renders_total{outcome="rendered"}`); n < 10 { // a slow machine misses some in half a second
+	// a slow machine misses some in half a second
+	if n := s.series(`penstock_picker_renders_total{outcome="rendered"}`); n < 10 {
 		t.Errorf("%g prompts were rendered for %d requests", n, number)
 	}
 }

@@ -5,9 +5,11 @@ import (
 	"os"
 	"slices"
 	"strings"
+
+	"sigs.k8s.io/yaml"
 )
 
-// fixture is what a test writes of a YAML file. A document after a line --- # NAME, or several
+// fixture selects and edits documents of a YAML file. A document after a line --- # NAME, or several
 // names, is a part: it is written only if a test names it.
 type fixture struct {
 	parts []string
@@ -37,34 +39,45 @@ func (s *site) write(name string, edits ...edit) {
 	for _, e := range edits {
 		e(&f)
 	}
-	out := f.documents(string(text))
+	out, missing := f.documents(string(text))
+	if len(missing) > 0 {
+		s.Fatalf("%s has no part %v", name, missing)
+	}
 	for _, w := range f.swaps {
 		if !strings.Contains(out, w[0]) {
 			s.Fatalf("%s has no %q", name, w[0])
 		}
 		out = strings.ReplaceAll(out, w[0], w[1])
 	}
-	s.Write("site.yaml", os.Expand(out, func(port string) string {
+	out = os.Expand(out, func(port string) string {
 		at, ok := s.ports[port]
 		if !ok {
 			s.Errorf("%s has port %s, which the test does not have", name, port)
 		}
 		return fmt.Sprint(at)
-	}))
+	})
+	for document := range strings.SplitSeq("---\n"+out, "\n---") {
+		_, text, _ := strings.Cut(document, "\n") // the rest of the line ---
+		if err := yaml.Unmarshal([]byte(text), new(map[string]any)); err != nil {
+			s.Fatalf("%s: %v in\n%s", name, err, document)
+		}
+	}
+	s.Write("site.yaml", out)
 }
 
-// documents is the text of those that are written.
-func (f fixture) documents(text string) string {
+// documents is the text of those that are written, and the parts that the YAML does not have.
+func (f fixture) documents(text string) (string, []string) {
 	var out strings.Builder
-	written := true
+	written, missing := true, slices.Clone(f.parts)
 	for line := range strings.Lines(text) {
 		if rest, ok := strings.CutPrefix(line, "---"); ok {
 			parts := strings.Fields(strings.TrimPrefix(strings.TrimSpace(rest), "#"))
 			written = len(parts) == 0 || slices.ContainsFunc(parts, func(p string) bool { return slices.Contains(f.parts, p) })
+			missing = slices.DeleteFunc(missing, func(p string) bool { return slices.Contains(parts, p) })
 		}
 		if written {
 			out.WriteString(line)
 		}
 	}
-	return out.String()
+	return out.String(), missing
 }

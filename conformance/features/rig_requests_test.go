@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"strings"
 	"sync"
@@ -38,6 +39,16 @@ func do(c *http.Client, req *http.Request) (reply, error) {
 	defer func() { _ = resp.Body.Close() }()
 	text, err := io.ReadAll(resp.Body)
 	return reply{resp.StatusCode, resp.Header, string(text)}, err
+}
+
+// overSocket is a client of a Unix socket.
+func overSocket(path string) *http.Client {
+	return &http.Client{Timeout: process.Limit, Transport: &http.Transport{
+		DisableKeepAlives: true,
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, "unix", path)
+		},
+	}}
 }
 
 // base is the URL of the site's Gateway.
@@ -177,7 +188,8 @@ func (s *site) stream(ctx context.Context, path, prompt string, see func(event s
 // occupy begins a response that lasts until the returned function is called, and returns by whom.
 func (s *site) occupy(path string) (by string, end func(), err error) {
 	ctx, end := context.WithCancel(s.Context())
-	body := fmt.Sprintf(`{"model": "llama", "stream": true, "messages": [{"role": "user", "content": %q}]}`, strings.Repeat("word ", 3000))
+	body := fmt.Sprintf(`{"model": "llama", "stream": true, "messages": [{"role": "user", "content": %q}]}`,
+		strings.Repeat("word ", 3000))
 	req, err := request(ctx, s.url(path), body)
 	if err != nil {
 		return "", end, err

@@ -3,6 +3,7 @@ package features
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"net"
 	"net/http"
@@ -11,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -26,6 +28,10 @@ var binary, envoy string
 func TestMain(m *testing.M) { os.Exit(run(m)) }
 
 func run(m *testing.M) int {
+	flag.Parse()
+	if n := flag.Lookup("test.parallel"); n.Value.String() == n.DefValue { // tests wait, most of the time
+		_ = n.Value.Set(fmt.Sprint(2 * runtime.GOMAXPROCS(0)))
+	}
 	dir, err := os.MkdirTemp("", "features")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -49,6 +55,7 @@ type site struct {
 	ports    map[string]int // by name in the YAML
 	env      []string       // of penstock, in addition to this process's
 	prompts  int            // that the test has made
+	flags    []string       // of penstock up
 	penstock *process.Process
 	log      string // the file of penstock's output
 }
@@ -63,10 +70,10 @@ func newSite(t testing.TB) *site {
 
 // server starts a model server with a name, which its responses have in x-served-by. args are
 // further ones of penstock sim.
-func (s *site) server(name string, args ...string) {
+func (s *site) server(name string, args ...string) *process.Process {
 	s.Helper()
 	s.ports[name] = s.Port()
-	s.sim(name, append([]string{"--listen", s.address(name)}, args...)...)
+	p := s.sim(name, append([]string{"--listen", s.address(name)}, args...)...)
 	s.Eventually(name+" serves", func() error {
 		got, err := s.get("http://" + s.address(name) + "/v1/models")
 		if err == nil && got.status != http.StatusOK {
@@ -74,12 +81,14 @@ func (s *site) server(name string, args ...string) {
 		}
 		return err
 	})
+	return p
 }
 
 // sim starts a model server that listens as args state.
-func (s *site) sim(name string, args ...string) {
+func (s *site) sim(name string, args ...string) *process.Process {
 	s.Helper()
-	s.start(name, append([]string{"sim", "--name", name, "--model", "llama", "--grace", "1ms"}, args...)...)
+	p, _ := s.start(name, append([]string{"sim", "--name", name, "--model", "llama", "--grace", "1ms"}, args...)...)
+	return p
 }
 
 // backend serves a name of the YAML in this process, for behavior that penstock sim lacks.
@@ -93,14 +102,14 @@ func (s *site) backend(name string, h http.Handler) *httptest.Server {
 // closed gives a name of the YAML a port at which nothing listens.
 func (s *site) closed(name string) { s.ports[name] = s.Port() }
 
-// address is that of a name of the YAML.
+// address returns 127.0.0.1 with the port of a name of the YAML.
 func (s *site) address(name string) string { return fmt.Sprint("127.0.0.1:", s.ports[name]) }
 
 // up writes a fixture and runs penstock up until the end of the test.
 func (s *site) up(fixture string, edits ...edit) {
 	s.Helper()
 	s.write(fixture, edits...)
-	s.run("up", "--concurrency", "1")
+	s.run("up", append([]string{"--concurrency", "1"}, s.flags...)...)
 	s.logged("serves at")
 }
 
@@ -179,7 +188,7 @@ func (s *site) attach(xds string) {
 	s.Cleanup(func() { _ = p.Stop(process.Limit) })
 }
 
-// output is what penstock has printed.
+// output returns all that penstock has printed.
 func (s *site) output() string {
 	s.Helper()
 	text, err := os.ReadFile(s.log)
@@ -213,16 +222,18 @@ func (s *site) killEnvoy() {
 	}
 }
 
-// command runs another command over the site. Findings, which are exit status 1, are no error.
+// command runs another command over the site, and returns what it prints. Findings, which are exit
+// status 1, are no error.
 func (s *site) command(args ...string) (string, error) {
-	args = append(args, "-f", s.Files, "--state", s.state)
-	cmd := exec.CommandContext(s.Context(), binary, args...)
-	cmd.Env = append(os.Environ(), s.env...)
+	cmd := exec.CommandContext(s.Context(), binary, append(args, "-f", s.Files, "--state", s.state)...)
+	var errs strings.Builder
+	cmd.Env, cmd.Stderr = append(os.Environ(), s.env...), &errs
 	out, err := cmd.Output()
-	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) && (exit.ExitCode() != 1 || len(out) == 0) {
-		return string(out), fmt.Errorf("penstock %s: %w\n%s", strings.Join(args, " "), err, exit.Stderr)
-	} else if exit != nil {
+	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) && exit.ExitCode() == 1 && len(out) > 0 {
 		err = nil
+	}
+	if err != nil {
+		err = fmt.Errorf("penstock %s: %w\n%s", strings.Join(args, " "), err, &errs)
 	}
 	return string(out), err
 }
@@ -259,17 +270,20 @@ func (s *site) reports(text string) {
 	})
 }
 
-// metrics is penstock's page at /metrics.
-func (s *site) metrics() string {
+// page is one of the pages of the running penstock.
+func (s *site) page(path string) string {
 	s.Helper()
-	socket := &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return (&net.Dialer{}).DialContext(ctx, "unix", filepath.Join(s.state, "api.sock"))
-	}}
-	got, err := s.read(&http.Client{Timeout: process.Limit, Transport: socket}, "http://penstock/metrics")
+	got, err := s.read(overSocket(filepath.Join(s.state, "api.sock")), "http://penstock"+path)
 	if err != nil || got.status != http.StatusOK {
 		s.Fatal(got.status, err)
 	}
 	return got.body
+}
+
+// metrics is penstock's page at /metrics.
+func (s *site) metrics() string {
+	s.Helper()
+	return s.page("/metrics")
 }
 
 // series is the value of one of penstock's series; 0 without it.
@@ -308,4 +322,15 @@ func portOf(t testing.TB, address string) int {
 		t.Fatal(err)
 	}
 	return port
+}
+
+// stop ends penstock as Ctrl-C does.
+func (s *site) stop() {
+	s.Helper()
+	if err := s.penstock.Stop(process.Limit); err != nil {
+		s.Fatal(err)
+	}
+	if code := s.penstock.ExitCode(); code != 0 {
+		s.Errorf("penstock has ended with exit status %d", code)
+	}
 }

@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// With tokenUsage, the tokens of responses are counted by model, plain and streamed; without it, responses are not read.
+// With tokenUsage, the tokens of responses are counted by model, plain and streamed; without it,
+// responses are not read.
 func TestTokenUsage_OutputTokensAreCountedByModel(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

@@ -75,7 +75,8 @@ func TestWhy_OfPastRequestAtAnyProcess(t *testing.T) {
 		t.Errorf("the last five: %d", len(last.Picks))
 	}
 	_, mistake := s.command("explain", "--last", "5", "--pool", "chat")
-	if want := "there is no pool chat: the process has default/chat"; mistake == nil || !strings.Contains(mistake.Error(), want) {
+	if want := "there is no pool chat: the process has default/chat"; mistake == nil ||
+		!strings.Contains(mistake.Error(), want) {
 		t.Errorf("a pool that does not exist: %v, want %q", mistake, want)
 	}
 	if text := s.explain(s.base() + "/v1/models"); !strings.Contains(text, "headers only") {

@@ -74,6 +74,9 @@ func (p *Process) Running() error {
 	}
 }
 
+// ExitCode is the exit status of a process that has ended; -1 if a signal ended it.
+func (p *Process) ExitCode() int { return p.cmd.ProcessState.ExitCode() }
+
 // Stop sends SIGTERM, and SIGKILL after a while.
 func (p *Process) Stop(wait time.Duration) error {
 	p.Signal(syscall.SIGCONT)

@@ -17,5 +17,5 @@
 // this process's own requests. What is kept is bounded: selection's limits for each import, and senders and prompts for each pool of which a
 // member asks for the load.
 //
-// Tests: go test ./cmd/penstock/internal/clusterload; with two clusters and the real Envoy: cmd/penstock/up_leastload_test.go
+// Tests: go test ./cmd/penstock/internal/clusterload; with two clusters and the real Envoy: conformance/features/leastload_test.go
 package clusterload

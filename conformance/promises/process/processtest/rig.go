@@ -14,7 +14,7 @@ type Rig struct {
 	Files string // the folder; a rig without one writes no files
 }
 
-// ports are those of all rigs of a test binary.
+// ports has the ports of all rigs of a test binary.
 var ports process.Ports
 
 // Port returns a free port of 127.0.0.1.

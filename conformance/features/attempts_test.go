@@ -1,0 +1,83 @@
+package features
+
+import (
+	"fmt"
+	"net/http"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// Whatever sends requests to other clusters: Penstock counts them by cluster, and explain --why has
+// what became of one at each cluster that was asked. So it is where no picker of ours sees them.
+func TestAttempts_WhyShowsEachClusterThatWasAsked(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	east := s.cluster("east")
+	s.cluster("west")
+	s.cluster("alone")
+	s.up("attempts.yaml")
+	const (
+		ended = `  outcome      ended after \d+\.\d{3} s, status 200, served by 127\.0\.0\.1:\d+, first byte after \d+\.\d{3} s`
+		named = `  choice       its own picker names 127\.0\.0\.1:\d+`
+	)
+	// A spill goes to the clusters of an import in their order, and on where one declines, as other requests do.
+	spilled := []string{`pick .*, pool default/both, .*`, `  choice       spilled: import default/far .*`,
+		`pick .*, cluster east of import default/far, .*`, named, ended}
+	for range 6 {
+		s.why("/both", "east", spilled...)
+	}
+	s.why("/far", "east", `pick .*, cluster east of import default/far, .*`, named, ended)
+	east.set(full)
+	declined := []string{`sent .* to cluster east of import default/far`, `  declined .*`, `  details      .+`,
+		`  outcome      ended after \d+\.\d{3} s, status 429`, `sent .* to cluster west of import default/far`, ended}
+	s.why("/far", "west", declined...)
+	for range 6 {
+		s.why("/both", "west", declined...)
+	}
+	s.why("/one", "alone", `sent .* to cluster alone of import default/one`, ended)
+	s.why("/empty", "alone", `pick .*`, `  choice       spilled: import default/one .*`,
+		`sent .* to cluster alone of import default/one, spilled by a pool`, ended)
+	for series, least := range map[string]float64{
+		`ended_requests_total{cluster="east",import="default/far",outcome="served"}`:   1,
+		`ended_requests_total{cluster="east",import="default/far",outcome="declined"}`: 1,
+		`ended_requests_total{cluster="west",import="default/far",outcome="served"}`:   1,
+		`ended_requests_total{cluster="alone",import="default/one",outcome="served"}`:  2,
+		`spilled_requests_total{cluster="east",import="default/far"}`:                  6,
+		`spilled_requests_total{cluster="west",import="default/far"}`:                  6,
+		`spilled_requests_total{cluster="alone",import="default/one"}`:                 1,
+		`response_bytes_total{cluster="west",import="default/far"}`:                    1,
+	} {
+		if n := s.series("penstock_import_" + series); n < least {
+			t.Errorf("%s is %g, want at least %g", series, n, least)
+		}
+	}
+}
+
+// why sends a request to a path until a cluster serves it, and waits until its explanation has
+// these lines, in their order, and no more clusters that were asked.
+func (s *site) why(path, by string, lines ...string) {
+	s.Helper()
+	var id string
+	s.Eventually(path+" is served by "+by, func() error {
+		got, err := s.ask(path, question)
+		id = got.header.Get("x-request-id")
+		return because(err == nil && got.status == http.StatusOK && got.by() == by, got.status, got.by(), err)
+	})
+	s.Eventually("it is explained", func() error {
+		out, err := s.command("explain", "--why", id)
+		if err != nil {
+			return err
+		}
+		rest := out
+		for _, line := range lines {
+			at := regexp.MustCompile("(?m)^" + line + "$").FindStringIndex(rest)
+			if at == nil {
+				return fmt.Errorf("no line %q in its place:\n%s", line, out)
+			}
+			rest = rest[at[1]:]
+		}
+		sent := strings.Count("\n"+out, "\nsent ")
+		return because(sent == strings.Count(strings.Join(lines, "\n"), "sent "), sent, " clusters were asked:\n", out)
+	})
+}

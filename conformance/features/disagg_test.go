@@ -1,0 +1,175 @@
+package features
+
+import (
+	"fmt"
+	"net/http"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// prompt is a request with a prompt of some tokens that begins with a text.
+func prompt(begin string, tokens int) string {
+	return fmt.Sprintf(`{"model":"llama","max_tokens":4,"messages":[{"role":"user","content":"%s %s"}]}`, begin,
+		strings.Repeat("abc ", tokens))
+}
+
+// roles starts a server of each role, and penstock.
+func roles(t *testing.T, config string, roles ...string) *site {
+	s := newSite(t)
+	for _, role := range roles {
+		s.server(role)
+	}
+	s.up("disagg.yaml", with(append(roles, "policy", config)...))
+	s.answers("/", http.StatusOK)
+	return s
+}
+
+// A long prompt is read by a server of prefill, which a header names; a short one, and one that
+// decode has cached, is not. What clients write into the header is removed.
+func TestDisagg_PrefillServerIsNamed(t *testing.T) {
+	t.Parallel()
+	s := roles(t, "roles", "prefill", "decode")
+	const header = "X-Prefiller-Host-Port"
+	served := func(body, want string) {
+		t.Helper()
+		got := s.answered("/", body, header, "169.254.169.254:80", "x-encoder-hosts-ports", "10.0.0.1:1",
+			"x-dynamo-worker-instance-id", "7")
+		if got.by() != "decode" {
+			t.Fatalf("%d from %q: %s", got.status, got.by(), got.body)
+		}
+		h := s.last("decode").Headers
+		if h.Get(header) != want || h.Get("x-encoder-hosts-ports") != "" || h.Get("x-dynamo-worker-instance-id") != "" {
+			t.Errorf("%s..: it got %v, want %q", body[:80], h, want)
+		}
+	}
+	prefill := s.address("prefill")
+	served(prompt("short", 8), "")
+	served(prompt("long", 400), prefill)
+	served(prompt("long", 400), "") // decode has it now
+	// The last pick had no prefill, the one before has. Sampled picks show verdicts, which name
+	// servers too: only the label counts.
+	label := regexp.MustCompile(`(?m)^  prefill +` + regexp.QuoteMeta(prefill) + `$`)
+	if text := s.explain("--last", "2"); len(label.FindAllString(text, -1)) != 1 {
+		t.Errorf("explain --last:\n%s", text)
+	}
+	if text := s.explain(s.url("/")); !strings.Contains(text, "out: decode-filter") ||
+		!strings.Contains(text, "out: prefill-filter") {
+		t.Errorf("explain:\n%s", text)
+	}
+
+	// Without a server of prefill, decode does all.
+	s.write("disagg.yaml", with("decode", "policy", "roles"))
+	n := 0
+	s.Eventually("decode is alone", func() error {
+		n++
+		s.answered("/", prompt(fmt.Sprint("other ", n), 400))
+		h := s.last("decode").Headers.Get(header)
+		return because(h == "", "it got ", h)
+	})
+	// Without one of decode, there is no answer.
+	s.write("disagg.yaml", with("prefill", "policy", "roles"))
+	s.answers("/", http.StatusServiceUnavailable)
+}
+
+// dynamo gives the servers numbers, and has the picker send them as Dynamo's frontends do.
+var dynamo = []edit{
+	swap("llm-d.ai/role: prefill", `llm-d.ai/role: prefill, penstock.dev/dynamo-instance-id: "17"`),
+	swap("llm-d.ai/role: decode", `llm-d.ai/role: decode, penstock.dev/dynamo-instance-id: "18"`),
+	swap("- type: max-score-picker", "- type: max-score-picker\n- type: dynamo-headers"),
+}
+
+// The first pool's servers are gone: the second pool's, which serves the request, gets no header of
+// the first one.
+func TestDisagg_NextPoolAfterASpillSeesNoPrefillServer(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.server("prefill")
+	s.closed("decode")
+	s.server("other")
+	parts := with("prefill", "decode", "spill", "roles")
+	s.up("disagg.yaml", parts)
+	s.answers("/", http.StatusOK)
+	spilled := func(body string) {
+		t.Helper()
+		s.Eventually("the other pool serves what the client sent", func() error {
+			for range 3 {
+				by, last := s.answered("/", body).by(), s.last("other")
+				if h := last.Headers; by != "other" || h.Get("x-prefiller-host-port") != "" ||
+					h.Get("x-dynamo-worker-instance-id") != "" || last.Body != body {
+					return fmt.Errorf("from %q, which got %v: %.100s", by, h, last.Body)
+				}
+			}
+			return nil
+		})
+	}
+	spilled(prompt("one", 400))
+	// Dynamo's picks change bodies too.
+	s.write("disagg.yaml", append([]edit{parts}, dynamo...)...)
+	spilled(strings.Replace(prompt("two", 400), "{", `{"nvext":{"token_data":[1,2]},`, 1))
+}
+
+// Dynamo's frontends get the numbers of the picked workers, and no other numbers.
+func TestDynamo_FrontendsGetTheWorkersOfThePick(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.server("prefill")
+	s.server("decode")
+	s.up("disagg.yaml", append([]edit{with("prefill", "decode", "policy", "roles")}, dynamo...)...)
+	s.answers("/", http.StatusOK)
+	body := strings.Replace(prompt("long", 400), "{",
+		`{"nvext":{"token_data":[1,2],"prefill_worker_id":666,"annotations":["big: 9007199254740993"]},`, 1)
+	got := s.answered("/", body, "x-worker-instance-id", "666", "x-dynamo-prefill-instance-id", "666", "x-dp-rank", "5")
+	if got.by() != "decode" {
+		t.Fatalf("%d from %q: %s", got.status, got.by(), got.body)
+	}
+	last := s.last("decode")
+	for name, want := range map[string]string{
+		"x-dynamo-worker-instance-id": "18", "x-dynamo-prefill-instance-id": "17", "x-dynamo-routing-mode": "disaggregated",
+		"x-worker-instance-id": "", "x-dp-rank": "", "x-prefiller-host-port": s.address("prefill"),
+	} {
+		if got := last.Headers.Get(name); got != want {
+			t.Errorf("%s: %q, want %q", name, got, want)
+		}
+	}
+	if want := strings.NewReplacer("[1,2]", "null", "666", "null").Replace(body); last.Body != want {
+		t.Errorf("the server got %.200s, want %.200s", last.Body, want)
+	}
+}
+
+// A request with an image has it encoded elsewhere; one without does not.
+func TestDisagg_ImagesAreEncodedElsewhere(t *testing.T) {
+	t.Parallel()
+	s := roles(t, "images", "encode", "decode")
+	for content, want := range map[string]string{
+		`"text"`: "",
+		`[{"type":"text","text":"what is it?"},{"type":"image_url","image_url":{"url":"https://example.com/a.png"}}]`: s.address("encode"),
+		`[{"type":"input_audio","input_audio":{"data":"AAAA","format":"wav"}}]`:                                       s.address("encode"),
+	} {
+		s.answered("/", `{"model":"llama","messages":[{"role":"user","content":`+content+`}]}`)
+		last := s.last("decode")
+		if by := last.Headers.Get("x-encoder-hosts-ports"); by != want || !strings.Contains(last.Body, content) {
+			t.Errorf("%s: encoded at %q, want %q: %s", content, by, want, last.Body)
+		}
+	}
+}
+
+// A sidecar at the pod's first port passes requests on to its data-parallel ranks, which the picker counts apart.
+func TestDisagg_DataParallelRankIsNamed(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.ports["rank"] = s.Port()
+	s.server("pod", "--listen", s.address("rank"))
+	s.up("disagg.yaml", with("policy", "ranks"))
+	s.answers("/", http.StatusOK)
+	seen := map[string]int{}
+	for range 40 {
+		if at := s.answered("/", question).header.Get("x-served-at"); at != s.address("pod") {
+			t.Fatalf("served at %q", at)
+		}
+		seen[s.last("pod").Headers.Get("x-data-parallel-host-port")]++
+	}
+	if len(seen) != 2 || seen[s.address("pod")] == 0 || seen[s.address("rank")] == 0 {
+		t.Errorf("ranks: %v", seen)
+	}
+}

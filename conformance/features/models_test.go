@@ -1,0 +1,145 @@
+package features
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// models asks for the list of models below a path.
+func (s *site) models(path string) (reply, error) { return s.get(s.base() + path + "/v1/models") }
+
+// modelNames are the IDs in a list of models, in their order, each adapter with its parent.
+func modelNames(text string) (names []string, err error) {
+	var list struct {
+		Object string
+		Data   []struct {
+			ID, Object, Parent string
+			OwnedBy            string `json:"owned_by"`
+			Created            int64
+		}
+	}
+	if err := json.Unmarshal([]byte(text), &list); err != nil || list.Object != "list" {
+		return nil, fmt.Errorf("%w: %s", err, text)
+	}
+	for _, m := range list.Data {
+		if m.OwnedBy == "" && m.Created == 0 { // no server has it
+			names = append(names, m.ID+", replaced")
+			continue
+		}
+		if m.Object != "model" || m.OwnedBy != "penstock" || m.Created == 0 {
+			err = errors.Join(err, fmt.Errorf("model %+v", m))
+		}
+		if m.Parent != "" {
+			m.ID += " of " + m.Parent
+		}
+		names = append(names, m.ID)
+	}
+	return names, err
+}
+
+// lists waits until a path lists some models, and fails if any of its next answers is another one.
+func (s *site) lists(path string, want ...string) {
+	s.Helper()
+	list := func() error {
+		got, err := s.models(path)
+		if err != nil || got.status != http.StatusOK {
+			return fmt.Errorf("%d: %s %w", got.status, got.body, err)
+		}
+		if got.header.Get("content-type") != "application/json" || got.by() != "" {
+			s.Errorf("%s: %v", path, got.header)
+		}
+		names, err := modelNames(got.body)
+		return because(err == nil && slices.Equal(names, want), fmt.Sprintf("%s lists %q, want %q %v", path, names, want,
+			err))
+	}
+	s.Eventually(path+" lists models", list)
+	for range 6 { // each of the rule's shares
+		if err := list(); err != nil {
+			s.Error(err)
+		}
+	}
+}
+
+func TestModels_ListHasThoseOfAllPoolsOfTheRule(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.server("east-1", "--model", "qwen")
+	s.server("a", "--lora", "sql,legal")
+	s.server("b")
+	for name, model := range map[string]string{"c": "mistral", "d": "phi", "e": "gemma"} {
+		s.server(name, "--model", model)
+	}
+	s.backend("silent", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { // penstock sim has a list
+		http.Error(w, "no list here", http.StatusNotFound)
+	}))
+	s.exporter("models.yaml", with("exporter"))
+	s.up("models.yaml", with("pools"))
+	s.lists("", "legal of llama", "llama", "sql of llama")
+	s.lists("/two", "fast, replaced", "legal of llama", "llama", "mistral", "sql of llama")
+	s.lists("/far", "qwen")
+	s.lists("/all", "fast, replaced", "legal of llama", "llama", "mistral", "qwen", "sql of llama")
+	s.lists("/spill", "gemma", "phi")
+	resp, err := http.Head(s.base() + "/two/v1/models")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = resp.Body.Close()
+	if resp.StatusCode != http.StatusOK || resp.Header.Get("content-type") != "application/json" {
+		t.Errorf("HEAD: %d %v", resp.StatusCode, resp.Header)
+	}
+	if got, err := s.models("/silent"); err != nil || got.status != http.StatusNotFound || got.body != "no list here\n" {
+		t.Errorf("a pool whose servers have no list: want its server's own answer, got %d: %q %v", got.status, got.body, err)
+	}
+}
+
+// Clusters that are reached through their gateways are part of a rule's list, be they alone in it or
+// not, and two whose routes lead to each other list the models of both.
+func TestModels_ListHasThoseBehindOtherClustersGateways(t *testing.T) {
+	t.Parallel()
+	here, west, east := newSite(t), newSite(t), newSite(t)
+	here.closed("nowhere")
+	here.server("here-1")
+	for _, c := range []struct {
+		*site
+		name, model string
+	}{{west, "west", "qwen"}, {east, "east", "phi"}} {
+		c.ports["here"] = here.ports["gateway"]
+		here.ports[c.name] = c.ports["gateway"]
+		c.server(c.model, "--model", c.model)
+		c.up("models.yaml", with(c.name))
+	}
+	here.up("models.yaml", with("gateways"))
+	here.lists("/west", "qwen")
+	here.lists("/both", "phi", "qwen")
+	here.lists("/all", "llama", "phi", "qwen")
+	here.lists("/ring", "llama", "qwen")
+	here.lists("/gone", "llama")
+	got := map[int]bool{}
+	for range 40 { // no other request is answered by the picker: one of the two clusters has the model
+		a, err := here.ask("/both", strings.Replace(question, "llama", "qwen", 1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got[a.status] = true
+	}
+	if len(got) != 2 || !got[http.StatusOK] || !got[http.StatusNotFound] {
+		t.Errorf("requests are answered %v", got)
+	}
+}
+
+// A backendRef's subset of a pool has the models of that subset's servers.
+func TestModels_ListOfASubsetHasThatOfItsServersAlone(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.server("small", "--model", "small")
+	s.server("large", "--model", "large")
+	s.up("models.yaml", with("subset"))
+	s.lists("/one", "small")
+	s.lists("/two", "large", "small")
+	s.lists("", "large", "small")
+}

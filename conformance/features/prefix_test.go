@@ -1,0 +1,61 @@
+package features
+
+import (
+	"fmt"
+	"net/http"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// promptAPIs are the APIs with prompts, each with the body of a request whose prompt is two texts,
+// of which %[1]s is the first.
+var promptAPIs = map[string]string{
+	"/v1/chat/completions": `"messages": [{"role": "system", "content": %[1]q}, {"role": "user", "content": %[2]q}]`,
+	"/v1/responses":        `"instructions": %[1]q, "input": %[2]q`,
+	"/v1/messages":         `"max_tokens": 4, "system": %[1]q, "messages": [{"role": "user", "content": %[2]q}]`,
+	"/v1/embeddings":       `"input": [%[1]q, %[2]q]`,
+	"/v1/rerank":           `"query": %[1]q, "documents": [%[2]q]`,
+}
+
+// cached is found in the usage of an answer whose prompt begins with 1,000 cached tokens, of which 62
+// blocks are full.
+var cached = regexp.MustCompile(`"(cached_tokens|cache_read_input_tokens)":992\b`)
+
+// A request of any API goes where the beginning of its prompt is cached.
+func TestPrefix_EachAPIGoesWhereItsPromptIsCached(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.server("a", "--prefix-caching")
+	s.server("b", "--prefix-caching")
+	s.up("prefix.yaml")
+	s.answers("/", http.StatusOK)
+	for path, body := range promptAPIs {
+		t.Run(path, func(t *testing.T) {
+			seen := map[string]bool{}
+			for i := range 16 {
+				beginning := strings.Repeat(fmt.Sprintf("%s-%d ", path, i), 1000)
+				send := func(ending string, stream bool) reply {
+					got, err := s.post(s.base()+path, fmt.Sprintf(`{"model": "llama", "stream": %t, `, stream)+fmt.Sprintf(body,
+						beginning, ending)+"}")
+					if err != nil || got.status != http.StatusOK {
+						t.Fatalf("%v, %d: %s", err, got.status, got.body)
+					}
+					return got
+				}
+				by := send("one", false).by()
+				seen[by] = true
+				for _, stream := range []bool{false, true} {
+					if got := send("another", stream); got.by() != by {
+						t.Errorf("prompt %d is cached at %q, and a request that begins with it went to %q", i, by, got.by())
+					} else if !stream && !cached.MatchString(got.body) {
+						t.Errorf("prompt %d: the server had not cached it: %s", i, got.body)
+					}
+				}
+			}
+			if len(seen) != 2 {
+				t.Errorf("16 prompts without a common beginning all went to %v", seen)
+			}
+		})
+	}
+}

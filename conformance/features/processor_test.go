@@ -1,0 +1,242 @@
+package features
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// processor is POST /process, with one answer for all requests, which a test changes.
+type processor struct {
+	s      *site
+	mu     sync.Mutex
+	answer string
+	status int
+	got    struct {
+		Body    json.RawMessage   `json:"request_body"`
+		Headers map[string]string `json:"headers"`
+	}
+	calls int
+}
+
+// processor starts one at a port of the YAML.
+func (s *site) processor(name string) *processor {
+	p := &processor{s: s, status: http.StatusOK, answer: "{}"}
+	s.backend(name, p)
+	return p
+}
+
+func (p *processor) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	text, _ := io.ReadAll(r.Body)
+	if p.calls++; json.Unmarshal(text, &p.got) != nil || r.URL.Path != "/process" {
+		p.s.Errorf("%s %s", r.URL.Path, text)
+	}
+	w.WriteHeader(p.status)
+	_, _ = io.WriteString(w, p.answer)
+}
+
+func (p *processor) answers(status int, answer string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.status, p.answer = status, answer
+}
+
+// last returns the last call's request_body and headers, and how many there were.
+func (p *processor) last() (body string, headers map[string]string, calls int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return string(p.got.Body), p.got.Headers, p.calls
+}
+
+const (
+	unrouted = `{"seed": 9007199254740993, "model":"llama", "messages":[{"role":"user","content":"<b>\u00e9"}]}`
+	withIDs  = `{"token_ids":[1, 15043],"seed": 9007199254740993, "model":"llama", "messages":[{"role":"user","content":"<b>\u00e9"}]}`
+)
+
+// withMember is a body with a member at its end.
+func withMember(body, member string) string { return body[:len(body)-1] + "," + member + "}" }
+
+// processed sends a body, and returns who has served it, with what it has received.
+func (s *site) processed(body string, headers ...string) (by, received, key string) {
+	s.Helper()
+	by = s.answered("/", body, headers...).by()
+	last := s.last(by)
+	return by, last.Body, strings.Join(last.Headers.Values("x-req-tokens-key"), "|")
+}
+
+// Each answer of a processor takes effect, and without a usable one the pool's own scheduling decides.
+func TestProcessor_AnswersTakeEffect(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.server("a")
+	s.server("b")
+	p := s.processor("processor")
+	s.up("processor.yaml", with("two", "answers"))
+	s.answers("/", http.StatusOK) // without the Service, too
+	s.reports("spec.picker.processor: there is no Service default/processor")
+	if text := s.print("status", "-o", "json"); !strings.Contains(text, "InvalidProcessorRef") {
+		t.Errorf("status:\n%s", text)
+	}
+	s.write("processor.yaml", with("two", "answers", "processor"))
+	s.Eventually("the processor is asked", func() error {
+		s.answered("/", unrouted)
+		_, _, calls := p.last()
+		return because(calls > 0, "it is not")
+	})
+	routed, declined := withMember(unrouted, `"route":true`), withMember(unrouted, `"route":false`)
+	b := s.address("b")
+	for _, tt := range []struct {
+		sent, answer  string
+		status        int
+		by, body, key string // by "": any
+		stays         bool   // all requests go to one server
+	}{
+		{unrouted, `{"token_key":"k1"}`, 200, "", unrouted, "k1", false},
+		{unrouted, `{"token_value":"[1, 15043]"}`, 200, "", withIDs, "", false},
+		{withMember(unrouted, `"token_ids":[666]`), `{"token_value":"[1, 15043]"}`, 200, "", withIDs, "", false},
+		{routed, fmt.Sprintf(`{"worker_address":%q,"token_key":"k2"}`, b), 200, "b", unrouted, "k2", true},
+		{routed, fmt.Sprintf(`{"worker_address":%q,"token_value":"[1, 15043]"}`, s.address("a")), 200, "a", withIDs, "",
+			true},
+		{routed, `{"worker_address":"169.254.169.254:80","token_key":"k3"}`, 200, "", unrouted, "k3", false},
+		{declined, fmt.Sprintf(`{"worker_address":%q}`, b), 200, "", unrouted, "", false},
+		{routed, `{"error":"no"}`, 422, "", unrouted, "", false},
+	} {
+		p.answers(tt.status, tt.answer)
+		served := map[string]bool{}
+		for range 4 {
+			by, got, key := s.processed(tt.sent, "x-req-tokens-key", "of-another-tenant", "x-tenant", "t1", "authorization",
+				"Bearer secret", "cookie", "c=1")
+			if served[by] = true; got != tt.body || key != tt.key || tt.by != "" && by != tt.by {
+				t.Errorf("%s: %s gets key %q: %s", tt.answer, by, key, got)
+			}
+		}
+		if len(served) == 1 != tt.stays {
+			t.Errorf("%s: served by %v", tt.answer, served)
+		}
+		body, headers, _ := p.last()
+		if body != tt.sent || len(headers) != 2 || headers["x-tenant"] != "t1" || len(headers["x-request-id"]) < 16 {
+			t.Errorf("%s: the processor gets %s and %v", tt.answer, body, headers)
+		}
+	}
+	text := s.explain("--last", "40")
+	for _, want := range []string{
+		"processor", "worker " + b, "the pool's strategy decides (unknown_worker)", "rejected in ",
+		"the pool's strategy decides (no_answer)",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("explain --last has no %q:\n%s", want, text)
+		}
+	}
+	s.ownSchedulingGoesOn(p)
+}
+
+// ownSchedulingGoesOn has the processor fail: requests are served, and the breaker leaves it alone.
+func (s *site) ownSchedulingGoesOn(p *processor) {
+	s.Helper()
+	explained := func(want string) {
+		s.Helper()
+		if text := s.explain(s.url("/")); !strings.Contains(text, want) {
+			s.Errorf("explain has no %q:\n%s", want, text)
+		}
+	}
+	explained("processor.default.svc:8080 is asked first")
+	p.answers(http.StatusInternalServerError, "no")
+	for range 20 {
+		if _, got, _ := s.processed(unrouted); got != unrouted {
+			s.Error(got)
+		}
+	}
+	explained("processor.default.svc:8080 has failed five times in a row, and is not asked for 10 s")
+	_, _, before := p.last()
+	s.answered("/", unrouted)
+	if _, _, after := p.last(); after != before {
+		s.Errorf("%d calls with the breaker open", after-before)
+	}
+}
+
+// The processor and the client see the client's own request ID where the Gateway keeps it, and Envoy's
+// for a request without one.
+func TestProcessor_GetsTheClientsRequestID(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.server("a")
+	p := s.processor("processor")
+	s.up("processor.yaml", with("keep", "one", "plain", "processor"), swap("spec:\n  gatewayClassName",
+		"spec:\n  infrastructure: {parametersRef: {group: penstock.dev, kind: EnvoyFleet, name: edge}}\n  gatewayClassName"))
+	s.answers("/", http.StatusOK)
+	for _, sent := range [][]string{{"x-request-id", "order-66"}, nil} {
+		got := s.answered("/", unrouted, sent...).header.Get("x-request-id")
+		if _, headers, _ := p.last(); got == "" || headers["x-request-id"] != got || (got == "order-66") != (sent != nil) {
+			t.Errorf("of %q the client gets %q, and the processor %v", sent, got, headers)
+		}
+	}
+}
+
+// The first pool's picker has added tokens when its pod refuses the connection.
+func TestProcessor_NextPoolAfterASpillSeesWhatTheClientSent(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.closed("nowhere")
+	s.server("second")
+	p := s.processor("processor")
+	p.answers(http.StatusOK, `{"token_key":"k1","token_value":"[1]"}`)
+	s.up("processor.yaml", with("spills", "processor"))
+	s.answers("/", http.StatusOK)
+	sent := withMember(unrouted, `"route":false`)
+	for range 5 {
+		if by, got, key := s.processed(sent); got != sent || key != "" || by != "second" {
+			t.Errorf("%s gets key %q: %s", by, key, got)
+		}
+	}
+	if _, _, calls := p.last(); calls == 0 {
+		t.Error("the first pool's processor was not asked")
+	}
+}
+
+// The environment names the processor of pools whose policy is silent, and whether it is asked for workers.
+func TestProcessor_EnvironmentIsTheDefault(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.server("a")
+	s.server("b")
+	p, own := s.processor("environment"), s.processor("processor")
+	p.answers(http.StatusOK, fmt.Sprintf(`{"worker_address":%q,"token_key":"k1"}`, s.address("b")))
+	own.answers(http.StatusOK, fmt.Sprintf(`{"worker_address":%q,"token_key":"k2"}`, s.address("a")))
+	s.env = []string{
+		"EXTERNAL_LLM_PROCESSOR_ENDPOINT=http://" + s.address("environment"),
+		"USE_EXTERNAL_LLM_PROCESSOR=true", "USE_EXTERNAL_LLM_ROUTER=true",
+	}
+	s.up("processor.yaml", with("two", "processor"))
+	becomes := func(server, tokens string) {
+		t.Helper()
+		s.Eventually("requests go to "+server, func() error {
+			for range 4 {
+				if by, got, key := s.processed(unrouted); by != server || key != tokens || got != unrouted {
+					return fmt.Errorf("%s gets key %q: %s", by, key, got)
+				}
+			}
+			return nil
+		})
+	}
+	becomes("b", "k1")
+	if body, _, _ := p.last(); body != withMember(unrouted, `"route":true`) {
+		t.Errorf("the processor gets %s", body)
+	}
+	s.write("processor.yaml", with("two", "processor", "plain"))
+	becomes("a", "k2")
+	s.write("processor.yaml", with("two", "processor", "unrouted"))
+	s.Eventually("the policy's route counts", func() error {
+		served := map[string]bool{}
+		for range 4 {
+			served[s.answered("/", unrouted).by()] = true
+		}
+		body, _, _ := own.last()
+		return because(len(served) == 2 && body == unrouted, "served by ", served, ", the processor gets ", body)
+	})
+}

@@ -1,0 +1,106 @@
+package features
+
+import (
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+const askedModel = `{"seed": 9007199254740993, "model":"public", "prompt":"<b>\u00e9", "stream":false}`
+
+func withModel(model string) string { return strings.Replace(askedModel, "public", model, 1) }
+
+// complete sends a completion to a path, and returns what a model server of the pool has received.
+func (s *site) complete(path, body, server string) received {
+	s.Helper()
+	got, err := s.post(s.base()+path+"/v1/completions", body)
+	if err != nil || got.status != http.StatusOK || got.by() != server {
+		s.Fatalf("%s: %d from %q: %s %v", path, got.status, got.by(), got.body, err)
+	}
+	return s.last(server)
+}
+
+// The first pool's picker has replaced the model when its pod refuses the connection.
+func TestRewrite_NextPoolAfterASpillSeesWhatTheClientSent(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.closed("nowhere")
+	s.server("second", "--lora", "second-v7")
+	s.server("third", "--lora", "public")
+	s.up("rewrite.yaml", with("spills"))
+	for server, model := range map[string]string{"second": "second-v7", "third": "public"} {
+		s.answers("/to-"+server, http.StatusOK)
+		for range 5 {
+			last := s.complete("/to-"+server, askedModel, server)
+			if header := last.Headers.Get("x-gateway-model-name"); last.Body != withModel(model) || header != "public" {
+				t.Errorf("%s gets model header %q: %s", server, header, last.Body)
+			}
+		}
+	}
+}
+
+// Adding and removing an InferenceModel changes what its pool's picker gets, while requests go on.
+func TestRewrite_TakesEffectAndEndsWhileTrafficRuns(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.server("pod", "--lora", "public,v1")
+	s.up("rewrite.yaml", with("chat"))
+	s.answers("/", http.StatusOK)
+	becomes := func(model string) {
+		t.Helper()
+		s.Eventually("the server gets "+model, func() error {
+			last := s.complete("", askedModel, "pod")
+			return because(last.Body == withModel(model), "it gets ", last.Body)
+		})
+	}
+	becomes("public")
+	s.write("rewrite.yaml", with("chat", "model"))
+	becomes("v1")
+	s.write("rewrite.yaml", with("chat", "model"), swap("weight: 1", "weight: 0"))
+	s.logged("spec.targetModels[0].weight: must be at least 1, is 0")
+	becomes("v1") // the last good one
+	s.write("rewrite.yaml", with("chat"))
+	becomes("public")
+}
+
+// The deep dive's InferenceModel, verbatim, and its pool without the picker's Service, which no document shows.
+func TestSeedManifests_InferenceModelSplitsItsRequests(t *testing.T) {
+	t.Parallel()
+	seed := func(name string) string {
+		text, err := os.ReadFile(filepath.Join("../../discovery/file/testdata/seeds",
+			"inference-extension-deep-dive-"+name+".yaml"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	pool, picker, found := strings.Cut(seed("2"), "  extensionRef:")
+	if !found || strings.Count(picker, ":") != 1 {
+		t.Fatalf("the seed's pool is another one:\n%s", seed("2"))
+	}
+	s := newSite(t)
+	s.server("pod", "--lora", "vllm-llama2-7b-2024-11-20,vllm-llama2-7b-2025-03-24")
+	s.Write("model.yaml", seed("1"))
+	s.Write("pool.yaml", pool)
+	s.up("rewrite.yaml", with("seed"))
+	s.answers("/", http.StatusOK)
+	got := map[string]int{}
+	for range 400 {
+		last := s.complete("", withModel("llama2"), "pod")
+		for _, v := range []string{"vllm-llama2-7b-2024-11-20", "vllm-llama2-7b-2025-03-24"} {
+			if last.Body == withModel(v) {
+				got[v]++
+			}
+		}
+	}
+	text := s.explain(s.base()+"/v1/completions", "--model", "llama2")
+	if !strings.Contains(text, "replaced by vllm-llama2-7b-2024-11-20 (75%), vllm-llama2-7b-2025-03-24 (25%)") {
+		t.Errorf("explain:\n%s", text)
+	}
+	// Five standard deviations.
+	if n := got["vllm-llama2-7b-2024-11-20"]; n+got["vllm-llama2-7b-2025-03-24"] != 400 || n < 255 || n > 345 {
+		t.Errorf("of 400 requests: %v", got)
+	}
+}

@@ -1,0 +1,54 @@
+package features
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/penstock-project/penstock/picker/scoring/scoringtest"
+)
+
+// A scorer in a process of its own decides. This one prefers pod-2, by the address that it is asked about.
+func TestScorer_ExternalOneIsAsked(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.server("pod-1")
+	s.server("pod-2")
+	second := s.address("pod-2")
+	at := scoringtest.Start(t, func(_ context.Context, request []byte) ([]byte, error) {
+		var scores []float64
+		for _, c := range scoringtest.Fields(request, 3) {
+			score := 0.0
+			if string(scoringtest.Fields(c, 1)[0]) == second {
+				score = 1
+			}
+			scores = append(scores, score)
+		}
+		return scoringtest.Scores(scores...), nil
+	})
+	s.ports["scorer"] = int(at.Port())
+	s.closed("nothing")
+	s.up("scorer.yaml")
+	s.answers("/", http.StatusOK) // without the scorer, too
+	s.reports("external-scorer: there is no Service default/scorer")
+	if text := s.print("status", "-o", "json"); !strings.Contains(text, "InvalidScorerRef") {
+		t.Errorf("status:\n%s", text)
+	}
+	s.write("scorer.yaml", with("scorer"))
+	s.goes("/", "pod-2", 10)
+	// On a busy machine the scorer may answer a pick too late. Its servers then have no scores.
+	s.Eventually("explain has the scores of a pick", func() error {
+		s.served("/")
+		text := s.explain(s.url("/"))
+		for _, want := range []string{
+			"score 1.000 (external-scorer 1.000 x 1)", "score 0.000 (external-scorer 0.000 x 1)", "are those of the pick at 20",
+		} {
+			if !strings.Contains(text, want) {
+				return fmt.Errorf("no %q in\n%s", want, text)
+			}
+		}
+		return nil
+	})
+}

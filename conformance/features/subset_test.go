@@ -1,0 +1,122 @@
+package features
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+)
+
+// Requests of a route with a subset reach its endpoints alone, with any picker.
+func TestSubset_RequestsReachItsEndpointsAlone(t *testing.T) {
+	t.Parallel()
+	for name, picker := range map[string]string{
+		"own picker":                  "picker: {failureMode: FailOpen}",
+		"own picker without bodies":   "picker: {strategy: round-robin}",
+		"own picker that picks again": "picker: {failureMode: FailClose}",
+		"external picker":             "",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSite(t)
+			s.server("pod-east")
+			s.server("pod-west")
+			parts, end := []string{"both", "own", "policy"}, "picker: {failureMode: FailOpen}" // of the pool's policy
+			if picker == "" {
+				s.alone("epp", "subset.yaml", with("external", "east", "west"), otherNames...)
+				parts, end = []string{"both", "external", "names"}, "subsetNamespace: subsets}"
+				picker = end
+			}
+			policy := swap(end, picker)
+			s.up("subset.yaml", with(append(parts, "east", "west")...), policy)
+			for range 10 {
+				if by := s.answers("/east", http.StatusOK).by(); by != "pod-east" {
+					t.Errorf("zone east: from %q", by)
+				}
+			}
+			served := map[string]int{}
+			for range 40 {
+				served[s.answers("/both", http.StatusOK).by()]++
+			}
+			if served["pod-east"] == 0 || served["pod-west"] == 0 { // 1 in 500 billion
+				t.Errorf("50:50 went to %v", served)
+			}
+			got := s.answers("/north", http.StatusServiceUnavailable)
+			if reason := got.header.Get("x-penstock-reason"); reason != "subset_empty" {
+				t.Errorf("a subset without endpoints: %q %s", reason, got.body)
+			}
+			// The subset follows the labels of endpoints.
+			s.write("subset.yaml", with(append(parts, "east", "moved")...), policy)
+			s.goes("/north", "pod-west", 1)
+			// So does the pool's own subset, and the route's counts too.
+			s.write("subset.yaml", with(append(parts, "east", "moved")...),
+				swap(end, picker+"\n  subset: {matchExpressions: [{key: zone, operator: In, values: [east, south]}]}"))
+			s.answers("/north", http.StatusServiceUnavailable)
+			for range 5 {
+				if by := s.answers("/", http.StatusOK).by(); by != "pod-east" {
+					t.Errorf("the pool's subset: from %q", by)
+				}
+			}
+			if name == "external picker" {
+				return
+			}
+			if out := s.explain(s.url("/east")); !strings.Contains(out, "zone in (east,south),zone=east") {
+				t.Errorf("explain:\n%s", out)
+			}
+		})
+	}
+}
+
+// A subset without an endpoint spills, and never reaches other endpoints, whatever becomes of the picker.
+func TestSubset_SpillsAndNeverReachesOtherEndpoints(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	for _, name := range []string{"pod-east", "pod-west", "spare-1"} {
+		s.server(name)
+	}
+	// FailOpen: a request without a pick goes to any endpoint of the pool, but for those with a subset.
+	s.up("subset.yaml", with("own", "west", "spare", "spill"))
+	for range 5 {
+		if by := s.answers("/east", http.StatusOK).by(); by != "spare-1" {
+			t.Errorf("zone east has no endpoint: from %q", by)
+		}
+		if by := s.answers("/", http.StatusOK).by(); by != "pod-west" {
+			t.Errorf("without a subset: from %q", by)
+		}
+	}
+	// Behind a hop of its own, with an external picker that picks among all endpoints that it is not
+	// forbidden: one in zone east at first.
+	s.alone("epp", "subset.yaml", with("external", "east", "west"), otherNames...)
+	for _, c := range []struct {
+		parts []string
+		by    string
+	}{{[]string{"east", "west"}, "pod-east"}, {[]string{"west"}, "spare-1"}, {[]string{"east", "west"}, "pod-east"}} {
+		s.write("subset.yaml", with("external", "spare", "spill-names"), with(c.parts...))
+		s.goes("/east", c.by, 5)
+	}
+	// A picker that cannot be reached names no endpoint.
+	s.closed("epp")
+	s.write("subset.yaml", with("external", "spare", "east", "west"))
+	s.answers("/east", http.StatusServiceUnavailable)
+	for range 5 {
+		if by := s.answers("/", http.StatusOK).by(); !strings.HasPrefix(by, "pod-") {
+			t.Errorf("without a subset and without a picker: from %q", by)
+		}
+	}
+	s.answers("/east", http.StatusServiceUnavailable)
+	// Mistakes are conditions of the route and of the policy.
+	unknown := swap("kind: PoolPolicy, name: east", "kind: PoolPolicy, name: unknown")
+	s.write("subset.yaml", with("external", "spare", "east", "west"), unknown)
+	s.answers("/east", http.StatusInternalServerError)
+	s.write("subset.yaml", with("external", "spare", "east", "west"), unknown,
+		swap("matchLabels: {zone: east}", "matchExpressions: [{key: zone, operator: Is, values: [east]}]"))
+	s.Eventually("the findings are there", func() error {
+		out := s.status()
+		for _, want := range []string{"PoolPolicy default/unknown does not exist", "InvalidSubset"} {
+			if !strings.Contains(out, want) {
+				return fmt.Errorf("no %q in\n%s", want, out)
+			}
+		}
+		return nil
+	})
+}

@@ -1,0 +1,40 @@
+package features
+
+import (
+	"net/http"
+	"testing"
+
+	"github.com/penstock-project/penstock/conformance/promises/process"
+)
+
+// Prompts stay in the clusters that a policy allows, also when none of these can be reached.
+func TestWithin_RequestsStayInTheirClusters(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.server("east")
+	west := s.server("west")
+	s.up("within.yaml")
+	for range 30 {
+		if by := s.answers("/all", http.StatusOK).by(); by != "west" {
+			t.Fatalf("a request goes to %s", by)
+		}
+	}
+	s.answers("/east", http.StatusInternalServerError) // a backend that does not exist
+	if err := west.Stop(process.Limit); err != nil {
+		t.Fatal(err)
+	}
+	for range 10 {
+		if got := s.answers("/all", http.StatusServiceUnavailable); got.by() != "" {
+			t.Fatalf("a request left: %s", got.body)
+		}
+	}
+	within := func(cluster string) { s.write("within.yaml", swap("clusters: [west]", "clusters: ["+cluster+"]")) }
+	within("north")
+	s.reports("it leaves no cluster of InferencePoolImport default/far, which east, west export")
+	s.answers("/all", http.StatusInternalServerError)
+	within("east")
+	if by := s.answers("/all", http.StatusOK).by(); by != "east" {
+		t.Errorf("a request goes to %s", by)
+	}
+	s.answers("/east", http.StatusOK)
+}
