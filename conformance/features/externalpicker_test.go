@@ -207,13 +207,14 @@ func TestExternalPicker_RestartKeepsTheBodyMode(t *testing.T) {
 	t.Parallel()
 	s, _, _ := external(t, true)
 	s.write("externalpicker.yaml", with("two", "external", "selector"))
-	s.serve("--picker", "127.0.0.1:0")
+	s.flags = []string{"--picker", "127.0.0.1:0"}
+	s.serve()
 	s.attach(s.ads())
 	s.answers("/", http.StatusOK)
 	requests := s.traffic("/")
 	for range 3 {
 		s.stop()
-		s.serve("--picker", "127.0.0.1:0")
+		s.serve()
 		s.logged(`msg="proxy connected"`)
 		requests.flows(20)
 	}

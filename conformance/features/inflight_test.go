@@ -85,6 +85,8 @@ func TestLimit_CountsRequestsOfAllProcesses(t *testing.T) {
 	t.Parallel()
 	s, server := limited(t)
 	other := s.twoProcesses("inflight.yaml", swap("inFlight: 1", "inFlight: 4"))
+	s.attach(s.ads())
+	s.answers("/", http.StatusOK)
 	served, full := 0, 0
 	for range 12 { // one after the other: between processes a count is some milliseconds old
 		switch status := <-s.hold(1); status {

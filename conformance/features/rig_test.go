@@ -55,7 +55,7 @@ type site struct {
 	ports    map[string]int // by name in the YAML
 	env      []string       // of penstock, in addition to this process's
 	prompts  int            // that the test has made
-	flags    []string       // of penstock up
+	flags    []string       // of penstock up or serve
 	penstock *process.Process
 	log      string // the file of penstock's output
 }
@@ -150,13 +150,14 @@ func (s *site) program(name, path string, args ...string) (p *process.Process, l
 func (s *site) ads() string { return process.ADS(s.state) }
 
 // serve runs penstock serve, without an Envoy.
-func (s *site) serve(args ...string) {
+func (s *site) serve() {
 	s.Helper()
-	s.run("serve", args...)
+	s.run("serve", s.flags...)
 	s.logged("ADS at " + s.ads())
 }
 
-// twoProcesses serves a fixture from two processes that are peers, this site and another, to one Envoy.
+// twoProcesses serves a fixture from two processes that are peers, this site and another, to Envoys
+// that attach.
 func (s *site) twoProcesses(fixture string, edits ...edit) (other *site) {
 	s.Helper()
 	other = newSite(s.TB)
@@ -167,12 +168,12 @@ func (s *site) twoProcesses(fixture string, edits ...edit) (other *site) {
 	}
 	for i, at := range all {
 		at.write(fixture, edits...)
-		at.serve("--picker", pickers[i], "--picker-address", strings.Join(pickers, ","), "--peers", s.ads()+","+other.ads())
+		at.flags = []string{"--picker", pickers[i], "--picker-address", strings.Join(pickers, ","), "--peers", s.ads() + "," + other.ads()}
+		at.serve()
 	}
-	s.logged("connected to a peer")
-	other.logged("connected to a peer")
-	s.attach(s.ads())
-	s.answers("/", http.StatusOK)
+	for _, at := range all {
+		at.logged("connected to a peer")
+	}
 	return other
 }
 

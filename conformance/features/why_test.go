@@ -52,6 +52,8 @@ func TestWhy_OfPastRequestAtAnyProcess(t *testing.T) {
 	s.server("pod-1")
 	s.server("pod-2")
 	sites := []*site{s, s.twoProcesses("why.yaml")}
+	s.attach(s.ads())
+	s.answers("/", http.StatusOK)
 	by := map[string]bool{}
 	for n := 0; n < 4 || len(by) < 2 && n < 100; n++ {
 		id := s.answered("/", question).header.Get("x-request-id")

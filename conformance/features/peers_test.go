@@ -1,0 +1,92 @@
+package features
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// conversations are prompts of 2,000 tokens each, and the server that had each of them last.
+type conversations struct {
+	s    *site
+	mu   sync.Mutex
+	last []string
+	lost []error
+}
+
+// ask sends conversation i once more. It reports whether the server has it cached.
+func (c *conversations) ask(i int) (hit bool) {
+	got, err := c.s.ask("/", fmt.Sprintf(`{"model": "llama", "max_tokens": 1, "messages": [{"role": "user", "content": "conversation %d: %s"}]}`,
+		i, strings.Repeat(fmt.Sprintf("word-%d ", i), 1000)))
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err != nil || got.status != http.StatusOK {
+		c.lost = append(c.lost, fmt.Errorf("conversation %d: %d %s %w", i, got.status, got.body, err))
+		return false
+	}
+	hit = c.last[i] == got.by()
+	c.last[i] = got.by()
+	return hit
+}
+
+// round sends all conversations, in random order and four at a time, and returns how many were hits.
+// meanwhile is called once half of them are sent.
+func (c *conversations) round(meanwhile func()) (hits int) {
+	var all sync.WaitGroup
+	next := make(chan int)
+	var mu sync.Mutex
+	for range 4 {
+		all.Go(func() {
+			for i := range next {
+				if c.ask(i) {
+					mu.Lock()
+					hits++
+					mu.Unlock()
+				}
+			}
+		})
+	}
+	for n, i := range rand.Perm(len(c.last)) {
+		if n == len(c.last)/2 {
+			meanwhile()
+		}
+		next <- i
+	}
+	close(next)
+	all.Wait()
+	return hits
+}
+
+// Two processes pick for one Envoy. One is killed in the middle of traffic and started again, and
+// then the other.
+func TestPeers_KilledPickerLosesNoRequestAndNoPrefix(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	for i := range 6 {
+		s.server(fmt.Sprint("pod-", i+1), "--kv-cache-tokens", fmt.Sprint(1<<20))
+	}
+	other := s.twoProcesses("peers.yaml")
+	s.attach(s.ads() + "," + other.ads())
+	s.answers("/", http.StatusOK)
+
+	c := &conversations{s: s, last: make([]string, 60)}
+	nothing := func() {}
+	c.round(nothing)
+	steady := c.round(nothing) + c.round(nothing)
+	first := c.round(s.kill) + c.round(nothing)
+	s.serve()
+	s.logged("connected to a peer")
+	second := c.round(other.kill) + c.round(nothing) // what was sent before is known by the snapshot alone
+	for _, err := range c.lost {
+		t.Error(err)
+	}
+	// On a busy machine, picks at the same moment move some conversations.
+	n := 2 * len(c.last)
+	t.Logf("hits of %d: %d before, %d after one picker is killed, %d after the other is", n, steady, first, second)
+	if steady < n*3/4 || first < steady*95/100 || second < steady*95/100 {
+		t.Error("too few")
+	}
+}
