@@ -277,3 +277,22 @@ spec:
 	is.SetServingStatus("", healthv1.HealthCheckResponse_SERVING)
 	reported("the picker serves", "")
 }
+
+// metric returns a series of Penstock's /metrics.
+func metric(t *testing.T, port int, series string) (value float64) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, local(port)+"/metrics", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := do(client(), req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(got.body) {
+		if rest, ok := strings.CutPrefix(line, series+" "); ok {
+			_, _ = fmt.Sscan(rest, &value)
+		}
+	}
+	return value
+}

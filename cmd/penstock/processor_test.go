@@ -49,3 +49,8 @@ func TestProcessor_EnvironmentCountsOffline(t *testing.T) {
 		}
 	}
 }
+
+// pickerYAML is a policy for the pool chat.
+func pickerYAML(picker string) string {
+	return "apiVersion: penstock.dev/v1alpha1\nkind: PoolPolicy\nmetadata: {name: chat}\nspec: {targetRef: {name: chat}, picker: " + picker + "}\n"
+}

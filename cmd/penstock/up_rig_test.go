@@ -309,25 +309,6 @@ func ask(t *testing.T, url, body string, pairs ...string) reply {
 	return got
 }
 
-// metric returns a series of Penstock's /metrics.
-func metric(t *testing.T, port int, series string) (value float64) {
-	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, local(port)+"/metrics", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	got, err := do(client(), req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for line := range strings.Lines(got.body) {
-		if rest, ok := strings.CutPrefix(line, series+" "); ok {
-			_, _ = fmt.Sscan(rest, &value)
-		}
-	}
-	return value
-}
-
 // stream requests a streamed response and passes each event before [DONE] to see.
 func stream(ctx context.Context, url, prompt string, see func(event string)) error {
 	body := fmt.Sprintf(`{"model": "llama", "stream": true, "messages": [{"role": "user", "content": %q}]}`, prompt)
@@ -496,11 +477,6 @@ func chatFiles(port int, servers ...string) map[string]string {
 }
 
 func local(port int) string { return fmt.Sprintf("http://127.0.0.1:%d", port) }
-
-// pickerYAML is a policy for the pool chat.
-func pickerYAML(picker string) string {
-	return "apiVersion: penstock.dev/v1alpha1\nkind: PoolPolicy\nmetadata: {name: chat}\nspec: {targetRef: {name: chat}, picker: " + picker + "}\n"
-}
 
 // leastLoad is a policy by which requests for the import %[1]s go to the cluster that serves them first.
 const leastLoad = `apiVersion: penstock.dev/v1alpha1

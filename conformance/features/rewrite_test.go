@@ -8,14 +8,18 @@ import (
 	"testing"
 )
 
-const askedModel = `{"seed": 9007199254740993, "model":"public", "prompt":"<b>\u00e9", "stream":false}`
+// asked are requests for the model public, by their API.
+var asked = map[string]string{
+	"/v1/completions":      `{"seed": 9007199254740993, "model":"public", "prompt":"<b>\u00e9", "stream":false}`,
+	"/v1/chat/completions": `{"seed": 9007199254740993, "model":"public", "messages":[{"role":"user","content":"<b>\u00e9"}]}`,
+}
 
-func withModel(model string) string { return strings.Replace(askedModel, "public", model, 1) }
+func withModel(body, model string) string { return strings.Replace(body, "public", model, 1) }
 
-// complete sends a completion to a path, and returns what a model server of the pool has received.
-func (s *site) complete(path, body, server string) received {
+// receives sends a request, and returns what a model server of the pool has received.
+func (s *site) receives(path, body, server string) received {
 	s.Helper()
-	got, err := s.post(s.base()+path+"/v1/completions", body)
+	got, err := s.post(s.base()+path, body)
 	if err != nil || got.status != http.StatusOK || got.by() != server {
 		s.Fatalf("%s: %d from %q: %s %v", path, got.status, got.by(), got.body, err)
 	}
@@ -32,10 +36,12 @@ func TestRewrite_NextPoolAfterASpillSeesWhatTheClientSent(t *testing.T) {
 	s.up("rewrite.yaml", with("spills"))
 	for server, model := range map[string]string{"second": "second-v7", "third": "public"} {
 		s.answers("/to-"+server, http.StatusOK)
-		for range 5 {
-			last := s.complete("/to-"+server, askedModel, server)
-			if header := last.Headers.Get("x-gateway-model-name"); last.Body != withModel(model) || header != "public" {
-				t.Errorf("%s gets model header %q: %s", server, header, last.Body)
+		for api, body := range asked {
+			for range 5 {
+				last := s.receives("/to-"+server+api, body, server)
+				if header := last.Headers.Get("x-gateway-model-name"); last.Body != withModel(body, model) || header != "public" {
+					t.Errorf("%s gets model header %q: %s", server, header, last.Body)
+				}
 			}
 		}
 	}
@@ -50,10 +56,12 @@ func TestRewrite_TakesEffectAndEndsWhileTrafficRuns(t *testing.T) {
 	s.answers("/", http.StatusOK)
 	becomes := func(model string) {
 		t.Helper()
-		s.Eventually("the server gets "+model, func() error {
-			last := s.complete("", askedModel, "pod")
-			return because(last.Body == withModel(model), "it gets ", last.Body)
-		})
+		for api, body := range asked {
+			s.Eventually("the server gets "+model, func() error {
+				last := s.receives(api, body, "pod")
+				return because(last.Body == withModel(body, model), "it gets ", last.Body)
+			})
+		}
 	}
 	becomes("public")
 	s.write("rewrite.yaml", with("chat", "model"))
@@ -86,16 +94,17 @@ func TestSeedManifests_InferenceModelSplitsItsRequests(t *testing.T) {
 	s.Write("pool.yaml", pool)
 	s.up("rewrite.yaml", with("seed"))
 	s.answers("/", http.StatusOK)
+	const api = "/v1/completions"
 	got := map[string]int{}
 	for range 400 {
-		last := s.complete("", withModel("llama2"), "pod")
+		last := s.receives(api, withModel(asked[api], "llama2"), "pod")
 		for _, v := range []string{"vllm-llama2-7b-2024-11-20", "vllm-llama2-7b-2025-03-24"} {
-			if last.Body == withModel(v) {
+			if last.Body == withModel(asked[api], v) {
 				got[v]++
 			}
 		}
 	}
-	text := s.explain(s.base()+"/v1/completions", "--model", "llama2")
+	text := s.explain(s.base()+api, "--model", "llama2")
 	if !strings.Contains(text, "replaced by vllm-llama2-7b-2024-11-20 (75%), vllm-llama2-7b-2025-03-24 (25%)") {
 		t.Errorf("explain:\n%s", text)
 	}

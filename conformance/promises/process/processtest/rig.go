@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/penstock-project/penstock/conformance/promises/process"
+	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
 // Rig is a test with a folder that penstock reads.
@@ -48,9 +49,7 @@ func (r *Rig) Write(name, text string) {
 // Eventually polls a condition until it holds. The test fails with the condition's last error.
 func (r *Rig) Eventually(what string, check func() error) {
 	r.Helper()
-	if err := process.Eventually(r.Context(), what, check); err != nil {
-		r.Fatal(err)
-	}
+	poll.NoError(r, what, process.Limit, check)
 }
 
 // ShortDir makes a folder until the end of the test. t.TempDir may be too long for the path of a
