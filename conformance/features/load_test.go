@@ -30,12 +30,12 @@ func (s *site) llmd(name string, args ...string) {
 
 // llm-d-inference-sim is an independent simulator: its metrics decide the picks, its responses arrive
 // plain and streamed.
-func TestIdle_ServerIsPickedByItsMetrics(t *testing.T) {
+func TestLoad_IdleServerIsPickedByItsMetrics(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	s.llmd("busy", "--fake-metrics", `{"running-requests": 5, "waiting-requests": 40, "kv-cache-usage": 0.95}`)
 	s.llmd("idle")
-	s.up("idle.yaml")
+	s.up("load.yaml")
 	s.answers("/", http.StatusOK)
 	s.Eventually("the busy server's queue is known", func() error {
 		e := s.explanation()
