@@ -222,7 +222,9 @@ func importMember(r store.Reader, imp *model.Import, policy *v1alpha1.PoolPolicy
 	allowed, bad := allowed.narrowed(policy, fieldAddresses)
 	pods, badPods := pods.narrowed(policy, fieldPodCIDRs)
 	imp.Findings = append(append(imp.Findings, bad...), badPods...)
-	if c.RoutingMode == inferenceapi.ParentMode && throughPeers(r, imp, &m, c, allowed, field) {
+	names := namesOf(&c)
+	imp.Findings = append(imp.Findings, names.findings(imp, c.Name, field)...)
+	if c.RoutingMode == inferenceapi.ParentMode && throughPeers(r, imp, &m, c, names, allowed, field) {
 		m.Protocol = protocolOf(c.AppProtocol)
 		return m
 	}
@@ -254,7 +256,7 @@ func importMember(r store.Reader, imp *model.Import, policy *v1alpha1.PoolPolicy
 				continue
 			}
 			at := fmt.Sprintf("%s.parents[%d].service", field, i)
-			addrs, no := dialable(r, allowed, parent.Service, at, func(appProtocol string) bool { return appProtocol != "https" })
+			addrs, no := dialable(r, allowed, names, parent.Service, at, func(appProtocol string) bool { return appProtocol != "https" })
 			if !cleartext {
 				var without []outside
 				addrs, without = encrypted(addrs, at, c.Name)
@@ -278,7 +280,7 @@ func importMember(r store.Reader, imp *model.Import, policy *v1alpha1.PoolPolicy
 		problem(".endpointPicker", "EndpointMode needs the remote picker", "add endpointPicker with its service, or use ParentMode")
 		return m
 	}
-	pickers, outside := dialablePickers(r, allowed, c.EndpointPicker.Service, field+".endpointPicker.service")
+	pickers, outside := dialablePickers(r, allowed, names, c.EndpointPicker.Service, field+".endpointPicker.service")
 	imp.Findings = append(imp.Findings, notAllowed(imp.Ref, c.Name, outside)...)
 	if len(pickers) == 0 {
 		unaddressed(imp, &m, outside, field+".endpointPicker.service", "no address of the remote picker is known", fixesAt(r, imp.Ref, c.Name).pickerAddresses)
@@ -487,16 +489,20 @@ func few(list []report.Finding) []report.Finding {
 	return append(list[:mostErrors:mostErrors], last)
 }
 
-// dialable lists the addresses of remote Services, each at its Service's first port, host names looked up. cleartext decides by
-// the port's appProtocol whether it is spoken to without TLS. field is where the list is. A name is resolved once a route uses the
-// import (useNames).
-func dialable(r store.Reader, allowed ranges, list []inferenceapi.ServiceImport, field string, cleartext func(appProtocol string) bool) (out []model.RemoteAddress, no []outside) {
+// dialable lists the addresses of remote Services, each at its Service's first port, host names
+// looked up. cleartext decides by the port's appProtocol whether it is spoken to without TLS. field
+// is where the list is, and names are those that are looked up. A name is resolved once a route
+// uses the import (useNames).
+func dialable(r store.Reader, allowed ranges, names hostNames, list []inferenceapi.ServiceImport, field string, cleartext func(appProtocol string) bool) (out []model.RemoteAddress, no []outside) {
 	for i, s := range list {
 		if len(s.Ports) == 0 {
 			continue
 		}
 		port := s.Ports[0]
 		for j, a := range s.Addresses {
+			if names.leavesOut(a) {
+				continue
+			}
 			host := services.Mention(r, a)
 			for _, ip := range host.Addresses {
 				if why := allowed.outside(ip); why != "" {
@@ -527,8 +533,8 @@ func distinct(list []model.RemoteAddress) []model.RemoteAddress {
 	return slices.CompactFunc(list, func(a, b model.RemoteAddress) bool { return a.Addr == b.Addr })
 }
 
-func dialablePickers(r store.Reader, allowed ranges, list []inferenceapi.ServiceImport, field string) ([]model.RemoteAddress, []outside) {
-	return dialable(r, allowed, list, field, func(appProtocol string) bool { return Cleartext(&appProtocol) })
+func dialablePickers(r store.Reader, allowed ranges, names hostNames, list []inferenceapi.ServiceImport, field string) ([]model.RemoteAddress, []outside) {
+	return dialable(r, allowed, names, list, field, func(appProtocol string) bool { return Cleartext(&appProtocol) })
 }
 
 // Dialable lists where the picker of an exporting cluster of an import is asked.
@@ -540,31 +546,8 @@ func Dialable(r store.Reader, imp *inferenceapi.InferencePoolImport, c *inferenc
 	policy, _ := memberPolicy(r, store.InferencePoolImports.Ref(imp), c.Name, whole)
 	allowed, _ := allowedFor(r, imp.Namespace, imp.Name, c.Name)
 	allowed, _ = allowed.narrowed(policy, fieldAddresses)
-	out, _ := dialablePickers(r, allowed, c.EndpointPicker.Service, "")
+	out, _ := dialablePickers(r, allowed, namesOf(c), c.EndpointPicker.Service, "")
 	return out
-}
-
-// useNames makes the host names of an import used.
-func useNames(r store.Reader, key string) {
-	imp, ok := gatewayapi.Imported(r, key)
-	if !ok {
-		return
-	}
-	use := func(list []inferenceapi.ServiceImport) {
-		for _, s := range list {
-			for _, a := range s.Addresses {
-				services.Lookup(r, a)
-			}
-		}
-	}
-	for _, c := range imp.Status.Clusters {
-		if c.EndpointPicker != nil {
-			use(c.EndpointPicker.Service)
-		}
-		for _, p := range c.Parents {
-			use(p.Service)
-		}
-	}
 }
 
 // importNamed finds the import that a name means (gatewayapi.ImportNamed), with get.

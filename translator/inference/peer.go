@@ -21,7 +21,7 @@ func trusted(r store.Reader, member string) bool {
 
 // throughPeers decides on an exporting cluster in ParentMode whose Gateways have peer listeners: they are used, and no other of its gateways is,
 // where this cluster is one of the members. handled is false if its ordinary gateways decide.
-func throughPeers(r store.Reader, imp *model.Import, m *model.ImportMember, c inferenceapi.ImportedCluster, allowed ranges, field string) (handled bool) {
+func throughPeers(r store.Reader, imp *model.Import, m *model.ImportMember, c inferenceapi.ImportedCluster, names hostNames, allowed ranges, field string) (handled bool) {
 	isPeer := func(p inferenceapi.ParentImport) bool { return p.Peer }
 	if !slices.ContainsFunc(c.Parents, isPeer) {
 		return false
@@ -47,7 +47,7 @@ func throughPeers(r store.Reader, imp *model.Import, m *model.ImportMember, c in
 		if !parent.Peer || notReady(parent.Conditions) != "" {
 			continue
 		}
-		addrs, outside := dialable(r, allowed, parent.Service, fmt.Sprintf("%s.parents[%d].service", field, i), func(string) bool { return false })
+		addrs, outside := dialable(r, allowed, names, parent.Service, fmt.Sprintf("%s.parents[%d].service", field, i), func(string) bool { return false })
 		m.Parents, denied = append(m.Parents, addrs...), append(denied, outside...)
 	}
 	imp.Findings = append(imp.Findings, notAllowed(imp.Ref, c.Name, denied)...)
