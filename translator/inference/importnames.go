@@ -14,9 +14,8 @@ import (
 	"github.com/penstock-project/penstock/translator/services"
 )
 
-// mostNames is how many host names of an exporting cluster of an import are looked up. Whoever
-// writes them decides how many there are, and this cluster's DNS server would be asked for each,
-// again and again.
+// mostNames is how many host names of an exporting cluster of an import are looked up. The exporter
+// decides how many there are, and each is looked up again and again.
 const mostNames = 32
 
 // hostNames are the host names of an exporting cluster that are looked up.
