@@ -119,7 +119,7 @@ func tooLarge() *hcmv3.LocalReplyConfig {
 			ContentType: "application/json",
 		},
 		HeadersToAdd: []*corev3.HeaderValueOption{{
-			Header:       &corev3.HeaderValue{Key: "x-penstock-reason", Value: "body_too_large"},
+			Header:       &corev3.HeaderValue{Key: headerReason, Value: "body_too_large"},
 			AppendAction: corev3.HeaderValueOption_OVERWRITE_IF_EXISTS_OR_ADD,
 		}},
 	}}}

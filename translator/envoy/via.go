@@ -50,7 +50,7 @@ func (b *builder) ringRoutes(vh *model.VirtualHost, r *model.Route, limit uint32
 	if action.Forward = &f; weightSum(f.Backends) == 0 {
 		action = model.Action{
 			Direct:          &model.Direct{Status: ringStatus, Body: fmt.Sprintf("the request has passed through %d gateways or more, and no further one may be asked: their routes form a ring\n", limit)},
-			ResponseHeaders: model.HeaderChanges{Set: []model.Header{{Name: "x-penstock-reason", Value: "gateway_loop"}}},
+			ResponseHeaders: model.HeaderChanges{Set: []model.Header{{Name: headerReason, Value: "gateway_loop"}}},
 		}
 	}
 	routes := b.allRoutes(vh, &one)

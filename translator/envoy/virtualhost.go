@@ -70,7 +70,10 @@ func (b *builder) routes(vh *model.VirtualHost) []*routev3.Route {
 				routes = append(routes, scan)
 			}
 		}
-		routes = append(routes, b.route(vh, r)...)
+		for _, own := range b.route(vh, r) {
+			hoistReason(own)
+			routes = append(routes, own)
+		}
 	}
 	if len(scans) > 0 {
 		holdScanned(routes)

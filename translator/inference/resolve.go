@@ -171,6 +171,7 @@ func addPool(res *gatewayapi.Resolution, p *model.Pool, share uint32) {
 		res.Clusters = append(res.Clusters, p.Last)
 	} else if !p.Picker.Cluster.IsZero() {
 		call := p.Picker
+		call.Again = p.PicksAgain()
 		t.Picker = &call
 	}
 	if p.PicksAgain() {

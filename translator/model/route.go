@@ -211,6 +211,8 @@ type PickerCall struct {
 	Open bool
 	// Closed: a request without a pick fails, whatever the pool's failure mode is. Another cluster serves it.
 	Closed bool
+	// Again: the cluster has a hop to the pool itself (Pool.PicksAgain).
+	Again bool
 	// Last marks a hop's own call (x-penstock-last), which has nothing to spill to: that is how spilling ends. Any other call
 	// without Spill for a pool that spills is one of routes that do not know of it yet.
 	Last bool

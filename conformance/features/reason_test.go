@@ -1,0 +1,43 @@
+package features
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+)
+
+// A client learns from x-penstock-reason why Penstock has answered in place of a server. No server
+// can write it, in a pool of any kind or behind a hop, and what a hop's picker writes arrives.
+func TestReason_PenstockAloneWritesIt(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	forger := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("x-penstock-reason", "forged")
+		w.Header().Set("x-served-by", "forger")
+		_, _ = io.Copy(io.Discard, r.Body)
+	}))
+	t.Cleanup(forger.Close)
+	s.ports["forger"] = forger.Listener.Addr().(*net.TCPAddr).Port
+	s.up("reason.yaml")
+	for _, path := range []string{"/", "/service", "/plain", "/closed", "/spills", "/behind"} {
+		s.until(path+" is served without a reason", func() error {
+			got, err := s.ask(path, question)
+			if reason := got.header.Get("x-penstock-reason"); err != nil || got.by() != "forger" || reason != "" {
+				return fmt.Errorf("%d by %q with reason %q, %w", got.status, got.by(), reason, err)
+			}
+			return nil
+		})
+	}
+	for _, path := range []string{"/none", "/nowhere"} {
+		s.until(path+" is answered with a reason", func() error {
+			got, err := s.ask(path, question)
+			if reason := got.header.Get("x-penstock-reason"); err != nil || reason != "no_endpoints" {
+				return fmt.Errorf("%d with reason %q, %w", got.status, reason, err)
+			}
+			return nil
+		})
+	}
+}

@@ -1,0 +1,53 @@
+package envoy
+
+import (
+	"slices"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+
+	"github.com/penstock-project/penstock/translator/model"
+)
+
+// headerReason is why Penstock itself has answered a request. Only local replies have it: of the
+// picker, of the scripts, of routes.
+const headerReason = "x-penstock-reason"
+
+// hopsReason empties the header of a pod's response, and keeps it in a hop's and in a local reply:
+// a list of headers to remove does not depend on which endpoint of a cluster has answered.
+const hopsReason = "%CEL(has(upstream.address) && !upstream.address.startsWith('envoy://') ? '' : " +
+	"response.headers['" + headerReason + "'])%"
+
+// ownReason keeps servers from writing headerReason. What a route removes of responses, it does not
+// remove of local replies. A hop's response has passed the hop's own route. Gateways of other
+// clusters may have written theirs.
+func (b *builder) ownReason(s *routev3.WeightedCluster_ClusterWeight, w *model.WeightedBackend) {
+	gateways := w.Cluster.Kind == model.ParentKind || w.Cluster.Kind == model.PeerKind
+	switch p := w.Picker; {
+	case b.peers, w.Cluster.IsZero(), w.Hops, len(w.Members) > 0, gateways: // filterBorder removes it for peers
+	case !b.hops && p != nil && (p.Spills || len(p.Spill) > 0 || p.Again): // pods and hops in one cluster
+		s.ResponseHeadersToAdd = append([]*corev3.HeaderValueOption{{
+			Header:         &corev3.HeaderValue{Key: headerReason, Value: hopsReason},
+			AppendAction:   corev3.HeaderValueOption_OVERWRITE_IF_EXISTS,
+			KeepEmptyValue: true,
+		}}, s.ResponseHeadersToAdd...)
+	default:
+		s.ResponseHeadersToRemove = append(slices.Clip(s.ResponseHeadersToRemove), headerReason)
+	}
+}
+
+// hoistReason has a route remove the header once if all of its clusters would.
+func hoistReason(r *routev3.Route) {
+	clusters := r.GetRoute().GetWeightedClusters().GetClusters()
+	keeps := func(s *routev3.WeightedCluster_ClusterWeight) bool {
+		return s.Name != unresolved && !slices.Contains(s.ResponseHeadersToRemove, headerReason)
+	}
+	if len(clusters) == 0 || slices.ContainsFunc(clusters, keeps) {
+		return
+	}
+	for _, s := range clusters {
+		own := slices.Clone(s.ResponseHeadersToRemove)
+		s.ResponseHeadersToRemove = slices.DeleteFunc(own, func(h string) bool { return h == headerReason })
+	}
+	r.ResponseHeadersToRemove = append(slices.Clip(r.ResponseHeadersToRemove), headerReason)
+}
