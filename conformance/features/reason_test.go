@@ -23,7 +23,7 @@ func TestReason_PenstockAloneWritesIt(t *testing.T) {
 	s.ports["forger"] = forger.Listener.Addr().(*net.TCPAddr).Port
 	s.up("reason.yaml")
 	for _, path := range []string{"/", "/service", "/plain", "/closed", "/spills", "/behind"} {
-		s.until(path+" is served without a reason", func() error {
+		s.Eventually(path+" is served without a reason", func() error {
 			got, err := s.ask(path, question)
 			if reason := got.header.Get("x-penstock-reason"); err != nil || got.by() != "forger" || reason != "" {
 				return fmt.Errorf("%d by %q with reason %q, %w", got.status, got.by(), reason, err)
@@ -32,7 +32,7 @@ func TestReason_PenstockAloneWritesIt(t *testing.T) {
 		})
 	}
 	for _, path := range []string{"/none", "/nowhere"} {
-		s.until(path+" is answered with a reason", func() error {
+		s.Eventually(path+" is answered with a reason", func() error {
 			got, err := s.ask(path, question)
 			if reason := got.header.Get("x-penstock-reason"); err != nil || reason != "no_endpoints" {
 				return fmt.Errorf("%d with reason %q, %w", got.status, reason, err)
