@@ -18,7 +18,7 @@ func TestAttempts_WhyShowsEachClusterThatWasAsked(t *testing.T) {
 	s.cluster("alone")
 	s.up("attempts.yaml")
 	const (
-		ended = `  outcome      ended after \d+\.\d{3} s, status 200, served by 127\.0\.0\.1:\d+, first byte after \d+\.\d{3} s`
+		ended = `  outcome      ended after \d+\.\d{3} s, status 200, served by 127\.0\.0\.1:\d+, headers after \d+\.\d{3} s, first byte after \d+\.\d{3} s`
 		named = `  choice       its own picker names 127\.0\.0\.1:\d+`
 	)
 	// A spill goes to the clusters of an import in their order, and on where one declines, as other requests do.
