@@ -21,7 +21,8 @@ func TestAttempts_WhyShowsEachClusterThatWasAsked(t *testing.T) {
 		ended = `  outcome      ended after \d+\.\d{3} s, status 200, served by 127\.0\.0\.1:\d+, headers after \d+\.\d{3} s, first byte after \d+\.\d{3} s`
 		named = `  choice       its own picker names 127\.0\.0\.1:\d+`
 	)
-	// A spill goes to the clusters of an import in their order, and on where one declines, as other requests do.
+	// A spill goes to the clusters of an import in their order, and on where one declines, as
+	// other requests do.
 	spilled := []string{`pick .*, pool default/both, .*`, `  choice       spilled: import default/far .*`,
 		`pick .*, cluster east of import default/far, .*`, named, ended}
 	for range 6 {

@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// A conversation stays at the server of its beginning, and conversations are spread over the servers.
+// A conversation stays at the server of its beginning, and conversations are spread over the
+// servers.
 func TestCHWBL_GatewayKeepsConversationsTogether(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

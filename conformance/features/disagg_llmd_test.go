@@ -10,9 +10,9 @@ import (
 	"testing"
 )
 
-// sidecar stands in for llm-d's routing sidecar (connector nixlv2) in front of a server of decode, of
-// which llm-d-inference-sim has none: it has the server of the header read the prompt, for one token,
-// and passes on to its own server where the cache is.
+// sidecar stands in for llm-d's routing sidecar (connector nixlv2) in front of a server of
+// decode, of which llm-d-inference-sim has none: it has the server of the header read the prompt,
+// for one token, and passes on to its own server where the cache is.
 func (s *site) sidecar(name, decode string) {
 	post := func(r *http.Request, server string, body map[string]any) (*http.Response, error) {
 		text, err := json.Marshal(body)
@@ -79,7 +79,8 @@ func (s *site) sidecar(name, decode string) {
 	}))
 }
 
-// llm-d-inference-sim plays prefill and decode by kv_transfer_params in bodies; it does not read the headers.
+// llm-d-inference-sim plays prefill and decode by kv_transfer_params in bodies; it does not read
+// the headers.
 func TestDisagg_LLMDInferenceSimPrefillsAndDecodes(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

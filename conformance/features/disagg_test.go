@@ -141,10 +141,11 @@ func TestDynamo_FrontendsGetTheWorkersOfThePick(t *testing.T) {
 func TestDisagg_ImagesAreEncodedElsewhere(t *testing.T) {
 	t.Parallel()
 	s := roles(t, "images", "encode", "decode")
+	encode := s.address("encode")
 	for content, want := range map[string]string{
 		`"text"`: "",
-		`[{"type":"text","text":"what is it?"},{"type":"image_url","image_url":{"url":"https://example.com/a.png"}}]`: s.address("encode"),
-		`[{"type":"input_audio","input_audio":{"data":"AAAA","format":"wav"}}]`:                                       s.address("encode"),
+		`[{"type":"text","text":"what?"},{"type":"image_url","image_url":{"url":"https://example.com/a.png"}}]`: encode,
+		`[{"type":"input_audio","input_audio":{"data":"AAAA","format":"wav"}}]`:                                 encode,
 	} {
 		s.answered("/", `{"model":"llama","messages":[{"role":"user","content":`+content+`}]}`)
 		last := s.last("decode")
@@ -154,7 +155,8 @@ func TestDisagg_ImagesAreEncodedElsewhere(t *testing.T) {
 	}
 }
 
-// A sidecar at the pod's first port passes requests on to its data-parallel ranks, which the picker counts apart.
+// A sidecar at the pod's first port passes requests on to its data-parallel ranks, which the
+// picker counts apart.
 func TestDisagg_DataParallelRankIsNamed(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

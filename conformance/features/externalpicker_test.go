@@ -111,8 +111,8 @@ func (s *site) allServedBy(path, by string, requests int) {
 	}
 }
 
-// The external picker is another Penstock's, which picks pod-2 only: all requests go there, so Envoy
-// calls it.
+// The external picker is another Penstock's, which picks pod-2 only: all requests go there, so
+// Envoy calls it.
 func TestExternalPicker_DecidesAndFailureModeApplies(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -241,8 +241,8 @@ func TestExternalPicker_RemovedKeepsRequestsInFlight(t *testing.T) {
 	}
 }
 
-// The picker of a pool that fails open ends. Until Envoy's health check has noticed, it would answer
-// each request whose call it begins with a 503.
+// The picker of a pool that fails open ends. Until Envoy's health check has noticed, it would
+// answer each request whose call it begins with a 503.
 func TestExternalPicker_LostOneIsPassedByAtOnce(t *testing.T) {
 	t.Parallel()
 	const few = 100 // of those that are sent one after the other

@@ -85,7 +85,8 @@ func TestImport_DeclinedRequestIsServedByAnotherCluster(t *testing.T) {
 	}
 }
 
-// statuses sends some requests to the import, and counts their statuses by the cluster that answered.
+// statuses sends some requests to the import, and counts their statuses by the cluster that
+// answered.
 func (s *site) statuses(t *testing.T, body string, requests int) map[string]int {
 	t.Helper()
 	counts := map[string]int{}
@@ -176,8 +177,8 @@ func TestImport_SpillsOnceAllClustersDecline(t *testing.T) {
 	}
 }
 
-// A picker that answers no call is passed by: by another cluster at first, and once none is left, by
-// the failure mode.
+// A picker that answers no call is passed by: by another cluster at first, and once none is left,
+// by the failure mode.
 func TestImport_FailsOpenOnceNoClusterPicks(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -202,7 +203,8 @@ func TestImport_FailsOpenOnceNoClusterPicks(t *testing.T) {
 	served("east", "west")
 }
 
-// The only cluster of an import, whose pods are not declared, gives way to another one in the same change.
+// The only cluster of an import, whose pods are not declared, gives way to another one in the
+// same change.
 func TestImport_ReplacedClusterLosesNoRequest(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

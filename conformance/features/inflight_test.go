@@ -101,7 +101,8 @@ func TestLimit_CountsRequestsOfAllProcesses(t *testing.T) {
 	if served != 4 || full != 8 || server.Held() != 4 {
 		t.Errorf("%d served, %d times 429; the limit is 4", served, full)
 	}
-	// The requests of a process that is gone are counted by the other one: its Envoy reports them there.
+	// The requests of a process that is gone are counted by the other one: its Envoy reports them
+	// there.
 	other.kill()
 	s.Eventually("the other process counts all requests in flight", func() error {
 		got, err := s.ask("/", question)

@@ -11,9 +11,9 @@ import (
 	"testing"
 )
 
-// Without reports, requests go by this gateway's own: prompts with one beginning to the cluster that
-// has read it, and others evenly. A cluster that declines is left alone, and nothing that passes
-// between clusters reaches a model server.
+// Without reports, requests go by this gateway's own: prompts with one beginning to the cluster
+// that has read it, and others evenly. A cluster that declines is left alone, and nothing that
+// passes between clusters reaches a model server.
 func TestLeastLoad_PromptsGoWhereTheyAreCached(t *testing.T) {
 	t.Parallel()
 	s, clusters := newSite(t), map[string]*cluster{}
@@ -84,8 +84,8 @@ func TestLeastLoad_PromptsGoWhereTheyAreCached(t *testing.T) {
 	}
 }
 
-// What other clusters report decides: a cluster that is busy with requests of its own gets none, and
-// a prompt goes to the cluster where another gateway has sent it.
+// What other clusters report decides: a cluster that is busy with requests of its own gets none,
+// and a prompt goes to the cluster where another gateway has sent it.
 func TestLeastLoad_ReportsOfClustersDecide(t *testing.T) {
 	t.Parallel()
 	here := newSite(t)
@@ -102,7 +102,8 @@ func TestLeastLoad_ReportsOfClustersDecide(t *testing.T) {
 		here.join(exporter)
 	}
 	send := func(at *site, content string) (by string) {
-		got, err := at.ask("/", fmt.Sprintf(`{"model": "llama", "max_tokens": 1, "messages": [{"role": "user", "content": %q}]}`, content))
+		const body = `{"model": "llama", "max_tokens": 1, "messages": [{"role": "user", "content": %q}]}`
+		got, err := at.ask("/", fmt.Sprintf(body, content))
 		if err == nil && got.status == http.StatusOK {
 			by = got.by()
 		}
@@ -199,8 +200,8 @@ func (s *site) arrived() float64 {
 	return s.series(`penstock_selection_arrived_requests_total{member="here",pool="default/chat"}`)
 }
 
-// knownBlocks counts the blocks of prompts for the import chat that this site believes to be cached in
-// a server's cluster.
+// knownBlocks counts the blocks of prompts for the import chat that this site has recorded for a
+// server's cluster.
 func (s *site) knownBlocks(server string) float64 {
 	return s.series(fmt.Sprintf(`penstock_selection_prompt_blocks{cluster=%q,import="default/chat"}`,
 		strings.TrimSuffix(server, "-1")))

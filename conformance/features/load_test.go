@@ -28,8 +28,8 @@ func (s *site) llmd(name string, args ...string) {
 	})
 }
 
-// llm-d-inference-sim is an independent simulator: its metrics decide the picks, its responses arrive
-// plain and streamed.
+// llm-d-inference-sim is an independent simulator: its metrics decide the picks, its responses
+// arrive plain and streamed.
 func TestLoad_IdleServerIsPickedByItsMetrics(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// Requests go to the clusters of the zone, then of the region, then to the rest; and never out of the
-// regions that a policy allows.
+// Requests go to the clusters of the zone, then of the region, then to the rest; and never out of
+// the regions that a policy allows.
 func TestLocality_NearClustersServeFirst(t *testing.T) {
 	t.Parallel()
 	s, clusters := newSite(t), map[string]*cluster{}

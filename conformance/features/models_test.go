@@ -97,8 +97,8 @@ func TestModels_ListHasThoseOfAllPoolsOfTheRule(t *testing.T) {
 	}
 }
 
-// Clusters that are reached through their gateways are part of a rule's list, be they alone in it or
-// not, and two whose routes lead to each other list the models of both.
+// Clusters that are reached through their gateways are part of a rule's list, be they alone in it
+// or not, and two whose routes lead to each other list the models of both.
 func TestModels_ListHasThoseBehindOtherClustersGateways(t *testing.T) {
 	t.Parallel()
 	here, west, east := newSite(t), newSite(t), newSite(t)

@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// An import's clusters serve in EndpointMode, with pods that are declared or not, and in ParentMode.
+// An import's clusters serve in EndpointMode, with pods that are declared or not, and in
+// ParentMode.
 func TestModes_EndpointModeAndParentModeServe(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

@@ -17,10 +17,15 @@ type conversations struct {
 	lost []error
 }
 
+// conversation is a request with the prompt of one of the conversations.
+func conversation(i int) string {
+	const body = `{"model": "llama", "max_tokens": 1, "messages": [{"role": "user", "content": "conversation %d: %s"}]}`
+	return fmt.Sprintf(body, i, strings.Repeat(fmt.Sprintf("word-%d ", i), 1000))
+}
+
 // ask sends conversation i once more. It reports whether the server has it cached.
 func (c *conversations) ask(i int) (hit bool) {
-	got, err := c.s.ask("/", fmt.Sprintf(`{"model": "llama", "max_tokens": 1, "messages": [{"role": "user", "content": "conversation %d: %s"}]}`,
-		i, strings.Repeat(fmt.Sprintf("word-%d ", i), 1000)))
+	got, err := c.s.ask("/", conversation(i))
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err != nil || got.status != http.StatusOK {
@@ -32,8 +37,8 @@ func (c *conversations) ask(i int) (hit bool) {
 	return hit
 }
 
-// round sends all conversations, in random order and four at a time, and returns how many were hits.
-// meanwhile is called once half of them are sent.
+// round sends all conversations, in random order and four at a time, and returns how many were
+// hits. meanwhile is called once half of them are sent.
 func (c *conversations) round(meanwhile func()) (hits int) {
 	var all sync.WaitGroup
 	next := make(chan int)

@@ -27,7 +27,8 @@ func TestPlugins_AreReloadedAndKeepLastGood(t *testing.T) {
 	s.reports("latency-scorer")
 	s.goes("/", "pod-west", 5)
 
-	// In a ConfigMap, whose text is first read when it is used: the picker's last valid plugins stay.
+	// In a ConfigMap, whose text is first read when it is used: the picker's last valid plugins
+	// stay.
 	s.write("plugins.yaml", with("map"))
 	s.goes("/", "pod-east", 5)
 	s.write("plugins.yaml", with("map"), toWest, invalid)

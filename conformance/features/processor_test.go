@@ -54,10 +54,10 @@ func (p *processor) last() (body string, headers map[string]string, calls int) {
 	return string(p.got.Body), p.got.Headers, p.calls
 }
 
-const (
-	unrouted = `{"seed": 9007199254740993, "model":"llama", "messages":[{"role":"user","content":"<b>\u00e9"}]}`
-	withIDs  = `{"token_ids":[1, 15043],"seed": 9007199254740993, "model":"llama", "messages":[{"role":"user","content":"<b>\u00e9"}]}`
-)
+const unrouted = `{"seed": 9007199254740993, "model":"llama", "messages":[{"role":"user","content":"<b>\u00e9"}]}`
+
+// withIDs is the same request with token IDs.
+var withIDs = `{"token_ids":[1, 15043],` + unrouted[1:]
 
 // withMember is a body with a member at its end.
 func withMember(body, member string) string { return body[:len(body)-1] + "," + member + "}" }
@@ -70,7 +70,8 @@ func (s *site) processed(body string, headers ...string) (by, received, key stri
 	return by, last.Body, strings.Join(last.Headers.Values("x-req-tokens-key"), "|")
 }
 
-// Each answer of a processor takes effect, and without a usable one the pool's own scheduling decides.
+// Each answer of a processor takes effect, and without a usable one the pool's own scheduling
+// decides.
 func TestProcessor_AnswersTakeEffect(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -160,8 +161,8 @@ func (s *site) ownSchedulingGoesOn(p *processor) {
 	}
 }
 
-// The processor and the client see the client's own request ID where the Gateway keeps it, and Envoy's
-// for a request without one.
+// The processor and the client see the client's own request ID where the Gateway keeps it, and
+// Envoy's for a request without one.
 func TestProcessor_GetsTheClientsRequestID(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -199,7 +200,8 @@ func TestProcessor_NextPoolAfterASpillSeesWhatTheClientSent(t *testing.T) {
 	}
 }
 
-// The environment names the processor of pools whose policy is silent, and whether it is asked for workers.
+// The environment names the processor of pools whose policy is silent, and whether it is asked
+// for workers.
 func TestProcessor_EnvironmentIsTheDefault(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

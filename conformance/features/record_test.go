@@ -2,7 +2,6 @@ package features
 
 import (
 	"encoding/json"
-	"fmt"
 	"net/http"
 	"os"
 	"os/exec"
@@ -24,8 +23,7 @@ func TestRecord_TraceOfRequestsIsReplayed(t *testing.T) {
 	s.answers("/", http.StatusOK)
 	for range 2 {
 		for i := range 3 {
-			s.answered("/", fmt.Sprintf(`{"model": "llama", "max_tokens": 1, "messages": [{"role": "user", "content": "conversation %d: %s"}]}`,
-				i, strings.Repeat(fmt.Sprintf("word-%d ", i), 1000)))
+			s.answered("/", conversation(i))
 		}
 	}
 	var all []recording.Line

@@ -55,8 +55,8 @@ func (s *site) begin(path string) <-chan answer {
 	return done
 }
 
-// The objects no longer have a cluster for the endpoint that the picker names for the first request,
-// while Envoy still has it.
+// The objects no longer have a cluster for the endpoint that the picker names for the first
+// request, while Envoy still has it.
 func TestRelay_DeletedImportKeepsRequestsInFlight(t *testing.T) {
 	for what, edits := range map[string][]edit{
 		"the cluster leaves the import": {with("here", "far", "left", "held"), swap("name: west\n", "name: north\n")},
@@ -83,7 +83,8 @@ func TestRelay_DeletedImportKeepsRequestsInFlight(t *testing.T) {
 	}
 }
 
-// Between two Penstocks: the remote picker serves cleartext, and a port without appProtocol means TLS.
+// Between two Penstocks: the remote picker serves cleartext, and a port without appProtocol means
+// TLS.
 func TestRelay_FailedRemotePicksAreReported(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -108,7 +109,8 @@ func TestRelay_FailedRemotePicksAreReported(t *testing.T) {
 
 	cleartext := swap("${exporter.picker}", "${exporter.picker}, appProtocol: kubernetes.io/h2c")
 	s.write("relay.yaml", with("here", "far", "reported"), cleartext)
-	reports("cluster west: its picker named " + pod + ", which is not sent to: declared are addresses in 10.0.0.0/8, at port " + pod[len("127.0.0.1:"):])
+	reports("cluster west: its picker named " + pod + ", which is not sent to: declared are addresses in 10.0.0.0/8, " +
+		"at port " + pod[len("127.0.0.1:"):])
 	s.logged("which is not sent to")
 	if out := s.status(); strings.Contains(out, "cannot be asked") {
 		t.Errorf("a resolved problem is still reported:\n%s", out)

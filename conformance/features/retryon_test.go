@@ -17,7 +17,8 @@ func TestRetryOn_OwnAnswersOfServersMoveOn(t *testing.T) {
 	east, north := s.cluster("east"), s.cluster("north")
 	s.up("retryon.yaml", with("far"))
 	s.answers("/far", http.StatusOK)
-	// statuses sends ten requests while a cluster's server answers with one status, and lists all others than 200.
+	// statuses sends ten requests while a cluster's server answers with one status, and lists all
+	// others than 200.
 	statuses := func(of *cluster, status int) (out string) {
 		of.set(func(c *cluster) { c.status = status })
 		for range 10 {

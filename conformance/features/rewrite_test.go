@@ -73,7 +73,8 @@ func TestRewrite_TakesEffectAndEndsWhileTrafficRuns(t *testing.T) {
 	becomes("public")
 }
 
-// The deep dive's InferenceModel, verbatim, and its pool without the picker's Service, which no document shows.
+// The deep dive's InferenceModel, verbatim, and its pool without the picker's Service, which no
+// document shows.
 func TestSeedManifests_InferenceModelSplitsItsRequests(t *testing.T) {
 	t.Parallel()
 	seed := func(name string) string {

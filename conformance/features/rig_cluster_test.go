@@ -125,9 +125,12 @@ func (c *cluster) answer() (_ *extprocv3.ProcessingResponse, declines bool) {
 	defer c.mu.Unlock()
 	c.asked++
 	if c.declines != 0 {
-		return &extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_ImmediateResponse{ImmediateResponse: &extprocv3.ImmediateResponse{
+		declined := &extprocv3.ImmediateResponse{
 			Status: &typev3.HttpStatus{Code: c.declines}, Body: []byte(c.name + " is full"),
-		}}}, true
+		}
+		return &extprocv3.ProcessingResponse{
+			Response: &extprocv3.ProcessingResponse_ImmediateResponse{ImmediateResponse: declined},
+		}, true
 	}
 	if c.down {
 		return names("127.0.0.1:1"), false
@@ -139,23 +142,25 @@ func (c *cluster) answer() (_ *extprocv3.ProcessingResponse, declines bool) {
 func names(endpoint string) *extprocv3.ProcessingResponse {
 	const key = "x-gateway-destination-endpoint"
 	pick := &structpb.Struct{Fields: map[string]*structpb.Value{key: structpb.NewStringValue(endpoint)}}
+	headers := &extprocv3.HeadersResponse{Response: &extprocv3.CommonResponse{
+		HeaderMutation: &extprocv3.HeaderMutation{SetHeaders: []*corev3.HeaderValueOption{
+			{Header: &corev3.HeaderValue{Key: key, RawValue: []byte(endpoint)}},
+		}},
+	}}
 	return &extprocv3.ProcessingResponse{
-		Response: &extprocv3.ProcessingResponse_RequestHeaders{RequestHeaders: &extprocv3.HeadersResponse{Response: &extprocv3.CommonResponse{
-			HeaderMutation: &extprocv3.HeaderMutation{SetHeaders: []*corev3.HeaderValueOption{
-				{Header: &corev3.HeaderValue{Key: key, RawValue: []byte(endpoint)}},
-			}},
-		}}},
+		Response:        &extprocv3.ProcessingResponse_RequestHeaders{RequestHeaders: headers},
 		DynamicMetadata: &structpb.Struct{Fields: map[string]*structpb.Value{"envoy.lb": structpb.NewStructValue(pick)}},
 	}
 }
 
 // sendBack is a picker's answer that sends a part of a body on.
 func sendBack(part []byte, end bool) *extprocv3.ProcessingResponse {
-	return &extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_RequestBody{RequestBody: &extprocv3.BodyResponse{
-		Response: &extprocv3.CommonResponse{BodyMutation: &extprocv3.BodyMutation{Mutation: &extprocv3.BodyMutation_StreamedResponse{
-			StreamedResponse: &extprocv3.StreamedBodyResponse{Body: part, EndOfStream: end},
-		}}},
-	}}}
+	mutation := &extprocv3.BodyMutation{Mutation: &extprocv3.BodyMutation_StreamedResponse{
+		StreamedResponse: &extprocv3.StreamedBodyResponse{Body: part, EndOfStream: end},
+	}}
+	return &extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_RequestBody{
+		RequestBody: &extprocv3.BodyResponse{Response: &extprocv3.CommonResponse{BodyMutation: mutation}},
+	}}
 }
 
 // set changes how the cluster behaves, and forgets what it has counted.
@@ -184,7 +189,8 @@ func (c *cluster) counts() (asked, served int) {
 // The ClusterSet has a file of its own, because penstock clusters join writes it.
 func (s *site) member(cluster, more, fixture string, edits ...edit) {
 	s.Helper()
-	s.Write("set.yaml", "apiVersion: penstock.dev/v1alpha1\nkind: ClusterSet\nmetadata: {name: gpus}\nspec:\n  cluster: "+cluster+"\n"+more)
+	const set = "apiVersion: penstock.dev/v1alpha1\nkind: ClusterSet\nmetadata: {name: gpus}\nspec:\n  cluster: "
+	s.Write("set.yaml", set+cluster+"\n"+more)
 	s.flags = []string{"--members-listen", fmt.Sprint("127.0.0.1:", s.Port()), "--picker", fmt.Sprint("127.0.0.1:",
 		s.Port())}
 	s.up(fixture, edits...)

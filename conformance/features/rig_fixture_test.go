@@ -9,8 +9,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// fixture selects and edits documents of a YAML file. A document after a line --- # NAME, or several
-// names, is a part: it is written only if a test names it.
+// fixture selects and edits documents of a YAML file. A document after a line --- # NAME, or
+// several names, is a part: it is written only if a test names it.
 type fixture struct {
 	parts []string
 	swaps [][2]string

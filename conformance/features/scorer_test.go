@@ -10,7 +10,8 @@ import (
 	"github.com/penstock-project/penstock/picker/scoring/scoringtest"
 )
 
-// A scorer in a process of its own decides. This one prefers pod-2, by the address that it is asked about.
+// A scorer in a process of its own decides. This one prefers pod-2, by the address that it is
+// asked about.
 func TestScorer_ExternalOneIsAsked(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

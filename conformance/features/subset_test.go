@@ -67,14 +67,16 @@ func TestSubset_RequestsReachItsEndpointsAlone(t *testing.T) {
 	}
 }
 
-// A subset without an endpoint spills, and never reaches other endpoints, whatever becomes of the picker.
+// A subset without an endpoint spills, and never reaches other endpoints, whatever becomes of the
+// picker.
 func TestSubset_SpillsAndNeverReachesOtherEndpoints(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	for _, name := range []string{"pod-east", "pod-west", "spare-1"} {
 		s.server(name)
 	}
-	// FailOpen: a request without a pick goes to any endpoint of the pool, but for those with a subset.
+	// FailOpen: a request without a pick goes to any endpoint of the pool, but for those with a
+	// subset.
 	s.up("subset.yaml", with("own", "west", "spare", "spill"))
 	for range 5 {
 		if by := s.answers("/east", http.StatusOK).by(); by != "spare-1" {
@@ -84,8 +86,8 @@ func TestSubset_SpillsAndNeverReachesOtherEndpoints(t *testing.T) {
 			t.Errorf("without a subset: from %q", by)
 		}
 	}
-	// Behind a hop of its own, with an external picker that picks among all endpoints that it is not
-	// forbidden: one in zone east at first.
+	// Behind a hop of its own, with an external picker that picks among all endpoints that it is
+	// not forbidden: one in zone east at first.
 	s.alone("epp", "subset.yaml", with("external", "east", "west"), otherNames...)
 	for _, c := range []struct {
 		parts []string

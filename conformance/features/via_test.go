@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// Three gateways, of which each sends its requests to the next, end a request, and not the other way round.
+// Three gateways, of which each sends its requests to the next, end a request, and not the other
+// way round.
 func TestVia_RingOfGatewaysEndsARequest(t *testing.T) {
 	t.Parallel()
 	sites := []*site{newSite(t), newSite(t), newSite(t)}

@@ -103,7 +103,8 @@ func (s *site) picks(args ...string) (out picks) {
 	return out
 }
 
-// explained waits until the outcome of a request that was answered 200 is known, and returns its pick.
+// explained waits until the outcome of a request that was answered 200 is known, and returns its
+// pick.
 func (s *site) explained(id string) (r picker.Record) {
 	s.Helper()
 	s.Eventually("the outcome is known", func() error {
