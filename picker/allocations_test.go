@@ -65,7 +65,7 @@ func (h *handler) RegisterService(d *grpc.ServiceDesc, server any) {
 // call's request, as it does for Gateways.
 func settled(t testing.TB, body Body, control *FlowControl) (call func()) {
 	p := runPicker(t, Config{})
-	setPools(t, p, Pool{Name: "ns/pool", Body: body, Fallbacks: 2, FlowControl: control, Endpoints: specs("10.0.0.1:80", "10.0.0.2:80", "10.0.0.3:80", "10.0.0.4:80")})
+	setPools(t, p, Pool{ID: poolID("ns/pool"), Body: body, Fallbacks: 2, FlowControl: control, Endpoints: specs("10.0.0.1:80", "10.0.0.2:80", "10.0.0.3:80", "10.0.0.4:80")})
 	var h handler
 	p.Register(&h)
 	mode := filterv3.ProcessingMode_NONE

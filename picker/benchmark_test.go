@@ -120,7 +120,7 @@ func benchmarkConn(b *testing.B, server *grpc.Server) *grpc.ClientConn {
 // client included, one request at a time.
 func BenchmarkOverGRPC(b *testing.B) {
 	p := runPicker(b, Config{})
-	setPools(b, p, Pool{Name: "ns/pool", Strategy: "least-request", Body: BodyBuffered, Fallbacks: 2,
+	setPools(b, p, Pool{ID: poolID("ns/pool"), Strategy: "least-request", Body: BodyBuffered, Fallbacks: 2,
 		Endpoints: specs("10.0.0.1:80", "10.0.0.2:80", "10.0.0.3:80", "10.0.0.4:80")})
 	ours := grpc.NewServer(ServerOptions(8, nil)...)
 	p.Register(ours)

@@ -33,7 +33,7 @@ func TestCHWBL_ThroughEnvoy(t *testing.T) {
 		route{Name: "buffered", Cluster: "closed", Mode: buffered, Allow: true},
 		route{Name: "duplex", Cluster: "closed", Mode: duplex, Allow: true})
 	// The access log reports ends late: the requests before count as in flight, and must not reach the bound.
-	setPools(t, g.picker, Pool{Name: "ns/pool", Strategy: "chwbl", Hashing: schedule.Hashing{LoadFactor: 1000}, Endpoints: g.endpoints(), Body: BodyBuffered})
+	setPools(t, g.picker, Pool{ID: poolID("ns/pool"), Strategy: "chwbl", Hashing: schedule.Hashing{LoadFactor: 1000}, Endpoints: g.endpoints(), Body: BodyBuffered})
 	seen := map[string]int{}
 	for i := range 12 {
 		for _, mode := range []string{"/buffered", "/duplex"} {
@@ -81,7 +81,7 @@ func TestCHWBL_InvalidBodyIs400(t *testing.T) {
 		"prefixes alone": parsed(t, "plugins: [{type: prefix-cache-scorer}]"),
 	}
 	for _, strategy := range []string{"chwbl", "load", "tree", "random", "prefixes alone"} {
-		pool := Pool{Name: "ns/pool", Strategy: strategy, Endpoints: g.endpoints(), Body: BodyBuffered, Plugins: profiles[strategy]}
+		pool := Pool{ID: poolID("ns/pool"), Strategy: strategy, Endpoints: g.endpoints(), Body: BodyBuffered, Plugins: profiles[strategy]}
 		needs := strategy == "chwbl"
 		if pool.Plugins != nil {
 			pool.Strategy, needs = schedule.Plugins, true

@@ -4,6 +4,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/picker/accesslog"
 	"github.com/penstock-project/penstock/picker/endpoint"
 	"github.com/penstock-project/penstock/picker/extproc"
@@ -14,11 +15,11 @@ import (
 // Chooser chooses among the clusters of imports, by what they cost. Its methods are called concurrently.
 type Chooser interface {
 	// SetClusters replaces the clusters of a pool; nil: it is removed.
-	SetClusters(pool string, c *Clusters)
+	SetClusters(pool objectid.Target, c *Clusters)
 	// Choose ranks the clusters of a pool, the best first, appended to out. With charged the
 	// request is charged to the first one, until the Charge ends, which is nil if there is no
 	// cluster.
-	Choose(pool string, p ClusterPrompt, charged bool, out []ClusterCost) (ranked []ClusterCost, charge Charge)
+	Choose(pool objectid.Target, p ClusterPrompt, charged bool, out []ClusterCost) (ranked []ClusterCost, charge Charge)
 	// Sender names this process to the pickers of the clusters, which count the requests of each.
 	Sender() string
 }
@@ -94,12 +95,12 @@ func (pool *pool) choiceName() string {
 }
 
 // setClusters passes the clusters of a pool on.
-func (p *Picker) setClusters(name string, was, now *pool) {
+func (p *Picker) setClusters(was, now *pool) {
 	switch {
 	case now != nil && now.Clusters != nil:
-		p.config.Chooser.SetClusters(name, now.Clusters)
+		p.config.Chooser.SetClusters(now.ID, now.Clusters)
 	case was != nil && was.Clusters != nil:
-		p.config.Chooser.SetClusters(name, nil)
+		p.config.Chooser.SetClusters(was.ID, nil)
 	}
 }
 
@@ -115,7 +116,7 @@ func (clusters) rank(k *pick) { k.rankClusters("") }
 func (k *pick) rankClusters(stay string) {
 	pool, r := k.pool, k.request
 	k.model, k.tokens = r.Facts.Model, promptTokens(r)
-	ranked, charge := k.picker.config.Chooser.Choose(pool.Name, ClusterPrompt{Tokens: k.tokens, Chain: r.Facts.Chain, Stay: stay}, true, make([]ClusterCost, 0, maxEndpoints))
+	ranked, charge := k.picker.config.Chooser.Choose(pool.ID, ClusterPrompt{Tokens: k.tokens, Chain: r.Facts.Chain, Stay: stay}, true, make([]ClusterCost, 0, maxEndpoints))
 	if len(ranked) == 0 {
 		k.model, k.tokens = "", 0
 		k.decide(immediate(503, ReasonNoEndpoints, "import "+quoted(pool.Name)+" has no cluster that takes requests"), ReasonNoEndpoints)
@@ -206,8 +207,8 @@ func (c *chosen) End() { c.lease.Done() }
 
 // Waiting is what a request of another cluster finds at a pool, and how many blocks of prompts its
 // servers cache. ok is false for a pool that this picker does not pick from by the strategy "load".
-func (p *Picker) Waiting(name string) (w schedule.Wait, capacity int, ok bool) {
-	pool := p.pools.now.Load().byName[name]
+func (p *Picker) Waiting(of objectid.Pool) (w schedule.Wait, capacity int, ok bool) {
+	pool := p.pools.now.Load().byName[of.String()]
 	if pool == nil || pool.Relay != nil || pool.Gateways || pool.Clusters != nil {
 		return w, 0, false
 	}

@@ -9,24 +9,25 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/picker/accesslog"
 	"github.com/penstock-project/penstock/picker/schedule"
 )
 
 // chooser ranks clusters in their order, and notes what it is called with.
 type chooser struct {
-	of      map[string]*Clusters
+	of      map[objectid.Target]*Clusters
 	charged []string // the first of each pick that is charged
 	notes   []string
 }
 
-func (c *chooser) SetClusters(pool string, to *Clusters) {
+func (c *chooser) SetClusters(pool objectid.Target, to *Clusters) {
 	if c.of[pool] = to; to == nil {
 		delete(c.of, pool)
 	}
 }
 
-func (c *chooser) Choose(pool string, p ClusterPrompt, charged bool, out []ClusterCost) ([]ClusterCost, Charge) {
+func (c *chooser) Choose(pool objectid.Target, p ClusterPrompt, charged bool, out []ClusterCost) ([]ClusterCost, Charge) {
 	if c.of[pool] == nil {
 		return out, nil
 	}
@@ -61,10 +62,10 @@ func clustersOf(n int, further ...string) *Clusters {
 }
 
 func TestLeastLoad_PickNamesTheClustersAndChargesTheFirst(t *testing.T) {
-	c := &chooser{of: map[string]*Clusters{}}
+	c := &chooser{of: map[objectid.Target]*Clusters{}}
 	p := runPicker(t, Config{Chooser: c})
 	_, address := servePicker(t, p)
-	setPools(t, p, Pool{Name: "ns/chat@", Clusters: clustersOf(2, "envoy://hops/spare")})
+	setPools(t, p, Pool{ID: poolID("ns/chat@"), Clusters: clustersOf(2, "envoy://hops/spare")})
 	conn := dialPicker(t, address)
 	pick := func() (list, lease string) {
 		stream, _ := call(t, conn, "x-penstock-pool", "ns/chat@")
@@ -113,11 +114,11 @@ func TestLeastLoad_PickNamesTheClustersAndChargesTheFirst(t *testing.T) {
 		t.Errorf("explanation: %+v, %d picks charged", e, len(c.charged))
 	}
 
-	setPools(t, p, Pool{Name: "ns/chat@", Clusters: clustersOf(40)})
+	setPools(t, p, Pool{ID: poolID("ns/chat@"), Clusters: clustersOf(40)})
 	if list, _ := pick(); strings.Count(list, ",") != maxEndpoints-1 {
 		t.Errorf("of 40 clusters the pick names %s", list)
 	}
-	setPools(t, p, Pool{Name: "ns/chat@", Clusters: clustersOf(0)})
+	setPools(t, p, Pool{ID: poolID("ns/chat@"), Clusters: clustersOf(0)})
 	stream, _ := call(t, conn, "x-penstock-pool", "ns/chat@")
 	if _, _, status := answered(exchange(t, stream, headerMessage(nil))); status != 503 {
 		t.Errorf("without a cluster the answer is %d", status)
@@ -129,13 +130,13 @@ func TestLeastLoad_PickNamesTheClustersAndChargesTheFirst(t *testing.T) {
 
 // A session is where its last request was served, whatever is cheaper, and nowhere else than at a cluster of the import.
 func TestSession_StaysAtTheClusterOfItsImport(t *testing.T) {
-	c := &chooser{of: map[string]*Clusters{}}
+	c := &chooser{of: map[objectid.Target]*Clusters{}}
 	var published []Session
 	p := runPicker(t, Config{Chooser: c, Sharing: shared{session: func(s Session) { published = append(published, s) }}})
 	_, address := servePicker(t, p)
 	of := clustersOf(3, "envoy://hops/spare")
 	of.Sessions = true
-	setPools(t, p, Pool{Name: "ns/chat@", Clusters: of})
+	setPools(t, p, Pool{ID: poolID("ns/chat@"), Clusters: of})
 	conn := dialPicker(t, address)
 	pick := func(headers ...string) (first, lease string) {
 		stream, _ := call(t, conn, "x-penstock-pool", "ns/chat@")
@@ -177,13 +178,13 @@ func TestSession_StaysAtTheClusterOfItsImport(t *testing.T) {
 
 	// What a peer publishes counts for clusters of the import only.
 	id := schedule.SessionID([]byte("four"))
-	p.LearnSession(Session{Pool: "ns/chat@", ID: id, Cluster: "elsewhere"})
-	p.LearnSession(Session{Pool: "ns/chat@", ID: id, Cluster: "c02", Age: DefaultSessionTTL.Milliseconds() + 1})
+	p.LearnSession(Session{Pool: poolID("ns/chat@"), ID: id, Cluster: "elsewhere"})
+	p.LearnSession(Session{Pool: poolID("ns/chat@"), ID: id, Cluster: "c02", Age: DefaultSessionTTL.Milliseconds() + 1})
 	if first, _ := pick("x-session-id", "four"); first != "c00" {
 		t.Errorf("a session of no cluster is at %s", first)
 	}
 	id = schedule.SessionID([]byte("five"))
-	p.LearnSession(Session{Pool: "ns/chat@", ID: id, Cluster: "c02"})
+	p.LearnSession(Session{Pool: poolID("ns/chat@"), ID: id, Cluster: "c02"})
 	if first, _ := pick("x-session-id", "five"); first != "c02" {
 		t.Errorf("a session of another process is at %s", first)
 	}
@@ -191,14 +192,14 @@ func TestSession_StaysAtTheClusterOfItsImport(t *testing.T) {
 	// A cluster that leaves the import, because it is drained or outside of within, loses its sessions; the others keep theirs.
 	left := clustersOf(2)
 	left.Sessions = true
-	setPools(t, p, Pool{Name: "ns/chat@", Clusters: left})
+	setPools(t, p, Pool{ID: poolID("ns/chat@"), Clusters: left})
 	if first, _ := pick("x-session-id", "five"); first != "c00" {
 		t.Errorf("a session goes to %s, which has left", first)
 	}
 	if first, _ := pick("x-session-id", "one"); first != "c01" {
 		t.Errorf("a session moved to %s because another cluster has left", first)
 	}
-	setPools(t, p, Pool{Name: "ns/chat@", Clusters: clustersOf(2)})
+	setPools(t, p, Pool{ID: poolID("ns/chat@"), Clusters: clustersOf(2)})
 	if first, _ := pick("x-session-id", "one"); first != "c00" {
 		t.Errorf("without affinity a session is kept at %s", first)
 	}
@@ -209,7 +210,7 @@ func TestSession_TokenNamesNoOtherCluster(t *testing.T) {
 	of := func(name string, clusters int) *pool {
 		list := clustersOf(clusters)
 		list.Sessions = true
-		return &pool{Pool: Pool{Name: name, Clusters: list, SessionTTL: DefaultSessionTTL}}
+		return &pool{Pool: Pool{ID: poolID(name), Clusters: list, SessionTTL: DefaultSessionTTL}, Name: name}
 	}
 	now := time.Unix(1_700_000_000, 0)
 	chat := of("ns/chat@", 2)

@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/manifests/endpointpicker"
 	"github.com/penstock-project/penstock/picker/accesslog"
 	"github.com/penstock-project/penstock/picker/dial"
@@ -107,7 +108,7 @@ type Callers interface {
 	Member(context.Context) string
 	// Exported reports whether a member may pick from a pool, which it names; "": other clusters
 	// whose connections prove nothing.
-	Exported(pool, member string) bool
+	Exported(of objectid.Target, member string) bool
 }
 
 // Reports receives what the access logs of gateways show. It must not block.
@@ -146,7 +147,7 @@ type Troubles interface {
 	Panicked(page string, value any, stack []byte)
 	// RelayFailed receives the failure when relayed picks of a pool begin to fail, and the zero
 	// value when they succeed again or the pool is removed or replaced.
-	RelayFailed(pool string, f RelayFailure)
+	RelayFailed(pool objectid.Target, f RelayFailure)
 }
 
 // Addresses are those that nothing is sent to.
@@ -160,19 +161,19 @@ type Addresses interface {
 // unrestricted permits all callers and all addresses.
 type unrestricted struct{}
 
-func (unrestricted) Gateway(context.Context) string { return "" }
-func (unrestricted) Member(context.Context) string  { return "" }
-func (unrestricted) Exported(string, string) bool   { return true }
-func (unrestricted) Never(netip.Addr) string        { return "" }
-func (unrestricted) Outside(netip.Addr) string      { return "" }
+func (unrestricted) Gateway(context.Context) string        { return "" }
+func (unrestricted) Member(context.Context) string         { return "" }
+func (unrestricted) Exported(objectid.Target, string) bool { return true }
+func (unrestricted) Never(netip.Addr) string               { return "" }
+func (unrestricted) Outside(netip.Addr) string             { return "" }
 
 // discarded drops what it receives.
 type discarded struct{}
 
-func (discarded) Forward(accesslog.Entry)          {}
-func (discarded) Attempt(accesslog.Attempt)        {}
-func (discarded) Panicked(string, any, []byte)     {}
-func (discarded) RelayFailed(string, RelayFailure) {}
+func (discarded) Forward(accesslog.Entry)                   {}
+func (discarded) Attempt(accesslog.Attempt)                 {}
+func (discarded) Panicked(string, any, []byte)              {}
+func (discarded) RelayFailed(objectid.Target, RelayFailure) {}
 
 // Protocol has what differs for gateways that Penstock does not configure.
 type Protocol struct {
@@ -195,8 +196,8 @@ type Protocol struct {
 // Sent is what a pick shows about a server's caches: it was sent a prompt, and a request for an
 // adapter. Denied takes that of an earlier pick back: the server has not read the prompt.
 type Sent struct {
-	Pool    string // that it was picked from
-	Sender  string // the process of another cluster that chose this one for the request (SenderHeader); "": none
+	Pool    objectid.Target // that it was picked from
+	Sender  string          // the process of another cluster that chose this one for the request (SenderHeader); "": none
 	Server  netip.AddrPort
 	Chain   prefix.Chain
 	Denied  bool   // Adapter and Slots are not set
@@ -206,9 +207,9 @@ type Sent struct {
 
 // Session is where a session of a pool is: at an endpoint or, of an import, in a cluster.
 type Session struct {
-	Pool string         `json:"p"`
-	ID   uint64         `json:"i"` // schedule.Session.ID
-	At   netip.AddrPort `json:"a"`
+	Pool objectid.Target `json:"p"`
+	ID   uint64          `json:"i"` // schedule.Session.ID
+	At   netip.AddrPort  `json:"a"`
 	// Cluster of an import, instead of At.
 	Cluster string `json:"c,omitempty"`
 	// Age is how long ago the session's last request was, in milliseconds.
@@ -237,7 +238,7 @@ func (alone) Settle(context.Context) {}
 // Access decides which pools the proxies of a Gateway may pick from.
 type Access interface {
 	// Allowed reports whether a Gateway may pick from a pool. changed closes when the answer may be another one.
-	Allowed(gateway, pool string) (allowed bool, changed <-chan struct{})
+	Allowed(gateway string, pool objectid.Target) (allowed bool, changed <-chan struct{})
 	// Lagging reports that this process may lack recent objects, so that a denial may be wrong.
 	Lagging() bool
 }
@@ -246,7 +247,7 @@ type Access interface {
 type Learner interface {
 	// Learn returns nil once the pool's cluster has the addresses in every Envoy that may ask. On
 	// an error the request is answered 503.
-	Learn(ctx context.Context, pool string, addrs []netip.AddrPort) error
+	Learn(ctx context.Context, pool objectid.Target, addrs []netip.AddrPort) error
 	// Isolated reports that no Envoy gets its configuration from this process, so that Learn would wait in vain. The
 	// request is then left to another picker.
 	Isolated() bool
@@ -276,8 +277,8 @@ const DefaultUserMessages = 2
 // Pool is the picker's configuration of one InferencePool, or of one exporting cluster of an
 // import. It must not be changed after it was passed to a Picker.
 type Pool struct {
-	// Name is the pool's identity in x-penstock-pool.
-	Name string
+	// ID is the pool's identity. Gateways name it by its text, in x-penstock-pool.
+	ID objectid.Target
 	// Default makes this the pool of gateways that name none. Of several, the first by name is used.
 	Default bool
 	// Strategy is one of schedule.Names; "" is "load".

@@ -67,7 +67,7 @@ func named(a extproc.Answer) map[string]string {
 
 func TestDisagg_StagesAreNamed(t *testing.T) {
 	p := runPicker(t, Config{})
-	setPools(t, p, Pool{Name: "ns/pool", Strategy: "plugins", Plugins: parsed(t, stagesDoc(allStages)),
+	setPools(t, p, Pool{ID: poolID("ns/pool"), Strategy: "plugins", Plugins: parsed(t, stagesDoc(allStages)),
 		Endpoints: withRoles("10.0.0.1:80", "decode", "10.0.0.2:80", "prefill", "[fd00::3]:80", "encode", "10.0.0.4:80", "encode", "10.0.0.5:80", "other")})
 	for _, tt := range []struct {
 		tokens int
@@ -100,7 +100,7 @@ func TestDisagg_StagesAreNamed(t *testing.T) {
 func TestDisagg_PrefillServerCountsTheRequestUntilItsAnswer(t *testing.T) {
 	p := runPicker(t, Config{})
 	list := withRoles("10.0.0.1:80", "decode", "10.0.0.2:80", "prefill", "10.0.0.3:80", "prefill")
-	setPools(t, p, Pool{Name: "ns/pool", Strategy: "plugins", Plugins: parsed(t, stagesDoc(allStages)), Endpoints: list})
+	setPools(t, p, Pool{ID: poolID("ns/pool"), Strategy: "plugins", Plugins: parsed(t, stagesDoc(allStages)), Endpoints: list})
 	state := func(address string) endpoint.State {
 		for i, e := range p.pool("ns/pool").snapshot.Endpoints {
 			if e.Text == address {
@@ -143,7 +143,7 @@ func TestDisagg_PrefillServerCountsTheRequestUntilItsAnswer(t *testing.T) {
 // Without a free server of prefill the one of decode does all, and the request is not rejected.
 func TestDisagg_FullOrGonePrefillLeavesDecodeAlone(t *testing.T) {
 	p := runPicker(t, Config{})
-	pool := Pool{Name: "ns/pool", Strategy: "plugins", Plugins: parsed(t, stagesDoc(allStages)), Full: schedule.Full{InFlight: 1},
+	pool := Pool{ID: poolID("ns/pool"), Strategy: "plugins", Plugins: parsed(t, stagesDoc(allStages)), Full: schedule.Full{InFlight: 1},
 		Endpoints: withRoles("10.0.0.1:80", "decode", "10.0.0.2:80", "", "10.0.0.3:80", "prefill")}
 	setPools(t, p, pool)
 	if got := named(p.Pick(t.Context(), longPrompt(600)))["x-prefiller-host-port"]; got != "10.0.0.3:80" {
@@ -171,7 +171,7 @@ func TestDisagg_FullOrGonePrefillLeavesDecodeAlone(t *testing.T) {
 // What decode has cached need not be read; after prefill both servers have the prompt.
 func TestDisagg_CachedPromptHasNoPrefill(t *testing.T) {
 	p := runPicker(t, Config{})
-	setPools(t, p, Pool{Name: "ns/pool", Strategy: "plugins", Plugins: parsed(t, stagesDoc(allStages)), Endpoints: withRoles("10.0.0.1:80", "decode", "10.0.0.2:80", "prefill")})
+	setPools(t, p, Pool{ID: poolID("ns/pool"), Strategy: "plugins", Plugins: parsed(t, stagesDoc(allStages)), Endpoints: withRoles("10.0.0.1:80", "decode", "10.0.0.2:80", "prefill")})
 	var chain []uint64
 	for i := range 20 {
 		chain = append(chain, uint64(1000+i))
@@ -195,7 +195,7 @@ func TestDisagg_CachedPromptHasNoPrefill(t *testing.T) {
 // A server that has both roles reads the prompt itself.
 func TestDisagg_ServerOfBothRolesNamesNoOther(t *testing.T) {
 	p := runPicker(t, Config{})
-	setPools(t, p, Pool{Name: "ns/pool", Strategy: "plugins", Plugins: parsed(t, stagesDoc(allStages)), Endpoints: withRoles("10.0.0.1:80", "prefill-decode")})
+	setPools(t, p, Pool{ID: poolID("ns/pool"), Strategy: "plugins", Plugins: parsed(t, stagesDoc(allStages)), Endpoints: withRoles("10.0.0.1:80", "prefill-decode")})
 	if got := named(p.Pick(t.Context(), longPrompt(600))); len(got) != 0 || inFlight(p, "10.0.0.1:80") != 1 {
 		t.Errorf("%v, %d in flight", got, inFlight(p, "10.0.0.1:80"))
 	}
@@ -204,7 +204,7 @@ func TestDisagg_ServerOfBothRolesNamesNoOther(t *testing.T) {
 // Each data-parallel rank is an endpoint; the pod's first port passes requests on by a header.
 func TestDisagg_PrimaryPortPassesOnToTheRank(t *testing.T) {
 	p := runPicker(t, Config{})
-	pool := Pool{Name: "ns/pool", Strategy: "plugins", Fallbacks: 2, Endpoints: specs("10.0.0.1:8000", "10.0.0.1:8001", "10.0.0.2:8000", "10.0.0.2:8001"),
+	pool := Pool{ID: poolID("ns/pool"), Strategy: "plugins", Fallbacks: 2, Endpoints: specs("10.0.0.1:8000", "10.0.0.1:8001", "10.0.0.2:8000", "10.0.0.2:8001"),
 		Plugins: parsed(t, "plugins: [{type: active-request-scorer}, {type: data-parallel-profile-handler}]")}
 	setPools(t, p, pool)
 	seen := map[string]bool{}
@@ -233,8 +233,8 @@ func TestDisagg_HeadersOfClientsAreRemoved(t *testing.T) {
 	p := runPicker(t, Config{})
 	_, address := servePicker(t, p)
 	doc := "plugins: [{type: decode-filter}, {type: prefill-filter}, {type: always-disagg-pd-decider}, {type: disagg-profile-handler, parameters: {deciders: {prefill: always-disagg-pd-decider}}}]\nschedulingProfiles: [{name: decode, plugins: [{pluginRef: decode-filter}]}, {name: prefill, plugins: [{pluginRef: prefill-filter}]}]"
-	setPools(t, p, Pool{Name: "ns/pool", Default: true, Strategy: "plugins", Plugins: parsed(t, doc), Endpoints: withRoles("10.0.0.1:80", "decode", "10.0.0.2:80", "prefill")},
-		Pool{Name: "ns/plain", Endpoints: specs("10.0.0.3:80")})
+	setPools(t, p, Pool{ID: poolID("ns/pool"), Default: true, Strategy: "plugins", Plugins: parsed(t, doc), Endpoints: withRoles("10.0.0.1:80", "decode", "10.0.0.2:80", "prefill")},
+		Pool{ID: poolID("ns/plain"), Endpoints: specs("10.0.0.3:80")})
 	sent := []string{"x-prefiller-host-port", "10.9.9.9:1"}
 	var want []string
 	for _, name := range endpointpicker.RoutingHeaders() {
@@ -263,7 +263,7 @@ func TestDisagg_HeadersOfClientsAreRemoved(t *testing.T) {
 func TestDisagg_ConcurrentRequestsLeaveNothingInFlight(t *testing.T) {
 	p := runPicker(t, Config{})
 	list := withRoles("10.0.0.1:80", "decode", "10.0.0.2:80", "prefill", "10.0.0.3:80", "prefill", "10.0.0.4:80", "encode")
-	setPools(t, p, Pool{Name: "ns/pool", Strategy: "plugins", Plugins: parsed(t, stagesDoc(allStages)), Full: schedule.Full{InFlight: 8}, Endpoints: list})
+	setPools(t, p, Pool{ID: poolID("ns/pool"), Strategy: "plugins", Plugins: parsed(t, stagesDoc(allStages)), Full: schedule.Full{InFlight: 8}, Endpoints: list})
 	var all sync.WaitGroup
 	for range 16 {
 		all.Go(func() {

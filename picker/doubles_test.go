@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/picker/accesslog"
 	"github.com/penstock-project/penstock/picker/endpoint"
 )
@@ -24,8 +25,8 @@ func (c callers) Gateway(ctx context.Context) string {
 	return c.gateway(ctx)
 }
 
-func (c callers) Exported(pool, member string) bool {
-	return c.exported == nil || c.exported(pool, member)
+func (c callers) Exported(of objectid.Target, member string) bool {
+	return c.exported == nil || c.exported(of.String(), member)
 }
 
 type shared struct {
@@ -59,7 +60,7 @@ type relayTroubles struct {
 	failed func(pool string, f RelayFailure)
 }
 
-func (r relayTroubles) RelayFailed(pool string, f RelayFailure) { r.failed(pool, f) }
+func (r relayTroubles) RelayFailed(pool objectid.Target, f RelayFailure) { r.failed(pool.String(), f) }
 
 type stops func(time.Time) time.Duration
 
@@ -77,3 +78,6 @@ func (o outsideOf) Outside(ip netip.Addr) string {
 	}
 	return ""
 }
+
+// poolID is the identity of a pool, "ns/name" or "ns/name@cluster".
+func poolID(text string) objectid.Target { return objectid.MustParseTarget(text) }

@@ -54,7 +54,7 @@ func TestDynamo_HeadersNameWorkers(t *testing.T) {
 	} {
 		p := runPicker(t, Config{})
 		pool := tt.pool
-		pool.Name, pool.Strategy, pool.Plugins, pool.Fallbacks = "ns/pool", "plugins", parsed(t, tt.doc), 2
+		pool.ID, pool.Strategy, pool.Plugins, pool.Fallbacks = poolID("ns/pool"), "plugins", parsed(t, tt.doc), 2
 		setPools(t, p, pool)
 		a := p.Pick(t.Context(), longPrompt(tt.tokens))
 		got := named(a)

@@ -81,7 +81,7 @@ func TestKVEvents_RequestGoesWhereItsPromptIsReported(t *testing.T) {
 	}
 	servers := specs("127.0.0.1:8000", "127.0.0.2:8000", "127.0.0.3:8000")
 	servers[2].Draining = true // it reports nothing, and is picked for nothing
-	setPools(t, p, Pool{Name: "ns/pool", Endpoints: servers, Metrics: endpoint.Metrics{Off: true}, KVEvents: &KVEvents{Port: port}})
+	setPools(t, p, Pool{ID: poolID("ns/pool"), Endpoints: servers, Metrics: endpoint.Metrics{Off: true}, KVEvents: &KVEvents{Port: port}})
 
 	tokens := make([]uint32, 4096)
 	for i := range tokens {
@@ -132,10 +132,10 @@ func TestKVEvents_ExplainShowsWhyThereAreNone(t *testing.T) {
 	}
 	_ = listener.Close()
 	setPools(t, p,
-		Pool{Name: "ns/pool", Body: BodyPrompts, Endpoints: specs("127.0.0.1:8000"), Metrics: endpoint.Metrics{Off: true}, KVEvents: &KVEvents{Port: netip.MustParseAddrPort(listener.Addr().String()).Port()}},
-		Pool{Name: "ns/turn", Strategy: "round-robin", Body: BodyPrompts, Endpoints: specs("127.0.0.1:8000"), Metrics: endpoint.Metrics{Off: true}, KVEvents: &KVEvents{Port: 1}},
-		Pool{Name: "ns/unread", Endpoints: specs("127.0.0.1:8000"), Metrics: endpoint.Metrics{Off: true}, KVEvents: &KVEvents{Port: 1}},
-		Pool{Name: "ns/without", Endpoints: specs("127.0.0.1:8000"), Metrics: endpoint.Metrics{Off: true}},
+		Pool{ID: poolID("ns/pool"), Body: BodyPrompts, Endpoints: specs("127.0.0.1:8000"), Metrics: endpoint.Metrics{Off: true}, KVEvents: &KVEvents{Port: netip.MustParseAddrPort(listener.Addr().String()).Port()}},
+		Pool{ID: poolID("ns/turn"), Strategy: "round-robin", Body: BodyPrompts, Endpoints: specs("127.0.0.1:8000"), Metrics: endpoint.Metrics{Off: true}, KVEvents: &KVEvents{Port: 1}},
+		Pool{ID: poolID("ns/unread"), Endpoints: specs("127.0.0.1:8000"), Metrics: endpoint.Metrics{Off: true}, KVEvents: &KVEvents{Port: 1}},
+		Pool{ID: poolID("ns/without"), Endpoints: specs("127.0.0.1:8000"), Metrics: endpoint.Metrics{Off: true}},
 	)
 	poll.NoError(t, "the reason is shown", poll.Limit, func() error {
 		if got := p.Explain("ns/pool", nil).Verdicts[0].Prefixes; !strings.HasPrefix(got, "guessed (KV events at "+listener.Addr().String()+": ") || !strings.Contains(got, "connection refused") {
@@ -183,7 +183,7 @@ func TestKVEvents_TextPromptIsRendered(t *testing.T) {
 	at := netip.MustParseAddrPort(listener.Addr().String())
 	server := specs(model.Listener.Addr().String())
 	pool := Pool{
-		Name: "ns/pool", Endpoints: server, Metrics: endpoint.Metrics{Off: true}, Body: BodyPrompts,
+		ID: poolID("ns/pool"), Endpoints: server, Metrics: endpoint.Metrics{Off: true}, Body: BodyPrompts,
 		KVEvents: &KVEvents{Port: at.Port(), Render: time.Minute},
 	}
 	setPools(t, p, pool)

@@ -78,7 +78,7 @@ func (p *Picker) Explain(name string, headers map[string]string) Explanation {
 	}
 	if pool.Clusters != nil {
 		_, stay := pool.stay(headerOf(headers), time.Now())
-		e.Clusters, _ = p.config.Chooser.Choose(pool.Name, ClusterPrompt{Stay: stay}, false, nil)
+		e.Clusters, _ = p.config.Chooser.Choose(pool.ID, ClusterPrompt{Stay: stay}, false, nil)
 		return e
 	}
 	var spill []string

@@ -12,7 +12,7 @@ import (
 func TestSpill_RouteWithoutTargetsYetIsStillServed(t *testing.T) {
 	p := runPicker(t, Config{})
 	_, address := servePicker(t, p)
-	pool := Pool{Name: "ns/pool", Default: true, Full: schedule.Full{InFlight: 1}, Endpoints: specs("10.0.0.1:80")}
+	pool := Pool{ID: poolID("ns/pool"), Default: true, Full: schedule.Full{InFlight: 1}, Endpoints: specs("10.0.0.1:80")}
 	conn := dialPicker(t, address)
 	for _, c := range []struct {
 		spills bool // and Envoy has "envoy://b/"
@@ -54,7 +54,7 @@ func TestFull_RequestWithOtherClustersDoesNotWait(t *testing.T) {
 	p := runPicker(t, Config{})
 	p.config.EndWait = time.Hour
 	_, address := servePicker(t, p)
-	setPools(t, p, Pool{Name: "ns/pool", Default: true, Full: schedule.Full{InFlight: 1}, Endpoints: specs("10.0.0.1:80")})
+	setPools(t, p, Pool{ID: poolID("ns/pool"), Default: true, Full: schedule.Full{InFlight: 1}, Endpoints: specs("10.0.0.1:80")})
 	conn := dialPicker(t, address)
 	ask := func(pairs ...string) (list string, status int, end func()) {
 		stream, cancel := call(t, conn) // whose end is that of the request

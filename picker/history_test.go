@@ -33,7 +33,7 @@ func TestExplain_RecordsOfManyPoolsAreBounded(t *testing.T) {
 	with := func(n int) {
 		list := make([]Pool, n)
 		for i := range list {
-			list[i] = Pool{Name: fmt.Sprint("ns/", i), Strategy: "round-robin"}
+			list[i] = Pool{ID: poolID(fmt.Sprint("ns/", i)), Strategy: "round-robin"}
 		}
 		setPools(t, p, list...)
 	}
@@ -59,8 +59,8 @@ func TestExplain_RecordsOfRemovedPoolsAreGone(t *testing.T) {
 	if n := len(h.list()); n != 1 {
 		t.Fatalf("%d records", n)
 	}
-	p.Remove("ns/pool")
-	p.Remove("ns/pool")
+	p.Remove(poolID("ns/pool"))
+	p.Remove(poolID("ns/pool"))
 	h.add(new(Record)) // of a pick that was going on
 	if n := len(h.list()); n != 0 {
 		t.Errorf("%d records are left", n)

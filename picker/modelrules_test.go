@@ -88,7 +88,7 @@ func TestInferenceModel_EnvoySendsTheTargetInEveryMode(t *testing.T) {
 		routes = append(routes, route{Name: name, Cluster: "closed", Mode: mode, Allow: true})
 	}
 	g := startGateway(t, routes...)
-	setPools(t, g.picker, Pool{Name: "ns/pool", Strategy: "random", Endpoints: g.endpoints()[:1], Body: BodyBuffered,
+	setPools(t, g.picker, Pool{ID: poolID("ns/pool"), Strategy: "random", Endpoints: g.endpoints()[:1], Body: BodyBuffered,
 		Models: &Models{Named: map[string]ModelRule{"public": split(ModelTarget{"a-much-longer-name", 1})}}})
 	for mode := range modes {
 		for _, size := range []int{0, 300, 200 << 10} {
@@ -129,7 +129,7 @@ func TestInferenceModel_NoEncodingHidesTheModel(t *testing.T) {
 		routes = append(routes, route{Name: name, Cluster: "closed", Mode: mode, Allow: true})
 	}
 	g := startGateway(t, routes...)
-	setPools(t, g.picker, Pool{Name: "ns/pool", Strategy: "random", Endpoints: g.endpoints()[:1], Body: BodyBuffered,
+	setPools(t, g.picker, Pool{ID: poolID("ns/pool"), Strategy: "random", Endpoints: g.endpoints()[:1], Body: BodyBuffered,
 		Models: &Models{Named: map[string]ModelRule{"public": split(ModelTarget{"v1", 1}, ModelTarget{"v2", 1})}}})
 	const mark = "\xef\xbb\xbf"
 	for mode := range modes {
@@ -153,7 +153,7 @@ func TestInferenceModel_ModelOfAHeaderCountsWhereHeadersAreTrusted(t *testing.T)
 		registry := prometheus.NewRegistry()
 		p := runPicker(t, Config{Registerer: registry, Protocol: Protocol{Upstream: true}})
 		_, address := servePicker(t, p)
-		setPools(t, p, Pool{Name: "ns/pool", Strategy: "random", Endpoints: specs("10.0.0.1:80"), Body: BodyBuffered, TrustHeaders: trusted,
+		setPools(t, p, Pool{ID: poolID("ns/pool"), Strategy: "random", Endpoints: specs("10.0.0.1:80"), Body: BodyBuffered, TrustHeaders: trusted,
 			Models: &Models{Named: map[string]ModelRule{"gold": {Criticality: schedule.Critical, Targets: []ModelTarget{{"served", 1}}}}}})
 		stream, cancel := call(t, dialPicker(t, address), "x-penstock-pool", "ns/pool")
 		headers := headerMessage(nil, ":path", "/v1/completions", ":method", "POST", modelHeader, "gold")
@@ -177,7 +177,7 @@ func TestInferenceModel_MetricsAndSpansHaveBothNames(t *testing.T) {
 	spans, registry := tracetest.NewSpanRecorder(), prometheus.NewRegistry()
 	p := runPicker(t, Config{Tracer: trace.NewTracerProvider(trace.WithSpanProcessor(spans)), Registerer: registry, Protocol: Protocol{Upstream: true}})
 	_, address := servePicker(t, p)
-	setPools(t, p, Pool{Name: "ns/pool", Strategy: "random", Endpoints: specs("10.0.0.1:80"), Body: BodyBuffered,
+	setPools(t, p, Pool{ID: poolID("ns/pool"), Strategy: "random", Endpoints: specs("10.0.0.1:80"), Body: BodyBuffered,
 		Models: &Models{Named: map[string]ModelRule{"public": split(ModelTarget{"served", 1})}}})
 	stream, cancel := call(t, dialPicker(t, address), "x-penstock-pool", "ns/pool", "traceparent", "00-0af7651916cd43dd8448eb211c80319c-00000000000000aa-01")
 	headers := headerMessage(nil, ":path", "/v1/completions", ":method", "POST")

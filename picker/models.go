@@ -62,7 +62,7 @@ func (k *pick) listModels() bool {
 	for _, entry := range r.Pools[:min(len(r.Pools), maxRoutePools)] {
 		name, how := rulePool(entry)
 		switch other := p.pool(name); {
-		case other == nil || !p.allowed(r.Gateway, name):
+		case other == nil || !p.allowed(r.Gateway, other.ID):
 		case other.Gateways:
 			add(other.gateways(r.Headers, how))
 		default:

@@ -20,7 +20,7 @@ func TestModels_OfAnImportAreAskedForByItsName(t *testing.T) {
 	defer server.Close()
 	p := runPicker(t, Config{})
 	_, address := servePicker(t, p)
-	setPools(t, p, Pool{Name: "ns/far@east", Gateways: true, Servers: []Server{{Addr: netip.MustParseAddrPort(server.Listener.Addr().String()), Cleartext: true}}})
+	setPools(t, p, Pool{ID: poolID("ns/far@east"), Gateways: true, Servers: []Server{{Addr: netip.MustParseAddrPort(server.Listener.Addr().String()), Cleartext: true}}})
 	conn := dialPicker(t, address)
 	ask := func(pool, pools, path string) (answer string) {
 		stream, cancel := call(t, conn, "x-penstock-pool", pool, "x-penstock-pools", pools)

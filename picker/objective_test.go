@@ -25,7 +25,7 @@ func TestSLO_ThroughEnvoy(t *testing.T) {
 	g.pods[0].answer(func() int { <-time.After(200 * time.Millisecond); return 200 })
 	pools := func(c schedule.Criticality, endpoints ...endpoint.Spec) {
 		t.Helper()
-		setPools(t, g.picker, Pool{Name: "ns/pool", Criticality: c, Endpoints: endpoints, Body: BodyPrompts})
+		setPools(t, g.picker, Pool{ID: poolID("ns/pool"), Criticality: c, Endpoints: endpoints, Body: BodyPrompts})
 	}
 	slow, fast := g.endpoints()[0], g.endpoints()[1]
 	predicted := func() float64 {
@@ -65,7 +65,7 @@ func TestSLO_ThroughEnvoy(t *testing.T) {
 	if _, status, _ := g.chat(t, "x-llm-d-slo-ttft-ms", "120"); status != 200 {
 		t.Errorf("a standard request: %d", status)
 	}
-	setPools(t, g.picker, Pool{Name: "ns/pool", Strategy: "random", Criticality: schedule.Sheddable, ShedAfter: 120 * time.Millisecond, Endpoints: []endpoint.Spec{slow}, Body: BodyPrompts})
+	setPools(t, g.picker, Pool{ID: poolID("ns/pool"), Strategy: "random", Criticality: schedule.Sheddable, ShedAfter: 120 * time.Millisecond, Endpoints: []endpoint.Spec{slow}, Body: BodyPrompts})
 	if _, status, reason := g.chat(t); status != 429 || reason != ReasonShed {
 		t.Errorf("shedAfter with strategy random: %d %q", status, reason)
 	}
@@ -77,7 +77,7 @@ func TestSLO_ThroughEnvoy(t *testing.T) {
 // A prompt of megabytes, which the server denies, makes no small request look as if it took seconds; nor does one without a prompt.
 func TestSLO_HugePromptShedsNoSmallRequest(t *testing.T) {
 	g := startGateway(t, route{Name: "a", Cluster: "closed", Mode: buffered, Allow: true})
-	setPools(t, g.picker, Pool{Name: "ns/pool", Criticality: schedule.Sheddable, Endpoints: g.endpoints()[:1], Body: BodyPrompts})
+	setPools(t, g.picker, Pool{ID: poolID("ns/pool"), Criticality: schedule.Sheddable, Endpoints: g.endpoints()[:1], Body: BodyPrompts})
 	g.pods[0].answer(func() int { return 400 })
 	huge := `{"model":"m","messages":[{"role":"user","content":"` + strings.Repeat("x", 10<<20) + `"}]}`
 	if response := g.send(t, http.MethodPost, "/a/v1/chat/completions", huge); response.StatusCode != 400 {

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc/health"
 
+	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/picker/endpoint"
 	"github.com/penstock-project/penstock/picker/extproc"
 	"github.com/penstock-project/penstock/picker/flow"
@@ -80,13 +81,14 @@ type records struct {
 
 // poolSet is everything that a pick looks up; it is replaced as a whole.
 type poolSet struct {
-	byName    map[string]*pool
-	byDefault *pool // of gateways that name none; nil if there is no default
+	byName    map[string]*pool // by the text of its ID, as gateways name it
+	byDefault *pool            // of gateways that name none; nil if there is no default
 }
 
 // pool is one pool's runtime. A changed configuration makes a new one, which takes over the state that must survive (build).
 type pool struct {
 	Pool
+	Name        string // the text of ID, made once: in records, messages and metrics
 	target      target
 	options     schedule.Options
 	strategy    *schedule.Strategy
@@ -158,18 +160,19 @@ func (p *Picker) SetPools(pools []Pool) error {
 	next := make(map[string]*pool, len(pools))
 	var problems []error
 	for _, c := range pools {
-		if next[c.Name] != nil {
-			problems = append(problems, fmt.Errorf("pool %s is given twice", c.Name))
+		name := c.ID.String()
+		if next[name] != nil {
+			problems = append(problems, fmt.Errorf("pool %s is given twice", name))
 			continue
 		}
-		made, err := p.build(c, old.byName[c.Name])
+		made, err := p.build(c, old.byName[name])
 		if err != nil {
 			problems = append(problems, err)
-			if made = old.byName[c.Name]; made == nil {
+			if made = old.byName[name]; made == nil {
 				continue
 			}
 		}
-		next[c.Name] = made
+		next[name] = made
 	}
 	changed := maps.Clone(old.byName)
 	maps.Copy(changed, next)
@@ -182,22 +185,22 @@ func (p *Picker) SetPools(pools []Pool) error {
 func (p *Picker) Update(c Pool) error {
 	p.pools.mu.Lock()
 	defer p.pools.mu.Unlock()
-	next := maps.Clone(p.pools.now.Load().byName)
-	made, err := p.build(c, next[c.Name])
+	next, name := maps.Clone(p.pools.now.Load().byName), c.ID.String()
+	made, err := p.build(c, next[name])
 	if err != nil {
 		return err
 	}
-	next[c.Name] = made
-	p.swap(next, c.Name)
+	next[name] = made
+	p.swap(next, name)
 	p.ready()
 	return nil
 }
 
 // Remove removes a pool; requests for it are answered 503 from then on.
-func (p *Picker) Remove(name string) {
+func (p *Picker) Remove(id objectid.Target) {
 	p.pools.mu.Lock()
 	defer p.pools.mu.Unlock()
-	next := maps.Clone(p.pools.now.Load().byName)
+	next, name := maps.Clone(p.pools.now.Load().byName), id.String()
 	delete(next, name)
 	p.swap(next, name)
 	if p.config.Protocol.OnePool {
@@ -211,7 +214,7 @@ func (p *Picker) build(c Pool, old *pool) (*pool, error) {
 	c.BodyLimit = cmp.Or(c.BodyLimit, DefaultBodyLimit)
 	c.Fallbacks = min(max(c.Fallbacks, 0), 8)
 	if c.Relay != nil && len(c.Relay.Pickers) == 0 {
-		return nil, fmt.Errorf("pool %s: a relay needs the address of a remote picker", c.Name)
+		return nil, fmt.Errorf("pool %s: a relay needs the address of a remote picker", c.ID)
 	}
 	if c.Strategy == schedule.Plugins && c.Plugins == nil {
 		if c.Strategy = "load"; old != nil {
@@ -227,7 +230,7 @@ func (p *Picker) build(c Pool, old *pool) (*pool, error) {
 	c.SessionTTL, c.SessionCookie = cmp.Or(c.SessionTTL, DefaultSessionTTL), cmp.Or(c.SessionCookie, DefaultSessionCookie)
 	options := schedule.Options{Name: c.Strategy, Full: c.Full, Hashing: c.Hashing, ShedAfter: c.ShedAfter, Profile: c.Plugins}
 	c.Metrics.Off = c.Metrics.Off || c.Relay != nil || !schedule.UsesMetrics(&options) && c.FlowControl == nil && (c.Shadow == "" || !schedule.UsesMetrics(&schedule.Options{Name: c.Shadow}))
-	next := &pool{Pool: c, options: options}
+	next := &pool{Pool: c, Name: c.ID.String(), options: options}
 	if schedule.UsesSessions(&options) {
 		if next.sessions = new(schedule.Sessions[netip.AddrPort]); old != nil && old.sessions != nil {
 			next.sessions = old.sessions
@@ -251,7 +254,7 @@ func (p *Picker) build(c Pool, old *pool) (*pool, error) {
 	if old != nil {
 		next.counters, next.history, next.rendering = old.counters, old.history, old.rendering
 	} else {
-		next.counters, next.history = p.metrics.pool(c.Name), newHistory()
+		next.counters, next.history = p.metrics.pool(next.Name), newHistory()
 	}
 	if next.rendering == nil || old.Metrics.TLSKey != c.Metrics.TLSKey {
 		next.rendering = &tokenize.Pool{TLS: c.Metrics.TLS}
@@ -262,7 +265,7 @@ func (p *Picker) build(c Pool, old *pool) (*pool, error) {
 	} else {
 		var err error
 		if next.strategy, err = schedule.New(options); err != nil {
-			return nil, fmt.Errorf("pool %s: %w", c.Name, err)
+			return nil, fmt.Errorf("pool %s: %w", c.ID, err)
 		}
 	}
 	if err := next.addUnlimited(options, old); err != nil {
@@ -275,13 +278,13 @@ func (p *Picker) build(c Pool, old *pool) (*pool, error) {
 		return nil, err
 	}
 	if err := next.connectScorers(old); err != nil {
-		return nil, fmt.Errorf("pool %s: %w", c.Name, err)
+		return nil, fmt.Errorf("pool %s: %w", c.ID, err)
 	}
 	if err := next.connectProcessor(old, p.config.Log); err != nil {
-		return nil, fmt.Errorf("pool %s: %w", c.Name, err)
+		return nil, fmt.Errorf("pool %s: %w", c.ID, err)
 	}
 	if err := next.connect(old); err != nil {
-		return nil, fmt.Errorf("pool %s: %w", c.Name, err)
+		return nil, fmt.Errorf("pool %s: %w", c.ID, err)
 	}
 	next.target = next.targetOf()
 	next.snapshot = p.registry.Snapshot(c.Metrics, next.slots, c.Endpoints)
@@ -344,7 +347,7 @@ func (p *Picker) swap(next map[string]*pool, changed ...string) {
 		if was == nil && now != nil {
 			now.history.resize(size)
 		}
-		p.setClusters(name, was, now)
+		p.setClusters(was, now)
 		if was == nil || now == was {
 			continue
 		}

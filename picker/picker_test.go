@@ -111,7 +111,7 @@ func answered(r *extprocv3.ProcessingResponse) (list string, maxRetries string, 
 func TestSubsetHint_BindsInEveryForm(t *testing.T) {
 	p := runPicker(t, Config{})
 	_, address := servePicker(t, p)
-	setPools(t, p, Pool{Name: "ns/pool", Strategy: "random", Endpoints: specs("10.0.0.1:80", "10.0.0.1:81", "10.0.0.2:80", "[fd00::1]:80")})
+	setPools(t, p, Pool{ID: poolID("ns/pool"), Strategy: "random", Endpoints: specs("10.0.0.1:80", "10.0.0.1:81", "10.0.0.2:80", "[fd00::1]:80")})
 	conn := dialPicker(t, address)
 	for _, tt := range []struct {
 		hint any
@@ -146,23 +146,23 @@ func TestEndpointPicker_RetriesComposeWithTheUsers(t *testing.T) {
 	p := runPicker(t, Config{})
 	_, address := servePicker(t, p)
 	setPools(t, p,
-		Pool{Name: "one", Spill: []string{"envoy://b/", "envoy://c/"}, Endpoints: specs("10.0.0.1:80")},
-		Pool{Name: "two", Strategy: "round-robin", Fallbacks: 5, Endpoints: specs("10.0.0.1:80", "10.0.0.2:80")},
-		Pool{Name: "none", Spill: []string{"envoy://b/"}},
-		Pool{Name: "default", Default: true, Endpoints: specs("10.0.0.9:80")})
+		Pool{ID: poolID("ns/one"), Spill: []string{"envoy://b/", "envoy://c/"}, Endpoints: specs("10.0.0.1:80")},
+		Pool{ID: poolID("ns/two"), Strategy: "round-robin", Fallbacks: 5, Endpoints: specs("10.0.0.1:80", "10.0.0.2:80")},
+		Pool{ID: poolID("ns/none"), Spill: []string{"envoy://b/"}},
+		Pool{ID: poolID("ns/default"), Default: true, Endpoints: specs("10.0.0.9:80")})
 	conn := dialPicker(t, address)
 	for _, tt := range []struct {
 		pool, retries, spill, header string
 		want                         string
 	}{
-		{"one", "", "", "", "10.0.0.1:80 0"},
-		{"one", "2", "", "", "10.0.0.1:80,10.0.0.1:80,10.0.0.1:80 2"},
-		{"one", "1", "", "2", "10.0.0.1:80,10.0.0.1:80,10.0.0.1:80 2"},
-		{"one", "", "envoy://b/,envoy://c/", "", "10.0.0.1:80,envoy://b/,envoy://c/ 2"},
-		{"two", "1", "", "", "10.0.0.1:80,10.0.0.2:80 1"},
-		{"none", "", "envoy://b/", "", "envoy://b/ 0"},
-		{"none", "", "envoy://new/,envoy://b/", "", "envoy://b/ 0"}, // Envoy does not have the first one yet
-		{"", "", "", "", "10.0.0.9:80 "},                            // the retry policy of a gateway that Penstock does not configure stays
+		{"ns/one", "", "", "", "10.0.0.1:80 0"},
+		{"ns/one", "2", "", "", "10.0.0.1:80,10.0.0.1:80,10.0.0.1:80 2"},
+		{"ns/one", "1", "", "2", "10.0.0.1:80,10.0.0.1:80,10.0.0.1:80 2"},
+		{"ns/one", "", "envoy://b/,envoy://c/", "", "10.0.0.1:80,envoy://b/,envoy://c/ 2"},
+		{"ns/two", "1", "", "", "10.0.0.1:80,10.0.0.2:80 1"},
+		{"ns/none", "", "envoy://b/", "", "envoy://b/ 0"},
+		{"ns/none", "", "envoy://new/,envoy://b/", "", "envoy://b/ 0"}, // Envoy does not have the first one yet
+		{"", "", "", "", "10.0.0.9:80 "},                               // the retry policy of a gateway that Penstock does not configure stays
 		{"", "", "", "2", "10.0.0.9:80 "},
 	} {
 		var pairs []string
@@ -187,7 +187,7 @@ func TestEndpointPicker_RetriesComposeWithTheUsers(t *testing.T) {
 func TestLease_WithoutAccessLogEndsWithStream(t *testing.T) {
 	p := runPicker(t, Config{})
 	_, address := servePicker(t, p)
-	setPools(t, p, Pool{Name: "ns/pool", Default: true, Strategy: "round-robin", Fallbacks: 1, Endpoints: specs("10.0.0.1:80", "10.0.0.2:80")})
+	setPools(t, p, Pool{ID: poolID("ns/pool"), Default: true, Strategy: "round-robin", Fallbacks: 1, Endpoints: specs("10.0.0.1:80", "10.0.0.2:80")})
 	stream, cancel := call(t, dialPicker(t, address))
 	exchange(t, stream, headerMessage(nil))
 	counts := func() [2]int64 { return [2]int64{inFlight(p, "10.0.0.1:80"), inFlight(p, "10.0.0.2:80")} }
@@ -214,8 +214,8 @@ func TestEndpointPicker_ExplainsWhyAnEndpointIsNotFresh(t *testing.T) {
 		return s.Listener.Addr().String()
 	}
 	p := runPicker(t, Config{})
-	setPools(t, p, Pool{Name: "loaded", Endpoints: specs(status(404))}, Pool{Name: "turns", Strategy: "round-robin", Endpoints: specs("10.0.0.1:80")})
-	for pool, want := range map[string]string{"loaded": "/metrics: status 404", "turns": "its metrics page is not read: the pool's strategy needs none"} {
+	setPools(t, p, Pool{ID: poolID("ns/loaded"), Endpoints: specs(status(404))}, Pool{ID: poolID("ns/turns"), Strategy: "round-robin", Endpoints: specs("10.0.0.1:80")})
+	for pool, want := range map[string]string{"ns/loaded": "/metrics: status 404", "ns/turns": "its metrics page is not read: the pool's strategy needs none"} {
 		poll.Until(t, pool, func() bool {
 			v := p.Explain(pool, nil).Verdicts[0]
 			return !v.State.Fresh && strings.Contains(v.Problem, want)
@@ -225,28 +225,28 @@ func TestEndpointPicker_ExplainsWhyAnEndpointIsNotFresh(t *testing.T) {
 
 func TestEndpointPicker_InvalidPoolKeepsLastGood(t *testing.T) {
 	p := runPicker(t, Config{})
-	setPools(t, p, Pool{Name: "a", Strategy: "round-robin", Endpoints: specs("10.0.0.1:80", "10.0.0.2:80")}, Pool{Name: "gone", Endpoints: specs("10.0.0.3:80")})
-	if e := p.Explain("a", nil); e.Endpoints != "10.0.0.1:80" {
+	setPools(t, p, Pool{ID: poolID("ns/a"), Strategy: "round-robin", Endpoints: specs("10.0.0.1:80", "10.0.0.2:80")}, Pool{ID: poolID("ns/gone"), Endpoints: specs("10.0.0.3:80")})
+	if e := p.Explain("ns/a", nil); e.Endpoints != "10.0.0.1:80" {
 		t.Errorf("%+v", e)
 	}
-	err := p.SetPools([]Pool{{Name: "a", Strategy: "nonsense"}, {Name: "b", Endpoints: specs("10.0.0.4:80")}, {Name: "b"}})
-	if err == nil || !strings.Contains(err.Error(), `pool a: unknown strategy "nonsense"`) || !strings.Contains(err.Error(), "pool b is given twice") {
+	err := p.SetPools([]Pool{{ID: poolID("ns/a"), Strategy: "nonsense"}, {ID: poolID("ns/b"), Endpoints: specs("10.0.0.4:80")}, {ID: poolID("ns/b")}})
+	if err == nil || !strings.Contains(err.Error(), `pool ns/a: unknown strategy "nonsense"`) || !strings.Contains(err.Error(), "pool ns/b is given twice") {
 		t.Errorf("error %v", err)
 	}
-	if e := p.Explain("a", nil); e.Endpoints != "10.0.0.1:80" || e.Strategy != "round-robin" {
+	if e := p.Explain("ns/a", nil); e.Endpoints != "10.0.0.1:80" || e.Strategy != "round-robin" {
 		t.Errorf("the last good configuration is lost: %+v", e)
 	}
-	if p.Explain("gone", nil).Known || !p.Explain("b", nil).Known {
+	if p.Explain("ns/gone", nil).Known || !p.Explain("ns/b", nil).Known {
 		t.Errorf("pools: %v", p.Pools())
 	}
 	if p.registry.Find(netip.MustParseAddrPort("10.0.0.3:80")) != nil {
 		t.Error("a removed pool's endpoint is still known")
 	}
-	if err := p.Update(Pool{Name: "c"}); err != nil || !p.Explain("c", nil).Known {
+	if err := p.Update(Pool{ID: poolID("ns/c")}); err != nil || !p.Explain("ns/c", nil).Known {
 		t.Error(err)
 	}
-	p.Remove("c")
-	if p.Explain("c", nil).Known {
+	p.Remove(poolID("ns/c"))
+	if p.Explain("ns/c", nil).Known {
 		t.Error("c is still there")
 	}
 }
@@ -289,7 +289,7 @@ func TestTracing_PickIsSpanOfSampledCall(t *testing.T) {
 	spans := tracetest.NewSpanRecorder()
 	p := runPicker(t, Config{Tracer: trace.NewTracerProvider(trace.WithSpanProcessor(spans))})
 	_, address := servePicker(t, p)
-	setPools(t, p, Pool{Name: "ns/pool", Strategy: "round-robin", Endpoints: specs("10.0.0.1:80")})
+	setPools(t, p, Pool{ID: poolID("ns/pool"), Strategy: "round-robin", Endpoints: specs("10.0.0.1:80")})
 	conn := dialPicker(t, address)
 	const (
 		id     = "0af7651916cd43dd8448eb211c80319c"
@@ -335,32 +335,32 @@ func TestMetrics_CountPicksAndDropRemovedPools(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	p := runPicker(t, Config{Registerer: registry})
 	_, address := servePicker(t, p)
-	setPools(t, p, Pool{Name: "a", Strategy: "random", Endpoints: specs("10.0.0.1:80")}, Pool{Name: "empty"}, Pool{Name: "paged", Endpoints: specs("10.0.0.1:80", "10.0.0.2:80")})
-	p.pool("paged").snapshot.Endpoints[0].BeginScrape().Succeed(endpoint.Reading{Problem: "no series"}, time.Now())
+	setPools(t, p, Pool{ID: poolID("ns/a"), Strategy: "random", Endpoints: specs("10.0.0.1:80")}, Pool{ID: poolID("ns/empty")}, Pool{ID: poolID("ns/paged"), Endpoints: specs("10.0.0.1:80", "10.0.0.2:80")})
+	p.pool("ns/paged").snapshot.Endpoints[0].BeginScrape().Succeed(endpoint.Reading{Problem: "no series"}, time.Now())
 	conn := dialPicker(t, address)
-	for _, pool := range []string{"a", "a", "empty", ""} {
+	for _, pool := range []string{"ns/a", "ns/a", "ns/empty", ""} {
 		stream, _ := call(t, conn, "x-penstock-pool", pool)
 		exchange(t, stream, headerMessage(nil))
 	}
 	for series, want := range map[string]float64{
-		"penstock_picker_in_flight_requests a":           2,
-		"penstock_picker_in_flight_requests empty":       0,
-		"penstock_picker_picks_total a picked":           2,
-		"penstock_picker_picks_total empty no_endpoints": 1,
-		"penstock_picker_unknown_pool_total":             1,
-		"penstock_picker_endpoints a stale":              0, // its strategy reads no pages
-		"penstock_picker_endpoints a unread":             1,
-		"penstock_picker_page_problems a":                0,
-		"penstock_picker_endpoints paged unread":         0,
-		"penstock_picker_page_problems paged":            1,
+		"penstock_picker_in_flight_requests ns/a":           2,
+		"penstock_picker_in_flight_requests ns/empty":       0,
+		"penstock_picker_picks_total ns/a picked":           2,
+		"penstock_picker_picks_total ns/empty no_endpoints": 1,
+		"penstock_picker_unknown_pool_total":                1,
+		"penstock_picker_endpoints ns/a stale":              0, // its strategy reads no pages
+		"penstock_picker_endpoints ns/a unread":             1,
+		"penstock_picker_page_problems ns/a":                0,
+		"penstock_picker_endpoints ns/paged unread":         0,
+		"penstock_picker_page_problems ns/paged":            1,
 	} {
 		if got, ok := gathered(t, registry)[series]; !ok || got != want {
 			t.Errorf("%s: %v (there: %v), want %v", series, got, ok, want)
 		}
 	}
-	p.Remove("a")
+	p.Remove(poolID("ns/a"))
 	for series := range gathered(t, registry) {
-		if strings.Contains(series, " a ") || strings.HasSuffix(series, " a") {
+		if strings.Contains(series, " ns/a ") || strings.HasSuffix(series, " ns/a") {
 			t.Errorf("%s remains of a removed pool", series)
 		}
 	}
@@ -391,7 +391,7 @@ func TestDebugPicks_ShowWhyEndpointWasPicked(t *testing.T) {
 	_, address := servePicker(t, p)
 	list := specs("10.0.0.1:80", "10.0.0.2:80")
 	list[1].Draining = true
-	setPools(t, p, Pool{Name: "ns/pool", Strategy: "least-request", Full: schedule.Full{InFlight: 9}, Endpoints: list})
+	setPools(t, p, Pool{ID: poolID("ns/pool"), Strategy: "least-request", Full: schedule.Full{InFlight: 9}, Endpoints: list})
 	stream, _ := call(t, dialPicker(t, address), "x-penstock-pool", "ns/pool")
 	exchange(t, stream, headerMessage(nil))
 	w := httptest.NewRecorder()
@@ -418,10 +418,10 @@ func TestPicker_PickAfterAStopNamesWhatHasChanged(t *testing.T) {
 		<-stopped
 		return time.Millisecond
 	})})
-	setPools(t, p, Pool{Name: "ns/pool", Default: true, Endpoints: specs("10.0.0.1:80")})
+	setPools(t, p, Pool{ID: poolID("ns/pool"), Default: true, Endpoints: specs("10.0.0.1:80")})
 	go func() {
 		<-asked
-		setPools(t, p, Pool{Name: "ns/pool", Default: true, Endpoints: specs("10.0.0.2:80")})
+		setPools(t, p, Pool{ID: poolID("ns/pool"), Default: true, Endpoints: specs("10.0.0.2:80")})
 		close(stopped)
 	}()
 	if got := p.Pick(t.Context(), longPrompt(10)).Endpoints.String(); got != "10.0.0.2:80" {

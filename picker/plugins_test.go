@@ -26,7 +26,7 @@ func parsed(t *testing.T, doc string) *endpointpicker.Profile {
 
 func TestPlugins_ThroughEnvoyPrefixesStayAtOneServer(t *testing.T) {
 	g := startGateway(t, route{Name: "buffered", Cluster: "closed", Mode: buffered, Allow: true})
-	pool := Pool{Name: "ns/pool", Strategy: "plugins", Endpoints: g.endpoints(), Body: BodyPrompts,
+	pool := Pool{ID: poolID("ns/pool"), Strategy: "plugins", Endpoints: g.endpoints(), Body: BodyPrompts,
 		Plugins: parsed(t, "plugins: [{type: prefix-cache-scorer}, {type: weighted-random-picker}]")}
 	setPools(t, g.picker, pool)
 	first := map[string]string{}
@@ -48,7 +48,7 @@ func TestPlugins_ThroughEnvoyPrefixesStayAtOneServer(t *testing.T) {
 // A filter that keeps no endpoint is not an overload: 503, not 429.
 func TestPlugins_FilterWithoutEndpointsIs503(t *testing.T) {
 	g := startGateway(t, route{Name: "none", Cluster: "closed", Mode: none, Allow: true})
-	setPools(t, g.picker, Pool{Name: "ns/pool", Strategy: "plugins", Endpoints: g.endpoints(),
+	setPools(t, g.picker, Pool{ID: poolID("ns/pool"), Strategy: "plugins", Endpoints: g.endpoints(),
 		Plugins: parsed(t, "plugins: [{type: label-selector-filter, parameters: {matchLabels: {gpu: h100}}}]")})
 	if response, text := g.post(t, "/none/", nil); response.StatusCode != 503 || !strings.Contains(text, "no model server that takes requests") {
 		t.Errorf("%s %s", response.Status, text)
@@ -64,7 +64,7 @@ func TestPlugins_InvalidOnesKeepTheLastAndEndpointsFollow(t *testing.T) {
 		}
 	}
 	endpoints := specs("10.0.0.1:80", "10.0.0.2:80", "10.0.0.3:80")
-	pool := Pool{Name: "ns/pool", Strategy: "plugins", Endpoints: endpoints[:1]}
+	pool := Pool{ID: poolID("ns/pool"), Strategy: "plugins", Endpoints: endpoints[:1]}
 	setPools(t, p, pool)
 	strategy("load") // there is no last valid one
 	pool.Plugins = parsed(t, "plugins: [{type: active-request-scorer}]")
@@ -101,7 +101,7 @@ func TestPlugins_ThroughEnvoyExternalScorerDecides(t *testing.T) {
 		}
 		return scoringtest.Scores(scores...), nil
 	})
-	setPools(t, g.picker, Pool{Name: "ns/pool", Strategy: "plugins", Endpoints: g.endpoints(),
+	setPools(t, g.picker, Pool{ID: poolID("ns/pool"), Strategy: "plugins", Endpoints: g.endpoints(),
 		Plugins: parsed(t, "plugins: [{type: external-scorer, parameters: {service: scorer}}, {type: random-picker}, {type: max-score-picker, name: best}]\nschedulingProfiles: [{plugins: [{pluginRef: external-scorer}, {pluginRef: best}]}]"),
 		Scorers: []Scorer{{Addresses: []dial.Address{{AddrPort: at, Cleartext: true}}}}})
 	for _, name := range []string{"pod-1", "pod-0", "pod-1"} {
@@ -132,7 +132,7 @@ func TestPlugins_ThroughEnvoyExternalScorerDecides(t *testing.T) {
 func TestPlugins_ExternalScorersConnectionsAreKeptAndClosed(t *testing.T) {
 	p := runPicker(t, Config{})
 	at := dial.Address{AddrPort: netip.MustParseAddrPort("127.0.0.1:1"), Cleartext: true}
-	pool := Pool{Name: "ns/pool", Strategy: "plugins", Endpoints: specs("10.0.0.1:80"), Plugins: parsed(t, "plugins: [{type: external-scorer, parameters: {service: scorer}}]"),
+	pool := Pool{ID: poolID("ns/pool"), Strategy: "plugins", Endpoints: specs("10.0.0.1:80"), Plugins: parsed(t, "plugins: [{type: external-scorer, parameters: {service: scorer}}]"),
 		Scorers: []Scorer{{Addresses: []dial.Address{at}}}}
 	setPools(t, p, pool)
 	first := p.pool("ns/pool").scorers[0]
@@ -155,7 +155,7 @@ func TestPlugins_ExternalScorersConnectionsAreKeptAndClosed(t *testing.T) {
 
 func TestPlugins_ThroughEnvoySessionsStay(t *testing.T) {
 	g := startGateway(t, route{Name: "a", Cluster: "closed", Mode: noneResp, Allow: true})
-	setPools(t, g.picker, Pool{Name: "ns/pool", Strategy: "plugins", Endpoints: g.endpoints(), Plugins: parsed(t, "plugins: [{type: session-affinity-scorer}]")})
+	setPools(t, g.picker, Pool{ID: poolID("ns/pool"), Strategy: "plugins", Endpoints: g.endpoints(), Plugins: parsed(t, "plugins: [{type: session-affinity-scorer}]")})
 	seen := map[string]bool{}
 	for i := range 12 {
 		first, token := g.ask(t, "/a/", "x-session-id", fmt.Sprint("user-", i))

@@ -17,7 +17,7 @@ import (
 // as if no picker read bodies, while Envoy's mode is BUFFERED for all.
 func TestExtProc_PromptsAreReadOnlyWhereTheyAreKnown(t *testing.T) {
 	g := startGateway(t, route{Name: "b", Cluster: "closed", Mode: buffered, Allow: true})
-	setPools(t, g.picker, Pool{Name: "ns/pool", Endpoints: g.endpoints()[:1], Body: BodyPrompts})
+	setPools(t, g.picker, Pool{ID: poolID("ns/pool"), Endpoints: g.endpoints()[:1], Body: BodyPrompts})
 	for _, size := range []int{1 << 10, 2 << 20} {
 		for _, path := range []string{"/b/v1/chat/completions", "/b/v1/unknown"} {
 			body := fmt.Appendf(nil, `{"messages":[{"role":"user","content":"%s"}],"model":"m"}`, strings.Repeat("word ", size/5))

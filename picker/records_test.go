@@ -24,7 +24,7 @@ func poolOf(t *testing.T, n int, strategy string) *Picker {
 	for i := range n {
 		addrs = append(addrs, fmt.Sprintf("10.0.%d.%d:80", i/200, i%200+1))
 	}
-	setPools(t, p, Pool{Name: "ns/pool", Strategy: strategy, Endpoints: specs(addrs...)})
+	setPools(t, p, Pool{ID: poolID("ns/pool"), Strategy: strategy, Endpoints: specs(addrs...)})
 	return p
 }
 
@@ -101,7 +101,7 @@ func TestExplain_RecordsAreBounded(t *testing.T) {
 func TestExplain_VerdictsAreThoseOfTheMomentOfTheChoice(t *testing.T) {
 	for _, strategy := range []string{"load", "least-request", "chwbl", "session", "plugins"} {
 		p := runPicker(t, Config{})
-		pool := Pool{Name: "ns/pool", Strategy: strategy, Body: BodyPrompts, Endpoints: specs("10.0.0.1:80", "10.0.0.2:80")}
+		pool := Pool{ID: poolID("ns/pool"), Strategy: strategy, Body: BodyPrompts, Endpoints: specs("10.0.0.1:80", "10.0.0.2:80")}
 		if strategy == "plugins" {
 			pool.Plugins = parsed(t, "plugins: [{type: active-request-scorer}, {type: prefix-cache-scorer}]")
 		}
@@ -139,7 +139,7 @@ func TestExplain_PicksHaveCostsOrScoresIfTheyAreComparedBy(t *testing.T) {
 		{"plugins", "plugins: [{type: random-picker}]", ""},
 	} {
 		p := runPicker(t, Config{})
-		pool := Pool{Name: "ns/pool", Strategy: tt.strategy, Body: BodyPrompts, Endpoints: specs("10.0.0.1:80", "10.0.0.2:80")}
+		pool := Pool{ID: poolID("ns/pool"), Strategy: tt.strategy, Body: BodyPrompts, Endpoints: specs("10.0.0.1:80", "10.0.0.2:80")}
 		if tt.plugins != "" {
 			pool.Plugins = parsed(t, tt.plugins)
 		}
@@ -172,7 +172,7 @@ func TestExplain_PicksHaveTheLengthOfAPromptThatIsReadOrDecides(t *testing.T) {
 		{Pool{Strategy: "load"}, "read", 40}, {Pool{Strategy: "chwbl", Body: BodyBuffered}, "read", 40},
 	} {
 		p := runPicker(t, Config{})
-		tt.pool.Name, tt.pool.Endpoints = "ns/pool", specs("10.0.0.1:80")
+		tt.pool.ID, tt.pool.Endpoints = poolID("ns/pool"), specs("10.0.0.1:80")
 		setPools(t, p, tt.pool)
 		if tt.body == "read" {
 			p.Pick(t.Context(), longPrompt(40))
@@ -196,7 +196,7 @@ func TestExplain_PicksByPowerOfTwoNameTheTwoThatWereDrawn(t *testing.T) {
 	for i := range 40 {
 		addresses = append(addresses, fmt.Sprintf("10.0.0.%d:80", i+1))
 	}
-	setPools(t, p, Pool{Name: "ns/pool", Strategy: "plugins", Body: BodyPrompts, Endpoints: specs(addresses...), Plugins: parsed(t, "plugins: [{type: active-request-scorer}, {type: power-of-two-picker}]")})
+	setPools(t, p, Pool{ID: poolID("ns/pool"), Strategy: "plugins", Body: BodyPrompts, Endpoints: specs(addresses...), Plugins: parsed(t, "plugins: [{type: active-request-scorer}, {type: power-of-two-picker}]")})
 	for range 50 {
 		p.Pick(t.Context(), longPrompt(40))
 	}
@@ -222,7 +222,7 @@ func TestExplain_PicksByPowerOfTwoNameTheTwoThatWereDrawn(t *testing.T) {
 // A pick showed "no fresh metrics" alone, as if reading had failed.
 func TestExplain_PicksOfAStrategyThatReadsNoPagesShowThatTheyAreNotRead(t *testing.T) {
 	p := runPicker(t, Config{})
-	setPools(t, p, Pool{Name: "ns/pool", Strategy: "round-robin", Endpoints: specs("10.0.0.1:80")})
+	setPools(t, p, Pool{ID: poolID("ns/pool"), Strategy: "round-robin", Endpoints: specs("10.0.0.1:80")})
 	p.Pick(t.Context(), longPrompt(40))
 	if v := p.Picks(Picks{})[0].Verdicts; len(v) != 1 || !strings.Contains(v[0].Problem, "its metrics page is not read") {
 		t.Errorf("%+v", v)

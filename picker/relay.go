@@ -64,7 +64,7 @@ func (remote) rank(k *pick) {
 		return
 	}
 	if p.config.Learner != nil && !rules.Listed {
-		if err := p.config.Learner.Learn(k.ctx, k.pool.Name, addrs); err != nil {
+		if err := p.config.Learner.Learn(k.ctx, k.pool.ID, addrs); err != nil {
 			p.config.Log.Debug("endpoint was not learned", "pool", k.pool.Name, "error", err)
 			k.outOfRange = nil
 			k.rejected(ReasonRelay, "the gateway did not learn the endpoint of "+k.pool.Name+" in time")

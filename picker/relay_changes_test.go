@@ -179,7 +179,7 @@ func TestRelay_RemotePickerCountsRequestUntilItsEnd(t *testing.T) {
 // An Envoy that has learned before this process that an import has a picker now, and gateways no more, asks another process.
 func TestRelay_PoolThatStillHasGatewaysHereIsPickedForElsewhere(t *testing.T) {
 	p := runPicker(t, Config{})
-	setPools(t, p, Pool{Name: "ns/pool", Gateways: true})
+	setPools(t, p, Pool{ID: poolID("ns/pool"), Gateways: true})
 	_, address := servePicker(t, p)
 	ask := func(method, path string) (*extprocv3.ProcessingResponse, error) {
 		stream, _ := call(t, dialPicker(t, address), "x-penstock-pool", "ns/pool")

@@ -58,7 +58,7 @@ func (p *Picker) reportRelay(pool *pool, f RelayFailure, at time.Time) {
 	if f == (RelayFailure{}) {
 		h.failure.Store(nil)
 	}
-	p.config.Troubles.RelayFailed(pool.Name, f)
+	p.config.Troubles.RelayFailed(pool.ID, f)
 }
 
 // resolveRelay resolves the failure of a pool that was replaced or removed.
@@ -66,6 +66,6 @@ func (p *Picker) resolveRelay(pool *pool) {
 	pool.relayHealth.mu.Lock()
 	defer pool.relayHealth.mu.Unlock()
 	if pool.relayHealth.failure.Swap(nil) != nil {
-		p.config.Troubles.RelayFailed(pool.Name, RelayFailure{})
+		p.config.Troubles.RelayFailed(pool.ID, RelayFailure{})
 	}
 }

@@ -16,7 +16,7 @@ func TestRelay_FailureIsReportedOnceAndResolved(t *testing.T) {
 		t.Fatal(err)
 	}
 	describe := func(cidr string) Pool {
-		return Pool{Name: "far", Relay: &Relay{Pickers: at(netip.MustParseAddrPort("192.0.2.1:9002")), Within: [][]netip.Prefix{{netip.MustParsePrefix(cidr)}}}}
+		return Pool{ID: poolID("ns/far"), Relay: &Relay{Pickers: at(netip.MustParseAddrPort("192.0.2.1:9002")), Within: [][]netip.Prefix{{netip.MustParsePrefix(cidr)}}}}
 	}
 	update := func(pool Pool) {
 		t.Helper()
@@ -25,7 +25,7 @@ func TestRelay_FailureIsReportedOnceAndResolved(t *testing.T) {
 		}
 	}
 	update(describe("10.0.0.0/8"))
-	first, at := p.pool("far"), time.Now()
+	first, at := p.pool("ns/far"), time.Now()
 	down, odd, fine := RelayFailure{NoAnswer: "connection refused"}, RelayFailure{OutOfRange: "127.0.0.1:8000"}, RelayFailure{}
 	for _, s := range []struct {
 		after time.Duration
@@ -40,8 +40,8 @@ func TestRelay_FailureIsReportedOnceAndResolved(t *testing.T) {
 	update(describe("10.0.0.0/8")) // the same
 	update(describe("127.0.0.0/8"))
 	p.reportRelay(first, odd, at.Add(time.Minute)) // a call that began before the change
-	p.reportRelay(p.pool("far"), down, at.Add(time.Minute))
-	p.Remove("far")
+	p.reportRelay(p.pool("ns/far"), down, at.Add(time.Minute))
+	p.Remove(poolID("ns/far"))
 	if diff := cmp.Diff([]RelayFailure{down, fine, odd, fine, odd, fine, down, fine}, reported); diff != "" {
 		t.Errorf("reported (-want +got):\n%s", diff)
 	}

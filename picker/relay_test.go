@@ -24,6 +24,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/structpb"
 
+	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/picker/dial"
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
@@ -156,7 +157,7 @@ type learner struct {
 
 func (l *learner) Isolated() bool { return l.away }
 
-func (l *learner) Learn(_ context.Context, _ string, addrs []netip.AddrPort) error {
+func (l *learner) Learn(_ context.Context, _ objectid.Target, addrs []netip.AddrPort) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.addrs = append(l.addrs, addrs...)
@@ -178,7 +179,7 @@ func at(addrs ...netip.AddrPort) (out []dial.Address) {
 }
 
 func relayed(pickers ...netip.AddrPort) Pool {
-	return Pool{Name: "import/c", Spill: []string{"envoy://b/"}, Relay: &Relay{Pickers: at(pickers...), Within: [][]netip.Prefix{{netip.MustParsePrefix("10.1.0.0/16"), netip.MustParsePrefix("127.0.0.0/8")}}}}
+	return Pool{ID: poolID("import/c"), Spill: []string{"envoy://b/"}, Relay: &Relay{Pickers: at(pickers...), Within: [][]netip.Prefix{{netip.MustParsePrefix("10.1.0.0/16"), netip.MustParsePrefix("127.0.0.0/8")}}}}
 }
 
 // A remote picker that queues the request asks for the time that it may wait there.

@@ -143,14 +143,14 @@ func (sessions) answer(k *pick) {
 // keepSession records that a session has a request at an endpoint, for all processes.
 func (p *Picker) keepSession(pool *pool, id uint64, at netip.AddrPort, now time.Time) {
 	if pool.sessions.Keep(id, at, now, pool.SessionTTL) && p.config.Sharing != nil {
-		p.config.Sharing.Session(Session{Pool: pool.Name, ID: id, At: at})
+		p.config.Sharing.Session(Session{Pool: pool.ID, ID: id, At: at})
 	}
 }
 
 // LearnSession records where another process has a session. One of a pool, an endpoint or a cluster that this process does not have is
 // ignored.
 func (p *Picker) LearnSession(s Session) {
-	pool := p.pools.now.Load().byName[s.Pool]
+	pool := p.pools.now.Load().byName[s.Pool.String()]
 	if pool == nil || s.Age < 0 || s.Age > pool.SessionTTL.Milliseconds() {
 		return
 	}
@@ -167,9 +167,9 @@ func (p *Picker) LearnSession(s Session) {
 // Sessions calls f for the sessions of all pools, of each the last used first, until it returns false.
 func (p *Picker) Sessions(f func(Session) bool) {
 	now, more := time.Now(), true
-	for name, pool := range p.pools.now.Load().byName {
+	for _, pool := range p.pools.now.Load().byName {
 		pass := func(s Session, on time.Time) bool {
-			s.Pool, s.Age = name, now.Sub(on).Milliseconds()
+			s.Pool, s.Age = pool.ID, now.Sub(on).Milliseconds()
 			more = f(s)
 			return more
 		}

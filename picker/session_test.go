@@ -29,7 +29,7 @@ func (g *gateway) ask(t testing.TB, path string, pairs ...string) (pod, token st
 
 func TestSession_ThroughEnvoy(t *testing.T) {
 	g := startGateway(t, route{Name: "a", Cluster: "closed", Mode: noneResp, Allow: true})
-	pool := Pool{Name: "ns/pool", Strategy: "session", Endpoints: g.endpoints(), SessionCookie: "sid", Fallbacks: 1}
+	pool := Pool{ID: poolID("ns/pool"), Strategy: "session", Endpoints: g.endpoints(), SessionCookie: "sid", Fallbacks: 1}
 	setPools(t, g.picker, pool)
 	now := time.Now()
 	for i, p := range g.pods {
@@ -107,11 +107,11 @@ func TestSession_TwoPickersAgree(t *testing.T) {
 		list = append(list, specs(fmt.Sprintf("10.0.0.%d:8000", i+1))...)
 	}
 	a, b := runPicker(t, Config{}), runPicker(t, Config{})
-	setPools(t, a, Pool{Name: "p", Strategy: "session", Endpoints: list})
-	setPools(t, b, Pool{Name: "p", Strategy: "session", Endpoints: list})
+	setPools(t, a, Pool{ID: poolID("ns/p"), Strategy: "session", Endpoints: list})
+	setPools(t, b, Pool{ID: poolID("ns/p"), Strategy: "session", Endpoints: list})
 	for i := range 200 {
 		headers := map[string]string{"x-session-id": fmt.Sprint("user-", i)}
-		if x, y := a.Explain("p", headers).Endpoints, b.Explain("p", headers).Endpoints; x != y || x == "" {
+		if x, y := a.Explain("ns/p", headers).Endpoints, b.Explain("ns/p", headers).Endpoints; x != y || x == "" {
 			t.Fatalf("session %d: %s and %s", i, x, y)
 		}
 	}
@@ -170,7 +170,7 @@ func FuzzSession_HeadersOfClients(f *testing.F) {
 // Of a request that changed its server, the record shows why its session was not kept.
 func TestSession_RecordShowsWhatBecameOfIt(t *testing.T) {
 	p := runPicker(t, Config{})
-	pool := Pool{Name: "ns/pool", Strategy: "session", SessionCookie: "sid", Endpoints: specs(first, second)}
+	pool := Pool{ID: poolID("ns/pool"), Strategy: "session", SessionCookie: "sid", Endpoints: specs(first, second)}
 	setPools(t, p, pool)
 	_, address := servePicker(t, p)
 	conn := dialPicker(t, address)

@@ -14,7 +14,7 @@ func TestShadow_JudgesPicksWithoutEffect(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	pool := Pool{Name: "ns/pool", Strategy: "round-robin", Shadow: "least-request", Endpoints: specs("10.0.0.1:80", "10.0.0.2:80")}
+	pool := Pool{ID: poolID("ns/pool"), Strategy: "round-robin", Shadow: "least-request", Endpoints: specs("10.0.0.1:80", "10.0.0.2:80")}
 	setPools(t, p, pool)
 	first := p.Pick(t.Context(), &extproc.Request{Pool: "ns/pool", Headers: &extproc.Message{}}) // both are idle: a tie
 	for range 3 {

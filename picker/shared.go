@@ -28,7 +28,7 @@ func (k *pick) sent() {
 	to := &k.ranked[0]
 	if e := k.further.prefill; e != nil && k.sentTo(e, 1) { // both will have the prompt's cache
 		if share != nil && len(k.query.Chain) > 0 {
-			share.Sent(Sent{Pool: k.pool.Name, Server: e.Addr, Chain: k.query.Chain})
+			share.Sent(Sent{Pool: k.pool.ID, Server: e.Addr, Chain: k.query.Chain})
 		}
 	}
 	chain := k.query.Chain
@@ -39,7 +39,7 @@ func (k *pick) sent() {
 		return
 	}
 	work := to.Work(&k.query)
-	s := Sent{Pool: k.pool.Name, Sender: sender(k.request), Server: to.Endpoint.Addr, Chain: chain, Adapter: work.Adapter, Slots: work.Slots}
+	s := Sent{Pool: k.pool.ID, Sender: sender(k.request), Server: to.Endpoint.Addr, Chain: chain, Adapter: work.Adapter, Slots: work.Slots}
 	if len(s.Chain) == 0 && s.Adapter == 0 && s.Sender == "" {
 		return
 	}

@@ -8,6 +8,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/picker/extproc"
 )
 
@@ -37,7 +38,7 @@ func admitted(r *Record) string {
 
 func (p *Picker) permit(ctx context.Context, r *extproc.Request) error {
 	r.Imported = r.Member != "" || r.Pool != "" && r.Gateway == "" && (r.Imported || p.config.Keyed)
-	if r.Imported && !p.config.Callers.Exported(r.Pool, r.Member) && !p.waitExported(ctx, r) {
+	if r.Imported && !p.exported(r) && !p.waitExported(ctx, r) {
 		p.metrics.denied.WithLabelValues("").Inc()
 		return status.Error(codes.PermissionDenied, "no pool with the name of this call is exported to other clusters")
 	}
@@ -45,17 +46,23 @@ func (p *Picker) permit(ctx context.Context, r *extproc.Request) error {
 		return nil
 	}
 	pool := p.pool(r.Pool)
-	if pool == nil || p.allowed(r.Gateway, pool.Name) {
+	if pool == nil || p.allowed(r.Gateway, pool.ID) {
 		return nil
 	}
 	if p.config.Access.Lagging() {
 		return status.Error(codes.Unavailable, "this process lacks recent objects, and does not find a route of Gateway "+r.Gateway+" to pool "+pool.Name+": ask another picker")
 	}
-	if !p.waitAllowed(ctx, r.Gateway, pool.Name) {
+	if !p.waitAllowed(ctx, r.Gateway, pool.ID) {
 		p.metrics.denied.WithLabelValues(r.Gateway).Inc()
 		return status.Error(codes.PermissionDenied, "no route of Gateway "+r.Gateway+" uses pool "+pool.Name)
 	}
 	return nil
+}
+
+// exported reports whether the other cluster may pick from the pool that its call names. A text
+// that names no pool is exported to none.
+func (p *Picker) exported(r *extproc.Request) bool {
+	return p.config.Callers.Exported(targetOf(r.Pool), r.Member)
 }
 
 // gate is the state of admission.
@@ -78,12 +85,12 @@ func (p *Picker) waitExported(ctx context.Context, r *extproc.Request) bool {
 		return false
 	}
 	return waitFor(ctx, p, func() (bool, <-chan time.Time) {
-		return p.config.Callers.Exported(r.Pool, r.Member), time.After(exportedPoll)
+		return p.exported(r), time.After(exportedPoll)
 	})
 }
 
 // allowed reports whether a Gateway may pick from a pool now.
-func (p *Picker) allowed(gateway, pool string) bool {
+func (p *Picker) allowed(gateway string, pool objectid.Target) bool {
 	if gateway == "" || p.config.Access == nil {
 		return true
 	}
@@ -92,7 +99,7 @@ func (p *Picker) allowed(gateway, pool string) bool {
 }
 
 // waitAllowed waits until a Gateway may pick from a pool, or for permitTimeout.
-func (p *Picker) waitAllowed(ctx context.Context, gateway, pool string) bool {
+func (p *Picker) waitAllowed(ctx context.Context, gateway string, pool objectid.Target) bool {
 	return waitFor(ctx, p, func() (bool, <-chan struct{}) { return p.config.Access.Allowed(gateway, pool) })
 }
 

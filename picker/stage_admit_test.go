@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
+	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/picker/accesslog"
 )
 
@@ -22,10 +23,10 @@ type access struct {
 	changed chan struct{}
 }
 
-func (a *access) Allowed(gateway, pool string) (bool, <-chan struct{}) {
+func (a *access) Allowed(gateway string, pool objectid.Target) (bool, <-chan struct{}) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.allowed[[2]string{gateway, pool}], a.changed
+	return a.allowed[[2]string{gateway, pool.String()}], a.changed
 }
 
 func (a *access) Lagging() bool {
@@ -60,7 +61,7 @@ func keyedPicker(t *testing.T, c Config) (p *Picker, may *access, pick func(gate
 	c.Callers, c.Access = from, may
 	p = runPicker(t, c)
 	_, address := servePicker(t, p)
-	setPools(t, p, Pool{Name: "ns/own", Endpoints: specs(first)}, Pool{Name: "ns/theirs", Default: true, Endpoints: specs(second)})
+	setPools(t, p, Pool{ID: poolID("ns/own"), Endpoints: specs(first)}, Pool{ID: poolID("ns/theirs"), Default: true, Endpoints: specs(second)})
 	conn := dialPicker(t, address)
 	return p, may, func(gateway, pool string) (string, codes.Code) {
 		pairs := []string{"gateway", gateway}

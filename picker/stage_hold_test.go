@@ -50,7 +50,7 @@ func TestFlowControl_RequestWaitsForSaturatedPool(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	p := runPicker(t, Config{Registerer: registry})
 	_, address := servePicker(t, p)
-	setPools(t, p, Pool{Name: "ns/pool", Default: true, FlowControl: oneAtATime(flow.Limits{}), Endpoints: specs("10.0.0.1:80")})
+	setPools(t, p, Pool{ID: poolID("ns/pool"), Default: true, FlowControl: oneAtATime(flow.Limits{}), Endpoints: specs("10.0.0.1:80")})
 	conn := dialPicker(t, address)
 	first, end := call(t, conn)
 	if list, _, _ := answered(exchange(t, first, headerMessage(nil))); list != "10.0.0.1:80" {
@@ -89,7 +89,7 @@ func TestFlowControl_RejectionHasReasonAndTime(t *testing.T) {
 	conn := dialPicker(t, address)
 	one := oneAtATime(flow.Limits{Requests: 1, TTL: 300 * time.Millisecond})
 	empty := oneAtATime(flow.Limits{EmptyTTL: 100 * time.Millisecond})
-	setPools(t, p, Pool{Name: "ns/pool", FlowControl: one, Endpoints: specs("10.0.0.1:80")}, Pool{Name: "ns/empty", FlowControl: empty})
+	setPools(t, p, Pool{ID: poolID("ns/pool"), FlowControl: one, Endpoints: specs("10.0.0.1:80")}, Pool{ID: poolID("ns/empty"), FlowControl: empty})
 	busy, _ := call(t, conn, "x-penstock-pool", "ns/pool")
 	exchange(t, busy, headerMessage(nil))
 	waits, _ := call(t, conn, "x-penstock-pool", "ns/pool")
@@ -132,7 +132,7 @@ func TestFlowControl_RejectionHasReasonAndTime(t *testing.T) {
 func TestFlowControl_ClientThatLeavesFreesItsPlace(t *testing.T) {
 	p := runPicker(t, Config{})
 	_, address := servePicker(t, p)
-	setPools(t, p, Pool{Name: "ns/pool", FlowControl: oneAtATime(flow.Limits{}), Endpoints: specs("10.0.0.1:80")})
+	setPools(t, p, Pool{ID: poolID("ns/pool"), FlowControl: oneAtATime(flow.Limits{}), Endpoints: specs("10.0.0.1:80")})
 	conn := dialPicker(t, address)
 	busy, _ := call(t, conn, "x-penstock-pool", "ns/pool")
 	exchange(t, busy, headerMessage(nil))
@@ -153,7 +153,7 @@ func TestFlowControl_FairnessIDCountsOnlyIfTrusted(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := runPicker(t, Config{})
 			_, address := servePicker(t, p)
-			setPools(t, p, Pool{Name: "ns/pool", FlowControl: oneAtATime(flow.Limits{}), TrustHeaders: c.trust, Endpoints: specs("10.0.0.1:80")})
+			setPools(t, p, Pool{ID: poolID("ns/pool"), FlowControl: oneAtATime(flow.Limits{}), TrustHeaders: c.trust, Endpoints: specs("10.0.0.1:80")})
 			conn := dialPicker(t, address)
 			for i, headers := range [][]string{{}, {}, {"x-llm-d-inference-fairness-id", "a"}, {"x-gateway-inference-fairness-id", "b"},
 				{"x-gateway-inference-fairness-id", "b", "x-llm-d-inference-fairness-id", "a"}} {
@@ -172,7 +172,7 @@ func TestFlowControl_FairnessIDCountsOnlyIfTrusted(t *testing.T) {
 func TestFlowControl_RequestThatCanSpillDoesNotWait(t *testing.T) {
 	p := runPicker(t, Config{})
 	_, address := servePicker(t, p)
-	setPools(t, p, Pool{Name: "ns/pool", FlowControl: oneAtATime(flow.Limits{}), Spills: true, Spill: []string{"envoy://b/"}, Endpoints: specs("10.0.0.1:80")})
+	setPools(t, p, Pool{ID: poolID("ns/pool"), FlowControl: oneAtATime(flow.Limits{}), Spills: true, Spill: []string{"envoy://b/"}, Endpoints: specs("10.0.0.1:80")})
 	conn := dialPicker(t, address)
 	for _, want := range []string{"10.0.0.1:80,envoy://b/", "envoy://b/"} {
 		stream, _ := call(t, conn, "x-penstock-pool", "ns/pool", "x-penstock-spill", "envoy://b/")
@@ -185,7 +185,7 @@ func TestFlowControl_RequestThatCanSpillDoesNotWait(t *testing.T) {
 func TestFlowControl_TurnedOffSendsThoseThatWait(t *testing.T) {
 	p := runPicker(t, Config{})
 	_, address := servePicker(t, p)
-	pool := Pool{Name: "ns/pool", FlowControl: oneAtATime(flow.Limits{}), Criticality: schedule.Sheddable, Endpoints: specs("10.0.0.1:80")}
+	pool := Pool{ID: poolID("ns/pool"), FlowControl: oneAtATime(flow.Limits{}), Criticality: schedule.Sheddable, Endpoints: specs("10.0.0.1:80")}
 	setPools(t, p, pool)
 	conn := dialPicker(t, address)
 	busy, _ := call(t, conn, "x-penstock-pool", "ns/pool")
@@ -219,7 +219,7 @@ func TestFlowControl_RequestAtProcessorTakesRoom(t *testing.T) {
 	t.Cleanup(server.Close)
 	p := runPicker(t, Config{})
 	of := &Processor{Host: "p:1", Timeout: time.Minute, Addresses: []dial.Address{{AddrPort: netip.MustParseAddrPort(server.Listener.Addr().String()), Cleartext: true}}}
-	setPools(t, p, Pool{Name: "ns/pool", FlowControl: oneAtATime(flow.Limits{}), Endpoints: specs("10.0.0.1:80"), Processor: of, Body: BodyBuffered})
+	setPools(t, p, Pool{ID: poolID("ns/pool"), FlowControl: oneAtATime(flow.Limits{}), Endpoints: specs("10.0.0.1:80"), Processor: of, Body: BodyBuffered})
 	queue := p.pool("ns/pool").queue
 	answers := make(chan extproc.Answer, 3)
 	pick := func(ctx context.Context) { answers <- p.Pick(ctx, bodied(`{"prompt":"a"}`)) }
@@ -254,7 +254,7 @@ func TestFlowControl_RequestAtProcessorTakesRoom(t *testing.T) {
 func TestFlowControl_EnvoyWaitsAsLongAsTheRequest(t *testing.T) {
 	g := startGateway(t, route{Name: "none", Cluster: "closed", Mode: none}, route{Name: "buffered", Cluster: "closed", Mode: buffered})
 	control := &FlowControl{Saturation: flow.Saturation{InFlight: 1}}
-	setPools(t, g.picker, Pool{Name: "ns/pool", FlowControl: control, Body: BodyBuffered, Endpoints: g.endpoints()[:1]})
+	setPools(t, g.picker, Pool{ID: poolID("ns/pool"), FlowControl: control, Body: BodyBuffered, Endpoints: g.endpoints()[:1]})
 	blocked, release := g.pods[0].hold(t)
 	statuses := make(chan string, 3)
 	send := func(path string) {
@@ -297,7 +297,7 @@ func TestFlowControl_PagesAreReadOftenWhileRequestsWait(t *testing.T) {
 	t.Cleanup(server.Close)
 	p := runPicker(t, Config{})
 	_, address := servePicker(t, p)
-	setPools(t, p, Pool{Name: "ns/pool", Default: true, FlowControl: &FlowControl{}, Endpoints: []endpoint.Spec{{Addr: netip.MustParseAddrPort(server.Listener.Addr().String())}}})
+	setPools(t, p, Pool{ID: poolID("ns/pool"), Default: true, FlowControl: &FlowControl{}, Endpoints: []endpoint.Spec{{Addr: netip.MustParseAddrPort(server.Listener.Addr().String())}}})
 	p.pool("ns/pool").snapshot.Refresh(time.Minute)
 	stream, _ := call(t, dialPicker(t, address))
 	if r := exchange(t, stream, headerMessage(nil)); r.GetOverrideMessageTimeout() == nil {
@@ -309,7 +309,7 @@ func TestFlowControl_PagesAreReadOftenWhileRequestsWait(t *testing.T) {
 
 func TestFlowControl_ReadsPagesWhateverTheStrategy(t *testing.T) {
 	p := runPicker(t, Config{})
-	setPools(t, p, Pool{Name: "ns/pool", Strategy: "random", FlowControl: &FlowControl{}, Endpoints: []endpoint.Spec{{Addr: specs("10.0.0.1:80")[0].Addr}}})
+	setPools(t, p, Pool{ID: poolID("ns/pool"), Strategy: "random", FlowControl: &FlowControl{}, Endpoints: []endpoint.Spec{{Addr: specs("10.0.0.1:80")[0].Addr}}})
 	if p.pool("ns/pool").Metrics.Off {
 		t.Error("saturation is measured without pages")
 	}

@@ -27,7 +27,7 @@ func TestProcessor_EnvoySendsItsTokensInEveryMode(t *testing.T) {
 	}
 	g := startGateway(t, routes...)
 	s := startProcessor(t)
-	setPools(t, g.picker, Pool{Name: "ns/pool", Strategy: "random", Endpoints: g.endpoints(), Body: BodyBuffered, Processor: &s.Processor})
+	setPools(t, g.picker, Pool{ID: poolID("ns/pool"), Strategy: "random", Endpoints: g.endpoints(), Body: BodyBuffered, Processor: &s.Processor})
 	second := g.endpoints()[1].Addr.String()
 	for mode := range modes {
 		for _, size := range []int{0, 300, 200 << 10} {
@@ -69,7 +69,7 @@ func TestProcessor_DeadlineExtendsTheWaitOfEnvoy(t *testing.T) {
 	p := runPicker(t, Config{})
 	_, address := servePicker(t, p)
 	of := &Processor{Host: "p:1", Timeout: 30 * time.Second, Addresses: []dial.Address{{AddrPort: netip.MustParseAddrPort(server.Listener.Addr().String()), Cleartext: true}}}
-	setPools(t, p, Pool{Name: "ns/pool", Default: true, Endpoints: specs("10.0.0.1:80"), Processor: of, Body: BodyBuffered})
+	setPools(t, p, Pool{ID: poolID("ns/pool"), Default: true, Endpoints: specs("10.0.0.1:80"), Processor: of, Body: BodyBuffered})
 	stream, _ := call(t, dialPicker(t, address))
 	bufferedRequest(t, stream, `{"prompt":"a"}`)
 	r, err := stream.Recv()
@@ -88,7 +88,7 @@ func TestProcessor_CallHasASpan(t *testing.T) {
 	_, address := servePicker(t, p)
 	s := startProcessor(t)
 	s.set(`{"token_value":"[1,2,3]"}`, http.StatusOK)
-	setPools(t, p, Pool{Name: "ns/pool", Endpoints: specs("10.0.0.1:80"), Processor: &s.Processor, Body: BodyBuffered})
+	setPools(t, p, Pool{ID: poolID("ns/pool"), Endpoints: specs("10.0.0.1:80"), Processor: &s.Processor, Body: BodyBuffered})
 	stream, cancel := call(t, dialPicker(t, address), "x-penstock-pool", "ns/pool", "traceparent", "00-0af7651916cd43dd8448eb211c80319c-00000000000000aa-01")
 	bufferedRequest(t, stream, `{"prompt":"a"}`)
 	if _, err := stream.Recv(); err != nil {

@@ -31,7 +31,7 @@ func TestProcessor_RecordAndLogStateWhyItDoesNotAnswer(t *testing.T) {
 	s.Route = true
 	log := new(logged)
 	p := runPicker(t, Config{Log: slog.New(slog.NewTextHandler(log, nil))})
-	setPools(t, p, Pool{Name: "ns/pool", Strategy: "random", Endpoints: specs("10.0.0.1:80"), Processor: &s.Processor, Body: BodyBuffered})
+	setPools(t, p, Pool{ID: poolID("ns/pool"), Strategy: "random", Endpoints: specs("10.0.0.1:80"), Processor: &s.Processor, Body: BodyBuffered})
 	for i, c := range []struct {
 		answer string
 		status int

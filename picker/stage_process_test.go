@@ -82,7 +82,7 @@ func TestProcessor_AnswerDecidesTheRequest(t *testing.T) {
 	p := runPicker(t, Config{Registerer: registry})
 	endpoints := specs("10.0.0.1:80", "10.0.0.2:80", "10.0.0.3:80", "10.0.0.4:80", "10.0.0.5:81")
 	endpoints[1].Pod, endpoints[2].Pod, endpoints[3].Draining = "worker-2", "servers/gpu.example.com", true
-	pool := Pool{Name: "ns/pool", Strategy: "random", Endpoints: endpoints, Fallbacks: 1, Processor: &s.Processor, Body: BodyBuffered}
+	pool := Pool{ID: poolID("ns/pool"), Strategy: "random", Endpoints: endpoints, Fallbacks: 1, Processor: &s.Processor, Body: BodyBuffered}
 	setPools(t, p, pool)
 	const yes, no, silent = `{"route":true,"prompt":"a"}`, `{"route":false,"prompt":"a"}`, `{"prompt":"a"}`
 	for _, tt := range []struct {
@@ -158,7 +158,7 @@ func TestProcessor_WorkerOutsideTheSubsetIsNotUsed(t *testing.T) {
 	for i, tier := range []string{"gold", "gold", "free"} {
 		endpoints[i].Labels, endpoints[i].Pod = map[string]string{"tier": tier}, "worker-"+tier
 	}
-	setPools(t, p, Pool{Name: "ns/pool", Strategy: "random", Endpoints: endpoints, Fallbacks: 2, Processor: &s.Processor, Body: BodyBuffered})
+	setPools(t, p, Pool{ID: poolID("ns/pool"), Strategy: "random", Endpoints: endpoints, Fallbacks: 2, Processor: &s.Processor, Body: BodyBuffered})
 	for worker, reason := range map[string]string{"10.0.0.1:80": "busy_worker", "worker-gold:80": "busy_worker", "10.0.0.3:80": "", "worker-free:80": ""} {
 		s.set(fmt.Sprintf(`{"worker_address":%q}`, worker), http.StatusOK)
 		r := bodied(`{"prompt":"a"}`)
@@ -190,7 +190,7 @@ func TestProcessor_TokensAreThoseOfThePrompt(t *testing.T) {
 		go func() { _ = publishers[i].Serve(t.Context(), listener) }()
 	}
 	servers := specs("127.0.0.1:8000", "127.0.0.2:8000")
-	setPools(t, p, Pool{Name: "ns/pool", Endpoints: servers, Metrics: endpoint.Metrics{Off: true}, KVEvents: &KVEvents{Port: port}, Processor: &s.Processor, Body: BodyBuffered,
+	setPools(t, p, Pool{ID: poolID("ns/pool"), Endpoints: servers, Metrics: endpoint.Metrics{Off: true}, KVEvents: &KVEvents{Port: port}, Processor: &s.Processor, Body: BodyBuffered,
 		Strategy: schedule.Plugins, Plugins: parsed(t, "plugins: [{type: prefix-cache-scorer}, {type: dynamo-headers}]")})
 	tokens, hashes := make([]uint32, 1024), make([]any, 1024/16)
 	for i := range tokens {
@@ -225,7 +225,7 @@ func TestProcessor_ReceivesListedHeadersAndNoCredentials(t *testing.T) {
 	s := startProcessor(t)
 	p := runPicker(t, Config{})
 	s.Headers = []string{"x-tenant", "authorization", "cookie", ":path"}
-	setPools(t, p, Pool{Name: "ns/pool", Default: true, Endpoints: specs("10.0.0.1:80"), Processor: &s.Processor, Body: BodyBuffered})
+	setPools(t, p, Pool{ID: poolID("ns/pool"), Default: true, Endpoints: specs("10.0.0.1:80"), Processor: &s.Processor, Body: BodyBuffered})
 	_, address := servePicker(t, p)
 	stream, _ := call(t, dialPicker(t, address))
 	headers := headerMessage(nil, ":path", "/v1/completions", "x-request-id", "r1", "x-tenant", "t1", "x-other", "o", "authorization", "secret", "cookie", "c=1",
@@ -249,7 +249,7 @@ func TestProcessor_HangingOneCostsItsTimeAndThenNothing(t *testing.T) {
 	t.Cleanup(func() { close(stop) })
 	p := runPicker(t, Config{})
 	of := &Processor{Host: "p:1", Timeout: 100 * time.Millisecond, Addresses: []dial.Address{{AddrPort: netip.MustParseAddrPort(server.Listener.Addr().String()), Cleartext: true}}}
-	pool := Pool{Name: "ns/pool", Endpoints: specs("10.0.0.1:80"), Processor: of, Body: BodyBuffered}
+	pool := Pool{ID: poolID("ns/pool"), Endpoints: specs("10.0.0.1:80"), Processor: of, Body: BodyBuffered}
 	setPools(t, p, pool)
 	for range 5 {
 		if a := p.Pick(t.Context(), bodied(`{"prompt":"a"}`)); a.Endpoints.String() != "10.0.0.1:80" {

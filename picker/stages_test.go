@@ -10,6 +10,7 @@ import (
 
 	"google.golang.org/grpc/mem"
 
+	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/picker/extproc"
 	"github.com/penstock-project/penstock/picker/flow"
 	"github.com/penstock-project/penstock/picker/schedule"
@@ -59,9 +60,9 @@ func kinds(t *testing.T) map[string]struct {
 func TestPick_EndBetweenAnyTwoStagesLeavesNoLease(t *testing.T) {
 	for name, kind := range kinds(t) {
 		for at := range stages() {
-			c := &counting{chooser: chooser{of: map[string]*Clusters{}}}
+			c := &counting{chooser: chooser{of: map[objectid.Target]*Clusters{}}}
 			p := runPicker(t, Config{Chooser: c})
-			kind.pool.Name = "ns/pool"
+			kind.pool.ID = poolID("ns/pool")
 			setPools(t, p, kind.pool)
 			p.stages = slices.Insert(stages(), at, stage{name: "panic", at: stages()[at].at, always: true, run: func(*pick) { panic("between two stages") }})
 			r := kind.request
@@ -108,7 +109,7 @@ type counting struct {
 	open int
 }
 
-func (c *counting) Choose(pool string, p ClusterPrompt, charged bool, out []ClusterCost) ([]ClusterCost, Charge) {
+func (c *counting) Choose(pool objectid.Target, p ClusterPrompt, charged bool, out []ClusterCost) ([]ClusterCost, Charge) {
 	ranked, charge := c.chooser.Choose(pool, p, charged, out)
 	if charge != nil {
 		c.open++
@@ -226,7 +227,7 @@ func TestStages_WithoutOneItsPromiseIsBroken(t *testing.T) {
 		}()
 		p := runPicker(t, Config{})
 		p.stages = slices.DeleteFunc(stages(), func(s stage) bool { return s.name == without })
-		return c.holds(p, Pool{Name: "ns/pool", Endpoints: specs(first)})
+		return c.holds(p, Pool{ID: poolID("ns/pool"), Endpoints: specs(first)})
 	}
 	written := ""
 	files, err := filepath.Glob("*_test.go")
@@ -259,7 +260,7 @@ func TestStages_WithoutOneItsPromiseIsBroken(t *testing.T) {
 // order, with the time that it took.
 func TestStages_RecordHasTheStagesThatAPickHasPassed(t *testing.T) {
 	p := runPicker(t, Config{})
-	setPools(t, p, Pool{Name: "ns/pool", Body: BodyBuffered, Endpoints: specs(first)}, Pool{Name: "ns/none"})
+	setPools(t, p, Pool{ID: poolID("ns/pool"), Body: BodyBuffered, Endpoints: specs(first)}, Pool{ID: poolID("ns/none")})
 	passed := func(pool string) (names []string, record *Record) {
 		r := longPrompt(600)
 		r.Pool = pool

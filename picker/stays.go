@@ -96,7 +96,7 @@ func (pool *pool) clusterID(name string) uint64 {
 // keepStay records that a session has a request in a cluster, for all processes.
 func (p *Picker) keepStay(pool *pool, session uint64, cluster string) {
 	if pool.stays != nil && pool.stays.Keep(session, cluster, time.Now(), pool.SessionTTL) && p.config.Sharing != nil {
-		p.config.Sharing.Session(Session{Pool: pool.Name, ID: session, Cluster: cluster})
+		p.config.Sharing.Session(Session{Pool: pool.ID, ID: session, Cluster: cluster})
 	}
 }
 

@@ -15,7 +15,7 @@ func TestTree_ThroughEnvoy(t *testing.T) {
 	g.pods[1].shows(0, 0.95, "sql,law")
 	ask := func(c schedule.Criticality, path, model string) (pod string, status int, reason string) {
 		t.Helper()
-		setPools(t, g.picker, Pool{Name: "ns/pool", Strategy: "tree", Criticality: c, Endpoints: g.endpoints(), Body: BodyBuffered})
+		setPools(t, g.picker, Pool{ID: poolID("ns/pool"), Strategy: "tree", Criticality: c, Endpoints: g.endpoints(), Body: BodyBuffered})
 		if e := g.picker.Explain("ns/pool", map[string]string{modelHeader: model}); e.Criticality != c || len(e.Verdicts) != 2 || !e.Verdicts[0].State.Fresh {
 			t.Fatalf("explained as %+v", e)
 		}
@@ -69,7 +69,7 @@ func TestLoad_AdaptersCountWithoutBodies(t *testing.T) {
 	g := startGateway(t, route{Name: "none", Cluster: "closed", Mode: none, Allow: true})
 	g.pods[0].shows(0, 0, "chat")
 	g.pods[1].shows(0, 0, "sql")
-	setPools(t, g.picker, Pool{Name: "ns/pool", Endpoints: g.endpoints()})
+	setPools(t, g.picker, Pool{ID: poolID("ns/pool"), Endpoints: g.endpoints()})
 	for _, v := range g.picker.Explain("ns/pool", nil).Verdicts { // reads the pages
 		if !v.State.Fresh {
 			t.Fatalf("its page is not read: %+v", v)
@@ -103,7 +103,7 @@ func TestTree_ShedRequestSpills(t *testing.T) {
 	g := startGateway(t, route{Name: "a", Cluster: "closed-spill", Mode: none, Allow: true, Filter: "picker-spill", Spill: "envoy://hop-b/"})
 	g.pods[0].shows(6, 0.1, "")
 	g.pods[1].shows(6, 0.1, "")
-	setPools(t, g.picker, Pool{Name: "ns/pool", Strategy: "tree", Criticality: schedule.Sheddable, Endpoints: g.endpoints(), Spills: true, Spill: []string{"envoy://hop-b/"}})
+	setPools(t, g.picker, Pool{ID: poolID("ns/pool"), Strategy: "tree", Criticality: schedule.Sheddable, Endpoints: g.endpoints(), Spills: true, Spill: []string{"envoy://hop-b/"}})
 	g.picker.Explain("ns/pool", nil)
 	if response, text := g.post(t, "/a/", nil); response.StatusCode != 200 || response.Header.Get("x-pod") != "other" {
 		t.Errorf("%s %s", response.Status, text)

@@ -35,7 +35,7 @@ func TestExtProc_EnvoyFollowsPickInEveryMode(t *testing.T) {
 	}
 	g := startGateway(t, routes...)
 	for _, body := range []Body{BodyNone, BodyBuffered} {
-		setPools(t, g.picker, Pool{Name: "ns/pool", Strategy: "round-robin", Endpoints: g.endpoints(), Body: body})
+		setPools(t, g.picker, Pool{ID: poolID("ns/pool"), Strategy: "round-robin", Endpoints: g.endpoints(), Body: body})
 		for mode := range modes {
 			for _, size := range []int{0, 10, 100 << 10, 3 << 20} {
 				what := fmt.Sprintf("%s, picker's body %q, %d bytes", mode, body, size)
@@ -69,7 +69,7 @@ func TestExtProc_BodyOf32MiBArrivesUnchanged(t *testing.T) {
 	g := startGateway(t,
 		route{Name: "buffered", Cluster: "closed", Mode: buffered, Allow: true},
 		route{Name: "duplex", Cluster: "closed", Mode: duplex, Allow: true})
-	setPools(t, g.picker, Pool{Name: "ns/pool", Strategy: "random", Endpoints: g.endpoints()[:1], Body: BodyBuffered})
+	setPools(t, g.picker, Pool{ID: poolID("ns/pool"), Strategy: "random", Endpoints: g.endpoints()[:1], Body: BodyBuffered})
 	sent := make([]byte, DefaultBodyLimit)
 	random := rand.NewChaCha8([32]byte{1})
 	_, _ = random.Read(sent)
@@ -85,7 +85,7 @@ func TestExtProc_BodyOf32MiBArrivesUnchanged(t *testing.T) {
 func TestExtProc_RequestWithTrailersIsPickedFor(t *testing.T) {
 	g := startGateway(t, route{Name: "duplex", Cluster: "closed", Mode: duplex, Allow: true})
 	for _, body := range []Body{BodyNone, BodyBuffered} {
-		setPools(t, g.picker, Pool{Name: "ns/pool", Endpoints: g.endpoints()[:1], Body: body})
+		setPools(t, g.picker, Pool{ID: poolID("ns/pool"), Endpoints: g.endpoints()[:1], Body: body})
 		sent := strings.Repeat("y", 200<<10)
 		reader := struct{ io.Reader }{strings.NewReader(sent)} // of unknown length, so that trailers may follow
 		request, err := http.NewRequest(http.MethodPost, g.url+"/duplex/", reader)
@@ -109,7 +109,7 @@ func TestEndpointPicker_UnknownPoolFallsBackToCluster(t *testing.T) {
 	g := startGateway(t,
 		route{Name: "open", Cluster: "open", Mode: none, Allow: true, Pool: "ns/unknown"},
 		route{Name: "closed", Cluster: "closed", Mode: buffered, Allow: true, Pool: "ns/unknown"})
-	setPools(t, g.picker, Pool{Name: "ns/pool", Endpoints: g.endpoints()})
+	setPools(t, g.picker, Pool{ID: poolID("ns/pool"), Endpoints: g.endpoints()})
 	for path, want := range map[string]int{"/open/": 200, "/closed/": 503} {
 		if response, text := g.post(t, path, []byte(`{"model":"m"}`)); response.StatusCode != want {
 			t.Errorf("%s: %s %s", path, response.Status, text)
@@ -126,8 +126,8 @@ func TestEndpointPicker_ImmediateResponseNamesReason(t *testing.T) {
 	blocked, release := g.pods[0].hold(t)
 	draining := g.endpoints()
 	draining[0].Draining, draining[1].Draining = true, true
-	setPools(t, g.picker, Pool{Name: "ns/pool", Endpoints: draining, Body: BodyBuffered},
-		Pool{Name: "ns/small", Endpoints: g.endpoints()[:1], Full: schedule.Full{InFlight: 1}})
+	setPools(t, g.picker, Pool{ID: poolID("ns/pool"), Endpoints: draining, Body: BodyBuffered},
+		Pool{ID: poolID("ns/small"), Endpoints: g.endpoints()[:1], Full: schedule.Full{InFlight: 1}})
 	expect := func(path string, status int, reason string) {
 		t.Helper()
 		response, text := g.post(t, path, []byte(`{"model":"m"}`))
@@ -155,7 +155,7 @@ func TestEndpointPicker_ImmediateResponseNamesReason(t *testing.T) {
 
 func TestSubsetHint_OnlyItsEndpointsArePicked(t *testing.T) {
 	g := startGateway(t, route{Name: "a", Cluster: "closed", Mode: none, Allow: true})
-	setPools(t, g.picker, Pool{Name: "ns/pool", Strategy: "random", Fallbacks: 3, Endpoints: g.endpoints()})
+	setPools(t, g.picker, Pool{ID: poolID("ns/pool"), Strategy: "random", Fallbacks: 3, Endpoints: g.endpoints()})
 	ask := func(hint string) (int, string) {
 		t.Helper()
 		request, _ := http.NewRequest(http.MethodGet, g.url+"/a/", nil)
@@ -185,7 +185,7 @@ func TestEndpointPicker_RetriesFollowThePicksList(t *testing.T) {
 		route{Name: "user", Cluster: "closed", Mode: none, Allow: true, Retries: 3})
 	var first, second atomic.Int64
 	g.pods[0].answer(func() int { first.Add(1); return 503 })
-	setPools(t, g.picker, Pool{Name: "ns/pool", Strategy: "round-robin", Fallbacks: 2, Endpoints: g.endpoints()})
+	setPools(t, g.picker, Pool{ID: poolID("ns/pool"), Strategy: "round-robin", Fallbacks: 2, Endpoints: g.endpoints()})
 	for range 2 { // once with each endpoint first
 		if response, text := g.post(t, "/a/", nil); response.StatusCode != 200 || response.Header.Get("x-pod") != "pod-1" {
 			t.Fatalf("%s %s", response.Status, text)
@@ -201,7 +201,7 @@ func TestEndpointPicker_RetriesFollowThePicksList(t *testing.T) {
 	}
 
 	// One pod, three retries that the user asked for: all of them go to it.
-	setPools(t, g.picker, Pool{Name: "ns/pool", Endpoints: g.endpoints()[:1]})
+	setPools(t, g.picker, Pool{ID: poolID("ns/pool"), Endpoints: g.endpoints()[:1]})
 	first.Store(0)
 	if response, _ := g.post(t, "/user/", nil); response.StatusCode != 503 || response.Header.Get("x-pod") != "pod-0" {
 		t.Errorf("%s %v", response.Status, response.Header)
@@ -236,7 +236,7 @@ func TestSpill_FullEmptyOrUnreachablePoolSpills(t *testing.T) {
 			{"full", "other", Pool{Endpoints: g.endpoints()[:1], Full: schedule.Full{InFlight: 1}}},
 			{"unreachable", "other", Pool{Endpoints: unreachable}},
 		} {
-			tt.pool.Name, tt.pool.Spills, tt.pool.Spill = "ns/pool", true, []string{hop}
+			tt.pool.ID, tt.pool.Spills, tt.pool.Spill = poolID("ns/pool"), true, []string{hop}
 			setPools(t, g.picker, tt.pool)
 			if tt.name == "full" {
 				lease := g.picker.leases.Open(&g.picker.pool("ns/pool").snapshot.Endpoints[0], endpoint.Holder{}, endpoint.Work{}, 0, time.Now())
@@ -261,7 +261,7 @@ func unusedAddr(t testing.TB) netip.AddrPort {
 
 func TestAccessLog_EndsRequestAndNamesServingEndpoint(t *testing.T) {
 	g := startGateway(t, route{Name: "a", Cluster: "closed", Mode: none, Allow: true})
-	setPools(t, g.picker, Pool{Name: "ns/pool", Strategy: "round-robin", Fallbacks: 1, Endpoints: g.endpoints()})
+	setPools(t, g.picker, Pool{ID: poolID("ns/pool"), Strategy: "round-robin", Fallbacks: 1, Endpoints: g.endpoints()})
 	first, second := g.pods[0], g.pods[1] // in turn, by address
 	if first.addr().Compare(second.addr()) > 0 {
 		first, second = second, first
@@ -310,7 +310,7 @@ func TestAccessLog_PromptCountsAsUnreadUntilFirstToken(t *testing.T) {
 		<-end
 	})
 	t.Cleanup(sync.OnceFunc(func() { close(end) }))
-	setPools(t, g.picker, Pool{Name: "ns/pool", Body: BodyBuffered, Metrics: endpoint.Metrics{Off: true}, Endpoints: g.endpoints()[:1]})
+	setPools(t, g.picker, Pool{ID: poolID("ns/pool"), Body: BodyBuffered, Metrics: endpoint.Metrics{Off: true}, Endpoints: g.endpoints()[:1]})
 	state := func() endpoint.State { return g.picker.pool("ns/pool").snapshot.Endpoints[0].State() }
 	go func() {
 		body := `{"stream":true,"model":"m","messages":[{"role":"user","content":"` + strings.Repeat("word ", 1000) + `"}]}`
@@ -326,7 +326,7 @@ func TestAccessLog_PromptCountsAsUnreadUntilFirstToken(t *testing.T) {
 
 func TestEndpointPicker_DeadPickerLeavesFailOpenPoolServing(t *testing.T) {
 	g := startGateway(t, route{Name: "open", Cluster: "open", Mode: buffered, Allow: true}, route{Name: "closed", Cluster: "closed", Mode: buffered, Allow: true})
-	setPools(t, g.picker, Pool{Name: "ns/pool", Endpoints: g.endpoints()})
+	setPools(t, g.picker, Pool{ID: poolID("ns/pool"), Endpoints: g.endpoints()})
 	g.server.Stop()
 	if response, _ := g.post(t, "/open/", []byte("{}")); response.StatusCode != 200 {
 		t.Errorf("fail open: %s", response.Status)
@@ -339,7 +339,7 @@ func TestEndpointPicker_DeadPickerLeavesFailOpenPoolServing(t *testing.T) {
 func TestEndpointPicker_ChangingPoolsLosesNoRequest(t *testing.T) {
 	g := startGateway(t, route{Name: "n", Cluster: "closed", Mode: none, Allow: true}, route{Name: "b", Cluster: "closed", Mode: buffered, Allow: true})
 	pools := func(i int) Pool {
-		return Pool{Name: "ns/pool", Strategy: schedule.Names()[i%len(schedule.Names())], Fallbacks: i % 2,
+		return Pool{ID: poolID("ns/pool"), Strategy: schedule.Names()[i%len(schedule.Names())], Fallbacks: i % 2,
 			Endpoints: g.endpoints()[i%2:], Body: []Body{BodyNone, BodyBuffered}[i/2%2]}
 	}
 	setPools(t, g.picker, pools(0))

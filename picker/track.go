@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/picker/accesslog"
 	"github.com/penstock-project/penstock/picker/endpoint"
 	"github.com/penstock-project/penstock/picker/extproc"
@@ -133,7 +134,7 @@ func (p *Picker) Log(e accesslog.Entry) {
 		p.follow(adopted, e)
 		return
 	case !alive && e.Open:
-		if served := p.loadOf(e.Pool, e.Served); served != nil && p.allowed(e.Gateway, e.Pool) {
+		if served := p.loadOf(e.Pool, e.Served); served != nil && p.allowed(e.Gateway, targetOf(e.Pool)) {
 			if lease := p.leases.Adopt(e.Lease, endpoint.Holder{Gateway: e.Gateway, Pool: e.Pool}, served, time.Now()); lease != nil {
 				lease.Done()
 			}
@@ -212,6 +213,12 @@ func (p *Picker) follow(lease *endpoint.Lease, e accesslog.Entry) {
 	case served != nil:
 		served.Record(ok, e.FirstByte, now)
 	}
+}
+
+// targetOf is the pool that an access log names; the zero Target if the text names none.
+func targetOf(text string) objectid.Target {
+	of, _ := objectid.ParseTarget(text)
+	return of
 }
 
 // loadOf finds the counters of a pool's address as text; nil for hops, addresses of other pools and "".

@@ -22,7 +22,7 @@ func pickFirst(t *testing.T, c Config) (p *Picker, lease string) {
 	t.Helper()
 	p = runPicker(t, c)
 	_, address := servePicker(t, p)
-	setPools(t, p, Pool{Name: "ns/pool", Strategy: "round-robin", Fallbacks: 1, Full: schedule.Full{InFlight: 9}, Endpoints: specs(first, second)})
+	setPools(t, p, Pool{ID: poolID("ns/pool"), Strategy: "round-robin", Fallbacks: 1, Full: schedule.Full{InFlight: 9}, Endpoints: specs(first, second)})
 	stream, _ := call(t, dialPicker(t, address), "x-penstock-pool", "ns/pool")
 	r := exchange(t, stream, headerMessage(nil))
 	return p, r.GetDynamicMetadata().GetFields()["penstock"].GetStructValue().GetFields()["lease"].GetStringValue()
@@ -126,7 +126,7 @@ func TestAccessLog_CanceledRequestsLeaveServerUnsuspected(t *testing.T) {
 func TestAccessLog_FirstTokenEndsBacklog(t *testing.T) {
 	p := runPicker(t, Config{})
 	_, address := servePicker(t, p)
-	setPools(t, p, Pool{Name: "ns/pool", Endpoints: specs(first)})
+	setPools(t, p, Pool{ID: poolID("ns/pool"), Endpoints: specs(first)})
 	unread := func() int64 { return p.pool("ns/pool").snapshot.Endpoints[0].State().Unread }
 	pick := func() string {
 		stream, _ := call(t, dialPicker(t, address), "x-penstock-pool", "ns/pool")

@@ -23,7 +23,7 @@ func (k *pick) sentTo(e *endpoint.Endpoint, place int) bool {
 		return true
 	}
 	if k.unread == nil {
-		k.unread = endpoint.NewUnread(k.pool.Name, k.query.Stream, k.query.Chain)
+		k.unread = endpoint.NewUnread(k.pool.ID, k.query.Stream, k.query.Chain)
 	}
 	k.unread.To[place] = endpoint.UnreadAt{At: e.Addr, Server: server}
 	return true

@@ -44,7 +44,7 @@ func TestDenial_LeavesNothingCached(t *testing.T) {
 		{"served by another one", true, accesslog.Entry{Served: second, Status: 200, Sent: sent, Headers: answered, Body: true}, false},
 	} {
 		p := runPicker(t, Config{})
-		setPools(t, p, Pool{Name: "ns/pool", Fallbacks: 1, Endpoints: specs(first, second)})
+		setPools(t, p, Pool{ID: poolID("ns/pool"), Fallbacks: 1, Endpoints: specs(first, second)})
 		chain := chainOf(1000, 20)
 		r := longPrompt(1200, chain...)
 		r.Facts.Stream = c.stream
@@ -73,7 +73,7 @@ func TestDenial_LeavesNothingCached(t *testing.T) {
 // Both servers of a request with a prefill server lose its prompt, and what they had before stays.
 func TestDenial_LeavesWhatWasCachedBefore(t *testing.T) {
 	p := runPicker(t, Config{})
-	setPools(t, p, Pool{Name: "ns/pool", Strategy: "plugins", Plugins: parsed(t, stagesDoc(allStages)), Endpoints: withRoles(first, "decode", second, "prefill")})
+	setPools(t, p, Pool{ID: poolID("ns/pool"), Strategy: "plugins", Plugins: parsed(t, stagesDoc(allStages)), Endpoints: withRoles(first, "decode", second, "prefill")})
 	long := chainOf(1000, 40)
 	short := long[:20]
 	for _, c := range []struct {
@@ -94,7 +94,7 @@ func TestDenial_LeavesWhatWasCachedBefore(t *testing.T) {
 func TestDenial_OfPromptLargerThanTheCacheEvictsNothing(t *testing.T) {
 	var sent []Sent
 	p := runPicker(t, Config{Sharing: shared{sent: func(s Sent) { sent = append(sent, s) }}})
-	setPools(t, p, Pool{Name: "ns/pool", Endpoints: specs(first)})
+	setPools(t, p, Pool{ID: poolID("ns/pool"), Endpoints: specs(first)})
 	p.loadOf("ns/pool", first).Prefixes().SetCapacity(6400)
 	small, large := chainOf(1000, 20), chainOf(9000, prefix.MaxBlocks)
 	p.Pick(t.Context(), longPrompt(1280, small...))

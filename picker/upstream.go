@@ -11,7 +11,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/picker/extproc"
 )
 
@@ -107,9 +106,8 @@ func (u *upstreamMetrics) picked(k *pick) {
 	if len(a.Endpoints) > 0 {
 		first = a.Endpoints[0]
 	}
-	id, _ := objectid.ParseTarget(pool.Name)
 	name, port := pool.named(first)
-	u.attempts.WithLabelValues("success", target, name, id.Namespace, port).Inc()
+	u.attempts.WithLabelValues("success", target, name, pool.ID.Namespace, port).Inc()
 	u.requests.WithLabelValues(labels...).Inc()
 	if of := pool.disagg(); k.staged && of != nil {
 		u.stages.WithLabelValues(of.Handler, of.HandlerType, cmp.Or(target, "unknown"), k.further.decision()).Inc()
@@ -211,12 +209,11 @@ func (upstreamPools) Describe(ch chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector. Upstream's label name has no namespace.
 func (c upstreamPools) Collect(ch chan<- prometheus.Metric) {
-	for id, pool := range c.picker.pools.now.Load().byName {
+	for _, pool := range c.picker.pools.now.Load().byName {
 		if !pool.Default { // the only one that a stand-alone picker serves
 			continue
 		}
-		of, _ := objectid.ParseTarget(id)
-		name := of.Name
+		name := pool.ID.Pool.Name
 		both := func(descs [2]*prometheus.Desc, v float64, labels ...string) {
 			for _, d := range descs {
 				ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, append([]string{name}, labels...)...)

@@ -16,7 +16,7 @@ func TestUpstreamMetrics_UntrustedFairnessIDIsNoLabel(t *testing.T) {
 		registry := prometheus.NewRegistry()
 		p := runPicker(t, Config{Registerer: registry, Protocol: Protocol{Upstream: true}})
 		_, address := servePicker(t, p)
-		setPools(t, p, Pool{Name: "ns/pool", Default: true, TrustHeaders: trust, Endpoints: specs("10.0.0.1:80")})
+		setPools(t, p, Pool{ID: poolID("ns/pool"), Default: true, TrustHeaders: trust, Endpoints: specs("10.0.0.1:80")})
 		conn := dialPicker(t, address)
 		for i, header := range []string{"x-llm-d-inference-fairness-id", "x-gateway-inference-fairness-id"} {
 			stream, _ := call(t, conn)
@@ -35,7 +35,7 @@ func TestUpstreamMetrics_UntrustedModelIsNoLabel(t *testing.T) {
 		registry := prometheus.NewRegistry()
 		p := runPicker(t, Config{Registerer: registry, Protocol: Protocol{Upstream: true}})
 		_, address := servePicker(t, p)
-		setPools(t, p, Pool{Name: "ns/pool", Default: true, TrustHeaders: trust, Endpoints: specs("10.0.0.1:80")})
+		setPools(t, p, Pool{ID: poolID("ns/pool"), Default: true, TrustHeaders: trust, Endpoints: specs("10.0.0.1:80")})
 		stream, _ := call(t, dialPicker(t, address))
 		exchange(t, stream, headerMessage(nil, modelHeader, "claimed"))
 		series := slices.DeleteFunc(slices.Sorted(maps.Keys(gathered(t, registry))), func(name string) bool { return !strings.HasPrefix(name, "llm_d_epp_request_total ") })

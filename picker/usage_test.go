@@ -31,7 +31,7 @@ func TestMetrics_RequestsAndTokensByModel(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	pool := Pool{Name: "ns/pool", Endpoints: specs("10.0.0.1:80", "10.0.0.2:80")}
+	pool := Pool{ID: poolID("ns/pool"), Endpoints: specs("10.0.0.1:80", "10.0.0.2:80")}
 	setPools(t, p, pool)
 	for name := range gathered(t, registry) {
 		if len(name) > 21 && name[:21] == "penstock_picker_model" {
@@ -75,7 +75,7 @@ func TestMetrics_QueueAndSaturationOfFreshPages(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	setPools(t, p, Pool{Name: "ns/pool", Endpoints: specs("10.0.0.1:80", "10.0.0.2:80", "10.0.0.3:80")})
+	setPools(t, p, Pool{ID: poolID("ns/pool"), Endpoints: specs("10.0.0.1:80", "10.0.0.2:80", "10.0.0.3:80")})
 	if _, ok := gathered(t, registry)["penstock_picker_queue_requests ns/pool"]; ok {
 		t.Error("a queue without a page")
 	}
@@ -94,7 +94,7 @@ func TestTracing_PickHasGenAIAttributes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	setPools(t, p, Pool{Name: "ns/pool", Endpoints: specs("10.0.0.1:80")})
+	setPools(t, p, Pool{ID: poolID("ns/pool"), Endpoints: specs("10.0.0.1:80")})
 	r := &extproc.Request{Pool: "ns/pool", TraceParent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", Headers: &extproc.Message{},
 		Facts: request.Facts{Kind: request.ChatCompletions, Model: "llama", Size: 600, Tokens: 150, Chain: prefix.Chain{7, 8}, MaxTokens: 99}}
 	p.Pick(t.Context(), r)

@@ -22,6 +22,7 @@ import (
 	"github.com/penstock-project/penstock/cmd/penstock/internal/app"
 	"github.com/penstock-project/penstock/cmd/penstock/internal/state"
 	"github.com/penstock-project/penstock/discovery/file"
+	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/picker/extproc"
 	"github.com/penstock-project/penstock/picker/recording"
 )
@@ -292,7 +293,8 @@ func (s *service) config(ctx context.Context, log *slog.Logger, t *telemetry) (c
 	if cfg.Processor, err = defaultProcessor(); err != nil {
 		return cfg, err
 	}
-	if s.defaultPool != "" && strings.Count(s.defaultPool, "/") != 1 {
+	var named bool
+	if cfg.DefaultPool, named = objectid.ParsePool(s.defaultPool); !named && s.defaultPool != "" {
 		return cfg, fmt.Errorf("--default-pool %q: write NAMESPACE/NAME", s.defaultPool)
 	}
 	if cfg.HeldBodies = s.heldBodies.Value(); cfg.HeldBodies < 1 {
@@ -306,7 +308,7 @@ func (s *service) config(ctx context.Context, log *slog.Logger, t *telemetry) (c
 			return cfg, fmt.Errorf("--record: %w", err)
 		}
 	}
-	cfg.DefaultPool, cfg.AccessLog, cfg.DrainTime, cfg.Log = s.defaultPool, s.accessLog, s.drainTime, log
+	cfg.AccessLog, cfg.DrainTime, cfg.Log = s.accessLog, s.drainTime, log
 	cfg.Tracer, cfg.Collector, cfg.Sampling = t.provider, t.collector, t.sampling
 	return cfg, nil
 }

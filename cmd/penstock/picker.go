@@ -24,6 +24,7 @@ import (
 	"github.com/penstock-project/penstock/cmd/internal/ports"
 	"github.com/penstock-project/penstock/cmd/penstock/internal/app"
 	"github.com/penstock-project/penstock/cmd/penstock/internal/state"
+	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
 	"github.com/penstock-project/penstock/picker"
@@ -150,7 +151,11 @@ func (s *standAlone) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	log.Info("picking", "pool", cmp.Or(role.Pool, "(the only one)"), "picker", cfg.Picker.Addr(), "health", role.Health.Addr(), "metrics", cfg.HTTP.Addr())
+	pool := "(the only one)"
+	if !role.Pool.IsZero() {
+		pool = role.Pool.String()
+	}
+	log.Info("picking", "pool", pool, "picker", cfg.Picker.Addr(), "health", role.Health.Addr(), "metrics", cfg.HTTP.Addr())
 	group, ctx := errgroup.WithContext(cmd.Context())
 	group.Go(func() error { return p.Run(ctx) })
 	group.Go(func() error { return printFindings(ctx, p.Board(), cmd.ErrOrStderr()) })
@@ -192,9 +197,9 @@ func (s *standAlone) role(cmd *cobra.Command, log *slog.Logger) (*app.StandAlone
 		if out.Own, err = s.own(namespace); err != nil {
 			return nil, err
 		}
-		out.Pool = store.ID(out.Own)
+		out.Pool = objectid.PoolOf(out.Own)
 	}
-	if out.Pool == "" && out.REST != nil {
+	if out.Pool.IsZero() && out.REST != nil {
 		return nil, errors.New("--pool-name is required on Kubernetes: write the InferencePool's name, or use --endpoint-selector and --endpoint-target-ports")
 	}
 	switch {
@@ -237,18 +242,21 @@ func checkNames(n extproc.Names) error {
 	return nil
 }
 
-// poolID is the pool of --pool-name; "" without it.
-func (s *standAlone) poolID(namespace string) (string, error) {
-	ns, name := store.ParseID(s.pool)
+// poolID is the pool of --pool-name; zero without it.
+func (s *standAlone) poolID(namespace string) (objectid.Pool, error) {
 	switch {
 	case s.pool == "":
-		return "", nil
+		return objectid.Pool{}, nil
 	case s.selector != "":
-		return "", errors.New("--pool-name and --endpoint-selector exclude each other: remove one")
-	case strings.Count(s.pool, "/") > 1 || name == "" || strings.HasPrefix(s.pool, "/"):
-		return "", fmt.Errorf("--pool-name %q: write the InferencePool's name, or NAMESPACE/NAME", s.pool)
+		return objectid.Pool{}, errors.New("--pool-name and --endpoint-selector exclude each other: remove one")
+	case !strings.Contains(s.pool, "/"):
+		return objectid.Pool{Namespace: namespace, Name: s.pool}, nil
 	}
-	return cmp.Or(ns, namespace) + "/" + name, nil
+	pool, ok := objectid.ParsePool(s.pool)
+	if !ok {
+		return pool, fmt.Errorf("--pool-name %q: write the InferencePool's name, or NAMESPACE/NAME", s.pool)
+	}
+	return pool, nil
 }
 
 // own is the InferencePool that --endpoint-selector stands for.

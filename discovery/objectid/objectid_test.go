@@ -54,6 +54,9 @@ func TestTarget_TextDistinguishesPoolImportAndCluster(t *testing.T) {
 		if got, ok := objectid.ParseTarget(text); ok == want.IsZero() || got != want || got.String() != text {
 			t.Errorf("%q reads as %#v, %t, whose text is %q", text, got, ok, got)
 		}
+		if got, err := want.AppendText([]byte("pool ")); err != nil || string(got) != "pool "+text || want.Len() != len(text) {
+			t.Errorf("%#v is appended as %q (%v)", want, got, err)
+		}
 		var got objectid.Target
 		if raw, err := json.Marshal(want); err != nil || json.Unmarshal(raw, &got) != nil || got != want {
 			t.Errorf("%#v is %s in JSON (%v), which reads as %#v", want, raw, err, got)

@@ -24,6 +24,15 @@ func ParseTarget(text string) (Target, bool) {
 	return Target{Pool: p, Member: member, Import: imported && member == ""}, true
 }
 
+// MustParseTarget is ParseTarget for constants and tests. It panics if the text names none.
+func MustParseTarget(text string) Target {
+	t, ok := ParseTarget(text)
+	if !ok {
+		panic(text + " names no pool")
+	}
+	return t
+}
+
 // IsZero reports whether t is none.
 func (t Target) IsZero() bool { return t == Target{} }
 
@@ -58,6 +67,29 @@ func (t Target) String() string {
 		return t.Pool.String()
 	}
 	return t.Namespace + "/" + t.Name + "@" + t.Member
+}
+
+// Len is the length of what String returns.
+func (t Target) Len() int {
+	switch {
+	case t.IsZero():
+		return 0
+	case t.Imported():
+		return len(t.Namespace) + len("/") + len(t.Name) + len("@") + len(t.Member)
+	}
+	return len(t.Namespace) + len("/") + len(t.Name)
+}
+
+// AppendText implements encoding.TextAppender: what String returns, without an allocation if b has room.
+func (t Target) AppendText(b []byte) ([]byte, error) {
+	if t.IsZero() {
+		return b, nil
+	}
+	b = append(append(append(b, t.Namespace...), '/'), t.Name...)
+	if t.Imported() {
+		b = append(append(b, '@'), t.Member...)
+	}
+	return b, nil
 }
 
 // MarshalText implements encoding.TextMarshaler: what String returns.

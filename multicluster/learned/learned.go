@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/multicluster/channel"
 )
@@ -26,7 +27,7 @@ type Delivery interface {
 	Reachable(ctx context.Context) (waited bool, err error)
 	// Delivered returns when every Envoy that is connected to this process has the endpoints that a revision of the store
 	// gives a pool.
-	Delivered(ctx context.Context, rev uint64, pool string) error
+	Delivered(ctx context.Context, rev uint64, pool objectid.Target) error
 	// Isolated reports whether Reachable may wait for long: no Envoy is connected here, and no peer can be reached.
 	Isolated() bool
 }
@@ -37,7 +38,7 @@ type Config struct {
 	Delivery Delivery
 	// Object returns namespace and name of the store's object that holds a pool's addresses (store.LearnedName); false for a
 	// pool that is not of an import.
-	Object func(pool string) (namespace, name string, ok bool)
+	Object func(pool objectid.Target) (namespace, name string, ok bool)
 	// Peers are sent what is learned here, and what they learn is stored here; nil: there are none.
 	Peers Peers
 	// For is how long an address stays after it was named last. 10 minutes by default: longer than a retry or a session, and
@@ -55,7 +56,7 @@ type Keeper struct {
 	cfg Config
 
 	mu    sync.RWMutex
-	pools map[string]map[netip.AddrPort]*address
+	pools map[objectid.Target]map[netip.AddrPort]*address
 }
 
 type address struct {
@@ -75,14 +76,13 @@ func New(cfg Config) *Keeper {
 	if cfg.Peers == nil {
 		cfg.Peers = noPeers{}
 	}
-	k := &Keeper{cfg: cfg, pools: map[string]map[netip.AddrPort]*address{}}
+	k := &Keeper{cfg: cfg, pools: map[objectid.Target]map[netip.AddrPort]*address{}}
 	cfg.Peers.Subscribe(k.receive)
 	return k
 }
 
-// Learn adds addresses to a pool, named as objectid.Target does ("namespace/name@cluster"). It returns nil when every Envoy has
-// them.
-func (k *Keeper) Learn(ctx context.Context, pool string, addrs []netip.AddrPort) error {
+// Learn adds addresses to the pool of an exporting cluster. It returns nil when every Envoy has them.
+func (k *Keeper) Learn(ctx context.Context, pool objectid.Target, addrs []netip.AddrPort) error {
 	if k.known(pool, addrs) {
 		return nil
 	}
@@ -118,7 +118,7 @@ func (k *Keeper) Learn(ctx context.Context, pool string, addrs []netip.AddrPort)
 const ackTimeout = time.Second
 
 // deliver returns when the Envoys of this process have a revision or exceed ackTimeout, or with the context's error.
-func (k *Keeper) deliver(ctx context.Context, rev uint64, pool string) error {
+func (k *Keeper) deliver(ctx context.Context, rev uint64, pool objectid.Target) error {
 	wait, cancel := context.WithTimeout(ctx, ackTimeout)
 	defer cancel()
 	if err := k.cfg.Delivery.Delivered(wait, rev, pool); err != nil && wait.Err() != context.DeadlineExceeded {
@@ -131,7 +131,7 @@ func (k *Keeper) deliver(ctx context.Context, rev uint64, pool string) error {
 func (k *Keeper) Isolated() bool { return k.cfg.Delivery.Isolated() }
 
 // known reports whether all addresses are delivered already, and extends their expiry. It is the path of almost every request.
-func (k *Keeper) known(pool string, addrs []netip.AddrPort) bool {
+func (k *Keeper) known(pool objectid.Target, addrs []netip.AddrPort) bool {
 	now := k.cfg.Now()
 	k.mu.RLock()
 	aged := false
@@ -160,7 +160,7 @@ func (k *Keeper) known(pool string, addrs []netip.AddrPort) bool {
 func (k *Keeper) step() time.Duration { return k.cfg.For / 10 }
 
 // add stores new addresses and returns the revision that has them.
-func (k *Keeper) add(pool string, addrs []netip.AddrPort) (uint64, error) {
+func (k *Keeper) add(pool objectid.Target, addrs []netip.AddrPort) (uint64, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	until := k.cfg.Now().Add(k.cfg.For)
@@ -171,7 +171,7 @@ func (k *Keeper) add(pool string, addrs []netip.AddrPort) (uint64, error) {
 }
 
 // extend moves an address's expiry, and publishes it if it moved by more than a step. mu is held.
-func (k *Keeper) extend(pool string, addr netip.AddrPort, until time.Time) {
+func (k *Keeper) extend(pool objectid.Target, addr netip.AddrPort, until time.Time) {
 	if k.pools[pool] == nil {
 		k.pools[pool] = map[netip.AddrPort]*address{}
 	}
@@ -193,7 +193,7 @@ func (k *Keeper) extend(pool string, addr netip.AddrPort, until time.Time) {
 }
 
 // dropOldest drops the address that was named longest ago. mu is held.
-func (k *Keeper) dropOldest(pool string) {
+func (k *Keeper) dropOldest(pool objectid.Target) {
 	var oldest netip.AddrPort
 	var until time.Time
 	for addr, a := range k.pools[pool] {
@@ -205,7 +205,7 @@ func (k *Keeper) dropOldest(pool string) {
 }
 
 // publish publishes addresses again.
-func (k *Keeper) publish(pool string, addrs []netip.AddrPort) {
+func (k *Keeper) publish(pool objectid.Target, addrs []netip.AddrPort) {
 	k.mu.RLock()
 	defer k.mu.RUnlock()
 	for _, addr := range addrs {
@@ -216,7 +216,7 @@ func (k *Keeper) publish(pool string, addrs []netip.AddrPort) {
 }
 
 // write stores a pool's addresses and returns the revision. mu is held.
-func (k *Keeper) write(pool string) (uint64, error) {
+func (k *Keeper) write(pool objectid.Target) (uint64, error) {
 	namespace, name, ok := k.cfg.Object(pool)
 	if !ok {
 		delete(k.pools, pool)

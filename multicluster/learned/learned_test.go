@@ -8,13 +8,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
 // proxies stands in for the Envoys: it holds revisions until they are let through.
 type proxies struct{ asked, through chan uint64 }
 
-func (p *proxies) Delivered(ctx context.Context, rev uint64, _ string) error {
+func (p *proxies) Delivered(ctx context.Context, rev uint64, _ objectid.Target) error {
 	p.asked <- rev
 	select {
 	case <-p.through:
@@ -31,9 +32,11 @@ func (p *proxies) Reachable(context.Context) (bool, error) { return false, nil }
 // eager are proxies that acknowledge at once.
 type eager struct{ *proxies }
 
-func (eager) Delivered(context.Context, uint64, string) error { return nil }
+func (eager) Delivered(context.Context, uint64, objectid.Target) error { return nil }
 
 var (
+	chatEast = objectid.MustParseTarget("ns/chat@east")
+
 	pod1 = netip.MustParseAddrPort("10.1.0.1:8000")
 	pod2 = netip.MustParseAddrPort("10.1.0.2:8000")
 )
@@ -56,7 +59,7 @@ func stored(s *store.Store) []string {
 func TestLearned_PickWaitsUntilEnvoyHasTheEndpoint(t *testing.T) {
 	s, p, k, _ := setUp(t)
 	done := make(chan error, 1)
-	go func() { done <- k.Learn(t.Context(), "ns/chat@east", []netip.AddrPort{pod1}) }()
+	go func() { done <- k.Learn(t.Context(), chatEast, []netip.AddrPort{pod1}) }()
 	if rev := <-p.asked; rev != 1 || !slices.Equal(stored(s), []string{"10.1.0.1:8000"}) {
 		t.Errorf("revision %d has %v", rev, stored(s))
 	}
@@ -70,7 +73,7 @@ func TestLearned_PickWaitsUntilEnvoyHasTheEndpoint(t *testing.T) {
 		t.Fatal(err)
 	}
 	// A second request for the same endpoint does not wait.
-	if err := k.Learn(t.Context(), "ns/chat@east", []netip.AddrPort{pod1}); err != nil {
+	if err := k.Learn(t.Context(), chatEast, []netip.AddrPort{pod1}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -79,12 +82,12 @@ func TestLearned_PickWaitsAgainAfterATimeout(t *testing.T) {
 	_, p, k, _ := setUp(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := k.Learn(ctx, "ns/chat@east", []netip.AddrPort{pod1}); !errors.Is(err, context.Canceled) {
+	if err := k.Learn(ctx, chatEast, []netip.AddrPort{pod1}); !errors.Is(err, context.Canceled) {
 		t.Fatalf("got %v", err)
 	}
 	<-p.asked
 	done := make(chan error, 1)
-	go func() { done <- k.Learn(t.Context(), "ns/chat@east", []netip.AddrPort{pod1}) }()
+	go func() { done <- k.Learn(t.Context(), chatEast, []netip.AddrPort{pod1}) }()
 	<-p.asked
 	p.through <- 1
 	if err := <-done; err != nil {
@@ -99,11 +102,11 @@ func TestLearned_UnusedEndpointsExpire(t *testing.T) {
 			p.through <- 1
 		}
 	}()
-	if err := k.Learn(t.Context(), "ns/chat@east", []netip.AddrPort{pod1, pod2}); err != nil {
+	if err := k.Learn(t.Context(), chatEast, []netip.AddrPort{pod1, pod2}); err != nil {
 		t.Fatal(err)
 	}
 	*now = now.Add(50 * time.Second)
-	if err := k.Learn(t.Context(), "ns/chat@east", []netip.AddrPort{pod2}); err != nil {
+	if err := k.Learn(t.Context(), chatEast, []netip.AddrPort{pod2}); err != nil {
 		t.Fatal(err)
 	}
 	*now = now.Add(30 * time.Second)
@@ -124,14 +127,14 @@ func TestLearned_UnusedEndpointsExpire(t *testing.T) {
 
 func TestLearned_OnlyPoolsOfImports(t *testing.T) {
 	_, _, k, _ := setUp(t)
-	if err := k.Learn(t.Context(), "ns/chat", []netip.AddrPort{pod1}); err == nil {
+	if err := k.Learn(t.Context(), objectid.MustParseTarget("ns/chat"), []netip.AddrPort{pod1}); err == nil {
 		t.Error("a local pool's endpoints were learned from a picker")
 	}
 }
 
-// object is Config.Object for the pools of these tests, all of them "ns/chat@east".
-func object(pool string) (namespace, name string, ok bool) {
-	return "ns", store.LearnedName("chat", "east"), pool == "ns/chat@east"
+// object is Config.Object for the pools of these tests, all of them chatEast.
+func object(pool objectid.Target) (namespace, name string, ok bool) {
+	return "ns", store.LearnedName("chat", "east"), pool == chatEast
 }
 
 // Each address is an endpoint in every Envoy, and the picker that names them is another cluster's.
@@ -148,7 +151,7 @@ func TestLearned_AddressesOfAPoolAreBounded(t *testing.T) {
 			list = append(list, addr(i+j))
 		}
 		now = now.Add(time.Millisecond)
-		if err := k.Learn(t.Context(), "ns/chat@east", list); err != nil {
+		if err := k.Learn(t.Context(), chatEast, list); err != nil {
 			t.Fatal(err)
 		}
 	}

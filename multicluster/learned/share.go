@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"strings"
 
+	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/multicluster/channel"
 )
 
@@ -30,18 +31,24 @@ func (noPeers) Publish(...channel.Item)                               {}
 func (noPeers) Acknowledged(context.Context) error                    { return nil }
 
 // itemKey is "POOL ADDRESS".
-func itemKey(pool string, addr netip.AddrPort) string { return pool + " " + addr.String() }
+func itemKey(pool objectid.Target, addr netip.AddrPort) string {
+	return pool.String() + " " + addr.String()
+}
 
 // receive stores what a peer has learned, and returns when the Envoys of this process have it too. Retractions and
 // disconnects change nothing: an address ends here by its own time to live.
 func (k *Keeper) receive(ctx context.Context, u channel.Update) error {
-	pools := map[string]uint64{} // with the revision that has the new addresses
+	pools := map[objectid.Target]uint64{} // with the revision that has the new addresses
 	var problems []error
 	k.mu.Lock()
 	now := k.cfg.Now()
 	for _, it := range u.Items {
-		pool, text, _ := strings.Cut(it.Key, " ")
+		name, text, _ := strings.Cut(it.Key, " ")
 		addr, err := netip.ParseAddrPort(text)
+		pool, ok := objectid.ParseTarget(name)
+		if err == nil && !ok {
+			err = errors.New("not a pool of an import")
+		}
 		if err == nil && (addr.Port() == 0 || addr.Addr().Zone() != "") {
 			err = errors.New("not an address that Envoy takes")
 		}

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/multicluster/channel"
 )
@@ -61,7 +62,7 @@ func two(t *testing.T) (stores [2]*store.Store, keepers [2]*Keeper, wires [2]*wi
 
 func TestLearned_EveryProcessHasWhatOneLearned(t *testing.T) {
 	stores, keepers, wires, _ := two(t)
-	if err := keepers[0].Learn(t.Context(), "ns/chat@east", []netip.AddrPort{pod1, pod2}); err != nil {
+	if err := keepers[0].Learn(t.Context(), chatEast, []netip.AddrPort{pod1, pod2}); err != nil {
 		t.Fatal(err)
 	}
 	want := []string{pod1.String(), pod2.String()}
@@ -82,7 +83,7 @@ func TestLearned_StaysEverywhereWhileOneProcessUsesIt(t *testing.T) {
 	stores, keepers, wires, now := two(t)
 	learn := func() {
 		t.Helper()
-		if err := keepers[0].Learn(t.Context(), "ns/chat@east", []netip.AddrPort{pod1}); err != nil {
+		if err := keepers[0].Learn(t.Context(), chatEast, []netip.AddrPort{pod1}); err != nil {
 			t.Fatal(err)
 		}
 		wires[0].deliver(t.Context(), false)
@@ -131,7 +132,7 @@ func TestLearned_StaysEverywhereWhileOneProcessUsesIt(t *testing.T) {
 func TestLearned_PeersAddressIsNotPickedBeforeEnvoyHasIt(t *testing.T) {
 	s, p, k, _ := setUp(t)
 	received := make(chan error, 1)
-	item := channel.Item{Key: itemKey("ns/chat@east", pod1), TTL: time.Minute}
+	item := channel.Item{Key: itemKey(chatEast, pod1), TTL: time.Minute}
 	go func() { received <- k.receive(t.Context(), channel.Update{Peer: "b", Items: []channel.Item{item}}) }()
 	<-p.asked
 	select {
@@ -145,7 +146,7 @@ func TestLearned_PeersAddressIsNotPickedBeforeEnvoyHasIt(t *testing.T) {
 	}
 	// The Envoys of the other process may not have it yet: so a pick here is held until they do.
 	done := make(chan error, 1)
-	go func() { done <- k.Learn(t.Context(), "ns/chat@east", []netip.AddrPort{pod1}) }()
+	go func() { done <- k.Learn(t.Context(), chatEast, []netip.AddrPort{pod1}) }()
 	<-p.asked
 	p.through <- 1
 	if err := <-done; err != nil {
@@ -160,7 +161,7 @@ func TestLearned_InvalidItemLeavesTheOthers(t *testing.T) {
 		p.through <- 1
 	}()
 	err := k.receive(t.Context(), channel.Update{Items: []channel.Item{
-		{Key: "what"}, {Key: itemKey("ns/local", pod1)}, {Key: itemKey("ns/chat@east", pod2), TTL: time.Minute},
+		{Key: "what"}, {Key: itemKey(objectid.MustParseTarget("ns/local"), pod1)}, {Key: itemKey(chatEast, pod2), TTL: time.Minute},
 	}})
 	if err == nil || !slices.Equal(stored(s), []string{pod2.String()}) {
 		t.Errorf("stored %v: %v", stored(s), err)

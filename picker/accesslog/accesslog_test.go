@@ -19,6 +19,8 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/penstock-project/penstock/discovery/objectid"
 )
 
 type sink chan Entry
@@ -134,7 +136,7 @@ func TestAccessLog_ReportsRequestsToExportingClusters(t *testing.T) {
 		"this gateway's own, with long details": {change: func(e *datav3.HTTPAccessLogEntry) { e.Response.ResponseCodeDetails = strings.Repeat("x", 10_000) }, want: func(a *Attempt) { a.Reached, a.Details = false, strings.Repeat("x", maxDetails) }},
 		"of a member": {change: func(e *datav3.HTTPAccessLogEntry) {
 			e.CommonProperties.Metadata.FilterMetadata["penstock"].Fields["member"] = structpb.NewStringValue("ns/chat@west")
-		}, want: func(a *Attempt) { a.Member = "ns/chat@west" }},
+		}, want: func(a *Attempt) { a.Member = objectid.MustParseTarget("ns/chat@west") }},
 		"behind a hop": {change: func(e *datav3.HTTPAccessLogEntry) {
 			e.CommonProperties.UpstreamCluster, e.CommonProperties.RouteName = "", "hop.ns.import.chat@west"
 		}, want: func(a *Attempt) { a.Cluster, a.Route = "", "hop.ns.import.chat@west" }},

@@ -7,6 +7,8 @@ import (
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	datav3 "github.com/envoyproxy/go-control-plane/envoy/data/accesslog/v3"
+
+	"github.com/penstock-project/penstock/discovery/objectid"
 )
 
 // MembersLog is the name of the log of requests to exporting clusters of imports that have no lease. (Those of leases have a Gateway's name,
@@ -29,13 +31,13 @@ const maxDetails = 160
 // Attempt is a request to an exporting cluster of an import, or to what else is behind a hop, once it has ended there. A request that one
 // cluster declines is sent to another, which makes another Attempt.
 type Attempt struct {
-	Gateway string // whose key the call of the access log has, "namespace/name"; "" if calls need none
-	Member  string // objectid.Target of the exporting cluster; "" behind a hop
-	Served  string // the endpoint that has served (Entry.Served), a hop included
-	Cluster string // the Envoy cluster (model.ClusterID); "" if no host was found there
-	Route   string // the name of the route; behind a hop, that of the hop (model.HopID)
-	Request string // the request's ID
-	There   string // the ID that the other cluster's gateway has given it; "" if it has kept Request, or is not known
+	Gateway string          // whose key the call of the access log has, "namespace/name"; "" if calls need none
+	Member  objectid.Target // the exporting cluster; zero behind a hop
+	Served  string          // the endpoint that has served (Entry.Served), a hop included
+	Cluster string          // the Envoy cluster (model.ClusterID); "" if no host was found there
+	Route   string          // the name of the route; behind a hop, that of the hop (model.HopID)
+	Request string          // the request's ID
+	There   string          // the ID that the other cluster's gateway has given it; "" if it has kept Request, or is not known
 	Began   time.Time
 	Status  int // of the answer; 0 if there was none
 	// Declined means that no server there has begun the request.
@@ -66,8 +68,10 @@ func mayBeAttempt(logged *datav3.HTTPAccessLogEntry) bool {
 // attempt converts an entry. It returns false for a request that goes on, and for what is none of ours.
 func attempt(logged *datav3.HTTPAccessLogEntry) (Attempt, bool) {
 	common, request, response := logged.GetCommonProperties(), logged.GetRequest(), logged.GetResponse()
+	member := text(common.GetMetadata(), "penstock", "member")
+	to, _ := objectid.ParseTarget(member)
 	a := Attempt{
-		Member:   text(common.GetMetadata(), "penstock", "member"),
+		Member:   to,
 		Served:   text(common.GetMetadata(), "envoy.lb", "x-gateway-destination-endpoint-served"),
 		Cluster:  common.GetUpstreamCluster(),
 		Route:    common.GetRouteName(),
@@ -94,7 +98,7 @@ func attempt(logged *datav3.HTTPAccessLogEntry) (Attempt, bool) {
 	if k := common.GetAccessLogType(); k != datav3.AccessLogType_NotSet && k != datav3.AccessLogType_DownstreamEnd {
 		return Attempt{}, false
 	}
-	return a, (a.Cluster != "" || a.Route != "") && len(a.Member) <= maxText && len(a.Served) <= maxText && len(a.Route) <= maxText && len(a.Request) <= maxText && len(a.There) <= maxText && len(a.Cluster) <= maxText && len(a.Host) <= maxText
+	return a, (a.Cluster != "" || a.Route != "") && len(member) <= maxText && len(a.Served) <= maxText && len(a.Route) <= maxText && len(a.Request) <= maxText && len(a.There) <= maxText && len(a.Cluster) <= maxText && len(a.Host) <= maxText
 }
 
 // canceled reports whether the client has ended the request or its connection.

@@ -47,7 +47,7 @@ type Leases struct {
 // Holder is for whom a lease is opened.
 type Holder struct {
 	Gateway string // "namespace/name"; "" if calls of the picker need no key
-	Pool    string
+	Pool    string // the text of its ID, as access logs have it
 }
 
 // ledger counts the open leases of one Gateway.

@@ -4,12 +4,13 @@ import (
 	"net/netip"
 	"sync"
 
+	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/picker/prefix"
 )
 
 // Unread is a prompt that a pick has sent to servers, until the first of them begins to answer.
 type Unread struct {
-	Pool   string
+	Pool   objectid.Target
 	Stream bool // the answer is one
 	// To are the endpoint that the pick names first, and the server that reads the prompt for it.
 	// The zero value is none.
@@ -27,7 +28,7 @@ type UnreadAt struct {
 var unreads = sync.Pool{New: func() any { return new(Unread) }}
 
 // NewUnread returns a prompt of a pool with a chain, which it copies.
-func NewUnread(pool string, stream bool, chain prefix.Chain) *Unread {
+func NewUnread(pool objectid.Target, stream bool, chain prefix.Chain) *Unread {
 	u := unreads.Get().(*Unread)
 	u.Pool, u.Stream, u.To, u.blocks = pool, stream, [2]UnreadAt{}, copy(u.chain[:], chain)
 	return u

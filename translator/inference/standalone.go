@@ -5,6 +5,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/manifests/endpointpicker"
@@ -14,8 +15,8 @@ import (
 
 // StandAlone is the role of a picker that gateways ask which Penstock does not configure.
 type StandAlone struct {
-	// Pool is the only InferencePool, "namespace/name"; "" for all.
-	Pool string
+	// Pool is the only InferencePool; zero for all.
+	Pool objectid.Pool
 }
 
 // StandAlonePool decides about the InferencePool with a key for a stand-alone picker; false if there is none. The pool's
@@ -23,7 +24,7 @@ type StandAlone struct {
 // the place of the strategy in the pool's policy. Nothing spills: hops are endpoints of Envoys that Penstock configures.
 func StandAlonePool(r store.Reader, key string, only *StandAlone) (*model.Pool, bool) {
 	obj, ok := store.InferencePools.Get(r, key)
-	if !ok || only.Pool != "" && only.Pool != key {
+	if !ok || !only.Pool.IsZero() && only.Pool != objectid.PoolOf(obj) {
 		return nil, false
 	}
 	written, ignored := policyFor(r, "InferencePool", obj.Namespace, obj.Name)

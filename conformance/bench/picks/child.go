@@ -17,6 +17,7 @@ import (
 	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
 	"google.golang.org/grpc"
 
+	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/picker"
 	"github.com/penstock-project/penstock/picker/dial"
 	"github.com/penstock-project/penstock/picker/endpoint"
@@ -107,8 +108,8 @@ func serve(kind string, servers []string) error {
 			processor = &picker.Processor{Host: at.String(), Addresses: []dial.Address{{AddrPort: at, Cleartext: true}}}
 		}
 		err = p.SetPools([]picker.Pool{
-			{Name: PoolHeaders, Endpoints: specs, Fallbacks: 2, FlowControl: control},
-			{Name: PoolPrompts, Endpoints: specs, Fallbacks: 2, FlowControl: control, Body: picker.BodyPrompts, Models: models(kind), Processor: processor},
+			{ID: objectid.MustParseTarget(PoolHeaders), Endpoints: specs, Fallbacks: 2, FlowControl: control},
+			{ID: objectid.MustParseTarget(PoolPrompts), Endpoints: specs, Fallbacks: 2, FlowControl: control, Body: picker.BodyPrompts, Models: models(kind), Processor: processor},
 		})
 		if err != nil {
 			return err

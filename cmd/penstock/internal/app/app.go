@@ -122,7 +122,7 @@ func newApp(cfg Config, c core, w wiring) (a *App, err error) {
 		Help: "Picks that were not published to the pickers of other processes, because there were too many: their prompts count as cached in this process alone."},
 		func() float64 { return float64(a.shared.Missed()) })
 	a.clusterLoads = clusterload.New(clusterload.Config{
-		Waiting: func(pool string) (schedule.Wait, int, bool) { return a.picker.Waiting(pool) }, Federation: a.federation, Cluster: a.cluster, Log: a.log,
+		Waiting: func(pool objectid.Pool) (schedule.Wait, int, bool) { return a.picker.Waiting(pool) }, Federation: a.federation, Cluster: a.cluster, Log: a.log,
 		OnPage: func(of objectid.Pool, member, why string) { a.remotePickers.read(of, member, why) },
 	})
 	if err := register(a.registry, a.panics.count, unpublished, unrecorded, a.clusterLoads); err != nil {
@@ -160,7 +160,7 @@ func newApp(cfg Config, c core, w wiring) (a *App, err error) {
 	a.hosts.OnChange(peers.NewHosts(a.channel, func() peers.HostLearner { return a.hosts }).Changed)
 	a.asked = peers.NewAsked(a.channel, a.records)
 	a.access = delivery.NewAccess(delivery.AccessConfig{Cache: a.cache, Drain: cfg.DrainTime, Lagging: w.lagging})
-	allowed := func(gateway, pool string) bool { ok, _ := a.access.Allowed(gateway, pool); return ok }
+	allowed := func(gateway string, pool objectid.Target) bool { ok, _ := a.access.Allowed(gateway, pool); return ok }
 	a.parentHosts = parenthost.New(parenthost.Config{
 		Objects: func() store.Reader { return a.store.View() }, Reports: peers.NewAnswers(a.board, a.channel), Allowed: allowed,
 	})
@@ -333,7 +333,7 @@ func (a *App) storeDialect(name string, is probe.Answer) error {
 // pickerDown notes why the picker of an exporting cluster cannot be reached; "": it can be.
 func (a *App) pickerDown(id objectid.Target, source, why string) {
 	if a.set != nil {
-		a.set.PickerDown(objectid.Pool{Namespace: id.Namespace, Name: id.Name}, id.Member, source, why)
+		a.set.PickerDown(id.Pool, id.Member, source, why)
 	}
 }
 

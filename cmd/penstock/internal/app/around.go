@@ -21,11 +21,10 @@ func (around) Gateway(ctx context.Context) string { return identity.Gateway(ctx)
 func (around) Member(ctx context.Context) string { return identity.Member(ctx) }
 
 // Exported implements picker.Callers.
-func (r around) Exported(pool, member string) bool {
+func (r around) Exported(of objectid.Target, member string) bool {
 	if r.app.set == nil {
 		return member == ""
 	}
-	of, _ := objectid.ParseTarget(pool)
 	return r.app.set.Exported(of, member)
 }
 
@@ -55,4 +54,6 @@ func (r around) Panicked(page string, value any, stack []byte) {
 }
 
 // RelayFailed implements picker.Troubles.
-func (r around) RelayFailed(pool string, f picker.RelayFailure) { r.app.relays.Trouble(pool, f) }
+func (r around) RelayFailed(pool objectid.Target, f picker.RelayFailure) {
+	r.app.relays.Trouble(pool, f)
+}

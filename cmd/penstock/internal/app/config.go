@@ -58,8 +58,8 @@ type Config struct {
 	Recording *recording.File
 	// KVEvents accepts model servers that connect to publish KV events; nil: none.
 	KVEvents net.Listener
-	// DefaultPool is the pool of external gateways that name none: "namespace/name". Empty: the only pool, if there is one.
-	DefaultPool string
+	// DefaultPool is the pool of external gateways that name none. Zero: the only pool, if there is one.
+	DefaultPool objectid.Pool
 	// Offers are the exported pools that gateways of others may use, too.
 	Offers []Offer
 	// AccessLog is where Envoys log requests; "" for nowhere.

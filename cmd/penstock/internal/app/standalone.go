@@ -20,6 +20,7 @@ import (
 	"github.com/penstock-project/penstock/cmd/penstock/internal/pipeline"
 	"github.com/penstock-project/penstock/discovery/file"
 	"github.com/penstock-project/penstock/discovery/kube"
+	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/discovery/status"
 	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/discovery/store"
@@ -33,8 +34,8 @@ type StandAlone struct {
 	// Paths are folders and files with objects; none: REST.
 	Paths []string
 	REST  *rest.Config
-	// Pool is the InferencePool, "namespace/name"; "" is the only one of the files. On Kubernetes only objects of its namespace are read.
-	Pool string
+	// Pool is the InferencePool; zero: the only one of the files. On Kubernetes only objects of its namespace are read.
+	Pool objectid.Pool
 	// Group is the API group of InferencePools on Kubernetes.
 	Group string
 	// Own takes the place of an InferencePool that is read; nil: none.
@@ -114,9 +115,10 @@ func (a *App) unready() string {
 	if a.standAlone == nil || a.picker.HasDefault() {
 		return ""
 	}
+	var pools []objectid.Pool
 	var names []string
 	for _, pool := range store.InferencePools.All(a.store.View()) {
-		names = append(names, store.ID(pool))
+		pools, names = append(pools, objectid.PoolOf(pool)), append(names, store.ID(pool))
 	}
 	slices.Sort(names)
 	list := strings.Join(names[:min(len(names), maxListed)], ", ")
@@ -124,12 +126,12 @@ func (a *App) unready() string {
 		list += fmt.Sprintf(" and %d more", more)
 	}
 	switch wanted := a.standAlone.Pool; {
-	case slices.Contains(names, wanted), wanted == "" && len(names) == 1:
-		return "InferencePool " + cmp.Or(wanted, list) + " cannot be picked from as configured: correct what the log names"
-	case wanted != "" && len(names) == 0:
-		return "there is no InferencePool " + wanted + "; create it, or name another one in --pool-name"
-	case wanted != "":
-		return "there is no InferencePool " + wanted + "; write one of " + list + " in --pool-name"
+	case slices.Contains(pools, wanted), wanted.IsZero() && len(names) == 1:
+		return "InferencePool " + cmp.Or(wanted, pools[0]).String() + " cannot be picked from as configured: correct what the log names"
+	case !wanted.IsZero() && len(names) == 0:
+		return "there is no InferencePool " + wanted.String() + "; create it, or name another one in --pool-name"
+	case !wanted.IsZero():
+		return "there is no InferencePool " + wanted.String() + "; write one of " + list + " in --pool-name"
 	case len(names) == 0:
 		return "there is no InferencePool; write one"
 	}
@@ -221,7 +223,7 @@ type clusterSource struct{ source *kube.Source }
 // fromCluster reads what a picker needs of its pool's namespace. llm-d's EPP may read InferencePools, Pods and objectives; what else an
 // API server forbids is done without.
 func fromCluster(c core, s StandAlone, cfg Config) (discovery, error) {
-	namespace, _ := store.ParseID(s.Pool)
+	namespace := s.Pool.Namespace
 	kinds := []kube.Kind{{Group: store.Pods.Group(), Kind: store.Pods.Kind(), Required: true}}
 	if s.Own == nil {
 		for _, group := range []string{store.InferencePools.Group(), inferenceapi.Group} {

@@ -13,6 +13,7 @@ import (
 	tracing "go.opentelemetry.io/otel/trace/noop"
 
 	"github.com/penstock-project/penstock/discovery/kube/kubetest"
+	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
@@ -30,7 +31,7 @@ func pickAlone(t *testing.T, api *kubetest.Server, pool string) *App {
 		return l
 	}
 	cfg := Config{Picker: listen(), Tracer: tracing.NewTracerProvider(), Log: slog.New(slog.DiscardHandler)}
-	a, err := NewStandAlone(cfg, StandAlone{REST: api.Config(), Pool: pool, Group: store.InferencePools.Group()})
+	a, err := NewStandAlone(cfg, StandAlone{REST: api.Config(), Pool: objectid.MustParseTarget(pool).Pool, Group: store.InferencePools.Group()})
 	if err != nil {
 		t.Fatal(err)
 	}

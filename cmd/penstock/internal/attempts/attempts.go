@@ -62,8 +62,8 @@ func (t *Traffic) add(o *Traffic) {
 
 // Config of a Counter.
 type Config struct {
-	// Allowed reports whether the proxies of a Gateway have the clusters of a pool (objectid.Target).
-	Allowed func(gateway, pool string) bool
+	// Allowed reports whether the proxies of a Gateway have the clusters of a pool.
+	Allowed func(gateway string, pool objectid.Target) bool
 	// Exists reports whether an import has an exporting cluster.
 	Exists func(objectid.Target) bool
 	Now    func() time.Time // nil: time.Now
@@ -141,8 +141,8 @@ func (c *Counter) Count(a accesslog.Attempt) {
 // exportingCluster is where a request was sent, and whether a pool has spilled it; zero for what is in no other
 // cluster, and for an import with several.
 func exportingCluster(a *accesslog.Attempt) (to objectid.Target, spilled bool) {
-	if to, ok := objectid.ParseTarget(a.Member); ok {
-		return to, false
+	if !a.Member.IsZero() {
+		return a.Member, false
 	}
 	hop, ok := model.ParseHopID(a.Route)
 	if ok && hop.Import && hop.Member != "" && hop.Member != model.AnyMember {
@@ -166,8 +166,8 @@ func spilledThrough(a *accesslog.Attempt) (to objectid.Target, ok bool) {
 // allowed reports whether a Gateway sends requests to an exporting cluster. This cluster itself has no clusters of its own as one: those of
 // the import stand for it.
 func (c *Counter) allowed(gateway string, id objectid.Target) bool {
-	whole := objectid.Target{Pool: objectid.Pool{Namespace: id.Namespace, Name: id.Name}, Import: true}
-	return gateway == "" || c.cfg.Allowed(gateway, id.String()) || c.cfg.Allowed(gateway, whole.String())
+	whole := objectid.Target{Pool: id.Pool, Import: true}
+	return gateway == "" || c.cfg.Allowed(gateway, id) || c.cfg.Allowed(gateway, whole)
 }
 
 func short(id string) string { return strings.Clone(id[:min(len(id), maxID)]) }

@@ -3,6 +3,7 @@ package attempts
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -19,8 +20,8 @@ import (
 func newCounter(exists func(objectid.Target) bool) (*Counter, *time.Time) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	return New(Config{
-		Allowed: func(gateway, pool string) bool {
-			return gateway == "ns/gw" && (pool == "ns/chat@west" || pool == "ns/chat@east" || pool == "ns/both@")
+		Allowed: func(gateway string, pool objectid.Target) bool {
+			return gateway == "ns/gw" && slices.Contains([]string{"ns/chat@west", "ns/chat@east", "ns/both@"}, pool.String())
 		},
 		Exists: exists, Now: func() time.Time { return now },
 	}), &now
@@ -33,7 +34,9 @@ func TestAttempts_CountWhatBecameOfRequestsByCluster(t *testing.T) {
 	served := accesslog.Attempt{Cluster: "last/parent/ns/chat/west", Status: 200, Bytes: 100, FirstByte: time.Second}
 	for _, change := range []func(*accesslog.Attempt){
 		func(*accesslog.Attempt) {},
-		func(a *accesslog.Attempt) { a.Member, a.Cluster, a.Status = "ns/chat@west", "", 503 },
+		func(a *accesslog.Attempt) {
+			a.Member, a.Cluster, a.Status = objectid.MustParseTarget("ns/chat@west"), "", 503
+		},
 		func(a *accesslog.Attempt) { a.Leased, a.Status = true, 404 },
 		func(a *accesslog.Attempt) { a.Cluster, a.Route = "peer/ns/both/west", "hop.ns.import.both" },
 		func(a *accesslog.Attempt) { a.Status = 503 },

@@ -20,9 +20,9 @@ import (
 
 // Config is what a Loads needs.
 type Config struct {
-	// Waiting is what a request finds at a pool of this process's picker, "namespace/name", and how many blocks of prompts its servers cache;
+	// Waiting is what a request finds at a pool of this process's picker, and how many blocks of prompts its servers cache;
 	// false if that is not known.
-	Waiting func(pool string) (w schedule.Wait, capacity int, ok bool)
+	Waiting func(pool objectid.Pool) (w schedule.Wait, capacity int, ok bool)
 	// Federation is this cluster's end of the exchange with members; nil while there is none.
 	Federation func() Federation
 	// Cluster is the name of this cluster in its set; "" while it is in none.
@@ -40,8 +40,8 @@ type Loads struct {
 	epoch  uint64
 
 	mu      sync.RWMutex
-	imports map[string]*choosable // by the pool's name at the picker
-	changed bool                  // members are to be asked for other loads
+	imports map[objectid.Target]*choosable
+	changed bool // members are to be asked for other loads
 
 	pools pools
 
@@ -64,17 +64,16 @@ var _ picker.Chooser = (*Loads)(nil)
 
 // New makes a Loads without imports.
 func New(c Config) *Loads {
-	l := &Loads{cfg: c, id: rand.Text()[:16], epoch: uint64(time.Now().UnixNano()), imports: map[string]*choosable{}, pages: map[pageKey]*page{}}
-	l.pools.of = map[string]*counted{}
+	l := &Loads{cfg: c, id: rand.Text()[:16], epoch: uint64(time.Now().UnixNano()), imports: map[objectid.Target]*choosable{}, pages: map[pageKey]*page{}}
+	l.pools.of = map[objectid.Pool]*counted{}
 	return l
 }
 
 // SetClusters implements picker.Chooser.
-func (l *Loads) SetClusters(name string, c *picker.Clusters) {
-	id, ok := objectid.ParseTarget(name)
+func (l *Loads) SetClusters(id objectid.Target, c *picker.Clusters) {
 	l.mu.Lock()
-	if c == nil || !ok {
-		delete(l.imports, name)
+	if c == nil {
+		delete(l.imports, id)
 		l.changed = true
 		l.mu.Unlock()
 		return
@@ -83,7 +82,7 @@ func (l *Loads) SetClusters(name string, c *picker.Clusters) {
 	if i := slices.IndexFunc(c.List, func(m picker.Cluster) bool { return m.Local }); i >= 0 {
 		local = c.List[i].Name
 	}
-	was, is := l.imports[name], &choosable{pool: objectid.Pool{Namespace: id.Namespace, Name: id.Name}, local: local, latency: c.Latency, list: c.List, hops: make(map[string]string, len(c.List))}
+	was, is := l.imports[id], &choosable{pool: id.Pool, local: local, latency: c.Latency, list: c.List, hops: make(map[string]string, len(c.List))}
 	for _, m := range c.List {
 		is.hops[m.Name] = m.Hop
 	}
@@ -94,7 +93,7 @@ func (l *Loads) SetClusters(name string, c *picker.Clusters) {
 		is.load = selection.New(selection.Config{Local: local, Margin: c.Margin, Latency: c.Latency, End: prefix.End, Random: mathrand.Uint64})
 	}
 	is.setMembers(l.roundTrips(), l.servers)
-	l.imports[name], l.changed = is, true
+	l.imports[id], l.changed = is, true
 	l.mu.Unlock()
 }
 
@@ -124,9 +123,9 @@ func (l *Loads) roundTrips() func(string) time.Duration {
 var rankings = sync.Pool{New: func() any { return new([]selection.Choice) }}
 
 // Choose implements picker.Chooser.
-func (l *Loads) Choose(name string, p picker.ClusterPrompt, charged bool, out []picker.ClusterCost) ([]picker.ClusterCost, picker.Charge) {
+func (l *Loads) Choose(id objectid.Target, p picker.ClusterPrompt, charged bool, out []picker.ClusterCost) ([]picker.ClusterCost, picker.Charge) {
 	l.mu.RLock()
-	c := l.imports[name]
+	c := l.imports[id]
 	l.mu.RUnlock()
 	if c == nil {
 		return out, nil

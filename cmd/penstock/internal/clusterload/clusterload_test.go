@@ -17,7 +17,11 @@ import (
 	"github.com/penstock-project/penstock/picker/schedule"
 )
 
-const pool = "default/chat"
+var (
+	pool  = objectid.Pool{Namespace: "default", Name: "chat"}
+	of    = objectid.Target{Pool: pool}               // at its picker
+	whole = objectid.Target{Pool: pool, Import: true} // at an importer's
+)
 
 // link stands for the federation: what one cluster publishes arrives at the other at once.
 type link struct {
@@ -78,11 +82,11 @@ func newPair(t *testing.T) *pair {
 	to := &link{member: "east", self: "here"}
 	p.from = &link{member: "here", self: "east", other: to}
 	to.other = p.from
-	loads := func(name string, of *link, waiting func(string) (schedule.Wait, int, bool)) *Loads {
+	loads := func(name string, of *link, waiting func(objectid.Pool) (schedule.Wait, int, bool)) *Loads {
 		return New(Config{Waiting: waiting, Federation: func() Federation { return of }, Cluster: func() string { return name }, Log: slog.New(slog.DiscardHandler)})
 	}
-	p.here = loads("here", to, func(string) (schedule.Wait, int, bool) { return schedule.Wait{}, 0, false })
-	p.east = loads("east", p.from, func(name string) (schedule.Wait, int, bool) {
+	p.here = loads("here", to, func(objectid.Pool) (schedule.Wait, int, bool) { return schedule.Wait{}, 0, false })
+	p.east = loads("east", p.from, func(name objectid.Pool) (schedule.Wait, int, bool) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		return p.wait, 1000, name == pool
@@ -110,7 +114,7 @@ func clusters() *picker.Clusters {
 // costs returns what a request costs at each cluster now.
 func (p *pair) costs(t *testing.T, prompt picker.ClusterPrompt) map[string]picker.ClusterCost {
 	t.Helper()
-	ranked, charge := p.here.Choose(pool+"@", prompt, false, nil)
+	ranked, charge := p.here.Choose(whole, prompt, false, nil)
 	if charge != nil || len(ranked) != 2 {
 		t.Fatalf("%d clusters are ranked, with a charge: %t", len(ranked), charge != nil)
 	}
@@ -124,10 +128,10 @@ func (p *pair) costs(t *testing.T, prompt picker.ClusterPrompt) map[string]picke
 func TestLeastLoad_ClusterIsJudgedByItsReports(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPair(t)
-		p.here.SetClusters(pool+"@", clusters())
+		p.here.SetClusters(whole, clusters())
 		chain := []uint64{1, 2, 3}
 		time.Sleep(2*interval + time.Millisecond)
-		p.east.Sent(picker.Sent{Pool: pool, Chain: chain}) // by a gateway there
+		p.east.Sent(picker.Sent{Pool: of, Chain: chain}) // by a gateway there
 		time.Sleep(interval)
 		got := p.costs(t, picker.ClusterPrompt{Tokens: 300, Chain: chain})
 		if east := got["east"]; east.Basis != "report" || east.Wait != 0.5 || east.RoundTrip != 0.02 || east.Cached == 0 {
@@ -140,14 +144,14 @@ func TestLeastLoad_ClusterIsJudgedByItsReports(t *testing.T) {
 		// A request of this process counts until the other cluster counts it.
 		p.setLeast(0)
 		time.Sleep(interval)
-		_, charge := p.here.Choose(pool+"@", picker.ClusterPrompt{Tokens: 8000, Chain: chain}, true, nil)
+		_, charge := p.here.Choose(whole, picker.ClusterPrompt{Tokens: 8000, Chain: chain}, true, nil)
 		if charge == nil {
 			t.Fatal("the request is not charged")
 		}
 		if got := p.costs(t, picker.ClusterPrompt{})["east"].Wait; got < 0.9 { // some 8,000 tokens at 2,000 a second by four servers
 			t.Errorf("after a request of 8,000 tokens the wait is %.3f s", got)
 		}
-		p.east.Sent(picker.Sent{Pool: pool, Sender: p.here.Sender()})
+		p.east.Sent(picker.Sent{Pool: of, Sender: p.here.Sender()})
 		time.Sleep(interval)
 		if got := p.costs(t, picker.ClusterPrompt{})["east"].Wait; got != 0 {
 			t.Errorf("once the cluster counts the request, the wait is %.3f s", got)
@@ -159,7 +163,7 @@ func TestLeastLoad_ClusterIsJudgedByItsReports(t *testing.T) {
 func TestLeastLoad_PoolThatRestsIsReportedSeldom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPair(t)
-		p.here.SetClusters(pool+"@", clusters())
+		p.here.SetClusters(whole, clusters())
 		time.Sleep(time.Second + time.Millisecond) // behind a report
 		before := len(p.from.reports())
 		time.Sleep(20 * time.Second)
@@ -174,7 +178,7 @@ func TestLeastLoad_PoolThatRestsIsReportedSeldom(t *testing.T) {
 		if got := p.costs(t, picker.ClusterPrompt{})["east"].Wait; got != 3 {
 			t.Errorf("the wait is %.3f s at the first interval after a change, want 3 s", got)
 		}
-		p.here.SetClusters(pool+"@", nil)
+		p.here.SetClusters(whole, nil)
 		time.Sleep(2 * interval)
 		before = len(p.from.reports())
 		time.Sleep(20 * time.Second)
@@ -188,12 +192,12 @@ func TestLeastLoad_DeclinedClusterComesLast(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPair(t)
 		p.setLeast(0)
-		p.here.SetClusters(pool+"@", clusters())
+		p.here.SetClusters(whole, clusters())
 		first := func() string {
-			ranked, _ := p.here.Choose(pool+"@", picker.ClusterPrompt{}, false, nil)
+			ranked, _ := p.here.Choose(whole, picker.ClusterPrompt{}, false, nil)
 			return ranked[0].Cluster
 		}
-		ranked, charge := p.here.Choose(pool+"@", picker.ClusterPrompt{}, true, nil)
+		ranked, charge := p.here.Choose(whole, picker.ClusterPrompt{}, true, nil)
 		charge.Declined()
 		charge.End()
 		for range 20 {
@@ -216,18 +220,18 @@ func TestLeastLoad_DeclinedClusterComesLast(t *testing.T) {
 func TestLeastLoad_CountsAreTheMembersOwn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPair(t)
-		p.here.SetClusters(pool+"@", clusters())
+		p.here.SetClusters(whole, clusters())
 		time.Sleep(2*interval + time.Millisecond)
-		p.east.Sent(picker.Sent{Pool: pool, Sender: "here/a"})
-		p.east.Sent(picker.Sent{Pool: pool, Sender: "hereafter/b"})
-		p.east.Sent(picker.Sent{Pool: pool, Sender: "mars/c"})
+		p.east.Sent(picker.Sent{Pool: of, Sender: "here/a"})
+		p.east.Sent(picker.Sent{Pool: of, Sender: "hereafter/b"})
+		p.east.Sent(picker.Sent{Pool: of, Sender: "mars/c"})
 		time.Sleep(interval)
 		reports := p.from.reports()
 		if d := cmp.Diff(map[string]uint64{"here/a": 1}, reports[len(reports)-1].Counted); d != "" {
 			t.Errorf("counted (-want +got):\n%s", d)
 		}
 		for i := range 10 * maxSenders {
-			p.east.Sent(picker.Sent{Pool: pool, Sender: "mars/" + string(rune('a'+i%26)) + time.Duration(i).String()})
+			p.east.Sent(picker.Sent{Pool: of, Sender: "mars/" + string(rune('a'+i%26)) + time.Duration(i).String()})
 		}
 		p.east.pools.mu.Lock()
 		defer p.east.pools.mu.Unlock()
@@ -243,13 +247,13 @@ func TestLatency_AnswersDecideAndNoReports(t *testing.T) {
 		p := newPair(t)
 		of := clusters()
 		of.Latency, of.List[1].Local = true, true // west is this cluster
-		p.here.SetClusters(pool+"@", of)
+		p.here.SetClusters(whole, of)
 		time.Sleep(20 * time.Second)
 		if n := len(p.from.reports()); n != 0 {
 			t.Errorf("%d reports", n)
 		}
 		answer := func(after time.Duration) (by string) {
-			ranked, charge := p.here.Choose(pool+"@", picker.ClusterPrompt{}, true, nil)
+			ranked, charge := p.here.Choose(whole, picker.ClusterPrompt{}, true, nil)
 			charge.FirstByte(after)
 			charge.End()
 			return ranked[0].Cluster
@@ -266,7 +270,7 @@ func TestLatency_AnswersDecideAndNoReports(t *testing.T) {
 			t.Errorf("%s is chosen, which costs as much and the margin", got)
 		}
 		// Another policy begins anew.
-		p.here.SetClusters(pool+"@", clusters())
+		p.here.SetClusters(whole, clusters())
 		if got := p.costs(t, picker.ClusterPrompt{})["east"]; got.Basis != "own requests" || got.Wait != 0 {
 			t.Errorf("%+v", got)
 		}

@@ -79,7 +79,7 @@ func (l *Loads) collectArrived(out chan<- prometheus.Metric) {
 			for _, n := range c.sentBy(member) {
 				sum += n
 			}
-			out <- prometheus.MustNewConstMetric(arrivedDesc, prometheus.CounterValue, float64(sum), pool, member)
+			out <- prometheus.MustNewConstMetric(arrivedDesc, prometheus.CounterValue, float64(sum), pool.String(), member)
 		}
 	}
 }

@@ -68,7 +68,7 @@ func TestSecretRef_PageOfAClustersPickerIsReadWithItsCredential(t *testing.T) {
 	}
 	failure := ""
 	l := New(Config{
-		Waiting: func(string) (schedule.Wait, int, bool) { return schedule.Wait{}, 0, false }, Federation: func() Federation { return nil }, Cluster: func() string { return "" },
+		Waiting: func(objectid.Pool) (schedule.Wait, int, bool) { return schedule.Wait{}, 0, false }, Federation: func() Federation { return nil }, Cluster: func() string { return "" },
 		OnPage: func(_ objectid.Pool, member, why string) { failure = member + ": " + why }, Log: slog.New(slog.DiscardHandler),
 	})
 	l.SetPage(s.page(verify(ca)))
@@ -76,9 +76,9 @@ func TestSecretRef_PageOfAClustersPickerIsReadWithItsCredential(t *testing.T) {
 	if got := s.credentials(); got != "" {
 		t.Errorf("the page of an import that nothing is chosen for was read: %s", got)
 	}
-	l.SetClusters(pool+"@", &picker.Clusters{List: []picker.Cluster{{Name: "east", Hop: "to-east"}, {Name: "west", Hop: "to-west"}}})
+	l.SetClusters(whole, &picker.Clusters{List: []picker.Cluster{{Name: "east", Hop: "to-east"}, {Name: "west", Hop: "to-west"}}})
 	wait := func() float64 {
-		ranked, charge := l.Choose(pool+"@", picker.ClusterPrompt{}, true, nil)
+		ranked, charge := l.Choose(whole, picker.ClusterPrompt{}, true, nil)
 		if charge != nil {
 			defer charge.End()
 		}
@@ -91,10 +91,10 @@ func TestSecretRef_PageOfAClustersPickerIsReadWithItsCredential(t *testing.T) {
 		return 0
 	}
 	l.mu.RLock()
-	c := l.imports[pool+"@"]
+	c := l.imports[whole]
 	l.mu.RUnlock()
 	for {
-		ranked, charge := l.Choose(pool+"@", picker.ClusterPrompt{Tokens: 8000}, true, nil) // one that lasts
+		ranked, charge := l.Choose(whole, picker.ClusterPrompt{Tokens: 8000}, true, nil) // one that lasts
 		if ranked[0].Cluster == "east" {
 			break
 		}
@@ -139,12 +139,12 @@ func TestSecretRef_PageOfAClustersPickerIsReadWithItsCredential(t *testing.T) {
 	if got := open.credentials(); got != "" || failure != "east: it answers 302" {
 		t.Errorf("another server received %q; %q", got, failure)
 	}
-	l.SetClusters(pool+"@", nil)
+	l.SetClusters(whole, nil)
 	l.readPages(t.Context())
 	if failure != "east: " {
 		t.Errorf("without a choice, the page still fails: %q", failure)
 	}
-	l.SetClusters(pool+"@", &picker.Clusters{List: []picker.Cluster{{Name: "east", Hop: "to-east"}, {Name: "west", Hop: "to-west"}}})
+	l.SetClusters(whole, &picker.Clusters{List: []picker.Cluster{{Name: "east", Hop: "to-east"}, {Name: "west", Hop: "to-west"}}})
 	l.SetPage(open.page(nil))
 	l.readPages(t.Context())
 	if got := open.credentials(); got != "" {
@@ -159,11 +159,11 @@ func TestMetricsPage_ClusterWithoutReadyServersTakesNoRequest(t *testing.T) {
 	t.Cleanup(s.Close)
 	at := netip.MustParseAddrPort(s.Listener.Addr().String())
 	l := New(Config{
-		Waiting: func(string) (schedule.Wait, int, bool) { return schedule.Wait{}, 0, false }, Federation: func() Federation { return nil }, Cluster: func() string { return "" }, Log: slog.New(slog.DiscardHandler),
+		Waiting: func(objectid.Pool) (schedule.Wait, int, bool) { return schedule.Wait{}, 0, false }, Federation: func() Federation { return nil }, Cluster: func() string { return "" }, Log: slog.New(slog.DiscardHandler),
 	})
 	key := objectid.Pool{Namespace: "default", Name: "chat"}
 	l.SetPage(Page{Import: key, Member: "east", Pool: "chat", Addresses: []netip.Addr{at.Addr()}, Port: at.Port()})
-	l.SetClusters("default/chat@", &picker.Clusters{List: []picker.Cluster{{Name: "east", Hop: "to-east"}, {Name: "west", Hop: "to-west"}}})
+	l.SetClusters(whole, &picker.Clusters{List: []picker.Cluster{{Name: "east", Hop: "to-east"}, {Name: "west", Hop: "to-west"}}})
 	for _, c := range []struct {
 		page   string
 		barred bool
@@ -177,7 +177,7 @@ func TestMetricsPage_ClusterWithoutReadyServersTakesNoRequest(t *testing.T) {
 		l.readPages(t.Context())
 		east := 0
 		for range 100 {
-			ranked, charge := l.Choose("default/chat@", picker.ClusterPrompt{Tokens: 100}, true, nil)
+			ranked, charge := l.Choose(whole, picker.ClusterPrompt{Tokens: 100}, true, nil)
 			if ranked[0].Cluster == "east" {
 				east++
 			} else if c.barred && ranked[1].Barred != selection.BarredEmpty {

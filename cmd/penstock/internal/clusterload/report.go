@@ -42,7 +42,7 @@ const own = ""
 type pools struct {
 	asked atomic.Bool // there are some: picks take no lock where no cluster asks
 	mu    sync.Mutex
-	of    map[string]*counted // by "namespace/name"
+	of    map[objectid.Pool]*counted
 }
 
 // counted is what picks show of a pool.
@@ -67,8 +67,8 @@ func (l *Loads) Sent(s picker.Sent) {
 	}
 	l.pools.mu.Lock()
 	defer l.pools.mu.Unlock()
-	c := l.pools.of[s.Pool]
-	if c == nil {
+	c := l.pools.of[s.Pool.Pool]
+	if c == nil || s.Pool.Imported() {
 		return
 	}
 	if len(s.Chain) > 0 && c.news != nil {
@@ -215,16 +215,14 @@ func (l *Loads) report(now time.Time) {
 func (l *Loads) keep(asked map[objectid.Pool][]string) {
 	l.pools.mu.Lock()
 	defer l.pools.mu.Unlock()
-	wanted := make(map[string]bool, len(asked))
 	for p := range asked {
-		name := p.String()
-		if wanted[name] = true; l.pools.of[name] == nil {
-			l.pools.of[name] = &counted{senders: map[string]*sender{}}
+		if l.pools.of[p] == nil {
+			l.pools.of[p] = &counted{senders: map[string]*sender{}}
 		}
 	}
-	for name := range l.pools.of {
-		if !wanted[name] {
-			delete(l.pools.of, name)
+	for p := range l.pools.of {
+		if asked[p] == nil {
+			delete(l.pools.of, p)
 		}
 	}
 	l.pools.asked.Store(len(l.pools.of) > 0)
@@ -233,14 +231,13 @@ func (l *Loads) keep(asked map[objectid.Pool][]string) {
 // load is the report of a pool for members, with the requests of all senders. It is not due if nothing has changed since the last one, whose
 // interval goes on.
 func (l *Loads) load(now time.Time, pool objectid.Pool, members []string) (is federation.Load, due bool) {
-	name := pool.String()
-	w, capacity, ok := l.cfg.Waiting(name)
+	w, capacity, ok := l.cfg.Waiting(pool)
 	if !ok { // an external picker's: it goes by requests alone
 		return is, false
 	}
 	l.pools.mu.Lock()
 	defer l.pools.mu.Unlock()
-	c := l.pools.of[name]
+	c := l.pools.of[pool]
 	if c == nil {
 		return is, false
 	}
@@ -288,7 +285,7 @@ func sameCounts(a, b map[string]uint64) bool {
 func (l *Loads) countedFor(pool objectid.Pool, member string) map[string]uint64 {
 	l.pools.mu.Lock()
 	defer l.pools.mu.Unlock()
-	if c := l.pools.of[pool.String()]; c != nil {
+	if c := l.pools.of[pool]; c != nil {
 		return c.sentBy(member)
 	}
 	return nil

@@ -146,7 +146,7 @@ func (k *Kubernetes) work(ctx context.Context, q workqueue.TypedRateLimitingInte
 	}
 	if ctx.Err() == nil {
 		if q.NumRequeues(t) == 0 {
-			k.cfg.Log.Warn("an object of the cluster set cannot be written; trying again", "pool", t.pool, "error", err)
+			k.cfg.Log.Warn("an object of the cluster set cannot be written; trying again", "pool", t.pool.String(), "error", err)
 		}
 		q.AddRateLimited(t)
 	}

@@ -89,9 +89,8 @@ func (a *Access) notify() {
 }
 
 // Allowed implements picker.Access.
-func (a *Access) Allowed(gateway, pool string) (allowed bool, changed <-chan struct{}) {
-	id, ok := objectid.ParseTarget(pool)
-	if !ok {
+func (a *Access) Allowed(gateway string, id objectid.Target) (allowed bool, changed <-chan struct{}) {
+	if id.IsZero() {
 		return false, nil
 	}
 	a.mu.Lock()

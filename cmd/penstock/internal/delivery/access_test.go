@@ -5,6 +5,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/translator"
 	"github.com/penstock-project/penstock/translator/model"
 	"github.com/penstock-project/penstock/xds/cache"
@@ -30,14 +31,15 @@ func TestPickerKey_OpensPoolsThatRoutesUseOrHaveUsedWithinTheDrainTime(t *testin
 		expect := func(what string, want bool, gateway string, pools ...string) {
 			t.Helper()
 			for _, pool := range pools {
-				if got, _ := a.Allowed(gateway, pool); got != want {
+				id, _ := objectid.ParseTarget(pool)
+				if got, _ := a.Allowed(gateway, id); got != want {
 					t.Errorf("%s: Gateway %s may pick from %s: %t, want %t", what, gateway, pool, got, want)
 				}
 			}
 		}
 		plain, last, imported := model.PoolCluster("ns", "plain"), model.PoolCluster("ns", "last").As(model.LastVariant), model.ImportCluster("ns", "pool", "east")
 		expect("at first", false, "ns/gw", "ns/plain")
-		_, changed := a.Allowed("ns/gw", "ns/plain")
+		_, changed := a.Allowed("ns/gw", objectid.MustParseTarget("ns/plain"))
 		deliver(translator.Delta{Gateway: "ns/gw", Upserts: clusters(plain, last, imported, model.ServiceCluster("ns", "service", 80), model.ParentCluster("ns", "pool", "west"),
 			model.PeerCluster("ns", "pool", "south").As(model.LastVariant))})
 		select {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/xds/cache"
 	"github.com/penstock-project/penstock/xds/resource"
@@ -40,7 +41,7 @@ type EnvoysConfig struct {
 	Progress  *Progress
 	Store     *store.Store
 	// Clusters are those of a pool.
-	Clusters func(pool string) []string
+	Clusters func(pool objectid.Target) []string
 	// NoPeers reports whether no peer can be reached.
 	NoPeers func() bool
 }
@@ -95,7 +96,7 @@ func (e *Envoys) Reachable(ctx context.Context) (waited bool, err error) {
 }
 
 // Delivered implements learned.Delivery.
-func (e *Envoys) Delivered(ctx context.Context, rev uint64, pool string) error {
+func (e *Envoys) Delivered(ctx context.Context, rev uint64, pool objectid.Target) error {
 	if !e.cfg.Progress.Begun() {
 		return nil // Envoys are answered after the first translation, which will have it
 	}

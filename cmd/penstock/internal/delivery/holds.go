@@ -41,7 +41,7 @@ type Holds struct {
 	changed  chan struct{} // has one element when a hold has begun
 
 	mu    sync.Mutex // held during a commit: of a resource, the later change wins
-	pools map[string]*hold
+	pools map[objectid.Target]*hold
 	items map[item]*pending
 	ended chan struct{} // closed and replaced when a hold ends
 }
@@ -60,8 +60,8 @@ type item struct {
 
 // pending is a change that is held.
 type pending struct {
-	pools  map[string]bool    // that it waits for
-	upsert *resource.Resource // nil: a removal
+	pools  map[objectid.Target]bool // that it waits for
+	upsert *resource.Resource       // nil: a removal
 	rev    uint64
 	trace  trace.SpanContext
 }
@@ -69,7 +69,7 @@ type pending struct {
 // NewHolds makes it.
 func NewHolds(cfg HoldsConfig) *Holds {
 	return &Holds{cfg: cfg, released: make(chan struct{}, 1), changed: make(chan struct{}, 1),
-		pools: map[string]*hold{}, items: map[item]*pending{}, ended: make(chan struct{})}
+		pools: map[objectid.Target]*hold{}, items: map[item]*pending{}, ended: make(chan struct{})}
 }
 
 // Steps implements Part.
@@ -77,8 +77,8 @@ func (h *Holds) Steps() []Step { return []Step{{Commit, h.commit}} }
 
 // hold publishes what the picker names, and begins a hold for each pool that has become smaller and that peers have not
 // followed. It is called before the change is committed.
-func (h *Holds) hold(pools map[string]naming) {
-	digests := map[string]string{}
+func (h *Holds) hold(pools map[objectid.Target]naming) {
+	digests := map[objectid.Target]string{}
 	for name, is := range pools {
 		digests[name] = is.digest
 	}
@@ -107,7 +107,7 @@ func (h *Holds) hold(pools map[string]naming) {
 }
 
 // drop ends the hold of a removed pool.
-func (h *Holds) drop(pool string) {
+func (h *Holds) drop(pool objectid.Target) {
 	h.cfg.Names.Retract(pool)
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -117,14 +117,14 @@ func (h *Holds) drop(pool string) {
 }
 
 // held reports whether a pool has changes that are not committed.
-func (h *Holds) held(pool string) bool {
+func (h *Holds) held(pool objectid.Target) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.pools[pool] != nil
 }
 
 // wait returns when a pool has no changes that are not committed, or with the context's error.
-func (h *Holds) wait(ctx context.Context, pool string) error {
+func (h *Holds) wait(ctx context.Context, pool objectid.Target) error {
 	for {
 		h.mu.Lock()
 		held, ended := h.pools[pool] != nil, h.ended
@@ -170,7 +170,7 @@ func (h *Holds) keep(b *cache.Batch, d translator.Delta) {
 			delete(h.items, at)
 			return false
 		}
-		h.items[at] = &pending{pools: map[string]bool{pool: true}, upsert: r, rev: b.Revision, trace: b.Trace}
+		h.items[at] = &pending{pools: map[objectid.Target]bool{pool: true}, upsert: r, rev: b.Revision, trace: b.Trace}
 		return true
 	})
 	needed := h.needed(d.Gateway)
@@ -184,31 +184,31 @@ func (h *Holds) keep(b *cache.Batch, d translator.Delta) {
 	})
 }
 
-// poolOf is the pool of a cluster or of its endpoints; "": it has none.
-func poolOf(ref resource.Ref) string {
+// poolOf is the pool of a cluster or of its endpoints; zero: it has none.
+func poolOf(ref resource.Ref) objectid.Target {
 	if ref.Type != resource.Cluster && ref.Type != resource.Endpoints {
-		return ""
+		return objectid.Target{}
 	}
 	id, ok := model.ParseClusterID(ref.Name)
 	if !ok || id.Kind != model.PoolKind && id.Kind != model.ImportKind {
-		return ""
+		return objectid.Target{}
 	}
-	return objectid.Target{Pool: objectid.Pool{Namespace: id.Namespace, Name: id.Name}, Member: id.Member}.String()
+	return objectid.Target{Pool: objectid.Pool{Namespace: id.Namespace, Name: id.Name}, Member: id.Member}
 }
 
 // needed are the resources that held ones name, directly or not, in the versions that the cache has, and the pools that need
 // them. mu is held.
-func (h *Holds) needed(gateway string) map[resource.Ref]map[string]bool {
-	out := map[resource.Ref]map[string]bool{}
-	var follow func(ref resource.Ref, pool string)
-	follow = func(ref resource.Ref, pool string) {
+func (h *Holds) needed(gateway string) map[resource.Ref]map[objectid.Target]bool {
+	out := map[resource.Ref]map[objectid.Target]bool{}
+	var follow func(ref resource.Ref, pool objectid.Target)
+	follow = func(ref resource.Ref, pool objectid.Target) {
 		r := h.cfg.Cache.cache.Resource(gateway, ref)
 		if r == nil {
 			return
 		}
 		for _, named := range r.Refs {
 			if out[named] == nil {
-				out[named] = map[string]bool{}
+				out[named] = map[objectid.Target]bool{}
 			}
 			if !out[named][pool] {
 				out[named][pool] = true
@@ -227,7 +227,7 @@ func (h *Holds) needed(gateway string) map[resource.Ref]map[string]bool {
 }
 
 // release commits what waited for a pool alone. mu is held.
-func (h *Holds) release(pool string) {
+func (h *Holds) release(pool objectid.Target) {
 	delete(h.pools, pool)
 	batches := map[string]*cache.Batch{}
 	for at, p := range h.items {

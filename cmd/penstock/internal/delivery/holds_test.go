@@ -21,13 +21,13 @@ import (
 // peer is the Names of a process with one peer, which follows when a test decides so.
 type peer struct {
 	mu        sync.Mutex
-	published map[string]string
-	followed  map[string]string
+	published map[objectid.Target]string
+	followed  map[objectid.Target]string
 	late      bool
 	changed   chan struct{}
 }
 
-func (p *peer) Publish(digests map[string]string) {
+func (p *peer) Publish(digests map[objectid.Target]string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for pool, d := range digests {
@@ -35,9 +35,9 @@ func (p *peer) Publish(digests map[string]string) {
 	}
 }
 
-func (p *peer) Retract(...string) {}
+func (p *peer) Retract(...objectid.Target) {}
 
-func (p *peer) Behind(pool, digest string) []string {
+func (p *peer) Behind(pool objectid.Target, digest string) []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if d, ok := p.followed[pool]; !ok || d == digest || p.late {
@@ -66,12 +66,12 @@ func (p *peer) follow() {
 }
 
 // nowhere is a picker whose pools no test reads, and Envoys that have everything.
-type nowhere struct{ named map[string]int }
+type nowhere struct{ named map[objectid.Target]int }
 
-func (n nowhere) Update(p picker.Pool) error                    { n.named[p.Name] = len(p.Endpoints); return nil }
-func (nowhere) Remove(string)                                   {}
+func (n nowhere) Update(p picker.Pool) error                    { n.named[p.ID] = len(p.Endpoints); return nil }
+func (nowhere) Remove(objectid.Target)                          {}
 func (nowhere) EndpointsKnown(context.Context, ...string) error { return nil }
-func (n nowhere) size(pool string) int                          { return n.named["ns/"+pool] }
+func (n nowhere) size(pool string) int                          { return n.named[objectid.MustParseTarget("ns/"+pool)] }
 
 const heldGateway = "ns/gw"
 
@@ -87,8 +87,8 @@ type holdRig struct {
 }
 
 func newHoldRig(t *testing.T) *holdRig {
-	r := &holdRig{t: t, cache: cache.New(cache.Config{}), named: nowhere{map[string]int{}}}
-	r.peer = &peer{published: map[string]string{}, followed: map[string]string{}, changed: make(chan struct{}, 1)}
+	r := &holdRig{t: t, cache: cache.New(cache.Config{}), named: nowhere{map[objectid.Target]int{}}}
+	r.peer = &peer{published: map[objectid.Target]string{}, followed: map[objectid.Target]string{}, changed: make(chan struct{}, 1)}
 	r.holds = NewHolds(HoldsConfig{Cache: NewLinger(r.cache, time.Minute, slog.New(slog.DiscardHandler)), Names: r.peer})
 	pools := NewPools(PoolsConfig{Picker: r.named, Envoys: r.named, Holds: r.holds, Keep: time.Hour, Log: slog.New(slog.DiscardHandler)})
 	r.d = New(pools, r.holds)
@@ -191,7 +191,7 @@ func TestInferencePool_HoldIsBoundedHoweverOftenItShrinks(t *testing.T) {
 		r.peer.follow()
 		began := time.Now()
 		for _, endpoints := range []string{e1 + " " + e2, e2 + " " + e3, e1 + " " + e3, e1, e2, e3} {
-			if !r.holds.held("ns/a") && time.Since(began) > 0 {
+			if !r.holds.held(poolA) && time.Since(began) > 0 {
 				break
 			}
 			r.deliver(map[string]string{"a": endpoints}, nil)

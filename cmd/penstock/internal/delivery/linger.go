@@ -61,10 +61,9 @@ func NewLinger(c *cache.Cache, timeout time.Duration, log *slog.Logger) *Linger 
 }
 
 // importedPool is the pool of an import whose pods are the endpoints of a cluster; false for any other cluster.
-func importedPool(cluster string) (pool string, ok bool) {
+func importedPool(cluster string) (objectid.Target, bool) {
 	id, _ := model.ParseClusterID(cluster)
-	imported, ok := id.Imported()
-	return imported.String(), ok
+	return id.Imported()
 }
 
 // lingers reports whether the endpoints of a cluster are kept: those of an import's pods, and the hops to its clusters, which lead there.
@@ -181,7 +180,7 @@ func (d *Linger) withLeft(b *cache.Batch, r *resource.Resource, until time.Time)
 }
 
 // Learn adds addresses to the removed clusters of a pool whose endpoints are kept, and returns their names.
-func (d *Linger) Learn(pool string, addrs []netip.AddrPort) (clusters []string) {
+func (d *Linger) Learn(pool objectid.Target, addrs []netip.AddrPort) (clusters []string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for at, was := range d.removed {
@@ -241,13 +240,12 @@ func (d *Linger) expire(now time.Time) time.Duration {
 
 // LearnedObject returns namespace and name of the object that holds the endpoints of a pool which remote pickers have
 // named; false for a pool that is not of an import.
-func LearnedObject(pool string) (namespace, name string, ok bool) {
-	id, ok := objectid.ParseTarget(pool)
-	return id.Namespace, store.LearnedName(id.Name, id.Member), ok && id.Member != ""
+func LearnedObject(pool objectid.Target) (namespace, name string, ok bool) {
+	return pool.Namespace, store.LearnedName(pool.Name, pool.Member), pool.Member != ""
 }
 
 // learnedAddresses are the endpoints of a pool that remote pickers have named.
-func learnedAddresses(r store.Reader, pool string) (out []netip.AddrPort) {
+func learnedAddresses(r store.Reader, pool objectid.Target) (out []netip.AddrPort) {
 	namespace, name, _ := LearnedObject(pool)
 	l, ok := store.LearnedEndpoints.Get(r, objectid.Join(namespace, name))
 	if !ok {

@@ -11,6 +11,7 @@ import (
 	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/translator/envoy"
 	"github.com/penstock-project/penstock/translator/model"
@@ -18,10 +19,9 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-const (
-	westPool    = "ns/far@west"
-	westCluster = "import/ns/far/west"
-)
+const westCluster = "import/ns/far/west"
+
+var westPool = objectid.MustParseTarget("ns/far@west")
 
 // west is the cluster of an import, and its endpoints.
 func west(t *testing.T, owner report.Ref, endpoints ...string) []*resource.Resource {
@@ -67,7 +67,7 @@ func has(c *cache.Cache) (any, old, learned bool) {
 
 func TestInferencePoolImport_RemovedClusterLearnsEndpointsForAWhile(t *testing.T) {
 	c, d := removed(t, report.Ref{Kind: "InferencePoolImport", Namespace: "ns", Name: "far"})
-	if got := d.Learn("ns/other@west", pod9); got != nil {
+	if got := d.Learn(objectid.MustParseTarget("ns/other@west"), pod9); got != nil {
 		t.Errorf("%v learned the address of another pool", got)
 	}
 	if got := d.Learn(westPool, pod9); len(got) != 1 || got[0] != westCluster {

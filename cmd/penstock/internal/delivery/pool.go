@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/picker"
 	"github.com/penstock-project/penstock/picker/dial"
 	"github.com/penstock-project/penstock/picker/endpoint"
@@ -22,7 +23,7 @@ import (
 func pickerPool(pp translator.PickerPool) picker.Pool {
 	s := pp.Pool.Settings
 	out := picker.Pool{
-		Name:          pp.Pool.Name.String(),
+		ID:            pp.Pool.Name,
 		Strategy:      s.Strategy,
 		Shadow:        s.Shadow,
 		Plugins:       s.Plugins,
@@ -43,10 +44,10 @@ func pickerPool(pp translator.PickerPool) picker.Pool {
 	}
 	out.LoadPort = uint16(s.LoadStatPort)
 	if at := pp.Gateways; at != nil {
-		return gatewayPool(out.Name, at)
+		return gatewayPool(out.ID, at)
 	}
 	if c := pp.Choice; c != nil {
-		chosen := choicePool(out.Name, pp.Pool.Picker.Body, c)
+		chosen := choicePool(out.ID, pp.Pool.Picker.Body, c)
 		chosen.SessionTTL, chosen.SessionCookie = out.SessionTTL, out.SessionCookie
 		return chosen
 	}
@@ -95,8 +96,8 @@ func pickerPool(pp translator.PickerPool) picker.Pool {
 }
 
 // choicePool converts an import among whose clusters the picker chooses.
-func choicePool(name string, body model.BodyMode, c *translator.Choice) picker.Pool {
-	out := picker.Pool{Name: name, Clusters: &picker.Clusters{Margin: c.Margin, Latency: c.Latency, Sessions: c.Sessions}}
+func choicePool(id objectid.Target, body model.BodyMode, c *translator.Choice) picker.Pool {
+	out := picker.Pool{ID: id, Clusters: &picker.Clusters{Margin: c.Margin, Latency: c.Latency, Sessions: c.Sessions}}
 	out.Metrics.Off = true
 	if body == model.BodyBuffered {
 		out.Body = picker.BodyPrompts
@@ -111,8 +112,8 @@ func choicePool(name string, body model.BodyMode, c *translator.Choice) picker.P
 }
 
 // gatewayPool converts one that is reached through gateways of another cluster.
-func gatewayPool(name string, at *model.ExternalPicker) picker.Pool {
-	out := picker.Pool{Name: name, Gateways: true}
+func gatewayPool(id objectid.Target, at *model.ExternalPicker) picker.Pool {
+	out := picker.Pool{ID: id, Gateways: true}
 	addresses, secure := dialed(at)
 	out.Metrics.Off = true
 	if config, err := secure.Config(); err == nil { // else the client certificate is invalid, and those with TLS are not called

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/picker"
 	"github.com/penstock-project/penstock/picker/endpoint"
 	"github.com/penstock-project/penstock/translator"
@@ -34,7 +35,7 @@ const (
 // Picker is given the pools. *picker.Picker implements it.
 type Picker interface {
 	Update(picker.Pool) error
-	Remove(name string)
+	Remove(objectid.Target)
 }
 
 // EndpointWaiter waits for Envoys. *Envoys implements it.
@@ -48,8 +49,8 @@ type PoolsConfig struct {
 	Picker Picker
 	Envoys EndpointWaiter
 	Holds  *Holds
-	// DefaultPool is given to gateways that name no pool: "namespace/name". Empty: the only pool, if there is one.
-	DefaultPool string
+	// DefaultPool is given to gateways that name no pool. Zero: the only pool, if there is one.
+	DefaultPool objectid.Pool
 	// Keep is how long a removed pool is still picked from: the drain time.
 	Keep time.Duration
 	Log  *slog.Logger
@@ -63,21 +64,21 @@ type Pools struct {
 	grow, retire chan struct{} // signals to the two loops of Run
 
 	mu       sync.Mutex
-	updating bool                   // between shrink and grow: the cache does not have yet what growing waits for
-	current  map[string]picker.Pool // what the picker has
-	growing  map[string]picker.Pool // what it gets once Envoys have the endpoints
-	young    map[string]time.Time   // pools that have grown, and until when their picks name further endpoints
-	plain    map[string]*model.Pool
-	gone     map[string]time.Time   // removed pools, and until when they are kept
-	gateways map[string]picker.Pool // what takes the place of some of them then: pools that are reached through gateways alone
+	updating bool                            // between shrink and grow: the cache does not have yet what growing waits for
+	current  map[objectid.Target]picker.Pool // what the picker has
+	growing  map[objectid.Target]picker.Pool // what it gets once Envoys have the endpoints
+	young    map[objectid.Target]time.Time   // pools that have grown, and until when their picks name further endpoints
+	plain    map[objectid.Target]*model.Pool
+	gone     map[objectid.Target]time.Time   // removed pools, and until when they are kept
+	gateways map[objectid.Target]picker.Pool // what takes the place of some of them then: pools that are reached through gateways alone
 }
 
 // NewPools makes it.
 func NewPools(cfg PoolsConfig) *Pools {
 	signal := func() chan struct{} { return make(chan struct{}, 1) }
 	return &Pools{
-		cfg: cfg, grow: signal(), retire: signal(), current: map[string]picker.Pool{}, growing: map[string]picker.Pool{}, young: map[string]time.Time{},
-		plain: map[string]*model.Pool{}, gone: map[string]time.Time{}, gateways: map[string]picker.Pool{},
+		cfg: cfg, grow: signal(), retire: signal(), current: map[objectid.Target]picker.Pool{}, growing: map[objectid.Target]picker.Pool{}, young: map[objectid.Target]time.Time{},
+		plain: map[objectid.Target]*model.Pool{}, gone: map[objectid.Target]time.Time{}, gateways: map[objectid.Target]picker.Pool{},
 	}
 }
 
@@ -86,7 +87,7 @@ func (s *Pools) Steps() []Step {
 	return []Step{
 		{Shrink, func(_ context.Context, c *Change) {
 			for _, id := range c.Output.PoolsGone {
-				s.cfg.Holds.drop(id.String())
+				s.cfg.Holds.drop(id)
 			}
 			s.cfg.Holds.hold(s.before(c.Output))
 		}},
@@ -95,17 +96,17 @@ func (s *Pools) Steps() []Step {
 }
 
 // before updates the picker before a change is committed. It returns what the picker names now of pools that changed.
-func (s *Pools) before(out translator.Output) map[string]naming {
+func (s *Pools) before(out translator.Output) map[objectid.Target]naming {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.updating = true
-	changed := map[string]naming{}
+	changed := map[objectid.Target]naming{}
 	for _, name := range out.PoolsGone {
-		delete(s.gateways, name.String())
-		s.leave(name.String())
+		delete(s.gateways, name)
+		s.leave(name)
 	}
 	for _, pp := range out.Pools {
-		name := pp.Pool.Name.String()
+		name := pp.Pool.Name
 		delete(s.gateways, name)
 		if was, ok := s.current[name]; ok && pp.Gateways != nil && !was.Gateways { // routes of before still ask for picks
 			s.gateways[name] = pickerPool(pp)
@@ -130,7 +131,7 @@ func (s *Pools) before(out translator.Output) map[string]naming {
 }
 
 // leave keeps a pool for PoolsConfig.Keep that no route leads to any more. s.mu is held.
-func (s *Pools) leave(name string) {
+func (s *Pools) leave(name objectid.Target) {
 	delete(s.growing, name)
 	delete(s.plain, name)
 	pool, ok := s.current[name]
@@ -145,8 +146,8 @@ func (s *Pools) leave(name string) {
 
 // change gives the picker what of a pool's change is right whether Envoys have it or not. s.mu is held.
 func (s *Pools) change(next picker.Pool) {
-	delete(s.growing, next.Name)
-	old, ok := s.current[next.Name]
+	delete(s.growing, next.ID)
+	old, ok := s.current[next.ID]
 	if !ok {
 		s.set(next)
 		return
@@ -154,39 +155,39 @@ func (s *Pools) change(next picker.Pool) {
 	now := next
 	now.Spill = slices.DeleteFunc(slices.Clone(next.Spill), func(place string) bool { return !slices.Contains(old.Spill, place) })
 	if len(now.Spill) < len(next.Spill) {
-		s.growing[next.Name] = next
+		s.growing[next.ID] = next
 	}
 	known := intersect(next.Endpoints, old.Endpoints)
 	switch {
 	case len(known) == len(next.Endpoints):
 	case slices.ContainsFunc(known, func(e endpoint.Spec) bool { return !e.Draining }):
 		now.Endpoints = known
-		s.growing[next.Name] = next
+		s.growing[next.ID] = next
 	default:
 		// All are replaced. Envoy passes over those of a list that it does not have: so the list has old and new ones.
 		now.Endpoints = slices.Concat(next.Endpoints, slices.DeleteFunc(slices.Clone(old.Endpoints), named(next.Endpoints)))
 		now.Fallbacks = maxFallbacks
-		s.growing[next.Name] = next
+		s.growing[next.ID] = next
 	}
 	s.set(now)
 }
 
 // set updates one pool of the picker. s.mu is held.
 func (s *Pools) set(pool picker.Pool) {
-	pool.Default = s.current[pool.Name].Default
-	s.current[pool.Name] = pool
-	if time.Now().Before(s.young[pool.Name]) {
+	pool.Default = s.current[pool.ID].Default
+	s.current[pool.ID] = pool
+	if time.Now().Before(s.young[pool.ID]) {
 		pool.Fallbacks = maxFallbacks
 	}
 	if err := s.cfg.Picker.Update(pool); err != nil {
-		s.cfg.Log.Error("a pool cannot be picked from as configured; its last good configuration stays", "pool", pool.Name, "error", err)
+		s.cfg.Log.Error("a pool cannot be picked from as configured; its last good configuration stays", "pool", pool.ID.String(), "error", err)
 	}
 }
 
 // chooseDefault marks the pool of gateways that name none: the configured one, or the only one. s.mu is held.
 func (s *Pools) chooseDefault() {
-	want := s.cfg.DefaultPool
-	if want == "" {
+	want := objectid.Target{Pool: s.cfg.DefaultPool}
+	if want.IsZero() {
 		local := 0
 		for name, p := range s.plain {
 			if p.Relay == nil && !p.External {
@@ -199,13 +200,13 @@ func (s *Pools) chooseDefault() {
 			want = s.leavingDefault()
 		case 1:
 		default:
-			want = ""
+			want = objectid.Target{}
 		}
 	}
 	mark := func(pool picker.Pool, is bool) {
 		if pool.Default != is {
 			pool.Default = is
-			s.current[pool.Name] = pool
+			s.current[pool.ID] = pool
 			s.set(pool)
 		}
 	}
@@ -217,14 +218,14 @@ func (s *Pools) chooseDefault() {
 	}
 }
 
-// leavingDefault is the default pool if it was removed within the drain time; else "". s.mu is held.
-func (s *Pools) leavingDefault() string {
+// leavingDefault is the default pool if it was removed within the drain time; else the zero Target. s.mu is held.
+func (s *Pools) leavingDefault() objectid.Target {
 	for name := range s.gone {
 		if s.current[name].Default {
 			return name
 		}
 	}
-	return ""
+	return objectid.Target{}
 }
 
 // after is called once a change is committed.
@@ -272,7 +273,7 @@ func (s *Pools) finishGrowing(ctx context.Context) {
 		return
 	}
 	var clusters []string
-	want, timeout := map[string]picker.Pool{}, growTimeout
+	want, timeout := map[objectid.Target]picker.Pool{}, growTimeout
 	for name, pool := range s.growing {
 		if s.cfg.Holds.held(name) { // the cache does not have it yet: the release starts it again
 			continue

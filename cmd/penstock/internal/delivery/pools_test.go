@@ -22,11 +22,11 @@ import (
 // noPeers are the Names of a process that is the only one.
 type noPeers struct{}
 
-func (noPeers) Publish(map[string]string)   {}
-func (noPeers) Retract(...string)           {}
-func (noPeers) Behind(_, _ string) []string { return nil }
-func (noPeers) MarkLate(...string)          {}
-func (noPeers) Changed() <-chan struct{}    { return nil }
+func (noPeers) Publish(map[objectid.Target]string)      {}
+func (noPeers) Retract(...objectid.Target)              {}
+func (noPeers) Behind(objectid.Target, string) []string { return nil }
+func (noPeers) MarkLate(...string)                      {}
+func (noPeers) Changed() <-chan struct{}                { return nil }
 
 // poolRig is a Pools between a picker and Envoys that a test lets have the endpoints.
 type poolRig struct {
@@ -35,17 +35,17 @@ type poolRig struct {
 	known chan struct{} // closed when Envoys know the endpoints
 
 	mu     sync.Mutex
-	picked map[string]picker.Pool // what the picker has
+	picked map[objectid.Target]picker.Pool // what the picker has
 }
 
 func (r *poolRig) Update(p picker.Pool) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.picked[p.Name] = p
+	r.picked[p.ID] = p
 	return nil
 }
 
-func (r *poolRig) Remove(name string) {
+func (r *poolRig) Remove(name objectid.Target) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.picked, name)
@@ -63,7 +63,7 @@ func await(ctx context.Context, c <-chan struct{}) error {
 }
 
 func newPoolRig(t *testing.T, keep time.Duration) *poolRig {
-	r := &poolRig{t: t, known: make(chan struct{}), picked: map[string]picker.Pool{}}
+	r := &poolRig{t: t, known: make(chan struct{}), picked: map[objectid.Target]picker.Pool{}}
 	r.pools = NewPools(PoolsConfig{Picker: r, Envoys: r, Holds: NewHolds(HoldsConfig{Cache: NewLinger(cache.New(cache.Config{}), time.Minute, slog.New(slog.DiscardHandler)), Names: noPeers{}}), Keep: keep, Log: slog.New(slog.DiscardHandler)})
 	ctx, stop := context.WithCancel(t.Context())
 	var done sync.WaitGroup
@@ -101,17 +101,17 @@ func (r *poolRig) expect(what string, inFlight int32, want ...string) {
 func (r *poolRig) names() (endpoints []string, full int32) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, e := range r.picked["ns/a"].Endpoints {
+	for _, e := range r.picked[poolA].Endpoints {
 		endpoints = append(endpoints, e.Addr.String())
 	}
-	return endpoints, r.picked["ns/a"].Full.InFlight
+	return endpoints, r.picked[poolA].Full.InFlight
 }
 
 // byDefault reports whether a pool is that of gateways that name none.
 func (r *poolRig) byDefault(name string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.picked[name].Default
+	return r.picked[objectid.MustParseTarget(name)].Default
 }
 
 // atOnce checks what the picker has before Envoy has acknowledged anything.
@@ -122,7 +122,7 @@ func (r *poolRig) atOnce(what string, inFlight int32, want ...string) {
 	}
 }
 
-var poolA = objectid.Target{Pool: objectid.Pool{Namespace: "ns", Name: "a"}}
+var poolA = objectid.MustParseTarget("ns/a")
 
 const e1, e2, e3 = "10.0.0.1:80", "10.0.0.2:80", "10.0.0.3:80"
 
@@ -153,7 +153,7 @@ func TestPicker_NewEndpointIsNotNamedAlone(t *testing.T) {
 			synctest.Wait()
 			r.mu.Lock()
 			defer r.mu.Unlock()
-			if got := r.picked["ns/a"].Fallbacks; got != want {
+			if got := r.picked[poolA].Fallbacks; got != want {
 				t.Errorf("%s: %d further endpoints, want %d", when, got, want)
 			}
 		}
@@ -197,10 +197,10 @@ func TestSpill_NamesNoPlaceThatEnvoyLacks(t *testing.T) {
 	spill := func() []string {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		if !r.picked["ns/a"].Spills {
+		if !r.picked[poolA].Spills {
 			t.Error("the pool does not spill")
 		}
-		return r.picked["ns/a"].Spill
+		return r.picked[poolA].Spill
 	}
 	change("b", "c")
 	change("c", "d")
@@ -231,7 +231,7 @@ func TestInferencePoolImport_ChangedModeIsPickedFromForTheDrainTime(t *testing.T
 	poll.NoError(t, "the gateways take its place once the time is over", poll.Limit, func() error {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		if p := r.picked["ns/a"]; !p.Gateways || len(p.Servers) != 1 {
+		if p := r.picked[poolA]; !p.Gateways || len(p.Servers) != 1 {
 			return fmt.Errorf("%+v", p)
 		}
 		return nil

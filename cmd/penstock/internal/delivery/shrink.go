@@ -5,14 +5,15 @@ import (
 	"hash/fnv"
 	"slices"
 
+	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/picker"
 )
 
 // Names exchanges what pickers name. *peers.Names implements it.
 type Names interface {
-	Publish(digests map[string]string)
-	Retract(pools ...string)
-	Behind(pool, digest string) (peers []string)
+	Publish(digests map[objectid.Target]string)
+	Retract(pools ...objectid.Target)
+	Behind(pool objectid.Target, digest string) (peers []string)
 	MarkLate(peers ...string)
 	Changed() <-chan struct{}
 }

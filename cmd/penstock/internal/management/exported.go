@@ -62,7 +62,7 @@ func (e *exported) run(ctx context.Context) error {
 					e.queue.Forget(p)
 				case ctx.Err() == nil:
 					if e.queue.NumRequeues(p) == 3 {
-						e.cluster.hub.log.Warn("the condition of a pool cannot be written; trying again", "member", e.cluster.name, "pool", p, "error", err)
+						e.cluster.hub.log.Warn("the condition of a pool cannot be written; trying again", "member", e.cluster.name, "pool", p.String(), "error", err)
 					}
 					e.queue.AddRateLimited(p)
 				}

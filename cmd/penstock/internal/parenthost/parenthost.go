@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/picker/accesslog"
@@ -36,8 +37,8 @@ type Reports interface {
 type Config struct {
 	Objects func() store.Reader // as they are now
 	Reports Reports
-	// Allowed reports whether the proxies of a Gateway have the clusters of a pool (objectid.Target).
-	Allowed func(gateway, pool string) bool
+	// Allowed reports whether the proxies of a Gateway have the clusters of a pool.
+	Allowed func(gateway string, pool objectid.Target) bool
 }
 
 // Counter counts answers of the gateways of other clusters.
@@ -68,7 +69,7 @@ func New(c Config) *Counter {
 // Count takes over what became of a request (picker.Config.Attempts).
 func (c *Counter) Count(a accesslog.Attempt) {
 	id, ok := model.ParseClusterID(a.Cluster)
-	if !ok || !a.Reached || id.Kind != model.ParentKind || a.Gateway != "" && !c.cfg.Allowed(a.Gateway, id.Pool().String()) {
+	if !ok || !a.Reached || id.Kind != model.ParentKind || a.Gateway != "" && !c.cfg.Allowed(a.Gateway, id.Pool()) {
 		return
 	}
 	id = id.As(model.Plain)

@@ -10,6 +10,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
@@ -40,8 +41,8 @@ func newWorld(t *testing.T) *world {
 	w := &world{t: t, store: store.New(), findings: map[string]string{}}
 	w.Counter = New(Config{
 		Objects: func() store.Reader { return w.store.View() }, Reports: w,
-		Allowed: func(gateway, pool string) bool {
-			return gateway == "default/gw" && strings.HasPrefix(pool, "default/chat")
+		Allowed: func(gateway string, pool objectid.Target) bool {
+			return gateway == "default/gw" && pool.Pool == objectid.Pool{Namespace: "default", Name: "chat"}
 		},
 	})
 	go func() { _ = w.Run(t.Context()) }() // it ends with the test

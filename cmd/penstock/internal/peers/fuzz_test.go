@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/discovery/status"
 	"github.com/penstock-project/penstock/multicluster/channel"
 	"github.com/penstock-project/penstock/picker"
@@ -77,7 +78,8 @@ func FuzzFacts_HostileValuesAreBounded(f *testing.F) {
 		if list := w.board.List(nil); len(list) > 0 {
 			t.Errorf("reported after the retraction: %v", list)
 		}
-		if behind := w.names.Behind(key, "other"); len(behind) > 0 {
+		named, _ := objectid.ParseTarget(key)
+		if behind := w.names.Behind(named, "other"); len(behind) > 0 {
 			t.Errorf("%v are waited for after the retraction", behind)
 		}
 	})

@@ -11,6 +11,7 @@ import (
 
 	"google.golang.org/grpc"
 
+	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/multicluster/channel"
 	"github.com/penstock-project/penstock/picker"
 	"github.com/penstock-project/penstock/picker/accesslog"
@@ -25,7 +26,7 @@ const limited = "10.0.0.1:80"
 // startPickers starts processes with a picker each, for a pool whose one endpoint takes a number of requests.
 func startPickers(t *testing.T, n int, limit int32) (pickers []*picker.Picker, loads []*Loads, stop []func()) {
 	t.Helper()
-	return startPools(t, n, picker.Pool{Name: "ns/pool", Strategy: "random", Full: schedule.Full{InFlight: limit}, Endpoints: []endpoint.Spec{{Addr: netip.MustParseAddrPort(limited)}}})
+	return startPools(t, n, picker.Pool{ID: objectid.MustParseTarget("ns/pool"), Strategy: "random", Full: schedule.Full{InFlight: limit}, Endpoints: []endpoint.Spec{{Addr: netip.MustParseAddrPort(limited)}}})
 }
 
 // startPools starts processes with a picker each, for a pool.
@@ -71,7 +72,7 @@ func startPicker(t *testing.T, l net.Listener, addresses []string, pool picker.P
 	shared := NewPicks(c, func() Caches { return p })
 	pages := NewPages(c, func() PageReader { return p.Loads() })
 	sessions := NewSessions(c, func() SessionKeeper { return p })
-	p, err := picker.New(picker.Config{Peers: of, Settle: 2 * time.Second, Sharing: sharing{shared, sessions, pages}, Chooser: &inOrder{of: map[string]*picker.Clusters{}}})
+	p, err := picker.New(picker.Config{Peers: of, Settle: 2 * time.Second, Sharing: sharing{shared, sessions, pages}, Chooser: &inOrder{of: map[objectid.Target]*picker.Clusters{}}})
 	if err != nil {
 		t.Fatal(err)
 	}

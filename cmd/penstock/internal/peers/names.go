@@ -4,6 +4,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/multicluster/channel"
 )
 
@@ -42,28 +43,28 @@ func (n *Names) receive(changes []channel.Change[string]) {
 }
 
 // Publish publishes what the picker of this process names, by pool.
-func (n *Names) Publish(digests map[string]string) {
+func (n *Names) Publish(digests map[objectid.Target]string) {
 	if len(digests) == 0 {
 		return
 	}
 	items := make([]channel.Item, 0, len(digests))
 	for pool, digest := range digests {
-		items = append(items, channel.Item{Key: pool, Value: []byte(digest)})
+		items = append(items, channel.Item{Key: pool.String(), Value: []byte(digest)})
 	}
 	n.topic.Publish(items...)
 }
 
 // Retract takes back what was published of pools that are gone.
-func (n *Names) Retract(pools ...string) {
-	if len(pools) > 0 {
-		n.topic.Retract(pools...)
+func (n *Names) Retract(pools ...objectid.Target) {
+	for _, p := range pools {
+		n.topic.Retract(p.String())
 	}
 }
 
 // Behind returns the peers whose pickers name other endpoints of a pool than a digest describes, sorted. Late ones are left
 // out, and so are peers that publish nothing of the pool.
-func (n *Names) Behind(pool, digest string) (peers []string) {
-	theirs := n.elsewhere.ByKey(pool)
+func (n *Names) Behind(pool objectid.Target, digest string) (peers []string) {
+	theirs := n.elsewhere.ByKey(pool.String())
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for peer, d := range theirs {

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/multicluster/channel"
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
@@ -16,7 +17,7 @@ func TestPicker_PeerThatNamesOtherEndpointsIsBehind(t *testing.T) {
 	subscribed(t, c)
 	behind := func(when, digest string, want ...string) {
 		t.Helper()
-		poll.Until(t, when, func() bool { return slices.Equal(n.Behind("ns/a", digest), want) })
+		poll.Until(t, when, func() bool { return slices.Equal(n.Behind(objectid.MustParseTarget("ns/a"), digest), want) })
 	}
 	behind("a peer that publishes nothing", "1")
 	topic.Publish(channel.Item{Key: "ns/a", Value: []byte("1")})

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/multicluster/channel"
 	"github.com/penstock-project/penstock/picker"
 	"github.com/penstock-project/penstock/picker/prefix"
@@ -128,11 +129,13 @@ const deniedSlots = 255
 // maxPoolName bounds the name of a pool, and maxSenderName that of a sender, in bytes.
 const maxPoolName, maxSenderName = 1 << 10, 255
 
-func sizeOfSent(s picker.Sent) int { return sentBytes + 8*len(s.Chain) + len(s.Pool) + len(s.Sender) }
+func sizeOfSent(s picker.Sent) int {
+	return sentBytes + 8*len(s.Chain) + s.Pool.Len() + len(s.Sender)
+}
 
 func appendSent(out []byte, s picker.Sent) []byte {
-	if len(s.Pool) > maxPoolName || len(s.Sender) > maxSenderName {
-		s.Pool, s.Sender = "", ""
+	if s.Pool.Len() > maxPoolName || len(s.Sender) > maxSenderName {
+		s.Pool, s.Sender = objectid.Target{}, ""
 	}
 	addr := s.Server.Addr().AsSlice()
 	out = append(append(out, byte(len(addr))), addr...)
@@ -150,7 +153,9 @@ func appendSent(out []byte, s picker.Sent) []byte {
 	for _, block := range s.Chain {
 		out = binary.LittleEndian.AppendUint64(out, block)
 	}
-	out = append(binary.LittleEndian.AppendUint16(out, uint16(len(s.Pool))), s.Pool...)
+	at := len(out)
+	out, _ = s.Pool.AppendText(append(out, 0, 0)) // it has no error
+	binary.LittleEndian.PutUint16(out[at:], uint16(len(out)-at-2))
 	return append(append(out, byte(len(s.Sender))), s.Sender...)
 }
 
@@ -186,7 +191,10 @@ func decodeSent(in []byte, memory *[prefix.MaxBlocks]uint64) (s picker.Sent, res
 	if in = in[2:]; pool > maxPoolName || len(in) < pool+1 {
 		return s, nil, false
 	}
-	s.Pool, in = string(in[:pool]), in[pool:]
+	if err := s.Pool.UnmarshalText(in[:pool]); err != nil {
+		return s, nil, false
+	}
+	in = in[pool:]
 	sender := int(in[0])
 	if in = in[1:]; len(in) < sender {
 		return s, nil, false

@@ -11,6 +11,7 @@ import (
 	"github.com/cespare/xxhash/v2"
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/multicluster/channel"
 	"github.com/penstock-project/penstock/picker"
 	"github.com/penstock-project/penstock/picker/accesslog"
@@ -23,7 +24,7 @@ import (
 
 // eight is a pool of eight servers without pages.
 func eight() picker.Pool {
-	pool := picker.Pool{Name: "ns/pool", Strategy: "load", Body: picker.BodyPrompts, Metrics: endpoint.Metrics{Off: true}}
+	pool := picker.Pool{ID: objectid.MustParseTarget("ns/pool"), Strategy: "load", Body: picker.BodyPrompts, Metrics: endpoint.Metrics{Off: true}}
 	for i := range 8 {
 		pool.Endpoints = append(pool.Endpoints, endpoint.Spec{Addr: netip.MustParseAddrPort(fmt.Sprintf("10.0.0.%d:80", i+1))})
 	}

@@ -26,8 +26,8 @@ type Relays struct {
 	down  func(pool objectid.Target, source, why string)
 
 	mu       sync.Mutex
-	pools    map[string]*model.Pool // relayed ones
-	troubles map[string]picker.RelayFailure
+	pools    map[objectid.Target]*model.Pool // relayed ones
+	troubles map[objectid.Target]picker.RelayFailure
 }
 
 // published is what other processes receive of a pool whose picks fail.
@@ -40,18 +40,22 @@ type published struct {
 // NewRelays makes it. down receives why the remote picker of a pool cannot be asked, here (the source "relay") and at each other process;
 // "": it can be, as far as the source knows. It must not call the Relays.
 func NewRelays(b *status.Board, c *channel.Channel, down func(pool objectid.Target, source, why string)) *Relays {
-	r := &Relays{board: b, down: down, topic: c.Topic("relays"), pools: map[string]*model.Pool{}, troubles: map[string]picker.RelayFailure{}}
+	r := &Relays{board: b, down: down, topic: c.Topic("relays"), pools: map[objectid.Target]*model.Pool{}, troubles: map[objectid.Target]picker.RelayFailure{}}
 	channel.NewMirror(r.topic, channel.MirrorConfig[published]{
 		Decode: func(value []byte) (out published, err error) { return out, json.Unmarshal(value, &out) },
 		Changed: func(changes []channel.Change[published]) {
 			for _, ch := range changes {
-				source, down := relaySource(ch.Key)+" at "+ch.Peer, byRelay+" at "+ch.Peer
+				of, ok := objectid.ParseTarget(ch.Key)
+				if !ok {
+					continue
+				}
+				source, down := relaySource(of)+" at "+ch.Peer, byRelay+" at "+ch.Peer
 				if ch.Gone {
 					b.Replace(source)
-					r.noteDown(ch.Key, down, "")
+					r.noteDown(of, down, "")
 				} else {
 					b.Replace(source, ch.Value.Report)
-					r.noteDown(ch.Key, down, ch.Value.NoAnswer)
+					r.noteDown(of, down, ch.Value.NoAnswer)
 				}
 			}
 		},
@@ -63,9 +67,9 @@ func NewRelays(b *status.Board, c *channel.Channel, down func(pool objectid.Targ
 const byRelay = "relay"
 
 // noteDown passes on why the remote picker of a pool cannot be asked.
-func (r *Relays) noteDown(pool, source, why string) {
-	if id, ok := objectid.ParseTarget(pool); ok && r.down != nil {
-		r.down(id, source, why)
+func (r *Relays) noteDown(pool objectid.Target, source, why string) {
+	if r.down != nil {
+		r.down(pool, source, why)
 	}
 }
 
@@ -74,10 +78,10 @@ func (r *Relays) Follow(pools []translator.PickerPool, gone []objectid.Target) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, name := range gone {
-		r.drop(name.String())
+		r.drop(name)
 	}
 	for _, pp := range pools {
-		name := pp.Pool.Name.String()
+		name := pp.Pool.Name
 		if pp.Pool.Relay == nil {
 			r.drop(name)
 			continue
@@ -90,7 +94,7 @@ func (r *Relays) Follow(pools []translator.PickerPool, gone []objectid.Target) {
 }
 
 // drop removes a pool. r.mu is held.
-func (r *Relays) drop(name string) {
+func (r *Relays) drop(name objectid.Target) {
 	delete(r.pools, name)
 	if _, ok := r.troubles[name]; ok {
 		r.resolve(name)
@@ -98,15 +102,15 @@ func (r *Relays) drop(name string) {
 }
 
 // resolve takes back the report of a pool. r.mu is held.
-func (r *Relays) resolve(name string) {
+func (r *Relays) resolve(name objectid.Target) {
 	delete(r.troubles, name)
 	r.board.Replace(relaySource(name))
 	r.noteDown(name, byRelay, "")
-	r.topic.Retract(name)
+	r.topic.Retract(name.String())
 }
 
 // Trouble sets why a pool's picks fail; the zero value: they do not. See picker.Config.OnRelayFailure.
-func (r *Relays) Trouble(name string, t picker.RelayFailure) {
+func (r *Relays) Trouble(name objectid.Target, t picker.RelayFailure) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	pool := r.pools[name]
@@ -120,7 +124,7 @@ func (r *Relays) Trouble(name string, t picker.RelayFailure) {
 	}
 }
 
-func relaySource(pool string) string { return status.Instance(status.Relay, pool) }
+func relaySource(pool objectid.Target) string { return status.Instance(status.Relay, pool.String()) }
 
 // report puts a pool's trouble on the board and publishes it. r.mu is held.
 func (r *Relays) report(pool *model.Pool, t picker.RelayFailure) {
@@ -130,8 +134,8 @@ func (r *Relays) report(pool *model.Pool, t picker.RelayFailure) {
 	}
 	f.Severity, f.Owner = report.Error, pool.Ref
 	rep := report.Report{Owner: pool.Ref, Findings: []report.Finding{f}}
-	r.board.Replace(relaySource(pool.Name.String()), rep)
-	r.noteDown(pool.Name.String(), byRelay, t.NoAnswer)
+	r.board.Replace(relaySource(pool.Name), rep)
+	r.noteDown(pool.Name, byRelay, t.NoAnswer)
 	if raw, err := json.Marshal(published{rep, t.NoAnswer}); err == nil { // plain values
 		r.topic.Publish(channel.Item{Key: pool.Name.String(), Value: raw})
 	}

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/picker"
 	"github.com/penstock-project/penstock/picker/endpoint"
 	"github.com/penstock-project/penstock/picker/extproc"
@@ -21,7 +22,7 @@ import (
 
 // sessionPool has three servers.
 func sessionPool() picker.Pool {
-	pool := picker.Pool{Name: "ns/pool", Strategy: "session", Metrics: endpoint.Metrics{Off: true}}
+	pool := picker.Pool{ID: objectid.MustParseTarget("ns/pool"), Strategy: "session", Metrics: endpoint.Metrics{Off: true}}
 	for i := range 3 {
 		pool.Endpoints = append(pool.Endpoints, endpoint.Spec{Addr: netip.MustParseAddrPort(fmt.Sprintf("10.0.0.%d:80", i+1))})
 	}
@@ -51,7 +52,7 @@ func TestSession_MovedSessionIsAtTheSameServerForAllProcesses(t *testing.T) {
 		if id == "" {
 			id = "user-2"
 		}
-		session := picker.Session{Pool: "ns/pool", ID: schedule.SessionID([]byte(id)), At: to}
+		session := picker.Session{Pool: objectid.MustParseTarget("ns/pool"), ID: schedule.SessionID([]byte(id)), At: to}
 		pickers[0].LearnSession(session)
 		a := pickers[0].Pick(t.Context(), requestWith(t, headers))
 		if a.Endpoints.String() != to.String() {
@@ -60,7 +61,7 @@ func TestSession_MovedSessionIsAtTheSameServerForAllProcesses(t *testing.T) {
 		poll.Until(t, "the other process has the session there", func() bool { return sessionAt(pickers[1], headers) == to.String() })
 	}
 	// What a peer publishes of pools and servers that this process does not have is ignored.
-	for _, s := range []picker.Session{{Pool: "ns/other", ID: 9, At: netip.MustParseAddrPort("10.0.0.1:80")}, {Pool: "ns/pool", ID: 9, At: netip.MustParseAddrPort("10.9.9.9:80")}, {Pool: "ns/pool", ID: 9, At: netip.MustParseAddrPort("10.0.0.1:80"), Age: -1}} {
+	for _, s := range []picker.Session{{Pool: objectid.MustParseTarget("ns/other"), ID: 9, At: netip.MustParseAddrPort("10.0.0.1:80")}, {Pool: objectid.MustParseTarget("ns/pool"), ID: 9, At: netip.MustParseAddrPort("10.9.9.9:80")}, {Pool: objectid.MustParseTarget("ns/pool"), ID: 9, At: netip.MustParseAddrPort("10.0.0.1:80"), Age: -1}} {
 		pickers[0].LearnSession(s)
 	}
 	n := 0
@@ -72,11 +73,11 @@ func TestSession_MovedSessionIsAtTheSameServerForAllProcesses(t *testing.T) {
 
 // A session of an import is in the same cluster for all processes.
 func TestSession_ClusterOfAnImportIsTheSameForAllProcesses(t *testing.T) {
-	pool := picker.Pool{Name: "ns/chat@", Clusters: &picker.Clusters{Sessions: true, List: []picker.Cluster{{Name: "east"}, {Name: "west"}}}}
+	pool := picker.Pool{ID: objectid.MustParseTarget("ns/chat@"), Clusters: &picker.Clusters{Sessions: true, List: []picker.Cluster{{Name: "east"}, {Name: "west"}}}}
 	pickers, _, _ := startPools(t, 2, pool)
 	headers := map[string]string{"x-session-id": "user-1"}
 	id := schedule.SessionID([]byte("user-1"))
-	pickers[0].LearnSession(picker.Session{Pool: "ns/chat@", ID: id, Cluster: "west"}) // else it begins at east
+	pickers[0].LearnSession(picker.Session{Pool: objectid.MustParseTarget("ns/chat@"), ID: id, Cluster: "west"}) // else it begins at east
 	r := requestWith(t, headers)
 	r.Pool = "ns/chat@"
 	if a := pickers[0].Pick(t.Context(), r); a.Endpoints.String() != "west,east" {
@@ -95,16 +96,16 @@ func TestSession_ClusterOfAnImportIsTheSameForAllProcesses(t *testing.T) {
 // inOrder chooses the cluster of a session, then those of a list in its order.
 type inOrder struct {
 	mu sync.Mutex
-	of map[string]*picker.Clusters
+	of map[objectid.Target]*picker.Clusters
 }
 
-func (c *inOrder) SetClusters(pool string, to *picker.Clusters) {
+func (c *inOrder) SetClusters(pool objectid.Target, to *picker.Clusters) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.of[pool] = to
 }
 
-func (c *inOrder) Choose(pool string, p picker.ClusterPrompt, _ bool, out []picker.ClusterCost) ([]picker.ClusterCost, picker.Charge) {
+func (c *inOrder) Choose(pool objectid.Target, p picker.ClusterPrompt, _ bool, out []picker.ClusterCost) ([]picker.ClusterCost, picker.Charge) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, m := range c.of[pool].List {

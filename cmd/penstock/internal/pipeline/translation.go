@@ -63,12 +63,11 @@ func (t *Translation) Listeners(gateway string) []resource.Ref {
 }
 
 // PoolClusters are the clusters of a pool.
-func (t *Translation) PoolClusters(pool string) []string {
+func (t *Translation) PoolClusters(pool objectid.Target) []string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	id, _ := objectid.ParseTarget(pool)
 	var out []string
-	for _, c := range t.t.PoolClusters(id) {
+	for _, c := range t.t.PoolClusters(pool) {
 		out = append(out, c.String())
 	}
 	return out
