@@ -70,7 +70,7 @@ func TestFirstToken_BehindAnotherGatewayTheBodyCounts(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			p := runPicker(t, Config{})
 			_, address := servePicker(t, p)
-			setPools(t, p, Pool{Name: "ns/pool", Default: true, Body: BodyBuffered, Endpoints: specs(first)})
+			setPools(t, p, Pool{ID: poolID("ns/pool"), Default: true, Body: BodyBuffered, Endpoints: specs(first)})
 			e, conn := &p.pool("ns/pool").snapshot.Endpoints[0], dialPicker(t, address)
 			unread := func(when string, want bool) {
 				t.Helper()

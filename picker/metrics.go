@@ -164,6 +164,7 @@ func (poolCollector) Describe(ch chan<- *prometheus.Desc) {
 	ch <- problemsDesc
 	ch <- requestsDesc
 	ch <- firstByteDesc
+	ch <- rateDesc
 	ch <- failuresDesc
 	ch <- bodiesDesc
 	ch <- unreadDesc
@@ -201,6 +202,7 @@ func (c poolCollector) Collect(ch chan<- prometheus.Metric) {
 				count(requestsDesc, float64(failed), name, e.Text, "failed")
 				count(firstByteDesc, firstByte.Seconds(), name, e.Text)
 			}
+			collectRate(ch, name, e.Text, &state)
 			inFlight += e.Load().InFlight()
 			use.add(&state)
 			if e.Problem() != "" {

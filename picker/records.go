@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/penstock-project/penstock/picker/accesslog"
+	"github.com/penstock-project/penstock/picker/endpoint"
 	"github.com/penstock-project/penstock/picker/extproc"
 	"github.com/penstock-project/penstock/picker/schedule"
 )
@@ -77,7 +78,9 @@ type choice struct {
 	speed  bool
 	drawn  bool
 	// The request's session is there, as ClusterCost has it.
-	session bool
+	session  bool
+	reported bool    // the server's own series show its rate
+	rate     float32 // schedule.Candidate.Rate, if it is known
 	// Of a cluster, as ClusterCost has them.
 	wait, prompt, roundTrip, margin float32
 	basis, barred                   string
@@ -94,6 +97,9 @@ type Choice struct {
 	Trial  bool     `json:"trial,omitempty"` // suspect, or Speed: the request shows whether it works
 	Speed  bool     `json:"speed,omitempty"` // what was learned of its speed was old, and the request shows it again
 	Drawn  bool     `json:"drawn,omitempty"` // one of the two that power-of-two-picker drew, of which it chose one
+	// Rate at which the server read prompts, in tokens a second, and how it was known; 0 and "": it was not.
+	Rate     float64             `json:"rate,omitempty"`
+	RateFrom endpoint.RateSource `json:"rateFrom,omitempty"`
 	// Of a cluster: the parts of its cost, by what the wait is known, and why the cluster comes last (ClusterCost).
 	Wait      float64 `json:"wait,omitempty"`
 	Prompt    float64 `json:"prompt,omitempty"`
@@ -297,6 +303,12 @@ func (n *note) stages(r *Record) (out []Passed) {
 // shown is the choice for a reader.
 func (c choice) shown() Choice {
 	out := Choice{Address: c.text, Cached: int(c.cached), Trial: c.trial, Speed: c.speed, Drawn: c.drawn, Wait: float64(c.wait), Prompt: float64(c.prompt), RoundTrip: float64(c.roundTrip), Margin: float64(c.margin), Basis: c.basis, Barred: c.barred, Session: c.session}
+	if out.Rate = float64(c.rate); c.rate > 0 {
+		out.RateFrom = endpoint.Inferred
+	}
+	if c.reported {
+		out.RateFrom = endpoint.Reported
+	}
 	switch c.by {
 	case schedule.ByCost:
 		out.Cost = &c.value
@@ -325,6 +337,9 @@ func (k *pick) compare(ranked int, all []schedule.Candidate, by schedule.Measure
 		next := choice{text: c.Endpoint.Text, value: c.Cost, cached: int32(c.Cached), by: by, trial: c.Trial, speed: c.Relearn, drawn: c.Drawn}
 		if by == schedule.ByScore {
 			next.value = c.Score
+		}
+		if c.RateFrom != "" {
+			next.rate, next.reported = float32(c.Rate), c.RateFrom == endpoint.Reported
 		}
 		at := k.compared
 		if i >= ranked {

@@ -169,7 +169,7 @@ func TestFirstToken_RateIsThatOfTheBodyOfAStream(t *testing.T) {
 		"no stream":                                {accesslog.Entry{Headers: token, FirstByte: token}, false, 0},
 	} {
 		p := runPicker(t, Config{})
-		setPools(t, p, Pool{Name: "ns/pool", Endpoints: specs(first)})
+		setPools(t, p, Pool{ID: poolID("ns/pool"), Endpoints: specs(first)})
 		e := &p.pool("ns/pool").snapshot.Endpoints[0]
 		work := endpoint.Work{Tokens: tokens, Rate: tokens, Stream: tt.stream, Measure: tt.stream}
 		for range 10 {

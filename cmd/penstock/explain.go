@@ -416,6 +416,9 @@ func verdictText(v schedule.Verdict) string {
 		load += ", prefixes " + v.Prefixes
 	}
 	load += adaptersText(s.Adapters)
+	if s.Rate > 0 {
+		load += ", " + rateText(s.Rate, s.RateFrom)
+	}
 	name := v.Address
 	if v.Pod != "" {
 		name += " (" + v.Pod + ")"

@@ -14,6 +14,7 @@ import (
 	"github.com/penstock-project/penstock/cmd/penstock/internal/app"
 	"github.com/penstock-project/penstock/cmd/penstock/internal/clusterset"
 	"github.com/penstock-project/penstock/discovery/status"
+	"github.com/penstock-project/penstock/picker"
 	"github.com/penstock-project/penstock/xds/resource"
 	"github.com/penstock-project/penstock/xds/server"
 )
@@ -73,6 +74,7 @@ The exit status is 1 if there is a finding of severity error: something written 
 type statusJSON struct {
 	*status.Document
 	Proxies []server.ProxyStatus `json:"proxies,omitempty"`
+	Rates   []picker.Rate        `json:"rates,omitempty"`
 	// ClusterSet is absent if the cluster takes part in none.
 	ClusterSet *clusterset.Status `json:"clusterSet,omitempty"`
 }
@@ -129,6 +131,7 @@ func printStatus(cmd *cobra.Command, at running, file, output string) error {
 	case runs:
 		var set clusterset.Status
 		err = errors.Join(at.get(cmd.Context(), "/proxies", &out.Proxies), at.get(cmd.Context(), "/clusters", &set))
+		_ = at.get(cmd.Context(), "/debug/rates", &out.Rates) // a process of an earlier version has no such page
 		if set.Cluster != "" {
 			out.ClusterSet = &set
 		}
@@ -155,6 +158,7 @@ func printStatus(cmd *cobra.Command, at running, file, output string) error {
 	if err := printProxies(cmd.OutOrStdout(), out.Proxies); err != nil {
 		return err
 	}
+	printRates(cmd.OutOrStdout(), out.Rates)
 	if out.ClusterSet != nil {
 		fmt.Fprintln(cmd.OutOrStdout())
 		if err := printClusters(cmd.OutOrStdout(), out.ClusterSet, time.Now()); err != nil {
@@ -193,6 +197,23 @@ func syncState(p server.ProxyStatus) string {
 		return "is behind: " + text
 	}
 	return "is in sync (" + text + ")"
+}
+
+// maxRates is how many servers the text output has.
+const maxRates = 32
+
+// printRates prints how fast model servers read prompts.
+func printRates(w io.Writer, rates []picker.Rate) {
+	for _, r := range rates[:min(len(rates), maxRates)] {
+		text := rateText(r.Rate, r.From)
+		if r.Inferred > 0 {
+			text += fmt.Sprintf(", by first tokens %.0f", r.Inferred)
+		}
+		fmt.Fprintf(w, "Server %s of pool %s %s\n", r.Server, r.Pool, text)
+	}
+	if more := len(rates) - maxRates; more > 0 {
+		fmt.Fprintf(w, "%d more servers have a rate: -o json shows them\n", more)
+	}
 }
 
 func printProxies(w io.Writer, proxies []server.ProxyStatus) error {

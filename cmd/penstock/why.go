@@ -17,6 +17,7 @@ import (
 	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/manifests/endpointpicker"
 	"github.com/penstock-project/penstock/picker"
+	"github.com/penstock-project/penstock/picker/endpoint"
 	"github.com/penstock-project/penstock/picker/schedule"
 	"github.com/penstock-project/penstock/translator/model"
 )
@@ -406,6 +407,9 @@ func comparedText(c picker.Choice, first bool) string {
 	if c.Cached > 0 {
 		parts = append(parts, counted(c.Cached, "token")+" cached")
 	}
+	if c.Rate > 0 {
+		parts = append(parts, rateText(c.Rate, c.RateFrom))
+	}
 	switch {
 	case c.Speed:
 		parts = append(parts, trialTexts["speed"])
@@ -418,6 +422,11 @@ func comparedText(c picker.Choice, first bool) string {
 		return c.Address
 	}
 	return c.Address + ": " + strings.Join(parts, ", ")
+}
+
+// rateText describes how fast a server reads prompts.
+func rateText(rate float64, from endpoint.RateSource) string {
+	return fmt.Sprintf("reads %.0f tokens/s (%s)", rate, from)
 }
 
 func labelled(label, text string) string {

@@ -347,7 +347,7 @@ type MetricsSpec struct {
 	// inference.networking.k8s.io/engine-type, which have the same values. Defaults to vllm.
 	//
 	// +optional
-	// +kubebuilder:validation:Enum=vllm;sglang;trtllm-serve;triton-tensorrt-llm
+	// +kubebuilder:validation:Enum=vllm;sglang;trtllm-serve;triton-tensorrt-llm;llamacpp
 	Engine string `json:"engine,omitempty"`
 	// Path of the metrics page. Defaults to /metrics, of trtllm-serve to /prometheus/metrics.
 	//

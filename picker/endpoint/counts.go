@@ -27,7 +27,7 @@ type Share struct {
 	Sent time.Duration
 	// Reading is how long it takes for those that it has not read yet, those of other processes included.
 	Reading time.Duration
-	// Rate is the prefill rate that the process has learned, in tokens a second; 0: none.
+	// Rate is the prefill rate by the server's series, else the rate that the process has learned; 0: none.
 	Rate float64
 }
 
@@ -59,7 +59,10 @@ func (r *Registry) Counts(now time.Time) []Count {
 // share is what this process has in flight.
 func (l *Load) share(now int64) Share {
 	p := &l.prefill
-	s := Share{InFlight: l.inFlight.Load(), Unread: p.unread.Load(), Confirmed: p.confirmed.Load(), Sent: time.Duration(p.sent.Load()), Rate: p.learned()}
+	s := Share{InFlight: l.inFlight.Load(), Unread: p.unread.Load(), Confirmed: p.confirmed.Load(), Sent: time.Duration(p.sent.Load())}
+	if s.Rate = l.reported.read(now); s.Rate == 0 {
+		s.Rate = p.learned()
+	}
 	s.Reading = time.Duration(max(0, p.readBy.Load()-now))
 	return s
 }

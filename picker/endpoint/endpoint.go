@@ -126,8 +126,12 @@ type State struct {
 	Confirmed int64 `json:"-"`
 	// Reading is how long the server reads what it was sent, in seconds, at the rates assumed when it was.
 	Reading float64 `json:"-"`
-	// Rate at which the server reads prompts, in tokens a second; 0 until it is learned.
-	Rate float64 `json:"rate,omitempty"`
+	// Rate at which the server reads prompts, in tokens a second as requests are counted, and how
+	// it is known; 0 and "" until it is. Inferred is the rate by first tokens if RateFrom is
+	// Reported.
+	Rate     float64    `json:"rate,omitempty"`
+	RateFrom RateSource `json:"rateFrom,omitempty"`
+	Inferred float64    `json:"inferredRate,omitempty"`
 	// Hint is the rate by the first samples, and HintWeight their number over the number that shows a Rate; 0: none.
 	Hint       float64 `json:"-"`
 	HintWeight float64 `json:"-"`
@@ -159,6 +163,12 @@ func (e *Endpoint) ReadState(s *State, at Moment) {
 	s.Failing, s.Trial = load.health.failing(int64(at))
 	s.Proven = load.health.proven.Load()
 	load.prefill.read(s, int64(at))
+	s.Inferred, s.RateFrom = 0, ""
+	if rate := load.reported.read(int64(at)); rate > 0 {
+		s.Rate, s.RateFrom, s.Inferred = rate, Reported, s.Rate
+	} else if s.Rate > 0 {
+		s.RateFrom = Inferred
+	}
 	s.Latency = load.predictor()
 	src := e.source
 	var sample *sample

@@ -17,6 +17,7 @@ const (
 	SGLang      Engine = "sglang"
 	TRTLLMServe Engine = "trtllm-serve"
 	Triton      Engine = "triton-tensorrt-llm"
+	LlamaCPP    Engine = "llamacpp"
 )
 
 // dialect is what a server's metrics are named.
@@ -30,6 +31,7 @@ type dialect struct {
 	sizeLabel, blocksLabel string
 	size, blocks           series // the same as numbers
 	tokens                 series // the KV cache's size as one number
+	computed, seconds      series // counters: tokens of prompts that were not cached, and how long reading them took
 }
 
 // dialects by engine.
@@ -39,6 +41,7 @@ var dialects = map[Engine]dialect{
 		// vLLM 0.10 renamed the KV cache's; both names are read.
 		kv: parseSeries("vllm:kv_cache_usage_perc"), kvOld: parseSeries("vllm:gpu_cache_usage_perc"),
 		lora: parseSeries("vllm:lora_requests_info"), shape: parseSeries("vllm:cache_config_info"), sizeLabel: "block_size", blocksLabel: "num_gpu_blocks",
+		computed: parseSeries("vllm:request_prefill_kv_computed_tokens_sum"), seconds: parseSeries("vllm:request_prefill_time_seconds_sum"),
 	},
 	// SGLang 0.5.11 replaced the labels of the KV cache's shape by numbers.
 	SGLang: {
@@ -54,6 +57,11 @@ var dialects = map[Engine]dialect{
 		path: "/metrics", port: 8002, queue: parseSeries("nv_trt_llm_request_metrics{request_type=waiting}"), running: parseSeries("nv_trt_llm_request_metrics{request_type=scheduled}"),
 		kv: parseSeries("nv_trt_llm_kv_cache_block_metrics{kv_cache_block_type=fraction}"), size: parseSeries("nv_trt_llm_kv_cache_block_metrics{kv_cache_block_type=tokens_per}"),
 		blocks: parseSeries("nv_trt_llm_kv_cache_block_metrics{kv_cache_block_type=max}"),
+	},
+	// llama.cpp's server has its page with --metrics alone, and shows neither its KV cache nor adapters.
+	LlamaCPP: {
+		path: "/metrics", queue: parseSeries("llamacpp:requests_deferred"), running: parseSeries("llamacpp:requests_processing"),
+		computed: parseSeries("llamacpp:prompt_tokens_total"), seconds: parseSeries("llamacpp:prompt_seconds_total"),
 	},
 }
 

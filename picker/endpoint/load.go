@@ -19,7 +19,8 @@ type Load struct {
 	prefill   prefill
 	adapters  recentAdapters
 	latency   atomic.Pointer[latency] // nil until something is learned
-	prefixes  *prefix.Server          // nil if the process knows no prefixes
+	reported  reported
+	prefixes  *prefix.Server // nil if the process knows no prefixes
 
 	addr     netip.AddrPort
 	registry *Registry

@@ -21,6 +21,10 @@ type Reading struct {
 	Queue, Running, KV float64
 	Adapters           *Adapters // nil if the page shows none
 	CacheTokens        int       // that the KV cache holds; 0 if the page does not show it
+	// PrefillTokens are the tokens of prompts that the server has computed since its start, in
+	// PrefillSeconds; 0 if the page does not show it.
+	PrefillTokens  float64 `json:",omitempty"`
+	PrefillSeconds float64 `json:",omitempty"`
 	// Problem describes the first sample of a series other than the three whose value counts as absent, and those of the three of which the
 	// page has no sample; "" if there are none. It has at most maxProblem bytes.
 	Problem string `json:",omitempty"`
@@ -85,6 +89,12 @@ func parsePage(page *bufio.Reader, d *dialect) (Reading, error) {
 		case d.tokens.matches(line):
 			v, _ := r.value(line)
 			tokens += v
+		case d.computed.matches(line):
+			v, _ := r.value(line)
+			r.PrefillTokens += v
+		case d.seconds.matches(line):
+			v, _ := r.value(line)
+			r.PrefillSeconds += v
 		}
 	}
 	switch {

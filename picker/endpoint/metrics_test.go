@@ -134,11 +134,23 @@ nv_trt_llm_request_metrics{model="m",request_type="max",version="1"} 512
 nv_trt_llm_kv_cache_block_metrics{kv_cache_block_type="fraction",model="m"} 0.25
 nv_trt_llm_kv_cache_block_metrics{kv_cache_block_type="tokens_per",model="m"} 64
 nv_trt_llm_kv_cache_block_metrics{kv_cache_block_type="max",model="m"} 100`,
-		"vllm": vllmPage,
+		"vllm": vllmPage + `vllm:request_prefill_time_seconds_sum{engine="0",model_name="m"} 11.5
+vllm:request_prefill_time_seconds_count{engine="0",model_name="m"} 3
+vllm:request_prefill_kv_computed_tokens_sum{engine="0",model_name="m"} 45477.0
+`,
+		"llamacpp": `llamacpp:requests_processing 3
+llamacpp:requests_deferred 2
+llamacpp:prompt_tokens_total 118882
+llamacpp:prompt_tokens_cached_total 17
+llamacpp:prompt_seconds_total 77.5
+`,
 	} {
 		want := Reading{Queue: 2, Running: 3, KV: 0.25, CacheTokens: 6400}
-		if engine == "vllm" {
-			want = Reading{Queue: 7, Running: 5, KV: 0.5}
+		switch engine {
+		case "vllm":
+			want = Reading{Queue: 7, Running: 5, KV: 0.5, PrefillTokens: 45477, PrefillSeconds: 11.5}
+		case "llamacpp":
+			want = Reading{Queue: 2, Running: 3, PrefillTokens: 118882, PrefillSeconds: 77.5}
 		}
 		for _, label := range endpointpicker.EngineLabels {
 			if got, err := parse(page, Metrics{}.of(map[string]string{label: engine})); err != nil || got != want {

@@ -66,6 +66,7 @@ type prefill struct {
 	mu    sync.Mutex
 	rates [samples]float64 // a ring
 	count int
+	spans spans
 }
 
 const (

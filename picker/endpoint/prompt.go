@@ -51,6 +51,9 @@ func (lease *Lease) Begun(after time.Duration) {
 		endParts(parts, first)
 	}()
 	if !lease.begun && after > 0 {
+		if lease.load != nil && lease.load == lease.picked {
+			lease.load.prefill.begun(lease.reached, after, int64(lease.work.Tokens))
+		}
 		lease.teach(after)
 	}
 	lease.begun = true

@@ -115,6 +115,8 @@ func (s Scrape) Succeed(r Reading, now time.Time) {
 	if old := s.src.sample.Load(); s.src.load.prefixes != nil && r.CacheTokens > 0 && (old == nil || old.CacheTokens != r.CacheTokens) {
 		s.src.load.prefixes.SetCapacity(r.CacheTokens)
 	}
+	quiet := r.Queue+r.Running+float64(s.ours+s.src.load.Total()) == 0
+	s.src.load.reported.take(s.src, &r, quiet, next.at, s.src.load.prefill.progress())
 	s.src.sample.Store(next)
 	s.src.failures.Store(0)
 	if r.Problem == "" {

@@ -131,10 +131,11 @@ func (l *load) of(r *Request, s *endpoint.State, c *Candidate) (p parts) {
 	if r.Tokens <= 0 {
 		tokens = l.assumedPrompt()
 	}
-	if c.rate = s.Rate; c.rate == 0 {
-		c.rate = hinted(l.assumedRate(), s)
+	c.RateFrom = s.RateFrom
+	if c.Rate = s.Rate; c.Rate == 0 {
+		c.Rate = hinted(l.assumedRate(), s)
 	}
-	perToken := 1 / c.rate
+	perToken := 1 / c.Rate
 	c.uncached = max(tokens-float64(c.Cached), 0)
 	c.weight = readWeight(s)
 	p.prompt = c.weight * c.uncached * perToken

@@ -117,7 +117,7 @@ func (s *Strategy) predict(r *Request, state *endpoint.State, c *Candidate) {
 		s.foresees.of(r, state, c)
 	}
 	// A server computes one token of a prompt that it has cached, too.
-	c.features = endpoint.Features{Prefill: c.ahead + max(c.uncached, 1)/c.rate, Queue: queue(state), InFlight: float64(state.InFlight) + state.OthersRunning}
+	c.features = endpoint.Features{Prefill: c.ahead + max(c.uncached, 1)/c.Rate, Queue: queue(state), InFlight: float64(state.InFlight) + state.OthersRunning}
 	c.TTFT, c.TPOT = state.Latency.Predict(&c.features)
 	o := &r.Objective
 	c.misses = o.TTFT > 0 && c.TTFT > o.TTFT || o.TPOT > 0 && c.TPOT > o.TPOT

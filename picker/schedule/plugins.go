@@ -99,8 +99,8 @@ func (p *plugins) choose(r *Request, _ []endpoint.Endpoint, c []Candidate, state
 	for i := range c {
 		k := &c[i]
 		k.uncached = float64(max(r.Tokens-k.Cached, 0))
-		if k.rate = states[k.lot].Rate; k.rate == 0 {
-			k.rate = defaultRate
+		if k.Rate = states[k.lot].Rate; k.Rate == 0 {
+			k.Rate = defaultRate
 		}
 	}
 	for i := range p.scorers {

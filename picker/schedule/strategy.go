@@ -94,7 +94,11 @@ type Candidate struct {
 	TTFT, TPOT float64
 	Trial      bool // the endpoint is suspect, and this request shows whether it works; or Relearn
 	Relearn    bool // it is predicted to be too slow by what was learned long ago, and this request shows its speed again
-	Drawn      bool // one of the two whose scores power-of-two-picker compared for the first place
+	// Rate at which the endpoint is taken to read the prompt, in tokens a second, and how it is
+	// known: "" for one that is assumed. 0: prompts do not decide.
+	Rate     float64
+	RateFrom endpoint.RateSource
+	Drawn    bool // one of the two whose scores power-of-two-picker compared for the first place
 
 	last     bool // the endpoint is suspect, and gets this request only if there is no other
 	misses   bool // the request's objective
@@ -102,7 +106,6 @@ type Candidate struct {
 	measure  bool // the time to the first byte shows the server's rate
 	doubt    doubt
 	lot      uint32
-	rate     float64 // of prefill, in tokens a second; 0 if prompts do not decide
 	uncached float64 // tokens
 	weight   float64 // of the time to read them
 	ahead    float64 // seconds in which the server reads the prompts before this one, and loads its adapter
@@ -116,7 +119,7 @@ type Candidate struct {
 
 // Work returns what a request asks of the endpoint.
 func (c *Candidate) Work(r *Request) endpoint.Work {
-	return endpoint.Work{Tokens: int(c.uncached), Rate: c.rate * leak, Stream: r.Stream, Measure: c.measure, Trial: c.Trial, Relearn: c.Relearn, Adapter: c.adapter, Slots: c.slots,
+	return endpoint.Work{Tokens: int(c.uncached), Rate: c.Rate * leak, Stream: r.Stream, Measure: c.measure, Trial: c.Trial, Relearn: c.Relearn, Adapter: c.adapter, Slots: c.slots,
 		Features: c.features, TokenBytes: tokenBytes + len(r.Model), MaxTokens: r.MaxTokens}
 }
 
@@ -271,7 +274,7 @@ func (s *Strategy) match(r *Request, c []Candidate, scratch *Scratch) {
 		if c[i].Cached = int(scratch.cached[i]); c[i].Cached > 0 && s.load != nil {
 			cached := min(float64(c[i].Cached), c[i].uncached)
 			c[i].uncached -= cached
-			c[i].Cost -= c[i].weight * cached / c[i].rate
+			c[i].Cost -= c[i].weight * cached / c[i].Rate
 		}
 	}
 	clear(scratch.servers) // a scratch outlives pools

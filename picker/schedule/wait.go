@@ -35,7 +35,7 @@ func (s *Strategy) Wait(now time.Time, list []endpoint.Endpoint) (w Wait, ok boo
 			w.Least = cost
 		}
 		w.Servers++
-		w.Rate += c.rate
+		w.Rate += c.Rate
 	}
 	if w.Servers > 0 {
 		w.Rate /= float64(w.Servers)

@@ -55,7 +55,7 @@ var mistakes = []struct{ kind, spec, words string }{
 	{"PoolPolicy", "{targetRef: {name: chat}, picker: {metrics: {path: metrics}}}", "should match '^/'"},
 	{"PoolPolicy", "{targetRef: {name: chat}, picker: {metrics: {maxPageBytes: 8388609}}}", "should be less than or equal to 8388608"},
 
-	{"PoolPolicy", "{targetRef: {name: chat}, picker: {metrics: {engine: tgi}}}", `supported values: "vllm", "sglang", "trtllm-serve", "triton-tensorrt-llm"`},
+	{"PoolPolicy", "{targetRef: {name: chat}, picker: {metrics: {engine: tgi}}}", `supported values: "vllm", "sglang", "trtllm-serve", "triton-tensorrt-llm", "llamacpp"`},
 	{"PoolPolicy", "{targetRef: {name: chat}, picker: {kvEvents: {port: 5557, replayPort: 5558}}}", ""},
 	{"PoolPolicy", "{targetRef: {name: chat}, picker: {kvEvents: {mode: Listen, port: 5557}}}", "port is of mode Dial"},
 

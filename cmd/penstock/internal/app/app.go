@@ -221,6 +221,7 @@ func (a *App) serve(ctx context.Context, group *errgroup.Group, line *pipeline.P
 	for _, run := range []func(context.Context) error{
 		a.hosts.Run, a.stops.Run, line.Run, a.linger.Run, a.holds.Run, a.xds.Run, a.channel.Run, a.prober.Run, a.picker.Run, a.learner.Run, a.failback.Run, a.entries.Run, a.loads.Run, a.shared.Run, a.pages.Run, a.sessions.Run, a.pools.Run, a.clusterLoads.Run, a.clusterLoads.RunPages, a.parentHosts.Run,
 		func(ctx context.Context) error { return reclaim(ctx, rested) },
+		func(ctx context.Context) error { return compareRates(ctx, a.board, a.picker.Rates) },
 	} {
 		start(run)
 	}

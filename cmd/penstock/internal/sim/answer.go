@@ -141,7 +141,11 @@ func (s *Server) enter(ctx context.Context, lora, salt string, tokens []uint32, 
 	if s.cfg.PrefillRate > 0 {
 		firstToken += time.Duration(float64(read) / s.cfg.PrefillRate * float64(time.Second))
 	}
-	return firstToken, cached, func() { s.engine.leave(seq) }, nil
+	return firstToken, cached, func() { // as in vLLM, both counters grow when a request ends
+		s.prefillTokens.Add(uint64(read))
+		s.prefillTime.Add(int64(firstToken))
+		s.engine.leave(seq)
+	}, nil
 }
 
 // ended counts an answer that was sent to its end.

@@ -68,6 +68,8 @@ type Server struct {
 	requests         atomic.Uint64 // to a model, so far
 	promptTokens     atomic.Uint64
 	generationTokens atomic.Uint64
+	prefillTokens    atomic.Uint64 // of prompts that were not cached
+	prefillTime      atomic.Int64  // nanoseconds
 	stopped, cut     atomic.Uint64 // requests with finish reason "stop", and "length"
 	last             atomic.Pointer[received]
 }

@@ -1,0 +1,93 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"time"
+
+	"github.com/penstock-project/penstock/discovery/objectid"
+	"github.com/penstock-project/penstock/discovery/status"
+	"github.com/penstock-project/penstock/discovery/status/report"
+	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/picker"
+	"github.com/penstock-project/penstock/picker/endpoint"
+)
+
+const (
+	// compareEvery is how often the rates of servers are compared, and differFor how long two must
+	// differ to be reported.
+	compareEvery = 15 * time.Second
+	differFor    = 5 * time.Minute
+	// differBy is the largest quotient of rates that do not differ.
+	differBy = 1.3
+	// maxDiffering is how many servers of a pool are reported.
+	maxDiffering = 3
+)
+
+// compareRates reports servers whose own series show another rate than their first tokens, until
+// ctx ends. Each process reads all pages, so each reports for itself.
+func compareRates(ctx context.Context, board *status.Board, rates func() []picker.Rate) error {
+	every := time.NewTicker(compareEvery)
+	defer every.Stop()
+	since, reported := differences{}, false
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case now := <-every.C:
+			reports := since.reports(rates(), now)
+			if len(reports) > 0 || reported {
+				board.Replace(status.Rates, reports...)
+			}
+			reported = len(reports) > 0
+		}
+	}
+}
+
+func poolOf(id objectid.Target) report.Ref {
+	pools := store.InferencePools
+	return report.Ref{Group: pools.Group(), Kind: pools.Kind(), Namespace: id.Namespace, Name: id.Name}
+}
+
+// differences are servers whose rates differ, by pool and address.
+type differences map[[2]string]*difference
+
+type difference struct {
+	since time.Time
+	text  string // of the report, which does not change while they differ
+}
+
+// reports returns the reports at a moment.
+func (d differences) reports(rates []picker.Rate, now time.Time) (out []report.Report) {
+	differ, last := map[[2]string]bool{}, objectid.Target{}
+	for _, r := range rates {
+		if r.From != endpoint.Reported || r.Inferred <= 0 || max(r.Rate, r.Inferred) <= differBy*min(r.Rate, r.Inferred) {
+			continue
+		}
+		at := [2]string{r.Pool.String(), r.Server}
+		differ[at] = true
+		if d[at] == nil {
+			d[at] = &difference{since: now}
+		}
+		is := d[at]
+		if r.Pool.Imported() || now.Sub(is.since) < differFor {
+			continue
+		}
+		if is.text == "" {
+			is.text = fmt.Sprintf("server %s reads %.0f tokens/s by its own series, which decide, and %.0f by its first tokens",
+				r.Server, r.Rate, r.Inferred)
+		}
+		if r.Pool != last {
+			out, last = append(out, report.Report{Owner: poolOf(r.Pool)}), r.Pool
+		}
+		if of := &out[len(out)-1]; len(of.Findings) < maxDiffering {
+			of.Findings = append(of.Findings, report.Finding{
+				Severity: report.Info, Owner: of.Owner, Problem: is.text,
+				Fix: "if other senders use the server, send their requests through the Gateway, too",
+			})
+		}
+	}
+	maps.DeleteFunc(d, func(at [2]string, _ *difference) bool { return !differ[at] })
+	return out
+}

@@ -1,0 +1,164 @@
+package endpoint
+
+import (
+	"math"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// A server's page has the tokens of prompts that it has computed, and the seconds that this took.
+// With one prompt at a time their quotient is its rate. With several at once each second counts for
+// each of them, and vLLM adds both when a request ends. So a second reading has to agree: the
+// tokens over the time in which prompts of ours were unread there. Prompts of other senders are
+// missing in that time, and prompts that wait for a slot prolong it: then both differ, and the
+// server's earlier rate stays. Both are compared from one moment without requests to the next one,
+// or over reportedWindow where there is none.
+const (
+	reportedWindow = 30 * time.Second
+	// agreeing is the largest quotient of two rates that agree.
+	agreeing = 1.3
+	// reportedFor is how long a rate counts without another one.
+	reportedFor = 10 * time.Minute
+	// windows is how many rates the median is of.
+	windows = 9
+)
+
+// RateSource is how a server's rate is known.
+type RateSource string
+
+// The sources of a rate.
+const (
+	Reported RateSource = "reported" // by the server's own series
+	Inferred RateSource = "inferred" // from first tokens
+)
+
+// span is a part of time, in nanoseconds since processStart.
+type span struct{ from, to int64 }
+
+// progress is what first tokens show of a server: for how long it had unread prompts, in
+// nanoseconds, and of how many requests, with how many tokens.
+type progress struct{ unread, requests, tokens int64 }
+
+// spans add up to a progress. Responses begin in another order than they are reported in, so the
+// last spans stay apart.
+type spans struct {
+	progress
+	last []span // disjoint, by time
+}
+
+// maxSpans bounds spans.last. Reports of first tokens are late by 2 s at most.
+const maxSpans = 32
+
+// add adds a prompt that was unread from one moment to another.
+func (s *spans) add(is span, tokens int64) {
+	s.requests++
+	s.tokens += tokens
+	s.last = slices.DeleteFunc(s.last, func(o span) bool {
+		if o.to < is.from || is.to < o.from {
+			return false
+		}
+		s.unread -= o.to - o.from
+		is.from, is.to = min(is.from, o.from), max(is.to, o.to)
+		return true
+	})
+	s.unread += is.to - is.from
+	if len(s.last) == maxSpans {
+		s.last = slices.Delete(s.last, 0, 1)
+	}
+	at, _ := slices.BinarySearchFunc(s.last, is.from, func(o span, from int64) int { return int(o.from - from) })
+	s.last = slices.Insert(s.last, at, is)
+}
+
+// begun records how long a prompt was unread at a server, whose first token or whole response came
+// after that time.
+func (p *prefill) begun(from int64, after time.Duration, tokens int64) {
+	if tokens <= 0 || after <= step {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.spans.add(span{from, from + int64(after-step)}, tokens)
+}
+
+func (p *prefill) progress() progress {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.spans.progress
+}
+
+// reported is the rate by a server's own series.
+type reported struct {
+	rate atomic.Uint64 // in tokens as requests are counted here; bits of a float64; 0: none
+	at   atomic.Int64  // when both readings agreed last, in nanoseconds since processStart
+
+	mu     sync.Mutex
+	page   *source // whose series count, of several pages of the server
+	last   int64   // when it was read
+	begin  mark
+	ratios [windows]float64 // tokens of the server for one of ours
+	rates  [windows]float64 // in the server's tokens
+	count  int
+}
+
+// mark is the begin of a window.
+type mark struct {
+	at              int64
+	tokens, seconds float64 // of the page
+	progress
+}
+
+// read returns the rate at a moment; 0: none.
+func (r *reported) read(now int64) float64 {
+	bits := r.rate.Load()
+	if bits == 0 || now-r.at.Load() > int64(reportedFor) {
+		return 0
+	}
+	return math.Float64frombits(bits)
+}
+
+// take takes what a page shows. quiet means that no request is there.
+func (r *reported) take(page *source, is *Reading, quiet bool, now int64, done progress) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if page != r.page && r.page != nil && r.begin.tokens > 0 && now-r.last < int64(reportedWindow) {
+		return
+	}
+	next := mark{now, is.PrefillTokens, is.PrefillSeconds, done}
+	restarted := is.PrefillTokens < r.begin.tokens || is.PrefillSeconds < r.begin.seconds
+	switch r.last = now; {
+	case page != r.page || restarted: // it may be another server now
+		r.page, r.begin, r.count = page, next, 0
+		r.rate.Store(0)
+	case quiet || now-r.begin.at >= int64(reportedWindow):
+		r.compare(&next, now)
+		r.begin = next
+	}
+}
+
+// compare ends a window. r.mu is held.
+func (r *reported) compare(next *mark, now int64) {
+	tokens, seconds := next.tokens-r.begin.tokens, next.seconds-r.begin.seconds
+	unread := float64(next.unread-r.begin.unread) / 1e9
+	requests, ours := float64(next.requests-r.begin.requests), float64(next.progress.tokens-r.begin.progress.tokens)
+	// The time of short prompts is mostly the length of a step.
+	if requests == 0 || ours < learnFrom*requests || tokens < learnFrom*requests/2 || seconds <= 0 || unread <= 0 {
+		return
+	}
+	if unread > agreeing*seconds || seconds > agreeing*unread {
+		return
+	}
+	r.ratios[r.count%windows], r.rates[r.count%windows] = tokens/ours, 2*tokens/(seconds+unread)
+	r.count++
+	n := min(r.count, windows)
+	rate := median(r.rates, n) / median(r.ratios, n)
+	r.rate.Store(math.Float64bits(min(max(rate, minRate), maxRate)))
+	r.at.Store(now)
+}
+
+// median returns that of the first n values.
+func median(values [windows]float64, n int) float64 {
+	slices.Sort(values[:n])
+	return (values[(n-1)/2] + values[n/2]) / 2
+}

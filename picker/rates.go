@@ -1,0 +1,54 @@
+package picker
+
+import (
+	"slices"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/penstock-project/penstock/discovery/objectid"
+	"github.com/penstock-project/penstock/picker/endpoint"
+)
+
+// Rate is how fast a model server of a pool reads prompts, in tokens a second as requests are
+// counted.
+type Rate struct {
+	Pool   objectid.Target     `json:"pool"`
+	Server string              `json:"server"` // its address
+	Rate   float64             `json:"rate"`   // by which picks are decided
+	From   endpoint.RateSource `json:"from"`
+	// Inferred is the rate by first tokens, if the server's own series outrank it; 0: it is
+	// unknown.
+	Inferred float64 `json:"inferred,omitempty"`
+}
+
+// Rates returns the rates that are known, by pool and address.
+func (p *Picker) Rates() (all []Rate) {
+	at := endpoint.At(time.Now())
+	var s endpoint.State
+	for _, pool := range p.pools.now.Load().byName {
+		for i := range pool.snapshot.Endpoints {
+			e := &pool.snapshot.Endpoints[i]
+			if e.ReadState(&s, at); s.Rate > 0 {
+				all = append(all, Rate{Pool: pool.ID, Server: e.Text, Rate: s.Rate, From: s.RateFrom, Inferred: s.Inferred})
+			}
+		}
+	}
+	slices.SortStableFunc(all, func(a, b Rate) int { return a.Pool.Compare(b.Pool) })
+	return all
+}
+
+var rateDesc = prometheus.NewDesc("penstock_picker_prefill_tokens_per_second",
+	"Tokens of prompts that a server reads in a second, as requests are counted, by source: reported (the server's own "+
+		"series), which outranks inferred (first tokens). Unknown rates have no series.", []string{"pool", "endpoint", "source"}, nil)
+
+// collectRate sends the rates of a server.
+func collectRate(ch chan<- prometheus.Metric, pool, server string, s *endpoint.State) {
+	gauge := func(rate float64, from endpoint.RateSource) {
+		if rate > 0 {
+			ch <- prometheus.MustNewConstMetric(rateDesc, prometheus.GaugeValue, rate, pool, server, string(from))
+		}
+	}
+	gauge(s.Rate, s.RateFrom)
+	gauge(s.Inferred, endpoint.Inferred)
+}
