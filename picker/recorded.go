@@ -50,7 +50,7 @@ func (p *Picker) recorded(of endpoint.Tag, e accesslog.Entry, now time.Time) {
 	done := *l
 	done.Server, done.Status, done.Bytes = e.Served, e.Status, e.Bytes
 	done.Headers = float64(e.Headers.Microseconds()) / 1000
-	if l.Stream && !e.Whole {
+	if l.Stream && !e.Whole && !of.Early {
 		done.TTFT = float64(e.FirstByte.Microseconds()) / 1000
 	}
 	done.Took = float64(e.Took.Microseconds()) / 1000

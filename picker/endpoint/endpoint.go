@@ -41,6 +41,8 @@ type Endpoint struct {
 	Text   string // Addr in the form that Envoy looks up
 	load   *Load
 	source *source // nil if its metrics are not read
+	// earlyEvents is FirstEventIsEarly.
+	earlyEvents bool
 }
 
 // maxProblem is how many bytes a description of a page's problem has at most: servers write parts of it.
@@ -132,6 +134,8 @@ type State struct {
 	Rate     float64    `json:"rate,omitempty"`
 	RateFrom RateSource `json:"rateFrom,omitempty"`
 	Inferred float64    `json:"inferredRate,omitempty"`
+	// Early means that the server sends first bytes before it has read prompts.
+	Early bool `json:"early,omitempty"`
 	// Hint is the rate by the first samples, and HintWeight their number over the number that shows a Rate; 0: none.
 	Hint       float64 `json:"-"`
 	HintWeight float64 `json:"-"`

@@ -32,6 +32,8 @@ type Work struct {
 	Rate float64
 	// Stream means that the server sends each token as soon as it has it, so that the first byte shows the end of prefill.
 	Stream bool
+	// Early means that the server may send the first byte before it has read the prompt.
+	Early bool
 	// Measure means that the time to the first byte shows the server's prefill rate.
 	Measure bool
 	// Adapter is the hash of the LoRA adapter that it needs, 0 for none, of which the server has room for Slots.
@@ -63,10 +65,12 @@ type prefill struct {
 	mean      atomic.Uint64 // of the uncached tokens of a request, over the last meanOver or so; bits of a float64
 	sent      atomic.Int64  // nanoseconds that the server takes for all that this process has sent
 
-	mu    sync.Mutex
-	rates [samples]float64 // a ring
-	count int
-	spans spans
+	mu     sync.Mutex
+	rates  [samples]float64   // a ring
+	firsts [samples]firstByte // another one
+	count  int
+	early  atomic.Bool // first bytes come after a constant time
+	spans  spans
 }
 
 const (
@@ -140,6 +144,7 @@ func (p *prefill) learned() float64 {
 // read sets s to what is known at a moment.
 func (p *prefill) read(s *State, now int64) {
 	s.Rate, s.Prompt = math.Float64frombits(p.rate.Load()), math.Float64frombits(p.mean.Load())
+	s.Early = p.early.Load()
 	s.Hint, s.HintWeight = 0, 0
 	if s.Rate == 0 {
 		s.Hint = math.Float64frombits(p.hint.Load())
@@ -175,13 +180,14 @@ func (p *prefill) learn(tokens int64, after time.Duration) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.rates[p.count%samples] = rate
+	p.rates[p.count%samples], p.firsts[p.count%samples] = rate, firstByte{tokens, after}
 	p.count++
 	n := min(p.count, samples)
 	sorted := p.rates
 	slices.Sort(sorted[:n])
 	learned := max(sorted[n*7/10], minRate)
-	if learned > maxRate {
+	p.early.Store(constant(p.firsts[:n], p.early.Load()))
+	if learned > maxRate || p.early.Load() {
 		learned = 0
 	}
 	if n < enough {

@@ -42,6 +42,11 @@ func (lease *Lease) endTrial() {
 // request; 0 if that is unknown.
 func (lease *Lease) Begun(after time.Duration) {
 	lease.mu.Lock()
+	if lease.work.Early && after > 0 {
+		lease.event(after)
+		lease.mu.Unlock()
+		return
+	}
 	parts, first := lease.takeParts(), after
 	if !lease.work.Stream {
 		first = 0
@@ -57,10 +62,8 @@ func (lease *Lease) Begun(after time.Duration) {
 		lease.teach(after)
 	}
 	lease.begun = true
-	tokens := int64(lease.work.Tokens)
-	// The backlog is an estimate: it must not be most of what the server is taken to have read.
-	if lease.load != nil && lease.endPrompt() && lease.work.Measure && lease.load == lease.picked && lease.ahead <= tokens {
-		lease.load.prefill.learn(lease.ahead+tokens, after)
+	if lease.load != nil && lease.endPrompt() {
+		lease.measure(after)
 	}
 }
 
@@ -68,7 +71,7 @@ func (lease *Lease) Begun(after time.Duration) {
 func (lease *Lease) Whole() {
 	lease.mu.Lock()
 	defer lease.mu.Unlock()
-	lease.work.Stream, lease.work.Measure = false, false
+	lease.work.Stream, lease.work.Measure, lease.work.Early = false, false, false
 }
 
 // Streams reports whether the server sends each token as soon as it has it.
@@ -76,6 +79,13 @@ func (lease *Lease) Streams() bool {
 	lease.mu.Lock()
 	defer lease.mu.Unlock()
 	return lease.work.Stream
+}
+
+// Early reports whether the first byte of the response is no first token.
+func (lease *Lease) Early() bool {
+	lease.mu.Lock()
+	defer lease.mu.Unlock()
+	return lease.work.Early
 }
 
 // measured reports whether the request was sent to the server that serves it by a prediction of its latency. lease.mu is held.
@@ -87,7 +97,7 @@ func (lease *Lease) measured() bool {
 func (lease *Lease) Wrote(bytes int64, took time.Duration) {
 	lease.mu.Lock()
 	defer lease.mu.Unlock()
-	if lease.work.TokenBytes <= 0 || took <= 0 || !lease.work.Stream || !lease.measured() {
+	if lease.work.TokenBytes <= 0 || took <= 0 || !lease.work.Stream || lease.work.Early || !lease.measured() {
 		return
 	}
 	tokens := bytes / int64(lease.work.TokenBytes)
@@ -106,7 +116,7 @@ func (lease *Lease) Wrote(bytes int64, took time.Duration) {
 func (lease *Lease) Waits() {
 	lease.mu.Lock()
 	defer lease.mu.Unlock()
-	if lease.load != nil && lease.work.Stream && lease.prompt == promptUnread {
+	if lease.load != nil && lease.work.Stream && !lease.work.Early && lease.prompt == promptUnread {
 		lease.prompt = promptWaiting
 		lease.load.prefill.confirmed.Add(int64(lease.work.Tokens))
 		lease.load.markDirty()

@@ -124,6 +124,8 @@ func (r *Registry) Snapshot(m Metrics, slots *Slots, specs []Spec) *Snapshot {
 			load.limit(slots)
 		}
 		s.Endpoints[i] = Endpoint{Spec: spec, Text: spec.Addr.String(), load: load}
+		engine := m.of(spec.Labels).Engine
+		s.Endpoints[i].earlyEvents = engine == "" || engine == VLLM
 		if !m.Off {
 			s.Endpoints[i].source = r.source(spec.Addr, m.of(spec.Labels), load)
 		}

@@ -53,3 +53,18 @@ func TestLoad_FasterOfTwoIdleServersIsPreferredFromFirstSamplesOn(t *testing.T) 
 		serve(fast)
 	}
 }
+
+// vLLM sends an event of the Responses API before it reads the prompt.
+func TestLoad_FirstByteOfAResponsesStreamOfVLLMIsNoFirstToken(t *testing.T) {
+	s, list := strategy(t, Options{}), endpoints(t, server{})
+	for r, want := range map[*Request][2]bool{ // early, measured
+		{Tokens: 4000, Stream: true}:                  {false, true},
+		{Tokens: 4000, Stream: true, Responses: true}: {true, false},
+		{Tokens: 4000, Responses: true}:               {false, false},
+	} {
+		w := s.Rank(r, epoch, list, nil, 1, &Scratch{})[0].Work(r)
+		if w.Early != want[0] || w.Measure != want[1] {
+			t.Errorf("%+v: early %t, measured %t", r, w.Early, w.Measure)
+		}
+	}
+}

@@ -144,7 +144,9 @@ func (l *load) of(r *Request, s *endpoint.State, c *Candidate) (p parts) {
 		p.backlog = min(max(s.Reading, float64(s.Confirmed)/2*perToken), float64(s.Unread)*perToken)
 	}
 	// Another sender's queue looks like a slow server.
-	c.measure = r.Stream && r.Tokens > 0 && s.OthersQueue*prompt <= c.uncached
+	known := r.Responses && c.Endpoint.FirstEventIsEarly()
+	c.early = r.Stream && (known || s.Early)
+	c.measure = r.Stream && !known && r.Tokens > 0 && s.OthersQueue*prompt <= c.uncached
 	if s.Fresh {
 		p.others = s.OthersQueue*prompt*perToken + perRequest*s.OthersRunning
 		if over := s.KV - pressureFrom; over > 0 {

@@ -5,10 +5,12 @@ import "github.com/penstock-project/penstock/picker/prefix"
 // Request is what a pick is decided by. The zero value is a request of which nothing is known.
 type Request struct {
 	Model  string
-	Tokens int          // of the prompt; 0 if unknown
-	Stream bool         // the response is sent token by token
-	Chain  prefix.Chain // of the prompt; empty if unknown. It is read during the call only
-	Exact  prefix.Exact // of the prompt, if its token IDs are known. It is read during the call only
+	Tokens int  // of the prompt; 0 if unknown
+	Stream bool // the response is sent token by token
+	// Responses means that the request is one of OpenAI's Responses API.
+	Responses bool
+	Chain     prefix.Chain // of the prompt; empty if unknown. It is read during the call only
+	Exact     prefix.Exact // of the prompt, if its token IDs are known. It is read during the call only
 	// Criticality decides whether the strategy "tree" sheds the request.
 	Criticality Criticality
 	// Spread is the hash by which the strategy "chwbl" spreads requests over endpoints; 0 if the request has none.

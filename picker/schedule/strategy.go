@@ -104,6 +104,7 @@ type Candidate struct {
 	misses   bool // the request's objective
 	features endpoint.Features
 	measure  bool // the time to the first byte shows the server's rate
+	early    bool // the first byte may precede the first token
 	doubt    doubt
 	lot      uint32
 	uncached float64 // tokens
@@ -119,7 +120,7 @@ type Candidate struct {
 
 // Work returns what a request asks of the endpoint.
 func (c *Candidate) Work(r *Request) endpoint.Work {
-	return endpoint.Work{Tokens: int(c.uncached), Rate: c.Rate * leak, Stream: r.Stream, Measure: c.measure, Trial: c.Trial, Relearn: c.Relearn, Adapter: c.adapter, Slots: c.slots,
+	return endpoint.Work{Tokens: int(c.uncached), Rate: c.Rate * leak, Stream: r.Stream, Measure: c.measure, Early: c.early, Trial: c.Trial, Relearn: c.Relearn, Adapter: c.adapter, Slots: c.slots,
 		Features: c.features, TokenBytes: tokenBytes + len(r.Model), MaxTokens: r.MaxTokens}
 }
 
