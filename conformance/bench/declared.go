@@ -243,6 +243,8 @@ var figures = map[string]figure{
 	"sim_slow_pages.slow":    {"ratio", none, ""},
 	"sim_slow_pages.gone":    {"ratio", none, ""},
 	"sim_join":               {"ratio", 2, "TTFT p90 in the 10 s after the eighth server has joined empty, at 45 % load, over that of the same requests if it was there from the start: the worst workload, over 20 drawings."},
+	"rate_error":             {"%", 15, "Prefill rates that the picker learns from first tokens, against those of 8 servers of four speeds, by simulation at 50 % load: the median error, the worst of three workloads."},
+	"sim_speeds":             {"ratio", 1.1, "TTFT p90 on these servers, with rates that are learned over rates that are known: the worst of three workloads."},
 	"sim_overload_lost":      {"share", 0.3, "The share of the capacity that is lost at 3 times 100 % load with shedAfter 1.5 s: goodput is requests whose first byte comes within 5 s. The worst workload."},
 }
 
@@ -307,5 +309,6 @@ var measurements = []measurement{
 	{names: []string{"sim_two_pickers"}, what: "two pickers, by simulation", needs: havePicker, run: measureTwoPickers},
 	{names: []string{"sim_slow_pages"}, what: "slow metrics pages, by simulation", needs: havePicker, run: measureSlowPages},
 	{names: []string{"sim_join"}, what: "a server that joins, by simulation", needs: havePicker, run: measureJoin},
+	{names: []string{"rate_error", "sim_speeds"}, what: "servers of four speeds, by simulation", needs: havePicker, run: measureSpeeds},
 	{names: []string{"sim_overload_lost"}, what: "overload, by simulation", needs: havePicker, run: measureOverload},
 }

@@ -118,6 +118,13 @@ func (r *reported) read(now int64) float64 {
 	return math.Float64frombits(bits)
 }
 
+// SetReported makes a rate count as one that the server has reported, for callers that know it by
+// other means than its page.
+func (l *Load) SetReported(rate float64, now time.Time) {
+	l.reported.rate.Store(math.Float64bits(rate))
+	l.reported.at.Store(sinceStart(now))
+}
+
 // take takes what a page shows. quiet means that no request is there.
 func (r *reported) take(page *source, is *Reading, quiet bool, now int64, done progress) {
 	r.mu.Lock()
@@ -129,8 +136,11 @@ func (r *reported) take(page *source, is *Reading, quiet bool, now int64, done p
 	restarted := is.PrefillTokens < r.begin.tokens || is.PrefillSeconds < r.begin.seconds
 	switch r.last = now; {
 	case page != r.page || restarted: // it may be another server now
-		r.page, r.begin, r.count = page, next, 0
-		r.rate.Store(0)
+		if r.begin.tokens > 0 {
+			r.count = 0
+			r.rate.Store(0)
+		}
+		r.page, r.begin = page, next
 	case quiet || now-r.begin.at >= int64(reportedWindow):
 		r.compare(&next, now)
 		r.begin = next

@@ -11,7 +11,11 @@ type Scenario struct {
 	Strategy Strategy
 	Servers  int // default 8
 	Server   ServerConfig
-	Pages    Pages
+	// Speeds are the prefill rates of the servers, in turn; nil: all have that of Server.
+	// KnownSpeeds means that Production's strategies know them, and learn none.
+	Speeds      []float64
+	KnownSpeeds bool
+	Pages       Pages
 	// Pickers share the requests at random; default 1. Their picks, first bytes and ends reach each other after Publish; if
 	// that is negative, never.
 	Pickers int
@@ -88,8 +92,8 @@ func newRun(s Scenario, clk *clock) *run {
 	s.Server, s.Pages.Every = s.Server.withDefaults(), or(s.Pages.Every, 50*time.Millisecond)
 	n := len(s.Workload.Requests)
 	r := &run{Scenario: s, clock: clk, inFlight: make([]int, s.Servers), outcomes: make([]Outcome, n), picks: make([]*Pick, n), pickers: make([]int, n)}
-	for range s.Servers {
-		r.servers = append(r.servers, newServer(s.Server, clk, len(s.Workload.tree.hashes), r.firstByte, r.end))
+	for i := range s.Servers {
+		r.servers = append(r.servers, newServer(s.config(i), clk, len(s.Workload.tree.hashes), r.firstByte, r.end))
 	}
 	start := s.Servers
 	if s.JoinAt > 0 {
@@ -98,6 +102,9 @@ func newRun(s Scenario, clk *clock) *run {
 	for i := range s.Pickers {
 		r.policies = append(r.policies, s.Strategy.New(Pool{Servers: start, Room: s.Servers, Config: s.Server, Workload: s.Workload,
 			Random: rand.New(rand.NewPCG(s.Seed, uint64(i))), Oracle: r, ShedAfter: s.ShedAfter}))
+	}
+	if s.KnownSpeeds {
+		s.know(r.policies)
 	}
 	if s.Flow != nil {
 		for i := range s.Pickers {

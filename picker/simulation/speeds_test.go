@@ -1,0 +1,33 @@
+package simulation
+
+import (
+	"math"
+	"testing"
+)
+
+// The rates of servers of four speeds are learned from their first tokens, and a strategy that
+// knows them decides by these.
+func TestSimulation_RatesOfServersAreLearnedOrKnown(t *testing.T) {
+	strategies, err := Named("load")
+	if err != nil {
+		t.Fatal(err)
+	}
+	speeds := []float64{2000, 4000, 8000, 16000}
+	s := Scenario{Strategy: strategies[0], Speeds: speeds, Seed: 1}
+	for _, source := range Generated(2000) {
+		if source.Name == "rag" {
+			s.Workload = source.Draw(4, 1)
+		}
+	}
+	for i, rate := range LearnedRates(s) {
+		if is := speeds[i%4]; math.Abs(rate-is) > 0.25*is {
+			t.Errorf("server %d: learned %.0f tokens a second, is %.0f", i, rate, is)
+		}
+	}
+	s.KnownSpeeds = true
+	for i, rate := range LearnedRates(s) {
+		if rate != speeds[i%4] {
+			t.Errorf("server %d: known are %.0f tokens a second, is %.0f", i, rate, speeds[i%4])
+		}
+	}
+}
