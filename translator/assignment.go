@@ -20,6 +20,9 @@ func (t *tables) assignment(r *graph.Reader, id model.ClusterID) (*model.Assignm
 	switch id {
 	case model.OurPicker:
 		a.Endpoints = endpoints(t.cfg.Pickers)
+		for _, path := range t.cfg.PickerSockets {
+			a.Endpoints = append(a.Endpoints, model.Endpoint{Socket: path})
+		}
 		if key := t.cfg.PickerService; key != "" {
 			a.Endpoints = endpoints(services.Endpoints(r, key, t.cfg.PickerPort))
 		}

@@ -23,6 +23,9 @@ type Config struct {
 	ReservedPort uint16
 	// Pickers are the addresses at which our own picker serves, as Envoys reach it.
 	Pickers []netip.AddrPort
+	// PickerSockets are paths of Unix sockets at which it serves Envoys of this machine, beside
+	// Pickers.
+	PickerSockets []string
 	// PickerService is the Service behind which our own picker serves, as "namespace/name", and PickerPort the name of its
 	// port: Envoys then follow its endpoints, and Pickers does not count.
 	PickerService, PickerPort string

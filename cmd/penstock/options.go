@@ -79,6 +79,7 @@ func (s *files) stateDir() (string, error) {
 type service struct {
 	files
 	xds, picker     string
+	pickerPort      string // of picker where Envoys do not reach a socket
 	http, admin     string
 	pickerAddresses []string
 	defaultPool     string
@@ -110,8 +111,9 @@ func (s *service) flags(cmd *cobra.Command, picker, logLevel string) {
 	s.files.flags(cmd, required)
 	f := cmd.Flags()
 	f.StringVar(&s.xds, "xds", "", "address on which ADS is served: HOST:PORT, which requires --xds-cert, because ADS has private keys (port 0 is any free port), or unix:PATH, a socket that only this user opens (default: the socket "+socketOfADS+" in the state folder)")
-	f.StringVar(&s.picker, "picker", picker, "address on which the endpoint picker (ext_proc) is served, as HOST:PORT; port 0 is any free port")
-	f.StringSliceVar(&s.pickerAddresses, "picker-address", nil, "address at which Envoys reach the picker, as IP:PORT; may be repeated (default: that of --picker)")
+	s.pickerPort = picker
+	f.StringVar(&s.picker, "picker", "", "address on which the endpoint picker (ext_proc) is served, as HOST:PORT, for gateways of others too (port 0 is any free port), or unix:PATH, which only this user reaches (default: the socket "+socketOfPicker+" in the state folder; with --xds HOST:PORT, --xds-cert, --members-listen or --offer "+picker+")")
+	f.StringSliceVar(&s.pickerAddresses, "picker-address", nil, "address at which Envoys reach the picker, as IP:PORT or unix:PATH; may be repeated (default: that of --picker)")
 	f.StringVar(&s.http, "http", "", "address on which /metrics, /healthz and /readyz are served, as HOST:PORT; a loopback address also serves the pages of --admin (default: none)")
 	f.StringVar(&s.admin, "admin", "", "address on which /status, /proxies, /explain and /debug/... are served, which show every object to every client: choose a loopback address such as 127.0.0.1:9091. The URL has localhost or an IP address: requests by another host name are denied (default: none)")
 	s.addresses.flags(cmd)
@@ -191,16 +193,25 @@ func (s *service) listenLocal(dir string, log *slog.Logger) (net.Listener, error
 }
 
 const (
-	socketOfADS = "xds.sock"
-	unixPrefix  = "unix:" // of an address that is a socket's path
+	socketOfADS    = "xds.sock"
+	socketOfPicker = "picker.sock"
+	unixPrefix     = "unix:" // of an address that is a socket's path
 )
 
-// ads is the address of ADS, as --xds of penstock bootstrap has it.
-func ads(cfg app.Config) string {
+// ads returns the listener of ADS for Envoys that penstock does not start.
+func ads(cfg app.Config) net.Listener {
 	if cfg.XDS != nil {
-		return cfg.XDS.Addr().String()
+		return cfg.XDS
 	}
-	return unixPrefix + cfg.Local.Addr().String()
+	return cfg.Local
+}
+
+// addressOf is the address of a listener, as flags have it.
+func addressOf(l net.Listener) string {
+	if a := l.Addr(); a.Network() == "unix" {
+		return unixPrefix + a.String()
+	}
+	return l.Addr().String()
 }
 
 // tidy removes the temporary folder of listenLocal.
@@ -240,6 +251,11 @@ func (s *service) config(ctx context.Context, log *slog.Logger, t *telemetry) (c
 			return cfg, err
 		}
 	}
+	if s.picker == "" {
+		if s.picker = s.pickerPort; !tcp && s.secure.cert == "" && s.members == "" && len(s.offers) == 0 {
+			s.picker = unixPrefix + filepath.Join(s.runtime, socketOfPicker)
+		}
+	}
 	if cfg.Picker, err = listen(ctx, ports.Picker, "--picker", s.picker); err != nil {
 		return cfg, err
 	}
@@ -276,13 +292,20 @@ func (s *service) config(ctx context.Context, log *slog.Logger, t *telemetry) (c
 		cfg.Members.Address = cmp.Or(s.membersAddress, cfg.Members.Listener.Addr().String())
 	}
 	for _, a := range s.pickerAddresses {
+		if path, ok := strings.CutPrefix(a, unixPrefix); ok {
+			if err := absolute(&path); err != nil {
+				return cfg, err
+			}
+			cfg.PickerSockets = append(cfg.PickerSockets, path)
+			continue
+		}
 		addr, err := netip.ParseAddrPort(a)
 		if err != nil {
-			return cfg, fmt.Errorf("--picker-address %q: write IP:PORT, because Envoy dials IP addresses only", a)
+			return cfg, fmt.Errorf("--picker-address %q: write IP:PORT or unix:PATH, because Envoy dials IP addresses and sockets only", a)
 		}
 		cfg.PickerAddresses = append(cfg.PickerAddresses, addr)
 	}
-	if len(cfg.PickerAddresses) == 0 {
+	if len(cfg.PickerAddresses)+len(cfg.PickerSockets) == 0 {
 		if addr, err := netip.ParseAddrPort(cfg.Picker.Addr().String()); err == nil && addr.Addr().IsUnspecified() {
 			cfg.PickerAddresses = []netip.AddrPort{netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), addr.Port())}
 		}
@@ -343,6 +366,9 @@ func (s *service) authenticate(cfg *app.Config, log *slog.Logger) (err error) {
 
 func listen(ctx context.Context, port ports.Port, flag, address string) (net.Listener, error) {
 	if path, ok := strings.CutPrefix(address, unixPrefix); ok {
+		if err := absolute(&path); err != nil { // the working folder of an Envoy may be another one
+			return nil, err
+		}
 		l, err := app.ListenSocket(port, path)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", flag, err)

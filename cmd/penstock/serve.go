@@ -19,8 +19,8 @@ func newServe() *cobra.Command {
 		Use:   "serve",
 		Short: "Run the control plane and the picker alone, for Envoys that run elsewhere",
 		Long: `Run the control plane and the endpoint picker, for Envoys that penstock does not start. Print the bootstrap of an Envoy with
-penstock bootstrap. ADS has the private keys of Gateways: it is served at a socket in the state folder, to Envoys of this
-user. Two processes over the same files serve the same Envoys: either may end, freeze or be upgraded without a lost request.
+penstock bootstrap. ADS has the private keys of Gateways: it is served at a socket in the state folder, and the picker at
+another one, to Envoys of this user. Two processes over the same files serve the same Envoys: either may end, freeze or be upgraded without a lost request.
 Give each process the addresses of all (--peers, and --picker-address for each picker).
 
 With --xds HOST:PORT, Envoys run on any machine that reaches these addresses, and they and control planes authenticate each
@@ -57,9 +57,9 @@ objects' status; the processes find each other through --service.`,
 			}
 			defer shutdown()
 			if s.cluster && k.kubeconfig == "" { // in a pod all output is a log
-				cfg.Log.Info("serving", "ads", ads(cfg), "picker", cfg.Picker.Addr())
+				cfg.Log.Info("serving", "ads", addressOf(ads(cfg)), "picker", addressOf(cfg.Picker))
 			} else {
-				fmt.Fprintf(cmd.OutOrStdout(), "ADS at %s, endpoint picker at %s\n", ads(cfg), cfg.Picker.Addr())
+				fmt.Fprintf(cmd.OutOrStdout(), "ADS at %s, endpoint picker at %s\n", addressOf(ads(cfg)), addressOf(cfg.Picker))
 			}
 			group, ctx := errgroup.WithContext(cmd.Context())
 			group.Go(func() error { return p.Run(ctx) })

@@ -74,7 +74,7 @@ func (s *service) up(cmd *cobra.Command, concurrency int) error {
 		Report:   func(gateway, problem string) { reportEnvoy(p.Board(), gateway, problem) },
 	})
 	if cmd.Flags().Changed("picker") { // gateways of other clusters call it
-		fmt.Fprintf(out, "endpoint picker at %s\n", cfg.Picker.Addr())
+		fmt.Fprintf(out, "endpoint picker at %s\n", addressOf(cfg.Picker))
 	}
 	group, ctx := errgroup.WithContext(appCtx)
 	group.Go(func() error { return p.Run(ctx) })

@@ -34,34 +34,37 @@ func dialAs(uid int, network, address string) (err error) {
 	return err
 }
 
-// ADS has the private keys of Gateways, and what a peer publishes takes effect: no other user of
-// the machine may connect to serve without credentials.
+// ADS has the private keys of Gateways, what a peer publishes takes effect, and picks count as load:
+// no other user of the machine may connect to serve without credentials.
 func TestXDSSocket_OtherUsersOfTheMachineCannotConnect(t *testing.T) {
 	t.Parallel()
 	open := shortTemp(t) // a folder that other users may pass, so that the socket's own mode decides
 	if err := os.Chmod(open, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	for name, flags := range map[string][]string{"default": nil, "chosen": {"--xds", "unix:" + filepath.Join(open, "ads")}} {
+	chosen := []string{"--xds", "unix:" + filepath.Join(open, "ads"), "--picker", "unix:" + filepath.Join(open, "picker")}
+	for name, flags := range map[string][]string{"default": nil, "chosen": chosen} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := prepare(t, chatFiles(freePort(t), modelServer(t, sim.Config{})))
-			s.run("serve", append(flags, "--picker", "127.0.0.1:0")...)
+			s.run("serve", flags...)
 			s.out.expect(t, "ADS at ")
-			at := regexp.MustCompile(`ADS at (\S+), `).FindStringSubmatch(s.out.String())[1]
-			network, address := "tcp", at
-			if path, ok := strings.CutPrefix(at, unixPrefix); ok {
-				network, address = "unix", path
-				if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
-					t.Errorf("%v %v", info.Mode(), err)
+			at := regexp.MustCompile(`ADS at (\S+), endpoint picker at (\S+)`).FindStringSubmatch(s.out.String())
+			for _, at := range at[1:] {
+				network, address := "tcp", at
+				if path, ok := strings.CutPrefix(at, unixPrefix); ok {
+					network, address = "unix", path
+					if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
+						t.Errorf("%v %v", info.Mode(), err)
+					}
+				}
+				if os.Geteuid() != 0 {
+					t.Log("without root no other user can be tried")
+				} else if err := dialAs(12345, network, address); err == nil {
+					t.Errorf("another user connects to %s", at)
 				}
 			}
-			if os.Geteuid() != 0 {
-				t.Log("without root no other user can be tried")
-			} else if err := dialAs(12345, network, address); err == nil {
-				t.Errorf("another user connects to %s", at)
-			}
-			conn, err := grpc.NewClient(at, grpc.WithTransportCredentials(insecure.NewCredentials()))
+			conn, err := grpc.NewClient(at[1], grpc.WithTransportCredentials(insecure.NewCredentials()))
 			if err != nil {
 				t.Fatal(err)
 			}

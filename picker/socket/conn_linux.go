@@ -16,9 +16,17 @@ import (
 // maxCall bounds what one system call moves, in bytes: it takes some 20 us.
 const maxCall = 128 << 10
 
-// conn is a TCP connection.
+// connection is a *net.TCPConn or a *net.UnixConn.
+type connection interface {
+	net.Conn
+	syscall.Conn
+	CloseRead() error
+	CloseWrite() error
+}
+
+// conn is a connection over TCP, or at a Unix socket.
 type conn struct {
-	*net.TCPConn
+	connection
 	raw     syscall.RawConn
 	in, out transfer
 }
@@ -37,12 +45,12 @@ type transfer struct {
 	buffer *[]byte
 }
 
-func newConn(tcp *net.TCPConn, unacknowledged time.Duration) (*conn, error) {
-	raw, err := tcp.SyscallConn()
+func newConn(of connection, unacknowledged time.Duration) (*conn, error) {
+	raw, err := of.SyscallConn()
 	if err != nil {
 		return nil, err
 	}
-	if unacknowledged > 0 {
+	if _, tcp := of.(*net.TCPConn); tcp && unacknowledged > 0 {
 		var failed error
 		err := raw.Control(func(fd uintptr) {
 			failed = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(unacknowledged.Milliseconds()))
@@ -51,7 +59,7 @@ func newConn(tcp *net.TCPConn, unacknowledged time.Duration) (*conn, error) {
 			return nil, err
 		}
 	}
-	c := &conn{TCPConn: tcp, raw: raw}
+	c := &conn{connection: of, raw: raw}
 	c.in.try, c.out.try = c.in.read, c.out.write
 	return c, nil
 }
@@ -167,5 +175,5 @@ func (c *conn) failure(call string, errno syscall.Errno) error {
 	if errno == 0 {
 		return nil
 	}
-	return &net.OpError{Op: call, Net: "tcp", Source: c.LocalAddr(), Addr: c.RemoteAddr(), Err: os.NewSyscallError(call, errno)}
+	return &net.OpError{Op: call, Net: c.LocalAddr().Network(), Source: c.LocalAddr(), Addr: c.RemoteAddr(), Err: os.NewSyscallError(call, errno)}
 }

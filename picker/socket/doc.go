@@ -15,7 +15,7 @@
 // 1.03 times the echo's on a busy machine (pick_p99).
 //
 // Invariants:
-//   - A connection behaves as *net.TCPConn does, deadlines and errors included. A gRPC server finds ReadOnReady in it, which takes a buffer only
+//   - A connection behaves as *net.TCPConn or *net.UnixConn does, deadlines and errors included. A gRPC server finds ReadOnReady in it, which takes a buffer only
 //     when there is something to read.
 //   - No system call here blocks, and none moves more than maxCall bytes: meanwhile no other goroutine runs on its processor, and a garbage
 //     collection waits.

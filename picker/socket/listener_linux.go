@@ -28,11 +28,11 @@ func (l listener) Accept() (net.Conn, error) {
 func Conn(c net.Conn) net.Conn { return wrap(c, 0) }
 
 func wrap(c net.Conn, unacknowledged time.Duration) net.Conn {
-	tcp, ok := c.(*net.TCPConn)
+	of, ok := c.(connection)
 	if !ok {
 		return c
 	}
-	wrapped, err := newConn(tcp, unacknowledged)
+	wrapped, err := newConn(of, unacknowledged)
 	if err != nil { // it has ended
 		return c
 	}

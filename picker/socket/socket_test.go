@@ -7,6 +7,8 @@ import (
 	"io"
 	"net"
 	"os"
+	"path/filepath"
+	"syscall"
 	"testing"
 	"time"
 
@@ -15,16 +17,18 @@ import (
 	"github.com/penstock-project/penstock/picker/socket"
 )
 
-// pipe returns two ends of a connection: one that was accepted, and one that was dialled.
-func pipe(t testing.TB) (accepted, dialled net.Conn) {
+// pipe returns two ends of a connection over TCP: one that was accepted, and one that was dialled.
+func pipe(t testing.TB) (accepted, dialled net.Conn) { return pipeOver(t, "tcp", "127.0.0.1:0") }
+
+func pipeOver(t testing.TB, network, address string) (accepted, dialled net.Conn) {
 	t.Helper()
-	plain, err := net.Listen("tcp", "127.0.0.1:0")
+	plain, err := net.Listen(network, address)
 	if err != nil {
 		t.Fatal(err)
 	}
 	l := socket.Listener(plain, 2*time.Second)
 	defer func() { _ = l.Close() }()
-	if dialled, err = net.Dial("tcp", l.Addr().String()); err != nil {
+	if dialled, err = net.Dial(network, l.Addr().String()); err != nil {
 		t.Fatal(err)
 	}
 	if accepted, err = l.Accept(); err != nil {
@@ -35,10 +39,14 @@ func pipe(t testing.TB) (accepted, dialled net.Conn) {
 }
 
 func TestConn_BehavesAsTheStandardLibrarysDoes(t *testing.T) {
-	nettest.TestConn(t, func() (a, b net.Conn, stop func(), err error) {
-		a, b = pipe(t)
-		return a, b, func() { _, _ = a.Close(), b.Close() }, nil
-	})
+	for network, address := range map[string]string{"tcp": "127.0.0.1:0", "unix": filepath.Join(t.TempDir(), "s")} {
+		t.Run(network, func(t *testing.T) {
+			nettest.TestConn(t, func() (a, b net.Conn, stop func(), err error) {
+				a, b = pipeOver(t, network, address)
+				return a, b, func() { _, _ = a.Close(), b.Close() }, nil
+			})
+		})
+	}
 }
 
 func TestConn_LargeBodiesArriveWhole(t *testing.T) {
@@ -66,8 +74,13 @@ func TestConn_ErrorsStateWhatHasHappened(t *testing.T) {
 	if n, err := a.Read(nil); n != 0 || err != nil {
 		t.Errorf("a read of nothing: %d, %v", n, err)
 	}
-	reset := b.(interface{ SetLinger(int) error })
-	_ = reset.SetLinger(0)
+	raw, err := b.(syscall.Conn).SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = raw.Control(func(fd uintptr) {
+		_ = syscall.SetsockoptLinger(int(fd), syscall.SOL_SOCKET, syscall.SO_LINGER, &syscall.Linger{Onoff: 1})
+	})
 	_ = b.Close()
 	var op *net.OpError
 	if _, err := a.Read(make([]byte, 1)); !errors.As(err, &op) || op.Op != "read" || op.Addr == nil {

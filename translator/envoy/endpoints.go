@@ -55,7 +55,7 @@ func appendEndpoint(b []byte, e model.Endpoint) ([]byte, error) {
 	var room [128]byte
 	body := room[:0]
 	switch {
-	case !e.Hop.IsZero(), (e.Cleartext || e.Unhealthy) && e.Address.IsValid():
+	case !e.Hop.IsZero(), e.Socket != "", (e.Cleartext || e.Unhealthy) && e.Address.IsValid():
 		msg := lbEndpoint(e)
 		if err := checkMessage(msg); err != nil {
 			return nil, err
@@ -193,6 +193,9 @@ func Pods(endpoints *resource.Resource) (out []netip.AddrPort, err error) {
 func lbEndpoint(e model.Endpoint) *endpointv3.LbEndpoint {
 	role := rolePod
 	addr := address(e.Address.Addr().String(), uint32(e.Address.Port()))
+	if e.Socket != "" {
+		addr = &corev3.Address{Address: &corev3.Address_Pipe{Pipe: &corev3.Pipe{Path: e.Socket}}}
+	}
 	metadata := map[string]*structpb.Struct{}
 	if e.Cleartext {
 		metadata["envoy.transport_socket_match"] = field(cleartextKey, structpb.NewBoolValue(true))

@@ -92,7 +92,9 @@ type Assignment struct {
 
 // Endpoint is a pod, a server, a gateway, or a hop to another pool.
 type Endpoint struct {
-	Address netip.AddrPort // not valid for a hop
+	Address netip.AddrPort // not valid for a hop and for Socket
+	// Socket is the path of a Unix socket of this machine, in place of Address; "": none.
+	Socket string
 	// Cleartext is set for an address that is spoken to without TLS in a cluster that has TLS for others.
 	Cleartext bool
 	Hop       HopID // a hop; zero otherwise

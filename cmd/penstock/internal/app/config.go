@@ -43,8 +43,10 @@ type Config struct {
 	Peers Peers
 	// Members are the other clusters of the cluster set, and how they reach this one.
 	Members Members
-	// PickerAddresses are where Envoys reach our picker; the Picker listener's own address if empty.
+	// PickerAddresses and PickerSockets (paths) are where Envoys reach our picker; the Picker
+	// listener's own address if both are empty.
 	PickerAddresses []netip.AddrPort
+	PickerSockets   []string
 	// HTTP serves metrics and health. On a loopback address it also serves the admin pages, as Admin does: the status and the
 	// explanations of all objects. nil: none, beside the socket in StateDir, which serves all pages.
 	HTTP, Admin net.Listener
@@ -172,9 +174,13 @@ func StatusFile(stateDir string) string { return filepath.Join(stateDir, "status
 
 // translation is how a serving process translates.
 func (c Config) translation() translator.Config {
-	out := translator.Config{Controller: Controller, AnyClass: true, Pickers: c.PickerAddresses, NoPublishers: c.KVEvents == nil, Envoy: envoy.Config{AccessLog: c.AccessLog}}
-	if len(out.Pickers) == 0 {
-		out.Pickers = []netip.AddrPort{netip.MustParseAddrPort(c.Picker.Addr().String())}
+	out := translator.Config{Controller: Controller, AnyClass: true, Pickers: c.PickerAddresses, PickerSockets: c.PickerSockets, NoPublishers: c.KVEvents == nil, Envoy: envoy.Config{AccessLog: c.AccessLog}}
+	switch own := c.Picker.Addr(); {
+	case len(out.Pickers)+len(out.PickerSockets) > 0:
+	case own.Network() == "unix":
+		out.PickerSockets = []string{own.String()}
+	default:
+		out.Pickers = []netip.AddrPort{netip.MustParseAddrPort(own.String())}
 	}
 	if c.Credentials != nil {
 		out.PickerName = c.Credentials.Name
