@@ -162,13 +162,11 @@ func (s *site) twoProcesses(fixture string, edits ...edit) (other *site) {
 	s.Helper()
 	other = newSite(s.TB)
 	other.ports = s.ports
-	all, pickers := []*site{s, other}, []string{}
-	for range all {
-		pickers = append(pickers, fmt.Sprint("127.0.0.1:", s.Port()))
-	}
-	for i, at := range all {
+	all := []*site{s, other}
+	pickers := process.Picker(s.state) + "," + process.Picker(other.state)
+	for _, at := range all {
 		at.write(fixture, edits...)
-		at.flags = []string{"--picker", pickers[i], "--picker-address", strings.Join(pickers, ","), "--peers", s.ads() + "," + other.ads()}
+		at.flags = []string{"--picker-address", pickers, "--peers", s.ads() + "," + other.ads()}
 		at.serve()
 	}
 	for _, at := range all {

@@ -12,6 +12,9 @@ import (
 // ADS returns the address at which penstock serve with a state folder serves ADS and peers.
 func ADS(state string) string { return "unix:" + filepath.Join(state, "xds.sock") }
 
+// Picker returns the address of the picker of penstock serve with a state folder.
+func Picker(state string) string { return "unix:" + filepath.Join(state, "picker.sock") }
+
 // StartEnvoy starts an Envoy with the bootstrap that penstock prints for some arguments. Its files, named after it, are
 // in a folder.
 func StartEnvoy(penstock, envoy, dir, name string, args ...string) (*Process, error) {
