@@ -159,6 +159,7 @@ func TestStandAlonePicker_FlagsNameWhatToWriteInstead(t *testing.T) {
 		{"--config-file a --config-text b", "exclude each other"},
 		{"--config-text {}", "kind"},
 		{"--pool-name a/b/c", "NAMESPACE/NAME"},
+		{"--pool-name a/", "NAMESPACE/NAME"},
 		{"--pool-name a --endpoint-selector app=x --endpoint-target-ports 80", "exclude each other"},
 		{"--endpoint-selector app=x", "require each other"},
 		{"--endpoint-selector app!=x --endpoint-target-ports 80", "KEY=VALUE"},

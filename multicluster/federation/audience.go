@@ -17,12 +17,8 @@ type audience struct {
 
 // receives reports whether a member receives an item of the topic exports.
 func (a *audience) receives(member, key string) bool {
-	if key == stateKey {
-		return true
-	}
-	record, _ := parsePart(key)
-	pool, ok := objectid.ParsePool(record)
-	return ok && a.has(member, pool)
+	at, err := parseKey(key)
+	return err == nil && (at.kind == stateKind || a.has(member, at.pool))
 }
 
 // has reports whether a pool is exported to a member.

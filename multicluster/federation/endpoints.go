@@ -7,7 +7,6 @@ import (
 	"hash/fnv"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
@@ -34,15 +33,6 @@ type part struct {
 }
 
 func partKey(key string, n int) string { return key + "#" + strconv.Itoa(n) }
-
-// parsePart splits a key; n is -1 for that of a record.
-func parsePart(key string) (record string, n int) {
-	record, number, ok := strings.Cut(key, "#")
-	if n, err := strconv.Atoi(number); ok && err == nil && n >= 0 && n < maxParts {
-		return record, n
-	}
-	return key, -1
-}
 
 // partsFor is how many parts n endpoints have, a power of two; 0: they are in the record. It stays as it was before while parts are neither
 // empty nor large, because another number sends all again.
@@ -91,13 +81,15 @@ type assemblies struct {
 // receive takes an item over: a record, or a part. whole: e is the export; else export makes it of what has arrived. Without a pool, the key
 // is none.
 func (a *assemblies) receive(key string, value []byte) (e registry.Export, whole bool, err error) {
-	if record, n := parsePart(key); n >= 0 {
-		if e.Pool, err = parsePool(record); err != nil {
-			return e, false, err
-		}
-		return e, false, a.put(e.Pool, n, value)
+	at, err := receivedKey(key)
+	if err != nil {
+		return e, false, err
 	}
-	e, parts, err := decodeRecord(key, value)
+	if at.kind == partKind {
+		e.Pool = at.pool
+		return e, false, a.put(at.pool, at.part, value)
+	}
+	e, parts, err := decodeRecord(at.pool, value)
 	if err != nil || parts == 0 {
 		if err == nil {
 			a.drop(e.Pool, -1)

@@ -369,11 +369,14 @@ func (f *Federation) receive(_ context.Context, in channel.Update) error {
 			touched[e.Pool] = true
 		}
 	}
+	var withdrawn []objectid.Pool
 	for _, k := range in.Retracted {
-		if record, n := parsePart(k); n >= 0 {
-			if p, err := parsePool(record); err == nil {
-				parts.drop(p, n)
-			}
+		switch at, err := receivedKey(k); {
+		case err != nil:
+		case at.kind == partKind:
+			parts.drop(at.pool, at.part)
+		case at.kind == recordKind:
+			withdrawn = append(withdrawn, at.pool)
 		}
 	}
 	for p := range touched {
@@ -388,11 +391,9 @@ func (f *Federation) receive(_ context.Context, in channel.Update) error {
 		u.Unread = unread
 		u.Exports = slices.DeleteFunc(u.Exports, func(e registry.Export) bool { return unread[e.Pool] != "" })
 	}
-	for _, k := range in.Retracted {
-		if p, err := parsePool(k); err == nil {
-			u.Withdrawn = append(u.Withdrawn, p)
-			parts.drop(p, -1)
-		}
+	u.Withdrawn = withdrawn
+	for _, p := range withdrawn { // after its parts, which touched may have asked for
+		parts.drop(p, -1)
 	}
 	if !known {
 		problems.Add(errors.New("it has not published its state"))

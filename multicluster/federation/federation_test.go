@@ -404,7 +404,8 @@ func TestRecord_WrongOnesHarmNoOther(t *testing.T) {
 		"ns/case":      `{"entry":{"RoutingMode":"ParentMode"}}`,
 		"ns/deep":      `{"entry":{"routingMode":"ParentMode"},"x":` + strings.Repeat("[", maxDepth) + strings.Repeat("]", maxDepth) + `}`,
 	} {
-		if e, _, err := decodeRecord(key, wiretest.Value(value)); err == nil {
+		of := assemblies{of: map[objectid.Pool]*assembly{}, share: 64 << 20}
+		if e, _, err := of.receive(key, wiretest.Value(value)); err == nil {
 			t.Errorf("%s is %v", key, e)
 		}
 	}
@@ -412,7 +413,7 @@ func TestRecord_WrongOnesHarmNoOther(t *testing.T) {
 		if c, err := decodeCluster(wiretest.Value(`{"uid":"u",`+stamp+`}`), ""); err == nil {
 			t.Errorf("%s is %v", stamp, c)
 		}
-		if e, _, err := decodeRecord("ns/chat", wiretest.Value(`{"entry":{"routingMode":"ParentMode"},`+stamp+`}`)); err == nil {
+		if e, _, err := decodeRecord(chat, wiretest.Value(`{"entry":{"routingMode":"ParentMode"},`+stamp+`}`)); err == nil {
 			t.Errorf("%s is %v", stamp, e)
 		}
 	}
@@ -435,11 +436,37 @@ func TestRecord_WrongOnesHarmNoOther(t *testing.T) {
 	}
 }
 
+func TestRecord_KeyOfOneKindIsNotTakenForAnother(t *testing.T) {
+	for key, want := range map[string]exportKey{
+		"": {kind: stateKind}, "ns/chat": {kind: recordKind, pool: chat}, "ns/chat#7": {kind: partKind, pool: chat, part: 7},
+	} {
+		if got, err := receivedKey(key); err != nil || got != want {
+			t.Errorf("%q is %+v, %v", key, got, err)
+		}
+	}
+	for _, key := range []string{"ns", "ns/", "ns/chat/x", "ns/Chat", "ns/chat#", "ns/chat#x", "ns/chat#-1", "ns/chat#07", "ns/chat#1024", "#1", "ns/chat#1#2"} {
+		if got, err := receivedKey(key); err == nil {
+			t.Errorf("%q is %+v", key, got)
+		}
+	}
+}
+
 func FuzzRecord_DecodesOrFails(f *testing.F) {
 	f.Add("ns/chat", wiretest.Value(`{"epoch":1,"sequence":3,"entry":{"routingMode":"ParentMode","parents":[{"name":"gw"}]}}`))
+	f.Add("ns/chat#7", wiretest.Value(`{"epoch":1,"sequence":3,"endpoints":[{"address":"10.0.0.1"}]}`))
 	f.Fuzz(func(t *testing.T, key string, value []byte) {
-		if e, _, err := decodeRecord(key, value); err == nil && (e.Pool.Name == "" || e.Entry.RoutingMode == "") {
+		of := assemblies{of: map[objectid.Pool]*assembly{}, share: 64 << 20}
+		e, whole, err := of.receive(key, value)
+		if err == nil && (e.Pool.Name == "" || whole && e.Entry.RoutingMode == "") && key != stateKey {
 			t.Errorf("%+v", e)
+		}
+		at, err := parseKey(key)
+		text := at.pool.String()
+		if at.kind == partKind {
+			text = partKey(text, at.part)
+		}
+		if err == nil && at.kind != stateKind && text != key {
+			t.Errorf("%q reads as %+v", key, at)
 		}
 		_, _ = decodeCluster(value, "")
 	})
@@ -472,7 +499,7 @@ func TestFederation_ListsOfAnExportAreBounded(t *testing.T) {
 		`"routingMode":"EndpointMode","targetPorts":[` + many(`{"number":1}`, 17) + `]`:                false,
 		`"routingMode":"EndpointMode","endpointPicker":{"service":{"ports":[` + many(`{}`, 17) + `]}}`: false,
 	} {
-		if _, _, err := decodeRecord("default/llm", wiretest.Value(`{"entry":{`+entry+`}}`)); (err == nil) != good {
+		if _, _, err := decodeRecord(chat, wiretest.Value(`{"entry":{`+entry+`}}`)); (err == nil) != good {
 			t.Errorf("%.80s: %v", entry, err)
 		}
 	}

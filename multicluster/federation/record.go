@@ -4,6 +4,8 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"strconv"
+	"strings"
 
 	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
@@ -75,13 +77,49 @@ func stampOf(epoch, sequence uint64) (registry.Stamp, error) {
 	return registry.Stamp{Epoch: epoch, Sequence: sequence}, nil
 }
 
-// parsePool reads the key of a record.
-func parsePool(key string) (objectid.Pool, error) {
-	p, ok := objectid.ParsePool(key)
-	if !ok || !p.IsValid() {
-		return objectid.Pool{}, fmt.Errorf("%.100q is not the name of a pool", key)
+// keyKind is what an item of the topic exports is.
+type keyKind uint8
+
+const (
+	stateKind  keyKind = iota // of the cluster; the key is stateKey
+	recordKind                // of a pool; the key is its name
+	partKind                  // some of a pool's endpoints; the key is the pool's name, "#" and a number
+)
+
+// exportKey is the key of an item of the topic exports.
+type exportKey struct {
+	kind keyKind
+	pool objectid.Pool
+	part int // its number
+}
+
+// parseKey reads the key of an item of the topic exports. The kind follows from its form alone: a text of one form that is
+// invalid is not taken for one of another.
+func parseKey(key string) (out exportKey, err error) {
+	if key == stateKey {
+		return out, nil
 	}
-	return p, nil
+	name, number, part := strings.Cut(key, "#")
+	if out.kind = recordKind; part {
+		out.kind = partKind
+		if out.part, err = strconv.Atoi(number); err != nil || out.part >= maxParts || strconv.FormatUint(uint64(out.part), 10) != number {
+			return out, fmt.Errorf("%.100q is not the name of a part", key)
+		}
+	}
+	var ok bool
+	if out.pool, ok = objectid.ParsePool(name); !ok {
+		return out, fmt.Errorf("%.100q is not the name of a pool", key)
+	}
+	return out, nil
+}
+
+// receivedKey is parseKey for a key of another cluster, whose pool must have names that Kubernetes accepts.
+func receivedKey(key string) (exportKey, error) {
+	out, err := parseKey(key)
+	if err == nil && out.kind != stateKind && !out.pool.IsValid() {
+		err = fmt.Errorf("%.100q is not the name of a pool", key)
+	}
+	return out, err
 }
 
 // memberPool reads the pool of a key of the other topics. Its member is the receiver, or the item would not be here.
@@ -93,13 +131,9 @@ func memberPool(key string) (objectid.Pool, error) {
 	return m.Pool, nil
 }
 
-// decodeRecord reads an export, and of how many parts its endpoints are. A name that no object can have, and an entry that is no import's, are
-// errors.
-func decodeRecord(key string, value []byte) (e registry.Export, parts int, err error) {
-	if e.Pool, err = parsePool(key); err != nil {
-		return e, 0, err
-	}
-	if len(value) > maxRecord {
+// decodeRecord reads an export, and of how many parts its endpoints are. An entry that is no import's is an error.
+func decodeRecord(pool objectid.Pool, value []byte) (e registry.Export, parts int, err error) {
+	if e.Pool = pool; len(value) > maxRecord {
 		return e, 0, fmt.Errorf("it has %d bytes, more than %d", len(value), maxRecord)
 	}
 	var r record

@@ -183,13 +183,15 @@ func parse(token string) (c claims, ok bool) {
 	if json.Unmarshal(raw, &fields) != nil {
 		return c, false
 	}
-	if text := fields["aud"]; text != nil {
-		one := ""
-		if json.Unmarshal(text, &one) == nil {
-			c.audience = []string{one}
-		} else if json.Unmarshal(text, &c.audience) != nil {
+	switch text := fields["aud"]; {
+	case text == nil:
+	case text[0] == '"': // one audience
+		c.audience = make([]string, 1)
+		if json.Unmarshal(text, &c.audience[0]) != nil {
 			return c, false
 		}
+	case json.Unmarshal(text, &c.audience) != nil:
+		return c, false
 	}
 	for name, field := range map[string]*int64{"exp": &c.expires, "iat": &c.issued} {
 		seconds := 0.0 // a NumericDate may have a fraction

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -67,10 +68,28 @@ func NewPicks(c *channel.Channel, caches func() Caches) *Picks {
 	return p
 }
 
-// receive takes a batch, whose key is a number, or the prefixes of a server, whose key is its address.
+// pickItem is what an item of the topic is: a batch of picks, or the prefixes of a server.
+type pickItem struct {
+	batch  bool
+	server netip.AddrPort
+}
+
+// parsePickItem reads the key of an item: the number of a batch, which has digits alone, or else the address of a server.
+func parsePickItem(key string) (out pickItem, err error) {
+	digit := func(c rune) bool { return '0' <= c && c <= '9' }
+	if out.batch = key != "" && strings.TrimFunc(key, digit) == ""; !out.batch {
+		out.server, err = netip.ParseAddrPort(key)
+	}
+	return out, err
+}
+
 func (p *Picks) receive(it channel.Item) error {
-	if server, err := netip.ParseAddrPort(it.Key); err == nil {
-		return p.caches().Restore(server, it.Value)
+	is, err := parsePickItem(it.Key)
+	switch {
+	case err != nil:
+		return fmt.Errorf("neither the number of a batch nor the address of a server: %w", err)
+	case !is.batch:
+		return p.caches().Restore(is.server, it.Value)
 	}
 	var memory [prefix.MaxBlocks]uint64
 	for rest := it.Value; len(rest) > 0; {

@@ -205,3 +205,18 @@ func TestPeers_PicksThatArePublishedAreBounded(t *testing.T) {
 		t.Errorf("%d bytes wait, and %d picks are counted as not published", len(p.waiting), p.Missed())
 	}
 }
+
+func TestPeers_KeyOfABatchIsNotTakenForAServers(t *testing.T) {
+	for key, want := range map[string]pickItem{
+		"17": {batch: true}, "10.0.0.1:80": {server: netip.MustParseAddrPort("10.0.0.1:80")}, "[fd00::1]:80": {server: netip.MustParseAddrPort("[fd00::1]:80")},
+	} {
+		if got, err := parsePickItem(key); err != nil || got != want {
+			t.Errorf("%q is %+v, %v", key, got, err)
+		}
+	}
+	for _, key := range []string{"", "x", "17x", "-1", "10.0.0.1", "10.0.0.1:80x"} {
+		if got, err := parsePickItem(key); err == nil {
+			t.Errorf("%q is %+v", key, got)
+		}
+	}
+}
