@@ -212,15 +212,27 @@ func (r running) clusterSet(ctx context.Context) (*v1alpha1.ClusterSet, error) {
 	return set, nil
 }
 
+// ownAsMember reads what clusterset.OwnMember returns; nil: this cluster has no certificate yet.
+func ownAsMember(text string) (*v1alpha1.ClusterSetMember, error) {
+	if text == "" {
+		return nil, nil
+	}
+	var list []v1alpha1.ClusterSetMember
+	if err := kyaml.Unmarshal([]byte(text), &list); err != nil || len(list) != 1 {
+		const damaged = "what others join this cluster with is damaged: restart penstock, which writes it again"
+		return nil, errors.Join(errors.New(damaged), err)
+	}
+	return &list[0], nil
+}
+
 // joinAll adds or renews members. own is this cluster as a member, as text. It returns a line for
 // each, and one about what each may export.
 func joinAll(
 	set *v1alpha1.ClusterSet, members []v1alpha1.ClusterSetMember, own string, how joining,
 ) (done, may []string, err error) {
-	var self *v1alpha1.ClusterSetMember
-	var list []v1alpha1.ClusterSetMember
-	if kyaml.Unmarshal([]byte(own), &list) == nil && len(list) == 1 {
-		self = &list[0]
+	self, err := ownAsMember(own)
+	if err != nil {
+		return nil, nil, err
 	}
 	for _, m := range members {
 		if how.given {

@@ -235,3 +235,17 @@ func TestClusterSet_JoinNamesWhatIsWrong(t *testing.T) {
 		t.Errorf("without a ClusterSet: %v", err)
 	}
 }
+
+func TestClusters_JoinReportsADamagedFileOfItsOwn(t *testing.T) {
+	if own, err := ownAsMember(""); own != nil || err != nil {
+		t.Errorf("before there is a certificate: %+v, %v", own, err)
+	}
+	if own, err := ownAsMember("- {name: east}\n"); err != nil || own.Name != "east" {
+		t.Errorf("%+v, %v", own, err)
+	}
+	for _, text := range []string{"- {name: ea", "- {name: east}\n- {name: west}\n", "[]"} {
+		if own, err := ownAsMember(text); err == nil || !strings.Contains(err.Error(), "restart penstock") {
+			t.Errorf("%q is %+v, %v", text, own, err)
+		}
+	}
+}

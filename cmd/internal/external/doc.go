@@ -1,5 +1,5 @@
-// Package external has what the programs of `penstock-external` share: how one serves HTTP (Server), and how it calls another (Peer).
-// The programs are small stand-ins for the external services of a pool with picker.processor, and manifests/charts/external deploys
+// Package external has what the programs of `penstock-external` share: how one serves HTTP (Server), how it calls another (Peer), and
+// which form a prompt of OpenAI's API has (FormOf). The programs are small stand-ins for the external services of a pool with picker.processor, and manifests/charts/external deploys
 // them; each can be replaced by another program that speaks the same protocol.
 //
 //	preprocess   POST /process: tokenizes a prompt, and asks the other two

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+
+	"github.com/penstock-project/penstock/cmd/internal/external"
 )
 
 // fields of a request that have its prompt, in all APIs of OpenAI and Anthropic that generate text.
@@ -55,7 +57,8 @@ func (f *fields) text() (string, []uint32, error) {
 		return plain(f.Prompt)
 	case present(f.Input):
 		var messages []message
-		if text, err := content(f.Input); err == nil && f.Input[0] == '"' {
+		if external.FormOf(f.Input) == external.TextForm {
+			text, _ := content(f.Input) // a JSON text has no error
 			line("user", text)
 		} else if err := json.Unmarshal(f.Input, &messages); err != nil {
 			return "", nil, errors.New("request_body.input is neither a text nor a list of messages")
@@ -85,15 +88,20 @@ func plain(raw json.RawMessage) (string, []uint32, error) {
 	var text string
 	var texts []string
 	var tokens []uint32
-	switch {
-	case string(raw) == `""`:
-		return "", nil, errNoPrompt
-	case json.Unmarshal(raw, &text) == nil:
+	switch external.FormOf(raw) {
+	case external.TextForm:
+		if err := json.Unmarshal(raw, &text); err != nil || text == "" {
+			return "", nil, errNoPrompt
+		}
 		return text, nil, nil
-	case json.Unmarshal(raw, &texts) == nil && len(texts) == 1 && texts[0] != "":
-		return texts[0], nil, nil
-	case json.Unmarshal(raw, &tokens) == nil && len(tokens) > 0:
-		return "", tokens, nil
+	case external.TextsForm:
+		if json.Unmarshal(raw, &texts) == nil && len(texts) == 1 && texts[0] != "" {
+			return texts[0], nil, nil
+		}
+	case external.ListForm:
+		if json.Unmarshal(raw, &tokens) == nil && len(tokens) > 0 {
+			return "", tokens, nil
+		}
 	}
 	return "", nil, errors.New("request_body.prompt is neither a text, nor a list of one text, nor a list of token IDs")
 }
@@ -104,9 +112,11 @@ func content(raw json.RawMessage) (string, error) {
 	var parts []struct {
 		Text string `json:"text"`
 	}
-	switch {
-	case !present(raw) || json.Unmarshal(raw, &text) == nil:
-		return text, nil
+	switch form := external.FormOf(raw); {
+	case !present(raw):
+		return "", nil
+	case form == external.TextForm:
+		return text, json.Unmarshal(raw, &text)
 	case json.Unmarshal(raw, &parts) != nil:
 		return "", errors.New("is neither a text nor a list of parts")
 	}

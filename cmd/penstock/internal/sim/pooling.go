@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/penstock-project/penstock/cmd/internal/external"
 )
 
 const (
@@ -173,13 +175,13 @@ func (f *fields) embeddingInputs() ([][]string, error) {
 	var texts []string
 	var lists []json.RawMessage
 	var inputs [][]string
-	switch {
-	case json.Unmarshal(f.Input, &texts) == nil && len(texts) > 0:
+	switch form := external.FormOf(f.Input); {
+	case form == external.TextsForm && json.Unmarshal(f.Input, &texts) == nil:
 		for _, text := range texts {
 			inputs = append(inputs, strings.Fields(text))
 		}
 		return inputs, nil
-	case json.Unmarshal(f.Input, &lists) == nil && len(lists) > 0 && lists[0][0] == '[':
+	case form == external.ListForm && json.Unmarshal(f.Input, &lists) == nil && len(lists) > 0 && lists[0][0] == '[':
 		for i, list := range lists {
 			_, words, err := promptText(fmt.Sprintf("input[%d]", i), list)
 			if err != nil {
@@ -201,7 +203,7 @@ func (f *fields) documents() ([]string, error) {
 	texts := make([]string, len(f.Documents))
 	for i, raw := range f.Documents {
 		var object struct{ Text *string }
-		if json.Unmarshal(raw, &texts[i]) == nil {
+		if external.FormOf(raw) == external.TextForm && json.Unmarshal(raw, &texts[i]) == nil {
 			continue
 		}
 		if err := json.Unmarshal(raw, &object); err != nil || object.Text == nil {

@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+
+	"github.com/penstock-project/penstock/cmd/internal/external"
 )
 
 // maxBody is the largest request body, in bytes: twice Penstock's own limit.
@@ -193,8 +195,11 @@ func (f *fields) chatPrompt() (last string, words []string, err error) {
 // contentText reads a message's content: a string, null, or a list of parts, of which it returns the texts.
 func contentText(raw json.RawMessage) (string, error) {
 	var text string
-	if len(raw) == 0 || json.Unmarshal(raw, &text) == nil {
-		return text, nil
+	switch {
+	case len(raw) == 0 || string(raw) == "null":
+		return "", nil
+	case external.FormOf(raw) == external.TextForm:
+		return text, json.Unmarshal(raw, &text)
 	}
 	var parts []struct{ Type, Text string }
 	if json.Unmarshal(raw, &parts) != nil {
@@ -215,13 +220,13 @@ func promptText(field string, raw json.RawMessage) (string, []string, error) {
 	var text string
 	var texts []string
 	var numbers []int
-	switch {
+	switch form := external.FormOf(raw); {
 	case len(raw) == 0 || string(raw) == "null":
 		return "", nil, badRequest("%s is missing", field)
-	case json.Unmarshal(raw, &text) == nil:
-	case json.Unmarshal(raw, &texts) == nil && len(texts) == 1:
+	case form == external.TextForm && json.Unmarshal(raw, &text) == nil:
+	case form == external.TextsForm && json.Unmarshal(raw, &texts) == nil && len(texts) == 1:
 		text = texts[0]
-	case json.Unmarshal(raw, &numbers) == nil && len(numbers) > 0:
+	case form == external.ListForm && json.Unmarshal(raw, &numbers) == nil && len(numbers) > 0:
 		words := make([]string, len(numbers))
 		for i, n := range numbers {
 			words[i] = fmt.Sprint(n)

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"net/http"
 	"strings"
+
+	"github.com/penstock-project/penstock/cmd/internal/external"
 )
 
 // response is the JSON of an answer of OpenAI's Responses API.
@@ -79,7 +81,7 @@ func (f *fields) responsesPrompt() (last string, words []string, err error) {
 		return "", nil, badRequest("input is missing")
 	}
 	words = strings.Fields(f.Instructions)
-	if json.Unmarshal(f.Input, &last) == nil {
+	if external.FormOf(f.Input) == external.TextForm && json.Unmarshal(f.Input, &last) == nil {
 		return last, append(words, strings.Fields(last)...), nil
 	}
 	var items []struct {

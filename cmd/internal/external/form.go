@@ -1,0 +1,28 @@
+package external
+
+import "bytes"
+
+// Form is the form of a field that may be a text, a list of texts or another list, as prompts of OpenAI's API are.
+type Form uint8
+
+// The forms.
+const (
+	OtherForm Form = iota // neither a text nor a list; absent and null too
+	TextForm
+	TextsForm // a list whose first element is a text
+	ListForm  // any other list, an empty one too
+)
+
+// FormOf returns the form of a JSON value, by its first byte, and of a list by that of its first element.
+func FormOf(raw []byte) Form {
+	switch {
+	case len(raw) == 0:
+	case raw[0] == '"':
+		return TextForm
+	case raw[0] == '[' && bytes.HasPrefix(bytes.TrimLeft(raw[1:], " \t\r\n"), []byte{'"'}):
+		return TextsForm
+	case raw[0] == '[':
+		return ListForm
+	}
+	return OtherForm
+}
