@@ -313,14 +313,7 @@ func placesText(endpoints []string, separator string) string {
 
 // hopText names what is behind a hop.
 func hopText(id model.HopID) string {
-	to := objectid.Target{Pool: objectid.Pool{Namespace: id.Namespace, Name: id.Name}}
-	switch {
-	case id.Import && (id.Member == "" || id.Member == model.AnyMember):
-		to.Import = true
-	case id.Import:
-		to.Member = id.Member
-	}
-	return poolText(to)
+	return poolText(id.Target())
 }
 
 // whereText is poolText for the text of an ID.

@@ -8,8 +8,8 @@
 // message of another process. From there on the identity passes as a value, which is comparable and so the key of maps. String
 // returns the text where it leaves: to a log, a metric, a message, an Envoy resource, a key of the store.
 //
-// Gateways, Services and other objects have the text as their key in the store, and no code needs its parts. Where a part is needed,
-// or a user's text must be checked, Split reads it and Join writes it.
+// Gateways, Services and other objects are known by such a text, too: their key in the store (store.ID). Code that needs its parts, or
+// checks the text of a user, calls Split; code that makes one calls Join.
 //
 // Invariants: a text that parses is the String of what it parses to. Only this package splits such texts
 // (TestLayout_OnlyOnePackageSplitsNames). The package imports no other package of Penstock. Identities have no case folding and no

@@ -45,6 +45,18 @@ func (id HopID) IsZero() bool { return id == HopID{} }
 // Key is the store's key of the object: "namespace/name".
 func (id HopID) Key() string { return objectid.Join(id.Namespace, id.Name) }
 
+// Target is what is behind the hop. A subset of a pool is that pool.
+func (id HopID) Target() objectid.Target {
+	to := objectid.Target{Pool: objectid.Pool{Namespace: id.Namespace, Name: id.Name}}
+	switch {
+	case id.Import && (id.Member == "" || id.Member == AnyMember):
+		to.Import = true
+	case id.Import:
+		to.Member = id.Member
+	}
+	return to
+}
+
 // Compare orders IDs by their fields, from the first to the last; hops of pools come first.
 func (id HopID) Compare(o HopID) int {
 	return cmp.Or(compareBool(id.Import, o.Import), strings.Compare(id.Namespace, o.Namespace), strings.Compare(id.Name, o.Name), strings.Compare(id.Member, o.Member))

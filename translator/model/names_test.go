@@ -181,6 +181,16 @@ func FuzzClusterID_IsWhatItWasReadFrom(f *testing.F) {
 	})
 }
 
+func TestHopID_TargetIsWhatIsBehindIt(t *testing.T) {
+	for hop, want := range map[string]string{
+		"hop.ns.pool.llm": "ns/llm", "hop.ns.pool.llm@ns.subset": "ns/llm", "hop.ns.import.llm": "ns/llm@", "hop.ns.import.llm@_2a": "ns/llm@", "hop.ns.import.llm@west": "ns/llm@west",
+	} {
+		if id, ok := model.ParseHopID(hop); !ok || id.Target().String() != want {
+			t.Errorf("behind %s is %s, want %s", hop, id.Target(), want)
+		}
+	}
+}
+
 func TestHopID_NamesTheExportingClusterOfAnImport(t *testing.T) {
 	ref := report.Ref{Kind: "InferencePoolImport", Namespace: "ns", Name: "llm"}
 	p := &model.Pool{Name: objectid.Target{Pool: objectid.Pool{Namespace: "ns", Name: "llm"}, Member: "cluster-a"}, Ref: ref}

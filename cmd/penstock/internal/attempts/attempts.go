@@ -145,8 +145,8 @@ func exportingCluster(a *accesslog.Attempt) (to objectid.Target, spilled bool) {
 		return a.Member, false
 	}
 	hop, ok := model.ParseHopID(a.Route)
-	if ok && hop.Import && hop.Member != "" && hop.Member != model.AnyMember {
-		return objectid.Target{Pool: objectid.Pool{Namespace: hop.Namespace, Name: hop.Name}, Member: hop.Member}, false
+	if to = hop.Target(); ok && to.Member != "" {
+		return to, false
 	}
 	cluster, _ := model.ParseClusterID(a.Cluster)
 	return cluster.Pool(), ok && hop.Import && hop.Member == ""
@@ -160,7 +160,8 @@ func spilledThrough(a *accesslog.Attempt) (to objectid.Target, ok bool) {
 	}
 	name, _ := strings.CutPrefix(a.Served, "envoy://"+model.HopListener+"/")
 	hop, ok := model.ParseHopID(name)
-	return objectid.Target{Pool: objectid.Pool{Namespace: hop.Namespace, Name: hop.Name}, Member: hop.Member}, ok && hop.Import && hop.Member != "" && hop.Member != model.AnyMember
+	to = hop.Target()
+	return to, ok && to.Member != ""
 }
 
 // allowed reports whether a Gateway sends requests to an exporting cluster. This cluster itself has no clusters of its own as one: those of
