@@ -11,6 +11,9 @@
 // Gateways, Services and other objects are known by such a text, too: their key in the store (store.ID). Code that needs its parts, or
 // checks the text of a user, calls Split; code that makes one calls Join.
 //
+// Two places keep the text on purpose: the picker finds a pool, and the pool of a lease, by the text that a gateway sends, without
+// parsing it; and the store, and the rows of translation, have such texts as keys.
+//
 // Invariants: a text that parses is the String of what it parses to. Only this package splits such texts
 // (TestLayout_OnlyOnePackageSplitsNames). The package imports no other package of Penstock. Identities have no case folding and no
 // defaults: an absent namespace is a text that does not parse.
