@@ -17,8 +17,8 @@ import (
 	"github.com/penstock-project/penstock/xds/identity"
 )
 
-// measureADSMemory measures penstock serve before and after streams that are never authorized: with credentials, and on
-// loopback without, where a message alone shows that its sender has no Gateway.
+// measureADSMemory measures penstock serve before and after streams that are never authorized: with credentials, and at
+// a socket without, where a message alone shows that its sender has no Gateway.
 func measureADSMemory(ctx context.Context, c config, out report) error {
 	secured, err := floodADS(ctx, c, true)
 	if err != nil {

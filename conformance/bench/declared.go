@@ -124,7 +124,7 @@ var figures = map[string]figure{
 	"dead_names_start.names":     {"s", none, ""},
 	"dead_names_start.addresses": {"s", none, ""},
 
-	"attack_ads_memory":        {"ratio", 1.2, "100 streams of ADS that are never authorized, each with a message of 64 MiB: resident memory of penstock serve afterwards over that before; the larger one of a process with credentials and of one on loopback without."},
+	"attack_ads_memory":        {"ratio", 1.2, "100 streams of ADS that are never authorized, each with a message of 64 MiB: resident memory of penstock serve afterwards over that before; the larger one of a process with credentials and of one at a socket without."},
 	"attack_ads_memory.before": {"MiB", none, ""},
 	"attack_ads_memory.peak":   {"MiB", none, "The maximum during the attack."},
 

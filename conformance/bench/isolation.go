@@ -107,17 +107,17 @@ func measureIsolation(ctx context.Context, c config, out report) error {
 // start runs the process, its peer and a proxy.
 func (i *isolation) start(ctx context.Context, c config, state string) (stop func(), err error) {
 	var stops []func()
-	stop = func() {
+	all := func() {
 		for n := len(stops) - 1; n >= 0; n-- {
 			stops[n]()
 		}
 	}
 	defer func() {
 		if err != nil {
-			stop()
+			all()
 		}
 	}()
-	own, err := net.Listen("unix", filepath.Join(state, "peer.sock"))
+	own, err := net.Listen("unix", filepath.Join(filepath.Dir(state), "peer.sock"))
 	if err != nil {
 		return nil, err
 	}
@@ -168,7 +168,7 @@ func (i *isolation) start(ctx context.Context, c config, state string) (stop fun
 		return nil, err
 	}
 	stops = append(stops, client.Close)
-	return stop, eventually(ctx, func() error {
+	return all, eventually(ctx, func() error {
 		if have := client.Have()[resource.Endpoints]; have["pool/default/waits"] == "" || have["pool/default/flows"] == "" {
 			return fmt.Errorf("the proxy has endpoints %v: %w", have, client.Err())
 		}
