@@ -13,7 +13,7 @@ import (
 )
 
 // Then is what o and the Output of the Update after it change together: what one took away and the other gives back has
-// not changed.
+// not changed. Wanted and Unwanted are left to the caller, who has served o's.
 func (o Output) Then(later Output) Output {
 	out := Output{Work: o.Work + "; " + later.Work, Err: errors.Join(o.Err, later.Err)}
 	out.Panics = slices.Concat(o.Panics, later.Panics)
@@ -25,6 +25,8 @@ func (o Output) Then(later Output) Output {
 	out.Reports, out.ReportsGone = joinSets(o.Reports, later.Reports, func(r report.Report) report.Ref { return r.Owner }, o.ReportsGone, later.ReportsGone, report.Ref.Compare)
 	out.Pools, out.PoolsGone = joinSets(o.Pools, later.Pools, func(p PickerPool) objectid.Target { return p.Pool.Name }, o.PoolsGone, later.PoolsGone, objectid.Target.Compare)
 	out.Parents, _ = joinSets(o.Parents, later.Parents, func(p PoolParents) objectid.Pool { return p.Pool }, nil, nil, objectid.Pool.Compare)
+	out.Ordered, _ = joinSets(o.Ordered, later.Ordered, func(i OrderedImport) objectid.Pool { return i.Import }, nil, nil, objectid.Pool.Compare)
+	out.Unusable, _ = joinSets(o.Unusable, later.Unusable, func(u UnusableClusters) objectid.Pool { return u.Import }, nil, nil, objectid.Pool.Compare)
 	out.Pickers, out.PickersGone = joinSets(o.Pickers, later.Pickers, func(p model.ExternalPicker) model.ClusterID { return p.Cluster }, o.PickersGone, later.PickersGone, model.ClusterID.Compare)
 	out.Names, out.NamesGone = joinSets(o.Names, later.Names, func(name string) string { return name }, o.NamesGone, later.NamesGone, strings.Compare)
 	return out

@@ -1,0 +1,42 @@
+package translator_test
+
+import (
+	"errors"
+	"reflect"
+	"testing"
+
+	"github.com/penstock-project/penstock/translator"
+	"github.com/penstock-project/penstock/translator/model"
+)
+
+// Two updates that are delivered as one lose nothing of the first.
+func TestThen_KeepsEveryFieldOfTheFirstUpdate(t *testing.T) {
+	caller := map[string]bool{"Wanted": true, "Unwanted": true} // which the caller has served
+	for i := range reflect.TypeFor[translator.Output]().NumField() {
+		var first translator.Output
+		field := reflect.ValueOf(&first).Elem().Field(i)
+		name := reflect.TypeFor[translator.Output]().Field(i).Name
+		if caller[name] {
+			continue
+		}
+		switch field.Kind() {
+		case reflect.Slice:
+			field.Set(reflect.MakeSlice(field.Type(), 1, 1))
+			if name == "Pools" {
+				first.Pools[0].Pool = &model.Pool{}
+			}
+		case reflect.Interface:
+			field.Set(reflect.ValueOf(errors.New("a fault")))
+		case reflect.Bool:
+			field.SetBool(true)
+		case reflect.String:
+			field.SetString("work")
+		default:
+			t.Fatalf("field %s is a %s", name, field.Kind())
+		}
+		got := reflect.ValueOf(first.Then(translator.Output{Work: "nothing"})).Field(i)
+		if got.IsZero() || got.Kind() == reflect.Slice && got.Len() != 1 {
+			t.Errorf("got %v of field %s, want what the first update has", got, name)
+		}
+	}
+}
