@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"maps"
 	"net"
@@ -219,16 +218,19 @@ func (c *Channel) follow(ctx context.Context, p *peer) {
 	}
 }
 
+// violation is an error of what a peer has sent.
+type violation struct{ error }
+
+func (v violation) Unwrap() error { return v.error }
+
 // exceeded reports whether a stream has ended because of what the peer sent, or because the peer denies one more stream. gRPC
-// has the code Internal for a message that does not decode, and Unknown stands for errors of this package.
+// has the code Internal for a message that does not decode.
 func exceeded(err error) bool {
 	switch status.Code(err) {
 	case codes.ResourceExhausted, codes.Internal, codes.InvalidArgument:
 		return true
-	case codes.Unknown:
-		return !errors.Is(err, io.EOF) && !errors.Is(err, ErrSendAgain) && !expired(err)
 	}
-	return false
+	return errors.As(err, new(violation))
 }
 
 // lost notes that a peer is not connected, and reports it to the subscriptions.
@@ -316,15 +318,15 @@ func (c *Channel) read(ctx context.Context, p *peer, conn Connection, connected 
 		}
 		t := topics[r.GetTypeUrl()]
 		if t == nil {
-			return fmt.Errorf("response for topic %.100q, which was not requested", r.GetTypeUrl())
+			return violation{fmt.Errorf("response for topic %.100q, which was not requested", r.GetTypeUrl())}
 		}
 		if !inEffect[t.name].CompareAndSwap(true, false) {
-			return fmt.Errorf("a response of topic %s came before the last one was acknowledged", t.name)
+			return violation{fmt.Errorf("a response of topic %s came before the last one was acknowledged", t.name)}
 		}
 		acknowledge := &request{TypeUrl: t.name, ResponseNonce: r.GetNonce()}
 		whole, err := incomplete.add(r)
 		if err != nil {
-			return fmt.Errorf("topic %s: %w", t.name, err)
+			return violation{fmt.Errorf("topic %s: %w", t.name, err)}
 		}
 		if whole == nil {
 			inEffect[t.name].Store(true)
