@@ -3,8 +3,8 @@
 //
 // A Subscriber has a source for each model server whose pool subscribes. It dials the server's publisher (dial.go), or accepts the
 // connection of a publisher that dials (listen.go). A message is a topic, a sequence number of 8 bytes and a batch in MessagePack
-// (decode.go). stream.go follows the sequence: after a gap it asks the server's replay endpoint (replay.go), and if that does not
-// help, drops all that the server has reported.
+// (decode.go). stream.go follows the sequence: after a gap it asks the server's replay endpoint (source.go), and if that does not
+// help, drops all that the server has reported. A publisher drops messages of a long replay: the rest is asked for again.
 //
 // tree.go leads from the engine's hash of a block to its place in a prompt. Its keys are computed from the tokens of the
 // events and never from the engine's hashes, so servers may have different hash seeds. Where a block of prefix.Chain ends in a
@@ -14,7 +14,8 @@
 // loads.go reads what SGLang publishes of its load in the same framing, at a socket of its own.
 //
 // A server is prefix.Reported while all of its events are known: since its publisher's first one, or since its cache was cleared. It is
-// prefix.Partly if earlier events are missing, and prefix.Guessed without a connection for ten seconds.
+// prefix.Partly if earlier events are missing, and prefix.Guessed without a connection for ten seconds. Subscription.Problem
+// returns the reason.
 //
 // Invariants:
 //   - Bad events harm the server alone that sent them: what it reported is dropped, its connection ends, and the next one comes

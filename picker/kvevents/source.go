@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/penstock-project/penstock/picker/prefix"
 	"github.com/penstock-project/penstock/picker/zmtp"
 )
 
@@ -35,6 +36,8 @@ type source struct {
 	restart  atomic.Bool            // another source of the server has ended, with what both have reported
 	problem  atomic.Pointer[string] // why there are no events; nil while a connection is open
 	failures atomic.Uint64          // how often there was a problem
+	// unreplayed is why the last replay failed; nil if it did not.
+	unreplayed atomic.Pointer[string]
 
 	reading  sync.Mutex // held by the one connection that is read
 	stream   stream     // guarded by reading
@@ -141,6 +144,20 @@ func (s *source) fail(err error) {
 	s.failures.Add(1)
 }
 
+// incomplete is why a connected server does not report all that it has cached.
+func (s *source) incomplete(known prefix.Knowledge) string {
+	if text := s.unreplayed.Load(); text != nil {
+		return *text
+	}
+	switch {
+	case known == prefix.Guessed:
+		return "KV events: it has published none"
+	case s.Replay.IsValid():
+		return "KV events: the replay does not reach back to the first one"
+	}
+	return "KV events: earlier ones are missing, without a replayPort"
+}
+
 func (s *source) connected() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -209,15 +226,21 @@ func (s *Subscriber) receive(ctx context.Context, src *source, frames [][]byte) 
 	return src.paid(frames, time.Since(began)), err
 }
 
-// replay asks a server for its messages from a number on. If that fails, what was reported stays until the next message shows a gap.
+// replay asks a server for its messages from a number on. If that fails, what was reported stays until the next message
+// shows a gap. A gap that follows the last replay closely waits: it is not asked for again later.
 func (s *Subscriber) replay(ctx context.Context, src *source, from uint64) {
-	now := time.Now()
-	if now.Sub(src.replayed) < replayEvery {
+	select {
+	case <-ctx.Done():
 		return
+	case <-time.After(time.Until(src.replayed.Add(replayEvery))):
 	}
-	src.replayed = now
+	src.replayed = time.Now()
 	if err := s.readReplay(ctx, src, from); err != nil {
+		text := fmt.Sprintf("replay at %s: %v", src.Replay, err)
+		src.unreplayed.Store(&text)
 		s.config.Log.Debug("a model server does not replay its KV events", "server", src.Server, "error", err)
+	} else {
+		src.unreplayed.Store(nil)
 	}
 	if src.stream.started {
 		src.stream.replayed = src.stream.next
@@ -225,35 +248,62 @@ func (s *Subscriber) replay(ctx context.Context, src *source, from uint64) {
 }
 
 const (
-	maxReplayed   = 50_000
+	maxReplayed   = 10_000 // messages of an answer: vLLM keeps as many
 	replayTimeout = 10 * time.Second
+	// replayIdle is how long the next message of an answer takes at most. A publisher's ROUTER socket drops messages, the
+	// end of the answer too, when 1,000 wait for a connection: of 9,000 a slow reader gets 6,000.
+	replayIdle    = 2 * time.Second
+	replayAnswers = 16
 )
 
+// readReplay asks again while the server drops messages of a replay.
 func (s *Subscriber) readReplay(ctx context.Context, src *source, from uint64) error {
 	ctx, cancel := context.WithTimeout(ctx, replayTimeout)
 	defer cancel()
+	for range replayAnswers {
+		more, err := s.readReplayed(ctx, src, from)
+		if err != nil || !more {
+			return err
+		}
+		from = src.stream.next
+	}
+	return fmt.Errorf("it is incomplete after %d answers", replayAnswers)
+}
+
+// readReplayed reads one answer, until its end or the first gap in it. It reports whether to ask for more.
+func (s *Subscriber) readReplayed(ctx context.Context, src *source, from uint64) (more bool, err error) {
 	c, free, err := s.dial(ctx, src.Replay, zmtp.Dealer, 0)
 	if err != nil {
-		return err
+		return false, err
 	}
 	defer free()
 	defer c.Close()
 	stop := context.AfterFunc(ctx, func() { _ = c.Close() })
 	defer stop()
 	if err := c.Write(nil, number64(from)); err != nil {
-		return err
+		return false, err
 	}
-	for range maxReplayed {
+	for n := range maxReplayed {
+		idle := time.AfterFunc(replayIdle, func() { _ = c.Close() })
 		frames, err := c.Read()
+		idle.Stop()
 		if err != nil {
-			return err
+			if n > 0 && ctx.Err() == nil {
+				return true, nil
+			}
+			return false, err
+		}
+		if len(frames) == 4 && len(frames[0]) == 0 { // vLLM 0.32 has the topic behind the empty frame
+			frames = frames[1:]
 		}
 		_, seq, batch, err := parse(frames)
 		switch {
 		case err != nil:
-			return err
+			return false, err
 		case seq == endOfReplay:
-			return nil
+			return false, nil
+		case n > 0 && seq > src.stream.next:
+			return true, nil
 		}
 		began := time.Now()
 		if !src.stream.started || seq >= src.stream.next {
@@ -263,8 +313,8 @@ func (s *Subscriber) readReplay(ctx context.Context, src *source, from uint64) e
 			err = errPace
 		}
 		if err != nil {
-			return err
+			return false, err
 		}
 	}
-	return fmt.Errorf("KV events: a replay has more than %d messages", maxReplayed)
+	return true, nil
 }

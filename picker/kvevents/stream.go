@@ -19,7 +19,7 @@ type stream struct {
 	replayed uint64 // a replay ended before this number: the messages below it may arrive again
 }
 
-// parse returns the parts of a message: of a SUB socket the topic is in front, of a replay an empty frame.
+// parse returns the parts of a message: a topic is in front, or an empty frame in the replays of older engines.
 func parse(frames [][]byte) (topic []byte, seq uint64, batch []byte, err error) {
 	if len(frames) != 3 || len(frames[1]) != 8 {
 		return nil, 0, nil, errMessage

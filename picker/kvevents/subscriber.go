@@ -167,7 +167,7 @@ func (s *Subscriber) forgetDialled(src *source) {
 	}
 }
 
-// Problem returns why a subscription has no events of a server, "" if there is a connection, and how far they show what it has.
+// Problem returns why a server does not report all that it has, "" if it does, and how far its events show that.
 func (n *Subscription) Problem(server netip.AddrPort) (problem string, known prefix.Knowledge) {
 	if n == nil {
 		return "", prefix.Guessed
@@ -179,7 +179,11 @@ func (n *Subscription) Problem(server netip.AddrPort) (problem string, known pre
 		if text := src.problem.Load(); text != nil {
 			problem = *text
 		}
-		return problem, src.stream.tree.server.Knowledge()
+		known = src.stream.tree.server.Knowledge()
+		if problem == "" && known != prefix.Reported {
+			problem = src.incomplete(known)
+		}
+		return problem, known
 	}
 	return "", prefix.Guessed
 }

@@ -7,7 +7,6 @@ import (
 	"net"
 	"net/netip"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -74,7 +73,8 @@ func TestKVEvents_AreReadFromAPublisherThatListens(t *testing.T) {
 	e, tokens, seq := engine{size: 16}, ids(256, 1), uint64(0)
 	first := batch(t, e.stored(tokens, options{}))
 	eventually(t, s, model1, tokens, 256, func() { send(t, socket, "kv-events", seq, first); seq++ })
-	if problem, known := sub.Problem(model1); problem != "" || known == prefix.Guessed {
+	problem, known := sub.Problem(model1) // the first messages may precede the connection
+	if known == prefix.Guessed || (problem != "") != (known == prefix.Partly) || strings.Contains(problem, "no connection") {
 		t.Errorf("problem %q, %v", problem, known)
 	}
 	send(t, socket, "kv-events", seq, batch(t, e.removed(tokens, 8, 16, "GPU")))
@@ -106,70 +106,6 @@ func TestKVEvents_AreReadFromAPublisherThatDials(t *testing.T) {
 	handle := s.config.Prefixes.Server(model1)
 	if got := cachedAt(s.config.Prefixes, handle, ids(256, 1), "", 0); got != 0 {
 		t.Errorf("model server 1 has %d tokens of the prompt that only server 2 reports", got)
-	}
-}
-
-// router is a replay endpoint: it answers with the messages from a number on.
-func router(t *testing.T, messages func(from uint64) map[uint64][]byte) netip.AddrPort {
-	t.Helper()
-	socket := zmq4.NewRouter(context.Background())
-	t.Cleanup(func() { _ = socket.Close() })
-	if err := socket.Listen("tcp://127.0.0.1:0"); err != nil {
-		t.Fatal(err)
-	}
-	go func() {
-		for {
-			ask, err := socket.Recv()
-			if err != nil {
-				return
-			}
-			if len(ask.Frames) != 3 || len(ask.Frames[2]) != 8 {
-				t.Errorf("a replay was asked for with %q", ask.Frames)
-				return
-			}
-			from := binary.BigEndian.Uint64(ask.Frames[2])
-			all := messages(from)
-			for seq := from; len(all) > 0; seq++ {
-				if b, ok := all[seq]; ok {
-					delete(all, seq)
-					_ = socket.SendMulti(zmq4.NewMsgFrom(ask.Frames[0], nil, number64(seq), b))
-				}
-			}
-			_ = socket.SendMulti(zmq4.NewMsgFrom(ask.Frames[0], nil, number64(endOfReplay), nil))
-		}
-	}()
-	return netip.MustParseAddrPort(socket.Addr().String())
-}
-
-func TestKVEvents_ReplayFillsAGap(t *testing.T) {
-	socket, at := zmq(t)
-	e := engine{size: 16}
-	lost, live := ids(256, 1), ids(256, 2)
-	var mu sync.Mutex
-	var asked []uint64
-	replay := router(t, func(from uint64) map[uint64][]byte {
-		mu.Lock()
-		defer mu.Unlock()
-		asked = append(asked, from)
-		all := map[uint64][]byte{}
-		for seq, b := range [][]byte{batch(t, e.stored(lost[:128], options{})), batch(t, e.stored(lost, options{parent: 8}))} {
-			if uint64(seq) >= from {
-				all[uint64(seq)] = b
-			}
-		}
-		return all
-	})
-	s := subscriber(t, Config{})
-	s.Subscribe([]Source{{Server: model1, Publisher: at, Replay: replay}})
-	// Without a message, what the server replays at the beginning shows what it has.
-	eventually(t, s, model1, lost, 256, nil)
-	seq := uint64(2)
-	b := batch(t, e.stored(live, options{}))
-	eventually(t, s, model1, live, 256, func() { send(t, socket, "", seq, b); seq++ })
-	mu.Lock()
-	defer mu.Unlock()
-	if asked[0] != 0 {
-		t.Errorf("the first replay was asked for from %d", asked[0])
 	}
 }
 
