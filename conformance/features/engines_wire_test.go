@@ -375,6 +375,7 @@ func TestEngines_LlamaCpp(t *testing.T) {
 
 func TestEngines_VLLM(t *testing.T) {
 	s := newSite(t)
+	s.publishers()
 	a, b := s.engine("vllm", "a"), s.engine("vllm", "b")
 	s.starts(a, b)
 	t.Run("wire", func(t *testing.T) { vllmOnTheWire(t, a) })
@@ -397,5 +398,9 @@ func TestEngines_VLLM(t *testing.T) {
 		)
 	})
 	t.Run("first token", func(t *testing.T) { firstToken(t, s, long) })
+	t.Run("KV events", func(t *testing.T) {
+		s.write("engines.yaml", with("kvevents"))
+		engineHits(t, s, a, b)
+	})
 	t.Run("failures", func(t *testing.T) { vllmFails(t, b) })
 }

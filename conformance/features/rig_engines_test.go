@@ -5,6 +5,7 @@ package features
 import (
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -35,7 +36,10 @@ func (s *site) engine(kind, name string, args ...string) *engine {
 	if installed() == "" {
 		s.Fatal("ENGINES_DIR is not set: make test-engines sets it")
 	}
-	e := &engine{name: fmt.Sprintf("%s-%d", name, os.Getpid()), kind: kind, dir: installed(), port: s.Port()}
+	e := &engine{name: fmt.Sprintf("%s-%d", name, os.Getpid()), kind: kind, dir: installed(), port: s.ports[name]}
+	if e.port == 0 {
+		e.port = s.Port()
+	}
 	s.ports[name] = e.port
 	script, err := filepath.Abs(filepath.Join("..", "tools", "engines", e.kind+".sh"))
 	if err != nil {
@@ -54,6 +58,29 @@ func (s *site) engine(kind, name string, args ...string) *engine {
 		e.signal(syscall.SIGKILL)
 	})
 	return e
+}
+
+// publishers gives the engines a and b ports such that their KV events are at consecutive ports, which
+// the YAML has as events and replay (vllm.sh publishes 1,000 above the engine's port, and replays at
+// 1,050 above).
+func (s *site) publishers() {
+	s.Helper()
+	for range 100 {
+		first, used := s.Port(), 0
+		for _, offset := range []int{1, 1000, 1001, 1050, 1051} {
+			l, err := net.Listen("tcp", fmt.Sprint(":", first+offset))
+			if err != nil {
+				used++
+				continue
+			}
+			_ = l.Close()
+		}
+		if used == 0 {
+			s.ports["a"], s.ports["b"], s.ports["events"], s.ports["replay"] = first, first+1, first+1000, first+1050
+			return
+		}
+	}
+	s.Fatal("no ports are free for the engines")
 }
 
 // group is the process group of the engine.

@@ -121,7 +121,7 @@ func TestKVEvents_GapRightAfterAReplayIsFilled(t *testing.T) {
 		mu.Lock()
 		defer mu.Unlock()
 		out := replays(withTopic, &asked, batches...)(from)
-		if len(batches) == 1 { // published meanwhile, to nobody
+		if len(batches) == 1 { // published without a subscriber
 			batches = append(batches, batch(t, e.stored(lost, options{})), batch(t, e.stored(live, options{})))
 		}
 		return out
