@@ -31,35 +31,52 @@ func (e *engine) total(s *site, name string) (sum float64) {
 	return sum
 }
 
+type message struct {
+	Role    string `json:"role"`
+	Content string `json:"content"`
+}
+
+// usage is how many tokens a prompt had, and how many of them the engine had cached.
+type usage struct{ prompt, cached float64 }
+
+// chat sends a chat completion.
+func chat(s *site, url string, messages []message) (u usage, err error) {
+	text, err := json.Marshal(messages)
+	if err != nil {
+		return u, err
+	}
+	got, err := s.post(url, fmt.Sprintf(`{"model":"tiny","max_tokens":4,"ignore_eos":true,"messages":%s}`, text))
+	if err != nil || got.status != http.StatusOK {
+		return u, fmt.Errorf("%d %s %w", got.status, got.body, err)
+	}
+	u.prompt, _ = field(got.body, "usage", "prompt_tokens").(float64)
+	u.cached, _ = field(got.body, "usage", "prompt_tokens_details", "cached_tokens").(float64)
+	return u, nil
+}
+
+// words are a text that is not like another one.
+func words() string {
+	var b strings.Builder
+	for range 120 {
+		fmt.Fprintf(&b, "word%d ", rand.IntN(5000))
+	}
+	return b.String()
+}
+
 // talk holds conversations, one turn of each after the other, and returns how many tokens of their
 // prompts an engine has read before, in whole blocks.
 func talk(s *site, conversations, turns int) (reusable float64, err error) {
-	type message struct {
-		Role    string `json:"role"`
-		Content string `json:"content"`
-	}
 	history := make([][]message, conversations)
 	before := make([]float64, conversations)
-	words := func() string {
-		var b strings.Builder
-		for range 120 {
-			fmt.Fprintf(&b, "word%d ", rand.IntN(5000))
-		}
-		return b.String()
-	}
 	for range turns {
 		for c := range history {
 			history[c] = append(history[c], message{"user", words()})
-			text, err := json.Marshal(history[c])
+			used, err := chat(s, s.url("/"), history[c])
 			if err != nil {
 				return 0, err
 			}
-			got, err := s.post(s.url("/"), fmt.Sprintf(`{"model":"tiny","max_tokens":4,"ignore_eos":true,"messages":%s}`, text))
-			if err != nil || got.status != http.StatusOK {
-				return 0, fmt.Errorf("%d %s %w", got.status, got.body, err)
-			}
 			reusable += float64(int(before[c]) / vllmBlock * vllmBlock)
-			before[c], _ = field(got.body, "usage", "prompt_tokens").(float64)
+			before[c] = used.prompt
 			history[c] = append(history[c], message{"assistant", "an answer"})
 		}
 	}
@@ -91,17 +108,39 @@ func engineHits(t *testing.T, s *site, engines ...*engine) {
 	predicted := func() float64 {
 		return s.series(`penstock_picker_model_prompt_tokens_total{model="tiny",pool="default/chat",type="cached"}`)
 	}
+	served := func() float64 {
+		return s.series(`penstock_picker_model_requests_total{model="tiny",outcome="served",pool="default/chat"}`)
+	}
+	const conversations, turns = 3, 4
 	// a slow machine renders some prompts too late
 	s.Eventually("engines have what can be reused, as predicted", func() error {
-		hit, cached := hits(), predicted()
-		reusable, err := talk(s, 3, 4)
+		hit, cached, ended := hits(), predicted(), served()
+		reusable, err := talk(s, conversations, turns)
 		if err != nil {
 			return err
 		}
+		s.Eventually("the ends of all are counted", func() error {
+			n := served() - ended
+			return because(n >= conversations*turns, n, " have ended")
+		})
 		hit, cached = hits()-hit, predicted()-cached
 		t.Logf("reusable %.0f tokens, cached %.0f by the engines and %.0f by the picker", reusable, hit, cached)
 		if hit < 0.9*reusable || cached < 0.9*hit || cached > 1.1*hit {
 			return fmt.Errorf("of %.0f tokens that can be reused %.0f are, and the picker predicted %.0f", reusable, hit, cached)
+		}
+		return nil
+	})
+	// 12 in a row are no chance: without events, each would have one of two.
+	s.Eventually("requests follow prompts that engines got from another client", func() error {
+		for i := range 12 {
+			document, e := words(), engines[rand.IntN(len(engines))]
+			if _, err := chat(s, e.url("/v1/chat/completions"), []message{{"user", document + "one"}}); err != nil {
+				return err
+			}
+			usage, err := chat(s, s.url("/"), []message{{"user", document + "another"}})
+			if err != nil || usage.cached < 0.8*usage.prompt {
+				return fmt.Errorf("prompt %d of %.0f tokens: %.0f were cached, %w", i, usage.prompt, usage.cached, err)
+			}
 		}
 		return nil
 	})
