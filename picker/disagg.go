@@ -248,7 +248,7 @@ func (pool *pool) explainStages(r *schedule.Request, now time.Time) (out []Stage
 		for _, c := range s.Preview(r, now, pool.snapshot.Endpoints, nil, n, &scratch) {
 			texts = append(texts, c.Endpoint.Text)
 		}
-		stage.Endpoints, stage.Verdicts = texts.String(), pool.describe(s, r, now, nil)
+		stage.Endpoints, stage.Verdicts = texts.String(), pool.describe(s, r, now, nil, nil)
 		out = append(out, stage)
 	}
 	explain(stagePrefill, pool.roles.prefill, 1)

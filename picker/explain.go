@@ -11,6 +11,7 @@ import (
 	"github.com/penstock-project/penstock/picker/endpoint"
 	"github.com/penstock-project/penstock/picker/extproc"
 	"github.com/penstock-project/penstock/picker/flow"
+	"github.com/penstock-project/penstock/picker/models"
 	"github.com/penstock-project/penstock/picker/schedule"
 )
 
@@ -106,7 +107,17 @@ func (p *Picker) Explain(name string, headers map[string]string) Explanation {
 	if pool.queue != nil {
 		e.Flow = &Held{Saturation: pool.FlowControl.Measure(pool.snapshot.Endpoints, now).Saturation, Waiting: pool.queue.Bands()}
 	}
-	ranked := pool.strategy.Preview(&request, now, pool.snapshot.Endpoints, allowed, 1+pool.Fallbacks, &scratch)
+	lacking := pool.holders.Known(request.Model)
+	var ranked []schedule.Candidate
+	preview := func(among func(*endpoint.Endpoint) bool) []schedule.Candidate {
+		return pool.strategy.Preview(&request, now, pool.snapshot.Endpoints, among, 1+pool.Fallbacks, &scratch)
+	}
+	if lacking != nil {
+		ranked = preview(within(allowed, lacking.Keep()))
+	}
+	if up := len(ranked) > 0 && !ranked[0].Suspect(); lacking == nil || !up && (!lacking.Strict || scratch.Eligible == 0) {
+		lacking, ranked = nil, preview(allowed)
+	}
 	user := max(extproc.Number(headers[extproc.MetadataKeyRetries]), extproc.Number(headers["x-envoy-max-retries"]))
 	a := pool.reject(&scratch, allowed != nil)
 	if len(ranked)+len(spill) > 0 {
@@ -116,7 +127,7 @@ func (p *Picker) Explain(name string, headers map[string]string) Explanation {
 	if len(ranked) == 0 {
 		e.Exceeded = pool.strategy.Exceeded(&scratch)
 	}
-	e.Verdicts = pool.describe(pool.strategy, &request, now, allowed)
+	e.Verdicts = pool.describe(pool.strategy, &request, now, allowed, lacking)
 	for i := range e.Verdicts {
 		e.Verdicts[i].Prefixes = pool.reported(pool.snapshot.Endpoints[i].Addr)
 	}
@@ -125,10 +136,19 @@ func (p *Picker) Explain(name string, headers map[string]string) Explanation {
 }
 
 // describe has the verdicts of one of the pool's strategies on its endpoints, with why an endpoint's load is not fresh.
-func (pool *pool) describe(s *schedule.Strategy, r *schedule.Request, now time.Time, allowed func(*endpoint.Endpoint) bool) []schedule.Verdict {
-	verdicts := s.Describe(r, now, pool.snapshot.Endpoints, allowed)
+func (pool *pool) describe(
+	s *schedule.Strategy, r *schedule.Request, now time.Time, allowed func(*endpoint.Endpoint) bool, lacking *models.Lacking,
+) []schedule.Verdict {
+	among := allowed
+	if lacking != nil {
+		among = within(allowed, lacking.Keep())
+	}
+	verdicts := s.Describe(r, now, pool.snapshot.Endpoints, among)
 	for i := range verdicts {
 		v, e := &verdicts[i], &pool.snapshot.Endpoints[i]
+		if lacking != nil && (allowed == nil || allowed(e)) && !lacking.Keep()(e) {
+			v.Out = "model"
+		}
 		if v.Problem = cmp.Or(v.Problem, pool.loads.Problem(e.Addr)); v.Problem == "" && !v.State.Fresh {
 			v.Problem = e.Staleness(endpoint.At(now))
 		}

@@ -74,7 +74,9 @@ type Record struct {
 	// 8 at most: first those that the pick names.
 	Candidates int      `json:"candidates,omitempty"`
 	Compared   []Choice `json:"compared,omitempty"`
-	Sent       *SentTo  `json:"sent,omitempty"`
+	// Lacks counts the servers that are left out because they lack the model; nil: none is.
+	Lacks *Lacks  `json:"lacks,omitempty"`
+	Sent  *SentTo `json:"sent,omitempty"`
 	// Outcome is what became of the request, as far as the access log has reported it; nil for a pick without a lease.
 	Outcome *Outcome `json:"outcome,omitempty"`
 	// Verdicts on the endpoints at the moment of the choice: the request is not in flight yet, and
@@ -172,13 +174,17 @@ func (k *pick) record() *Record {
 	request := pool.scheduled(k.request, at)
 	request.External = k.query.External
 	if k.verdicts == nil {
-		k.verdicts = pool.describe(pool.strategy, &request, at, k.allowed)
+		k.verdicts = pool.describe(pool.strategy, &request, at, k.allowed, k.leftOut())
 	}
 	record := &Record{
 		Time: at, Pool: pool.Name, Strategy: pool.strategyName(), Choice: pool.choiceName(), Model: request.Model,
 		Session: k.session.String(), Result: k.result, Status: a.Status, Endpoints: a.Endpoints.String(), Lease: a.Lease.String(),
 		OutOfRange: k.outOfRange, Error: k.problem,
 		Prefill: k.further.text(stagePrefill), Encode: k.further.text(stageEncode), Missing: k.further.lacks, Exceeded: k.exceeded,
+	}
+	if k.lacks != (Lacks{}) {
+		lacks := k.lacks
+		record.Lacks = &lacks
 	}
 	record.Verdicts, record.Omitted = trim(k.verdicts, record.Endpoints)
 	if schedule.UsesCriticality(&pool.options) || request.Objective != (schedule.Objective{}) {

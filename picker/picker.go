@@ -42,6 +42,7 @@ type Picker struct {
 	wire     wire
 	prompts  prompts
 	models   *models.Lister
+	runs     atomic.Bool // Run was called: lists of models are read
 	registry *endpoint.Registry
 	leases   *endpoint.Leases
 	nowhere  *endpoint.Load // has the requests that no endpoint of a pool serves
@@ -111,6 +112,7 @@ type pool struct {
 	relayHealth *relayHealth                       // of a relayed pool
 	scorers     []*scoring.Client                  // of Pool.Scorers; nil for one without an address
 	processor   *processor.Client                  // of Pool.Processor; nil without
+	holders     *models.Holders                    // which servers lack a model
 }
 
 // leaseTimeout is when a request that is not reported any more stops counting as in flight: its Envoy is gone. Envoys report
@@ -133,7 +135,7 @@ func New(c Config) (*Picker, error) {
 		wire:     wire{bodies: extproc.NewBodies(c.HeldBodies), imports: extproc.NewBodies(cmp.Or(c.HeldBodies, extproc.DefaultBodies) / 4), calls: extproc.NewCalls(0)},
 		prompts:  prompts{prefixes: prefixes, renderer: tokenize.New(tokenize.Config{})},
 		registry: endpoint.NewRegistry(endpoint.Config{Never: never, Read: read, Prefixes: prefixes, Jitter: mathrand.Float64, OnPanic: c.Troubles.Panicked}),
-		models:   models.New(models.Config{Never: never}),
+		models:   models.New(models.Config{Never: never, OnPanic: c.Troubles.Panicked}),
 		leases:   endpoint.NewLeases(rand.Text()[:12], leaseTimeout), // random: other pickers receive the same access log
 		nowhere:  new(endpoint.Load),
 		health:   health.NewServer(),
@@ -252,9 +254,9 @@ func (p *Picker) build(c Pool, old *pool) (*pool, error) {
 		}
 	}
 	if old != nil {
-		next.counters, next.history, next.rendering = old.counters, old.history, old.rendering
+		next.counters, next.history, next.rendering, next.holders = old.counters, old.history, old.rendering, old.holders
 	} else {
-		next.counters, next.history = p.metrics.pool(next.Name), newHistory()
+		next.counters, next.history, next.holders = p.metrics.pool(next.Name), newHistory(), p.models.Holders()
 	}
 	if next.rendering == nil || old.Metrics.TLSKey != c.Metrics.TLSKey {
 		next.rendering = &tokenize.Pool{TLS: c.Metrics.TLS}
@@ -295,6 +297,7 @@ func (p *Picker) build(c Pool, old *pool) (*pool, error) {
 	if c.KVEvents != nil {
 		next.events = p.prompts.events.Subscribe(c.KVEvents.sources(next.snapshot.Endpoints))
 	}
+	next.setHolders()
 	next.strategy.Prepare(next.snapshot.Endpoints)
 	if next.shadow != nil {
 		next.shadow.Prepare(next.snapshot.Endpoints)
@@ -386,6 +389,7 @@ func (p *Picker) pool(name string) *pool {
 // Run scrapes metrics pages and expires leases until ctx ends.
 func (p *Picker) Run(ctx context.Context) error {
 	defer p.health.Shutdown()
+	p.runs.Store(true)
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return p.registry.Run(ctx) })
 	group.Go(func() error { return p.leases.Run(ctx) })

@@ -66,6 +66,7 @@ type note struct {
 	bytes              int                // of the body
 	served             string             // the model that the server gets; "": the request's
 	outcome            Outcome
+	without            Lacks // of the model
 }
 
 // choice is an endpoint that a pick compared.
@@ -158,7 +159,7 @@ func (n *notes) add(k *pick) uint64 {
 	if target := r.Facts.Target; target != nil {
 		to.served = target.Name
 	}
-	to.outcome = Outcome{}
+	to.outcome, to.without = Outcome{}, k.lacks
 	return n.next
 }
 
@@ -278,6 +279,10 @@ func (n *note) record(by string, stages bool) *Record {
 	if n.lease > 0 {
 		outcome := n.outcome
 		r.Outcome = &outcome
+	}
+	if n.without != (Lacks{}) {
+		without := n.without
+		r.Lacks = &without
 	}
 	if stages {
 		r.Stages = n.stages(r)

@@ -1,6 +1,8 @@
 package picker
 
 import (
+	"slices"
+
 	"github.com/penstock-project/penstock/picker/endpoint"
 	"github.com/penstock-project/penstock/picker/extproc"
 	"github.com/penstock-project/penstock/picker/schedule"
@@ -16,13 +18,29 @@ func (servers) lease(k *pick) {
 	if !k.take() && k.byWorker != nil && k.byStrategy() {
 		k.take()
 	}
-	if len(k.ranked) == 0 || k.byWorker == nil || k.pool.Fallbacks == 0 {
+	if len(k.ranked) == 0 || k.pool.Fallbacks == 0 {
+		return
+	}
+	if k.byWorker == nil {
+		k.addLacking()
 		return
 	}
 	// The processor has named the first endpoint; the strategy chooses those for retries.
 	first, own := k.ranked[0], k.allowed
 	others := func(e *endpoint.Endpoint) bool { return e != first.Endpoint && (own == nil || own(e)) }
 	k.ranked = append([]schedule.Candidate{first}, k.pool.strategy.Rank(&k.query, k.at, k.endpoints, others, k.pool.Fallbacks, &k.others)...)
+}
+
+// addLacking adds, behind the endpoints that have the request's model, others for retries: an engine
+// may serve a name that its list lacks.
+func (k *pick) addLacking() {
+	lacking, free := k.leftOut(), 1+k.pool.Fallbacks-len(k.ranked)
+	if lacking == nil || lacking.Strict || free <= 0 {
+		return
+	}
+	others := within(k.allowed, lacking.Others())
+	more := k.strategy.Preview(&k.query, k.at, k.endpoints, others, free, &k.others)
+	k.ranked = append(slices.Clip(k.ranked), more...)
 }
 
 // take opens a lease at the first of the ranked endpoints. Another pick may have taken the

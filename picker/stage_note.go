@@ -33,6 +33,9 @@ func (k *pick) tag(number uint64) {
 	if k.charge != nil {
 		tag.Charge = k.charge
 	}
+	if f := &k.request.Facts; hasModel(f.Kind) {
+		tag.Asks = servedModel(f)
+	}
 	if k.compared > 0 {
 		tag.Cached = int(k.choices[0].cached)
 	}

@@ -1,15 +1,22 @@
 package picker
 
 import (
+	"fmt"
+	"net/http"
 	"net/netip"
 	"strings"
+	"time"
 
+	"github.com/penstock-project/penstock/picker/accesslog"
 	"github.com/penstock-project/penstock/picker/endpoint"
+	"github.com/penstock-project/penstock/picker/models"
+	"github.com/penstock-project/penstock/picker/request"
 )
 
 // restrict decides to what a request may be sent: by the gateway's subset hint, by the subset that
 // its route asks for, and by the spill targets that Envoys have. Of model servers it sets the
-// endpoints, the filter and what strategies read of the request. It ends the pick of a pool behind
+// endpoints, the filter, which of them lack the model, and what strategies read of the request. It
+// waits for lists of models, 400 ms at most, for a model that no list has. It ends the pick of a pool behind
 // gateways, for which nothing is picked.
 func restrict(k *pick) { k.target.restrict(k) }
 
@@ -29,6 +36,62 @@ func (servers) restrict(k *pick) {
 	k.holder = endpoint.Holder{Gateway: r.Gateway, Pool: pool.Name}
 	k.query = pool.scheduled(r, k.started)
 	k.working = workings.Get().(*working)
+	if model := servedModel(&r.Facts); model != "" && k.picker.runs.Load() && hasModel(r.Facts.Kind) {
+		k.lacking = pool.holders.Lacking(k.ctx, model, time.Now())
+	}
+}
+
+// hasModel reports whether a server answers a request of a kind with 404 if it lacks its model.
+func hasModel(of request.Kind) bool { return of != request.OtherKind && of != request.Rendered }
+
+// setHolders passes the pool's model servers to its Holders.
+func (pool *pool) setHolders() {
+	of := models.Pool{Name: pool.Name, TLS: pool.Metrics.TLS}
+	if !pool.Gateways && pool.Clusters == nil && pool.Relay == nil {
+		for i := range pool.snapshot.Endpoints {
+			of.Servers = append(of.Servers, models.Server{Addr: pool.snapshot.Endpoints[i].Addr})
+		}
+	}
+	pool.holders.Set(of)
+}
+
+// showsModel takes from the end of a request whether the server that served it has its model.
+func (p *Picker) showsModel(of endpoint.Tag, pool string, e *accesslog.Entry, now time.Time) {
+	if of.Asks == "" || e.Status != http.StatusNotFound && (e.Status < 200 || e.Status > 299) {
+		return
+	}
+	from := p.pools.now.Load().byName[pool]
+	addr, err := netip.ParseAddrPort(e.Served)
+	if from == nil || err != nil {
+		return
+	}
+	if e.Status == http.StatusNotFound {
+		from.holders.NotFound(of.Asks, addr, now)
+	} else {
+		from.holders.Answered(of.Asks, addr, now)
+	}
+}
+
+// Lacks is how many servers a pick leaves out because they lack the model: by their lists of models,
+// and by a 404.
+type Lacks struct {
+	Unlisted int `json:"unlisted,omitempty"`
+	NotFound int `json:"notFound,omitempty"`
+}
+
+// restrictedBy is restrict for a reader.
+func restrictedBy(r *Record) string {
+	switch l := r.Lacks; {
+	case l == nil:
+		return ""
+	case l.NotFound == 0:
+		return fmt.Sprintf("%s left out: GET /v1/models does not list the model", several(l.Unlisted, "server"))
+	case l.Unlisted == 0:
+		return fmt.Sprintf("%s left out: 404 for the model", several(l.NotFound, "server"))
+	default:
+		return fmt.Sprintf("%d servers left out: GET /v1/models of %d does not list the model, 404 for the model from %d",
+			l.Unlisted+l.NotFound, l.Unlisted, l.NotFound)
+	}
 }
 
 // subset returns a filter for a subset hint: "ip:port" allows this endpoint, "ip" allows any port.

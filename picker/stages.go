@@ -10,6 +10,7 @@ import (
 	"github.com/penstock-project/penstock/picker/endpoint"
 	"github.com/penstock-project/penstock/picker/extproc"
 	"github.com/penstock-project/penstock/picker/flow"
+	"github.com/penstock-project/penstock/picker/models"
 	"github.com/penstock-project/penstock/picker/request"
 	"github.com/penstock-project/penstock/picker/schedule"
 )
@@ -50,7 +51,7 @@ func stages() []stage {
 		{name: "find", at: atRequest, run: find, shown: found},
 		{name: "hold", at: atRequest, run: hold, shown: held},
 		{name: "process", at: atRequest, run: process, shown: processedBy},
-		{name: "restrict", at: atRequest, run: restrict},
+		{name: "restrict", at: atRequest, run: restrict, shown: restrictedBy},
 		{name: "prompt", at: atRequest, run: prompt, shown: prompted},
 		{name: "score", at: atRequest, run: score},
 		{name: "rank", at: atRequest, run: rank, shown: rankedBy},
@@ -96,6 +97,7 @@ type pick struct {
 	spillTo    []string // by restrict, as the fields down to lease: all but this one of model servers
 	restricted bool
 	allowed    func(*endpoint.Endpoint) bool
+	lacking    *models.Lacking // the servers that lack the model, while another one has it; nil: none is left out
 	endpoints  []endpoint.Endpoint
 	sampled    bool // the pick gets verdicts
 	holder     endpoint.Holder
@@ -113,6 +115,7 @@ type pick struct {
 	// Verdicts of a sampled pick are made after its rank and before its lease: they are what
 	// decided.
 	verdicts  []schedule.Verdict
+	lacks     Lacks // by the last choose
 	contested int64 // requests in flight of all processes where this one would have been one too many; 0: nowhere
 	lease     *endpoint.Lease
 	unread    *endpoint.Unread // what the servers are sent; nil without a lease or a prompt

@@ -93,6 +93,7 @@ func (t *tracker) End() {
 		e, of, now := t.entry, t.lease.Tag(), time.Now()
 		e.Open, e.Took = false, now.Sub(t.sent)
 		t.picker.records.notes.ended(of.Number, e, now)
+		t.picker.showsModel(of, t.lease.Holder().Pool, &e, now)
 		t.picker.records.usage.ended(t.lease.Holder().Pool, of, e)
 		t.picker.recorded(of, e, now)
 		t.served.Record(e.Status < 500, e.FirstByte, now)
@@ -201,6 +202,7 @@ func (p *Picker) follow(lease *endpoint.Lease, e accesslog.Entry) {
 		return
 	}
 	of := lease.Tag()
+	p.showsModel(of, lease.Holder().Pool, &e, now)
 	p.records.usage.ended(lease.Holder().Pool, of, e)
 	p.recorded(of, e, now)
 	if passed {

@@ -28,7 +28,8 @@ endpoint picker. One word is one token, unless a request brings the token IDs of
 in the header x-req-tokens-key that the token store of --tokens has. The response's header x-tokens-from states which.
 
 It serves POST /v1/chat/completions, /v1/completions, /v1/responses, /v1/messages, /v1/embeddings, /v1/rerank (also /rerank and
-/v2/rerank); /v1/chat/completions/render and /v1/completions/render, which answer with the token IDs of a prompt; and, with
+/v2/rerank); /v1/chat/completions/render and /v1/completions/render, which answer with the token IDs of a prompt;
+/v1/load_lora_adapter and /v1/unload_lora_adapter with a lora_name, which change the adapters; and, with
 --prefix-caching, /reset_prefix_cache. GET /v1/models, /health, /metrics, and /debug/last, which shows the last request.`,
 		Example: `  # A server and a request. The response names the server.
   penstock sim --port 8001 --name pod-1 &

@@ -183,6 +183,24 @@ func vllmOnTheWire(t *testing.T, e *engine) {
 	})
 }
 
+// vllmHasAdapter loads an adapter at one of the gateway's servers.
+func vllmHasAdapter(t *testing.T, s *site, e *engine) {
+	adapter := fmt.Sprintf(`{"lora_name":"late","lora_path":%q}`, e.dir+"/models/tiny-lora-b")
+	if got, err := s.post(e.url("/v1/load_lora_adapter"), adapter); err != nil || got.status != http.StatusOK {
+		t.Fatal(got.status, got.body, err)
+	}
+	for n := range 40 {
+		got, err := s.post(s.base()+"/v1/completions", `{"model":"late","max_tokens":4,"prompt":"a"}`)
+		if err != nil || got.status != http.StatusOK {
+			t.Errorf("request %d: got %d %s, %v", n, got.status, got.body, err)
+		}
+	}
+	got, err := s.post(e.url("/v1/unload_lora_adapter"), `{"lora_name":"late"}`)
+	if err != nil || got.status != http.StatusOK {
+		t.Fatal(got.status, got.body, err)
+	}
+}
+
 // vllmFails is how vLLM fails, which ends it.
 func vllmFails(t *testing.T, e *engine) {
 	s := newSite(t)
@@ -402,5 +420,6 @@ func TestEngines_VLLM(t *testing.T) {
 		s.write("engines.yaml", with("kvevents"))
 		engineHits(t, s, a, b)
 	})
+	t.Run("an adapter at one server", func(t *testing.T) { vllmHasAdapter(t, s, b) })
 	t.Run("failures", func(t *testing.T) { vllmFails(t, b) })
 }

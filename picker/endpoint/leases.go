@@ -321,6 +321,7 @@ func (lease *Lease) Holder() Holder { return lease.holder }
 type Tag struct {
 	Number         uint64 // of the opener's choice; 0: none
 	Model          string // that the request names; "" if it is not known
+	Asks           string // the model that the server gets, if a 404 may be about it; else ""
 	Early          bool   // the first byte of its response is no first token
 	Tokens, Cached int    // of its prompt, and those that the server has cached
 	// Line is that of the request in the recording, which its end completes; nil: it has none.

@@ -9,5 +9,11 @@
 // answer by the host and the path. At most 16 parts of a pool are known at a time, so that a client that tries many paths has few asked.
 // Calls of gateways have a Via, by which they are recognized: package picker asks no further gateway for a request that has one.
 //
+// Holders keeps, for the picks of one pool, which servers lack a model that another one has: by the
+// servers' lists, by their 404s, and by models that they answer although no list has them. Picks read
+// an immutable view. They have the lists read: every 5 s, and, 250 ms apart, after a 404 and for a name
+// that no list has. A reading asks at most 64 servers. Marks, answers and awaited names are 256 each at
+// most.
+//
 // Only package picker calls it. Tests: go test ./picker/models.
 package models

@@ -39,12 +39,15 @@ type Config struct {
 	Transport http.RoundTripper
 	// Never returns the kind of an address that is never called; "" for others. nil: all may be called.
 	Never func(netip.Addr) string
+	// OnPanic is called when reading a pool's lists for Holders has panicked. nil drops it.
+	OnPanic func(pool string, value any, stack []byte)
 }
 
 // Lister keeps what the servers of all pools have answered.
 type Lister struct {
 	transport http.RoundTripper
 	never     func(netip.Addr) string
+	panicked  func(pool string, value any, stack []byte)
 	calls     chan struct{}
 
 	mu    sync.Mutex
@@ -98,7 +101,13 @@ func New(c Config) *Lister {
 	if c.Never == nil {
 		c.Never = func(netip.Addr) string { return "" }
 	}
-	return &Lister{transport: c.Transport, never: c.Never, calls: make(chan struct{}, maxCalls), pools: map[string]map[part]*pool{}}
+	if c.OnPanic == nil {
+		c.OnPanic = func(string, any, []byte) {}
+	}
+	return &Lister{
+		transport: c.Transport, never: c.Never, panicked: c.OnPanic,
+		calls: make(chan struct{}, maxCalls), pools: map[string]map[part]*pool{},
+	}
 }
 
 // transport keeps no connections: they are used twice a minute.

@@ -17,7 +17,7 @@ type Verdict struct {
 	// Prefixes is how far KV events show what the server has cached, and why there are none; "" for a pool without kvEvents, or whose
 	// strategy compares no prompts. The caller of Describe sets it.
 	Prefixes string `json:"prefixes,omitempty"`
-	// Out names the filter that removed the endpoint ("subset", "draining", "full", or a plugin), or the step of the strategy "tree" that
+	// Out names the filter that removed the endpoint ("subset", "model", "draining", "full", or a plugin), or the step of the strategy "tree" that
 	// did; "over-load" if it has too many requests in flight for the strategy "chwbl"; "" for a candidate.
 	Out string `json:"out,omitempty"`
 	// Trial is "speed" for an idle endpoint that a sheddable request may try, because it is predicted to be too slow by what was learned

@@ -118,6 +118,9 @@ type Candidate struct {
 	crowded  bool    // and the page shows that other adapters use all slots
 }
 
+// Suspect reports whether the endpoint gets a request only if there is no other one.
+func (c *Candidate) Suspect() bool { return c.last }
+
 // Work returns what a request asks of the endpoint.
 func (c *Candidate) Work(r *Request) endpoint.Work {
 	return endpoint.Work{Tokens: int(c.uncached), Rate: c.Rate * leak, Stream: r.Stream, Measure: c.measure, Early: c.early, Trial: c.Trial, Relearn: c.Relearn, Adapter: c.adapter, Slots: c.slots,

@@ -61,7 +61,7 @@ func (s *Server) models(w http.ResponseWriter, _ *http.Request) {
 		Parent  *string `json:"parent"`
 	}
 	list := []model{{s.cfg.Model, "model", s.started.Unix(), "penstock", s.cfg.Model, nil}}
-	for _, lora := range s.cfg.LoRAs {
+	for _, lora := range s.loras() {
 		list = append(list, model{lora, "model", s.started.Unix(), "penstock", lora, &s.cfg.Model})
 	}
 	writeJSON(w, map[string]any{"object": "list", "data": list})
@@ -93,7 +93,7 @@ func (s *Server) metrics(w http.ResponseWriter, _ *http.Request) {
 	fmt.Fprintf(&b, "vllm:request_success_total{%s,%s} %d\n", label("finished_reason", "length"), model, s.cut.Load())
 	metric("gauge", "vllm:cache_config_info", "The KV cache's shape.",
 		label("block_size", strconv.Itoa(blockSize))+","+label("num_gpu_blocks", strconv.Itoa(s.engine.blocks)), 1)
-	if len(s.cfg.LoRAs) > 0 {
+	if len(s.loras()) > 0 {
 		// The value is the time, as in vLLM: of several series, readers use the latest.
 		metric("gauge", "vllm:lora_requests_info", "Running and waiting adapters.",
 			label("max_lora", strconv.Itoa(s.engine.maxLoRAs))+","+label("running_lora_adapters", strings.Join(now.runningLoRAs, ","))+","+

@@ -140,7 +140,7 @@ func (s *Server) servedModel(named string) (model, lora string, err error) {
 	switch {
 	case named == "" || named == s.cfg.Model:
 		return s.cfg.Model, "", nil
-	case slices.Contains(s.cfg.LoRAs, named):
+	case slices.Contains(s.loras(), named):
 		return named, named, nil
 	}
 	return "", "", &apiError{http.StatusNotFound, "NotFoundError", fmt.Sprintf("The model `%s` does not exist.", named)}

@@ -64,6 +64,7 @@ type Server struct {
 	listeners []net.Listener
 	started   time.Time
 
+	adapters         atomic.Pointer[[]string] // that are loaded
 	draining         atomic.Bool
 	requests         atomic.Uint64 // to a model, so far
 	promptTokens     atomic.Uint64
@@ -107,6 +108,7 @@ func New(cfg Config) (*Server, error) {
 		cfg: cfg, log: cfg.Log, started: time.Now(), mux: http.NewServeMux(),
 		engine: newEngine(cfg.MaxNumSeqs, cfg.KVCacheTokens/blockSize, cfg.MaxLoRAs),
 	}
+	s.adapters.Store(&cfg.LoRAs)
 	publishes := cfg.KVEvents != "" || cfg.KVEventsConnect != ""
 	if !cfg.PrefixCaching && (publishes || cfg.KVEventsReplay != "") || !publishes && cfg.KVEventsReplay != "" {
 		return nil, errors.New("sim: KV events need prefix caching, and their replay an address at which they are published")
@@ -141,6 +143,8 @@ func New(cfg Config) (*Server, error) {
 		s.render(w, r, completionsAPI, func(prompt rendered) any { return []rendered{prompt} })
 	})
 	s.handle("GET /v1/models", s.models)
+	s.handle("POST /v1/load_lora_adapter", s.loadAdapter)
+	s.handle("POST /v1/unload_lora_adapter", s.unloadAdapter)
 	s.handle("GET /health", s.health)
 	s.handle("GET /metrics", s.metrics)
 	s.handle("GET /debug/last", s.debugLast)

@@ -1,0 +1,102 @@
+package features
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+)
+
+// adapterQuestion is a chat completion for the adapter sql.
+var adapterQuestion = strings.Replace(question, "llama", "sql", 1)
+
+// load has a model server load or unload an adapter, as vLLM does.
+func (s *site) load(server, action, adapter string) {
+	s.Helper()
+	body := fmt.Sprintf(`{"lora_name":%q,"lora_path":"/adapters/x"}`, adapter)
+	got, err := s.post("http://"+s.address(server)+"/v1/"+action+"_lora_adapter", body)
+	if err != nil || got.status != http.StatusOK {
+		s.Fatalf("%s of %s at %s: %d %s %v", action, adapter, server, got.status, got.body, err)
+	}
+}
+
+// A server without the adapter answers 404. Each request goes to the server that has it, the first
+// one too, also after it was loaded there, and unloaded at the other one, at run time.
+func TestAdapters_RequestsGoToTheServerThatHasTheirs(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.server("a", "--lora", "sql")
+	s.server("b")
+	s.up("adapters.yaml")
+	s.answers("/", http.StatusOK)
+	forty := func(by string) {
+		t.Helper()
+		for n := range 40 {
+			if got := s.answered("/", adapterQuestion); got.by() != by {
+				t.Fatalf("request %d is served by %s, want %s", n, got.by(), by)
+			}
+		}
+	}
+	forty("a")
+	id := s.answered("/", adapterQuestion).header.Get("x-request-id")
+	if text := s.explain("--why", id); !strings.Contains(text, "1 server left out: GET /v1/models does not list the model") {
+		t.Errorf("explain --why does not explain why b is left out:\n%s", text)
+	}
+	s.load("b", "load", "sql")
+	s.load("a", "unload", "sql")
+	failed := 0 // until the access log has reported the first 404
+	s.Eventually("requests follow the adapter", func() error {
+		got, err := s.ask("/", adapterQuestion)
+		if err == nil && got.status != http.StatusOK {
+			failed++
+			err = fmt.Errorf("%d from %s", got.status, got.by())
+		}
+		return err
+	})
+	if failed > 20 {
+		t.Errorf("%d requests have failed until one was served by b", failed)
+	}
+	forty("b")
+}
+
+// An adapter that no list had is loaded at one server while requests go on.
+func TestAdapters_FirstRequestForANewOneIsServed(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.server("a")
+	s.server("b")
+	s.up("adapters.yaml")
+	s.answers("/", http.StatusOK)
+	for n := range 8 {
+		name, by := fmt.Sprint("late-", n), []string{"a", "b"}[n%2]
+		s.load(by, "load", name)
+		for range 10 {
+			if got := s.answered("/", strings.Replace(question, "llama", name, 1)); got.by() != by {
+				t.Fatalf("%s is served by %s", name, got.by())
+			}
+		}
+	}
+}
+
+// Servers without a list of models, and those whose list lacks what they serve, get requests as before.
+func TestAdapters_ListsThatAreWrongRejectNothing(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	got := map[string]bool{}
+	for name, list := range map[string]string{"a": `{"data":[{"id":"alias"}]}`, "b": "no list"} {
+		s.backend(name, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("x-served-by", name)
+			if strings.HasSuffix(r.URL.Path, "/v1/models") {
+				_, _ = w.Write([]byte(list))
+			}
+		}))
+	}
+	s.up("adapters.yaml")
+	s.answers("/", http.StatusOK)
+	for range 40 {
+		got[s.served("/")] = true
+	}
+	if len(got) != 2 {
+		t.Errorf("requests for a model that no list has go to %v alone", got)
+	}
+}

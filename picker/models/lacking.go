@@ -1,0 +1,133 @@
+package models
+
+import (
+	"net/netip"
+	"slices"
+
+	"github.com/penstock-project/penstock/picker/endpoint"
+)
+
+// view has the parts that picks read.
+type view struct {
+	listed  map[string]bool
+	lacking map[string]*Lacking
+}
+
+// Lacking are the servers of a pool that lack a model. It never changes.
+type Lacking struct {
+	Unlisted, NotFound int  // how many lack it by their lists, and by a 404
+	Strict             bool // all of them are known to answer 404
+	has                map[netip.AddrPort]bool
+	lacks              map[netip.AddrPort]bool // by a 404
+	unknown            map[netip.AddrPort]bool // servers without a list; shared by all models
+	others             func(*endpoint.Endpoint) bool
+	keep               func(*endpoint.Endpoint) bool
+}
+
+// Keep reports whether a server may have the model.
+func (l *Lacking) Keep() func(*endpoint.Endpoint) bool { return l.keep }
+
+// Others is the reverse of Keep.
+func (l *Lacking) Others() func(*endpoint.Endpoint) bool { return l.others }
+
+func (l *Lacking) keeps(server netip.AddrPort) bool {
+	return !l.lacks[server] && (l.has[server] || l.unknown[server])
+}
+
+// rebuild makes the view anew. h.mu is held.
+func (h *Holders) rebuild() {
+	v := &view{listed: map[string]bool{}, lacking: map[string]*Lacking{}}
+	holders, unknown, total := map[string]map[netip.AddrPort]bool{}, map[netip.AddrPort]bool{}, 0
+	read := false
+	for server, of := range h.servers {
+		read = read || !of.asked.IsZero()
+		if total += len(of.names); len(of.names) == 0 || total > maxListed {
+			unknown[server] = true
+			continue
+		}
+		for _, name := range of.names {
+			if holders[name] == nil {
+				holders[name] = map[netip.AddrPort]bool{}
+			}
+			holders[name][server], v.listed[name] = true, true
+		}
+	}
+	for _, list := range [][]mark{h.marks, h.answers} {
+		for _, m := range list {
+			if holders[m.model] == nil {
+				holders[m.model] = map[netip.AddrPort]bool{}
+			}
+		}
+	}
+	for name, has := range holders {
+		if l := h.lack(name, has, unknown); l != nil {
+			v.lacking[name] = l
+		}
+	}
+	if !read {
+		v = nil
+	}
+	h.view.Store(v)
+}
+
+// refresh makes the view of some models anew. h.mu is held.
+func (h *Holders) refresh(models ...string) {
+	old := h.view.Load()
+	if old == nil {
+		h.rebuild()
+		return
+	}
+	next := &view{listed: old.listed, lacking: make(map[string]*Lacking, len(old.lacking)+1)}
+	for name, l := range old.lacking {
+		next.lacking[name] = l
+	}
+	for _, model := range models {
+		has, unknown := map[netip.AddrPort]bool{}, map[netip.AddrPort]bool{}
+		for server, of := range h.servers {
+			if len(of.names) == 0 {
+				unknown[server] = true
+			} else if _, found := slices.BinarySearch(of.names, model); found {
+				has[server] = true
+			}
+		}
+		delete(next.lacking, model)
+		if l := h.lack(model, has, unknown); l != nil {
+			next.lacking[model] = l
+		}
+	}
+	h.view.Store(next)
+}
+
+// lack returns which servers lack a model, given which list it; nil if none does. h.mu is held.
+func (h *Holders) lack(model string, has, unknown map[netip.AddrPort]bool) *Lacking {
+	l := &Lacking{has: has, unknown: unknown, lacks: map[netip.AddrPort]bool{}, Strict: true}
+	for _, m := range h.answers {
+		if m.model == model {
+			has[m.server] = true
+		}
+	}
+	for _, m := range h.marks {
+		if m.model == model {
+			l.lacks[m.server] = true
+			delete(has, m.server)
+		}
+	}
+	for server, of := range h.servers {
+		switch {
+		case l.lacks[server]:
+			l.NotFound++
+		case !l.keeps(server):
+			l.Unlisted++
+			l.Strict = l.Strict && of.strict
+		}
+	}
+	if l.Unlisted+l.NotFound == 0 {
+		return nil
+	}
+	if len(has)+l.NotFound == 0 {
+		return nil
+	}
+	l.keep = func(e *endpoint.Endpoint) bool { return l.keeps(e.Addr) }
+	l.others = func(e *endpoint.Endpoint) bool { return !l.keeps(e.Addr) }
+	return l
+}

@@ -1,0 +1,88 @@
+package picker
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/penstock-project/penstock/picker/accesslog"
+	"github.com/penstock-project/penstock/picker/extproc"
+	"github.com/penstock-project/penstock/picker/request"
+	"github.com/penstock-project/penstock/picker/schedule"
+	"github.com/penstock-project/penstock/xds/xdstest/poll"
+)
+
+// listing is the address of a server with a list of models.
+func listing(t *testing.T, names ...string) string {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = fmt.Fprintf(w, `{"data":[{"id":%q}]}`, strings.Join(names, `"},{"id":"`))
+	}))
+	t.Cleanup(server.Close)
+	return server.Listener.Addr().String()
+}
+
+// asksFor picks for a chat completion with a model.
+func asksFor(p *Picker, model string) extproc.Answer {
+	facts := request.Facts{Kind: request.ChatCompletions, Model: model}
+	return p.Pick(context.Background(), &extproc.Request{Pool: "ns/pool", Gateway: "ns/gw", Headers: &extproc.Message{}, Facts: facts})
+}
+
+func TestRestrict_ServerThatLacksTheModelIsNotPickedWhileAnotherHasIt(t *testing.T) {
+	for _, strategy := range schedule.Names() {
+		if strategy == schedule.Plugins {
+			continue // it needs a profile
+		}
+		t.Run(strategy, func(t *testing.T) {
+			p := runPicker(t, Config{})
+			poll.Until(t, "the picker to run", p.runs.Load)
+			has, lacks := listing(t, "sql"), listing(t, "llama")
+			setPools(t, p, Pool{ID: poolID("ns/pool"), Strategy: strategy, Endpoints: specs(has, lacks)})
+			for range 20 {
+				if got := asksFor(p, "sql"); len(got.Endpoints) == 0 || got.Endpoints[0] != has {
+					t.Fatalf("got %v, want %s", got.Endpoints, has)
+				}
+			}
+			if r := p.Picks(Picks{Last: 1})[0]; r.Lacks == nil || *r.Lacks != (Lacks{Unlisted: 1}) {
+				t.Errorf("the record has %+v", r.Lacks)
+			}
+			got := map[string]bool{}
+			for range 60 {
+				got[asksFor(p, "served by any").Endpoints[0]] = true
+			}
+			if len(got) != 2 && strategy != "prefix" && strategy != "chwbl" && strategy != "session" {
+				t.Errorf("a model that no list has goes to %v alone", got)
+			}
+		})
+	}
+}
+
+// A list may be wrong: it is a preference. A 404 proves it.
+func TestRestrict_ServerThatLacksTheModelTakesItIfNoOtherDoes(t *testing.T) {
+	p := runPicker(t, Config{})
+	poll.Until(t, "the picker to run", p.runs.Load)
+	has, lacks := listing(t, "sql"), listing(t, "llama")
+	draining := specs(has, lacks)
+	pool := Pool{ID: poolID("ns/pool"), Strategy: "round-robin", Endpoints: draining, Full: schedule.Full{InFlight: 1}, Fallbacks: 1}
+	setPools(t, p, pool)
+	if got := asksFor(p, "sql"); got.Endpoints.String() != has+","+lacks {
+		t.Errorf("got %v, want the server that lacks the model for retries", got.Endpoints)
+	}
+	second := asksFor(p, "sql") // the first server is full
+	if second.Endpoints.String() != lacks {
+		t.Fatalf("got %v, want the server that is not full", second.Endpoints)
+	}
+	p.Log(accesslog.Entry{Lease: second.Lease.String(), Gateway: "ns/gw", Served: lacks, Status: 404})
+	if got := asksFor(p, "sql"); got.Status != 429 {
+		t.Errorf("after a 404: got %d %v, want 429", got.Status, got.Endpoints)
+	}
+	for i := range pool.Endpoints {
+		pool.Endpoints[i].Draining = pool.Endpoints[i].Addr.String() == has
+	}
+	setPools(t, p, pool)
+	if got := asksFor(p, "sql"); got.Endpoints.String() != lacks {
+		t.Errorf("the server that has it leaves: got %d %v, want the other one", got.Status, got.Endpoints)
+	}
+}
