@@ -37,6 +37,7 @@ const (
 type Holders struct {
 	lister *Lister
 	view   atomic.Pointer[view]
+	alone  atomic.Bool  // the pool has one server at most: there is nothing to choose
 	next   atomic.Int64 // when lists are read again, in Unix nanoseconds
 
 	mu       sync.Mutex
@@ -88,6 +89,7 @@ func (h *Holders) Set(p Pool) {
 		}
 	}
 	h.servers = next
+	h.alone.Store(len(next) < 2)
 	gone := func(m mark) bool { return next[m.server] == nil }
 	h.marks, h.answers = slices.DeleteFunc(h.marks, gone), slices.DeleteFunc(h.answers, gone)
 	h.rebuild()
@@ -96,6 +98,9 @@ func (h *Holders) Set(p Pool) {
 // Lacking returns the servers that lack a model; nil if none does, or if no other server has it. It
 // has the lists read when it is time to. A request for a name that no list has waits for them.
 func (h *Holders) Lacking(ctx context.Context, model string, now time.Time) *Lacking {
+	if h.alone.Load() {
+		return nil
+	}
 	v, due := h.view.Load(), now.UnixNano() >= h.next.Load()
 	switch {
 	case v == nil || len(v.listed) > 0 && !v.listed[model]:
@@ -174,13 +179,10 @@ func (h *Holders) awaiting(model string, now time.Time) (pause time.Duration, op
 	due := now.UnixNano() >= h.next.Load()
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if due && len(h.servers) > 1 {
+	if due {
 		open = h.readLocked(now)
 	}
 	v := h.view.Load()
-	if len(h.servers) < 2 {
-		return 0, nil, nil
-	}
 	if known, ok := h.unlisted[model]; ok && now.Sub(known.at) < forget {
 		return 0, known.done, nil
 	}
