@@ -46,9 +46,12 @@ func TestReflector_NothingIsStoredBeforeEveryKindWasListed(t *testing.T) {
 	if n := len(store.HTTPRoutes.All(view)); n != 2 {
 		t.Errorf("%d routes", n)
 	}
-	if r.Source.Lagging() {
-		t.Error("the source reports that it lags")
-	}
+	r.Eventually(func() string {
+		if r.Source.Lagging() {
+			return "the source reports that it lags"
+		}
+		return ""
+	})
 }
 
 func TestReflector_UnusedFieldsAreTrimmed(t *testing.T) {
