@@ -63,7 +63,7 @@ type ClusterCost struct {
 // it from what clients send, and before model servers.
 const SenderHeader = "penstock-peer-sender"
 
-// OthersHeader marks a request that another cluster takes if the pool here is full. Gateways remove
+// OthersHeader marks a request that another cluster takes if the pool here is saturated. Gateways remove
 // it from what clients send, and before model servers.
 const OthersHeader = "penstock-peer-others"
 

@@ -52,9 +52,10 @@ type Config struct {
 	// Settle bounds how long a pick that may take an endpoint's last slot waits for Peers to count
 	// it: one of them may be frozen, and the slot is then taken. 0: 100 ms.
 	Settle time.Duration
-	// EndWait is how long a pick of a full pool waits for the report that a request has ended. 0:
-	// 250 ms. Envoy sends its access log every 100 ms (translator/envoy, feedbackInterval), and a
-	// peer that receives it publishes it 20 ms later.
+	// EndWait bounds how long a pick waits for the report that a request has ended, before its pool
+	// is full for it or chwbl passes over the key's endpoint. 0: 15 ms. Envoy sends its access log
+	// every 5 ms (translator/envoy, feedbackInterval), and a peer that receives it publishes it 2 ms
+	// later.
 	EndWait time.Duration
 	// Callers are whose calls are answered; nil: all.
 	Callers Callers
@@ -78,7 +79,7 @@ type Config struct {
 // withDefaults returns the configuration with what its zero values mean.
 func (c Config) withDefaults() Config {
 	c.Protocol.Names = c.Protocol.Names.WithDefaults()
-	c.Settle, c.EndWait = cmp.Or(c.Settle, 100*time.Millisecond), cmp.Or(c.EndWait, 250*time.Millisecond)
+	c.Settle, c.EndWait = cmp.Or(c.Settle, 100*time.Millisecond), cmp.Or(c.EndWait, 15*time.Millisecond)
 	if c.Log == nil {
 		c.Log = slog.Default()
 	}

@@ -2,7 +2,6 @@ package picker
 
 import (
 	"testing"
-	"time"
 
 	"github.com/penstock-project/penstock/picker/schedule"
 )
@@ -45,31 +44,5 @@ func TestSpill_RouteWithoutTargetsYetIsStillServed(t *testing.T) {
 		}
 		cancel()
 		end()
-	}
-}
-
-// A request that another cluster takes does not wait for a server of a full pool. One that is left with this pool does, and gets the next server
-// that is free.
-func TestFull_RequestWithOtherClustersDoesNotWait(t *testing.T) {
-	p := runPicker(t, Config{})
-	p.config.EndWait = time.Hour
-	_, address := servePicker(t, p)
-	setPools(t, p, Pool{ID: poolID("ns/pool"), Default: true, Full: schedule.Full{InFlight: 1}, Endpoints: specs("10.0.0.1:80")})
-	conn := dialPicker(t, address)
-	ask := func(pairs ...string) (list string, status int, end func()) {
-		stream, cancel := call(t, conn) // whose end is that of the request
-		list, _, status = answered(exchange(t, stream, headerMessage(nil, pairs...)))
-		return list, status, cancel
-	}
-	list, status, end := ask()
-	if list != "10.0.0.1:80" {
-		t.Fatalf("the first request: %q %d", list, status)
-	}
-	if list, status, _ := ask(OthersHeader, "1"); status != 429 {
-		t.Errorf("other clusters are left: %q %d, want 429", list, status)
-	}
-	time.AfterFunc(50*time.Millisecond, end)
-	if list, status, _ := ask(); list != "10.0.0.1:80" {
-		t.Errorf("none is left: %q %d, want the server once it is free", list, status)
 	}
 }

@@ -107,7 +107,7 @@ type pool struct {
 	sessions    *schedule.Sessions[netip.AddrPort] // nil if the strategy does not read sessions
 	stays       *schedule.Sessions[string]         // the clusters of sessions; nil unless Clusters.Sessions
 	queue       *flow.Queue                        // nil without flow control
-	slots       *endpoint.Slots                    // nil if the requests in flight are not limited
+	slots       *endpoint.Slots                    // nil if picks do not wait for ends
 	remote      *extproc.Remote                    // of a relayed pool
 	relayHealth *relayHealth                       // of a relayed pool
 	scorers     []*scoring.Client                  // of Pool.Scorers; nil for one without an address
@@ -248,7 +248,7 @@ func (p *Picker) build(c Pool, old *pool) (*pool, error) {
 	} else {
 		next.rules = newModelRules(c.Models, mathrand.Uint64)
 	}
-	if c.Full.InFlight > 0 {
+	if c.Full.InFlight > 0 || schedule.UsesSpread(c.Strategy) {
 		if next.slots = new(endpoint.Slots); old != nil && old.slots != nil {
 			next.slots = old.slots // picks wait there
 		}

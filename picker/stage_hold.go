@@ -29,8 +29,8 @@ const (
 // hold has a request wait while its pool is saturated, if the pool has flow control. It reads the
 // request's priority, fairness ID, deadline and size. It may replace the pool by the configuration
 // after the wait. It ends a request that waits too long or finds too many waiting with 429, one
-// whose pool has no endpoint or whose client leaves with 503, and one with spill targets, which
-// goes there at once. One that it lets through has a place in the queue until settle.
+// whose pool has no endpoint or whose client leaves with 503, one with spill targets, which goes
+// there at once, and one that another cluster takes, with 429 at once. One that it lets through has a place in the queue until settle.
 func hold(k *pick) {
 	pool, r := k.pool, k.request
 	if !pool.queue.On() {
@@ -47,6 +47,11 @@ func hold(k *pick) {
 		if spill := pool.spill(r.Spill); len(spill) > 0 {
 			queue.Remove(q)
 			k.decide(listed(spill, retries(r)), resultSpilled)
+			return
+		}
+		if len(r.Headers.Header(OthersHeader)) > 0 {
+			queue.Remove(q)
+			k.decide(immediate(429, ReasonFull, "the model servers of pool "+quoted(pool.Name)+" are busy, and another cluster takes the request"), ReasonFull)
 			return
 		}
 		outcome = k.await(queue, q, now)

@@ -182,6 +182,22 @@ func TestFlowControl_RequestThatCanSpillDoesNotWait(t *testing.T) {
 	}
 }
 
+func TestFlowControl_RequestThatAnotherClusterTakesDoesNotWait(t *testing.T) {
+	p := runPicker(t, Config{})
+	_, address := servePicker(t, p)
+	setPools(t, p, Pool{ID: poolID("ns/pool"), FlowControl: oneAtATime(flow.Limits{}), Endpoints: specs("10.0.0.1:80")})
+	conn := dialPicker(t, address)
+	for _, want := range []int{0, 429} {
+		stream, _ := call(t, conn, "x-penstock-pool", "ns/pool")
+		if _, _, status := answered(exchange(t, stream, headerMessage(nil, OthersHeader, "1"))); status != want {
+			t.Errorf("got status %d, want %d", status, want)
+		}
+	}
+	if bands := p.pool("ns/pool").queue.Bands(); len(bands) > 0 && bands[0].Requests > 0 {
+		t.Errorf("got %+v, want nothing in the queue", bands)
+	}
+}
+
 func TestFlowControl_TurnedOffSendsThoseThatWait(t *testing.T) {
 	p := runPicker(t, Config{})
 	_, address := servePicker(t, p)

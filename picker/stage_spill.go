@@ -2,19 +2,20 @@ package picker
 
 import (
 	"slices"
+	"time"
 
 	"github.com/penstock-project/penstock/picker/extproc"
 	"github.com/penstock-project/penstock/picker/schedule"
 )
 
-// spill decides about a request that nothing takes: it goes to spill targets, or waits for the
-// report of an end that may be on its way, or is picked for as if no endpoint were full; or, of a
-// remote picker that fails open, to any endpoint. It may open the lease. It ends the pick with 429
-// or 503 if none of this helps.
+// spill decides about a request that nothing takes. It waits for the report of an end that may be
+// on its way. Then the request goes to spill targets, or is picked for as if no endpoint were full;
+// or, of a remote picker that fails open, to any endpoint. It may open the lease. It ends the pick
+// with 429 or 503 if none of this helps.
 func spill(k *pick) { k.target.spill(k) }
 
 func (servers) spill(k *pick) {
-	if len(k.ranked) == 0 && len(k.spillTo) == 0 && k.scratch.Eligible > 0 && !k.scratch.Shed {
+	if len(k.ranked) == 0 && k.scratch.Eligible > 0 && !k.scratch.Shed {
 		k.whenFull()
 	}
 	fault(k.request)
@@ -33,17 +34,28 @@ func (servers) spill(k *pick) {
 	}
 }
 
-// whenFull picks for a request that finds the pool full, and that neither spill targets nor another
-// cluster takes.
+// whenFull picks for a request that finds the pool full: for an endpoint that becomes free, else as
+// if none were full if the pool has spill targets and the request's route does not.
 func (k *pick) whenFull() {
 	pool := k.pool
-	switch {
-	case pool.unlimited != nil && k.request.Reported() && !k.request.Last:
+	if pool.Full.InFlight > 0 {
+		k.awaitEnd(func() bool { return k.choose(pool.strategy) && k.take() })
+	}
+	if len(k.ranked) > 0 || len(k.spillTo) > 0 {
+		return
+	}
+	if pool.unlimited != nil && k.request.Reported() && !k.request.Last {
 		k.choose(pool.unlimited)
 		k.take()
-	case pool.slots != nil && len(k.request.Headers.Header(OthersHeader)) == 0:
-		pool.slots.Wait(k.ctx, k.picker.config.EndWait, func() bool { return k.choose(pool.strategy) && k.take() })
 	}
+}
+
+// awaitEnd calls try each time that a request of the pool has ended, until it returns true. All
+// waits of a pick together last Config.EndWait.
+func (k *pick) awaitEnd(try func() bool) {
+	began := time.Now()
+	k.pool.slots.Wait(k.ctx, k.picker.config.EndWait-k.endWaited, try)
+	k.endWaited += time.Since(began)
 }
 
 // limits returns those because of which no endpoint takes the request.

@@ -115,8 +115,9 @@ type pick struct {
 	// Verdicts of a sampled pick are made after its rank and before its lease: they are what
 	// decided.
 	verdicts  []schedule.Verdict
-	lacks     Lacks // by the last choose
-	contested int64 // requests in flight of all processes where this one would have been one too many; 0: nowhere
+	lacks     Lacks         // by the last choose
+	endWaited time.Duration // for the reports of ends
+	contested int64         // requests in flight of all processes where this one would have been one too many; 0: nowhere
 	lease     *endpoint.Lease
 	unread    *endpoint.Unread // what the servers are sent; nil without a lease or a prompt
 

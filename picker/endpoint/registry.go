@@ -101,7 +101,7 @@ func NewRegistry(c Config) *Registry {
 func (r *Registry) ScrapeFailures() uint64 { return r.failures.Load() }
 
 // Snapshot returns a pool's list. It holds references to the shared loads and scrapers until Release. Of several specs with
-// one address the first is used. A pool that limits the requests in flight at its endpoints has slots; nil: it does not.
+// one address the first is used. A pool whose picks wait for ends has slots; nil: they do not.
 func (r *Registry) Snapshot(m Metrics, slots *Slots, specs []Spec) *Snapshot {
 	specs = slices.Clone(specs)
 	slices.SortStableFunc(specs, func(a, b Spec) int { return a.Addr.Compare(b.Addr) })

@@ -2,6 +2,7 @@ package endpoint
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 )
@@ -9,16 +10,17 @@ import (
 // maxWaiting bounds the picks of one pool that wait for a slot.
 const maxWaiting = 1024
 
-// Slots are where picks of a full pool wait until a request ends. The reports of ends come late: by the access log's
-// interval, and by the way from peers. Without the wait, a client that sends its next request at once would be answered 429
-// by a pool that is no longer full.
+// Slots are where picks of a pool wait until a request ends. The reports of ends come late: by the access log's
+// interval, and by the way from peers. Without the wait, the next request of a client would find its pool full, or its
+// server busy, after the request before it has ended.
 type Slots struct {
 	mu      sync.Mutex
 	waiting []chan struct{} // the first waits longest
 }
 
 // Wait calls try, which reports whether a slot was found, each time that one may have become free. It returns when try
-// has returned true, or when timeout or ctx is over. Wait returns false at once if maxWaiting picks wait already.
+// has returned true, or when timeout or ctx is over. A slot that try does not take is passed on to the picks that wait
+// behind this one. Wait returns false at once if maxWaiting picks wait already.
 func (s *Slots) Wait(ctx context.Context, timeout time.Duration, try func() bool) bool {
 	freed := make(chan struct{}, 1)
 	s.mu.Lock()
@@ -31,16 +33,29 @@ func (s *Slots) Wait(ctx context.Context, timeout time.Duration, try func() bool
 	defer s.leave(freed)
 	over := time.NewTimer(timeout)
 	defer over.Stop()
-	for !try() { // also at first: a slot that became free before this pick waited frees none again
+	if try() { // a slot that became free before this pick waited frees none again
+		return true
+	}
+	for {
 		select {
 		case <-ctx.Done():
 			return false
 		case <-over.C:
 			return try()
 		case <-freed:
+			if try() {
+				return true
+			}
+			s.passOn(freed)
 		}
 	}
-	return true
+}
+
+// passOn notifies the next pick behind one that is not notified yet.
+func (s *Slots) passOn(from chan struct{}) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	notifyFirst(s.waiting[slices.Index(s.waiting, from)+1:])
 }
 
 // leave removes a pick. One that was notified and found no slot, or needs it no more, passes the notification on.
@@ -64,7 +79,12 @@ func (s *Slots) leave(freed chan struct{}) {
 func (s *Slots) free() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, c := range s.waiting {
+	notifyFirst(s.waiting)
+}
+
+// notifyFirst notifies the first of picks that is not notified yet.
+func notifyFirst(waiting []chan struct{}) {
+	for _, c := range waiting {
 		select {
 		case c <- struct{}{}:
 			return

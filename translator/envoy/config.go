@@ -62,8 +62,9 @@ const (
 	maxMessageTimeout = 300 * time.Second
 	// authTimeout is how long an external authorization service may take; the request is denied then.
 	authTimeout = 5 * time.Second
-	// feedbackInterval is how late the picker learns that a request has ended.
-	feedbackInterval = 100 * time.Millisecond
+	// feedbackInterval is how long an entry of the access log waits for others. It must leave most of
+	// picker.Config.EndWait for the way to another process.
+	feedbackInterval = 5 * time.Millisecond
 	// renewalInterval is how often the picker learns that a request goes on, and which endpoint serves it. A request that is
 	// not reported for 4.3 s counts no more (picker, leaseTimeout): its Envoy is gone. Two reports fit into that, because the
 	// process that receives one may end before it has passed the report on.

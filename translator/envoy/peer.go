@@ -39,7 +39,7 @@ const (
 	// peerSender names the process whose picker has chosen the cluster that a request goes to. That cluster's picker counts the requests
 	// of each (picker.SenderHeader), and no pod sees it.
 	peerSender = "penstock-peer-sender"
-	// peerOthers means that another cluster takes the request if this one is full, so its picker does not wait for a server that may become free
+	// peerOthers means that another cluster takes the request if this one is full, so its picker does not hold the request in a queue
 	// (picker.OthersHeader). No pod sees it.
 	peerOthers = "penstock-peer-others"
 )

@@ -11,18 +11,24 @@ import (
 // batchDelay is how long a fact waits for others to be published with.
 const batchDelay = 20 * time.Millisecond
 
-// batches publishes what waits as items that are retracted after a while: facts that matter to the processes that are connected.
-type batches struct {
-	topic *channel.Topic
+// batchLimits bound how long batches wait and stay published.
+type batchLimits struct {
+	delay time.Duration // for which a fact waits for others
 	ttl   time.Duration
 	most  int // bytes that are published at a time; 0: any
+}
+
+// batches publishes what waits as items that are retracted after a while: facts that matter to the processes that are connected.
+type batches struct {
+	topic  *channel.Topic
+	limits batchLimits
 	// take returns what waits, and removes it; nil: nothing does.
 	take func() []byte
 	wake chan struct{}
 }
 
-func newBatches(t *channel.Topic, ttl time.Duration, most int, take func() []byte) *batches {
-	return &batches{topic: t, ttl: ttl, most: most, take: take, wake: make(chan struct{}, 1)}
+func newBatches(t *channel.Topic, l batchLimits, take func() []byte) *batches {
+	return &batches{topic: t, limits: l, take: take, wake: make(chan struct{}, 1)}
 }
 
 // notify has what waits published soon. It is called when the first fact waits.
@@ -52,18 +58,18 @@ func (b *batches) Run(ctx context.Context) error {
 			select {
 			case <-ctx.Done():
 				return ctx.Err()
-			case <-time.After(batchDelay):
+			case <-time.After(b.limits.delay):
 			}
 			if value := b.take(); value != nil {
 				number++
 				name := strconv.FormatUint(number, 10)
 				b.topic.Publish(channel.Item{Key: name, Value: value})
-				published, bytes = append(published, batch{name, len(value), time.Now().Add(b.ttl)}), bytes+len(value)
+				published, bytes = append(published, batch{name, len(value), time.Now().Add(b.limits.ttl)}), bytes+len(value)
 			}
 		case <-expiry.C:
 		}
 		var gone []string
-		for len(published) > 0 && (b.most > 0 && bytes > b.most || !published[0].until.After(time.Now())) {
+		for len(published) > 0 && (b.limits.most > 0 && bytes > b.limits.most || !published[0].until.After(time.Now())) {
 			gone, bytes = append(gone, published[0].name), bytes-published[0].size
 			published = published[1:]
 		}

@@ -13,6 +13,9 @@ import (
 )
 
 const (
+	// entriesDelay is how long an entry waits for others: picks of full pools wait for ends
+	// (picker.Config.EndWait).
+	entriesDelay = 2 * time.Millisecond
 	// entriesTTL is how long a batch stays published for a process that is slow or has just disconnected.
 	entriesTTL = 5 * time.Second
 	// maxWaiting bounds what waits to be published. The lease of an entry beyond it lives until it expires.
@@ -34,7 +37,7 @@ type Entries struct {
 func NewEntries(c *channel.Channel, log func(accesslog.Entry)) *Entries {
 	topic := c.Topic("entries")
 	e := &Entries{channel: c}
-	e.batches = newBatches(topic, entriesTTL, 0, e.take)
+	e.batches = newBatches(topic, batchLimits{delay: entriesDelay, ttl: entriesTTL}, e.take)
 	topic.Subscribe(func(_ context.Context, u channel.Update) error {
 		var errs []error
 		for _, it := range u.Items {

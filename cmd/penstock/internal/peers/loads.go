@@ -21,7 +21,7 @@ const (
 	// then on.
 	loadsRetention = 2 * time.Second
 	// loadsInterval is the least time between two publications. The first change after it is published at once.
-	loadsInterval = 10 * time.Millisecond
+	loadsInterval = 5 * time.Millisecond
 	// ownerKey is the key of the item that names a process's picker.
 	ownerKey = "owner"
 	// claimKey is the key of the number of a process's last claim, and answerKey with an owner's

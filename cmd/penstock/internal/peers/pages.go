@@ -49,7 +49,7 @@ type page struct {
 // NewPages makes it. reader is called once the channel runs.
 func NewPages(c *channel.Channel, reader func() PageReader) *Pages {
 	p := &Pages{topic: c.Topic("pages"), reader: reader, seen: 1}
-	p.batches = newBatches(p.topic, pagesTTL, 0, p.take)
+	p.batches = newBatches(p.topic, batchLimits{delay: batchDelay, ttl: pagesTTL}, p.take)
 	p.topic.Subscribe(func(_ context.Context, u channel.Update) error {
 		p.share()
 		var errs []error

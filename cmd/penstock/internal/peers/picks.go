@@ -49,7 +49,7 @@ type Picks struct {
 // NewPicks makes it. caches is called once the channel runs.
 func NewPicks(c *channel.Channel, caches func() Caches) *Picks {
 	p := &Picks{topic: c.Topic("picks"), caches: caches}
-	p.batches = newBatches(p.topic, picksTTL, maxPublished, p.take)
+	p.batches = newBatches(p.topic, batchLimits{batchDelay, picksTTL, maxPublished}, p.take)
 	p.topic.Subscribe(func(_ context.Context, u channel.Update) error {
 		var errs []error
 		for _, it := range u.Items {

@@ -38,7 +38,7 @@ type Sessions struct {
 // NewSessions makes it. keeper is called once the channel runs.
 func NewSessions(c *channel.Channel, keeper func() SessionKeeper) *Sessions {
 	s := &Sessions{topic: c.Topic("sessions")}
-	s.batches = newBatches(s.topic, sessionsTTL, 0, s.take)
+	s.batches = newBatches(s.topic, batchLimits{delay: batchDelay, ttl: sessionsTTL}, s.take)
 	s.topic.Subscribe(func(_ context.Context, u channel.Update) error {
 		var errs []error
 		for _, it := range u.Items {

@@ -1,0 +1,36 @@
+package features
+
+import (
+	"fmt"
+	"net/http"
+	"testing"
+)
+
+// inARow polls until so many requests, one after the other, have the answers that check accepts. A
+// machine that is too busy to report an end in time costs a round and not the test.
+func (s *site) inARow(n int, check func(reply) error) {
+	s.Helper()
+	s.Eventually(fmt.Sprint(n, " requests in a row"), func() error {
+		for i := range n {
+			got, err := s.ask("/", question)
+			if err == nil {
+				err = check(got)
+			}
+			if err != nil {
+				return fmt.Errorf("request %d: %w", i, err)
+			}
+		}
+		return nil
+	})
+}
+
+// A client that sends one request at a time never finds an idle pool full.
+func TestEnded_NextRequestOfAClientIsNotSpilled(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.server("own")
+	s.server("spare")
+	s.up("ended.yaml", with("spill"))
+	s.answers("/", http.StatusOK)
+	s.inARow(40, func(got reply) error { return because(got.status == http.StatusOK && got.by() == "own", got.status, got.by()) })
+}

@@ -1,0 +1,71 @@
+package picker
+
+import (
+	"context"
+	"strconv"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/penstock-project/penstock/picker/extproc"
+	"github.com/penstock-project/penstock/picker/schedule"
+)
+
+// endOf ends the request of an answer, as its entry in the access log does.
+func endOf(p *Picker, a extproc.Answer) {
+	lease := p.leases.Find(a.Lease.Owner + "." + strconv.FormatUint(a.Lease.Number, 36))
+	lease.Release()
+	lease.Done()
+}
+
+// A client whose request has ended must find the slot free, although the report of the end is late:
+// else its next request is spilled, declined, or answered 429 by an idle server.
+func TestFull_PickWaitsForTheReportOfAnEnd(t *testing.T) {
+	spills := []string{"envoy://b/"}
+	for name, c := range map[string]struct {
+		pool    Pool
+		request extproc.Request
+		list    string // without the report
+		status  int
+	}{
+		"no other place":              {status: 429},
+		"spill targets":               {pool: Pool{Spills: true, Spill: spills}, request: extproc.Request{Spill: spills}, list: "envoy://b/"},
+		"another cluster":             {request: extproc.Request{Imported: true, Gateway: "ns/gw"}, status: 429},
+		"spilled before":              {pool: Pool{Spills: true, Spill: spills}, request: extproc.Request{Last: true}, status: 429},
+		"a route without targets yet": {pool: Pool{Spills: true, Spill: spills}, list: "10.0.0.1:80"},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			p, err := New(Config{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			c.pool.ID, c.pool.Strategy = poolID("ns/pool"), "least-request"
+			c.pool.Full, c.pool.Endpoints = schedule.Full{InFlight: 1}, specs("10.0.0.1:80")
+			setPools(t, p, c.pool)
+			c.request.Pool, c.request.Headers = "ns/pool", &extproc.Message{}
+			first := p.Pick(t.Context(), &c.request)
+			began := time.Now()
+			time.AfterFunc(14*time.Millisecond, func() { endOf(p, first) })
+			late := p.Pick(t.Context(), &c.request)
+			if took := time.Since(began); !listsServer(late, "10.0.0.1:80") || took != 14*time.Millisecond {
+				t.Errorf("%s: %v %d after %s, want the server that becomes free after 14 ms", name, late.Endpoints, late.Status, took)
+			}
+			began = time.Now()
+			never := p.Pick(t.Context(), &c.request)
+			if took := time.Since(began); never.Endpoints.String() != c.list || never.Status != c.status || took != 15*time.Millisecond {
+				t.Errorf("%s, no request ends: %v %d after %s, want %q %d after 15 ms", name, never.Endpoints, never.Status, took, c.list, c.status)
+			}
+			began = time.Now()
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
+			defer cancel()
+			if p.Pick(ctx, &c.request); time.Since(began) != 5*time.Millisecond {
+				t.Errorf("%s: a pick whose client leaves after 5 ms takes %s", name, time.Since(began))
+			}
+		})
+	}
+}
+
+// listsServer reports whether an answer names a server first.
+func listsServer(a extproc.Answer, address string) bool {
+	return len(a.Endpoints) > 0 && a.Endpoints[0] == address
+}
