@@ -69,3 +69,73 @@ func TestFull_PickWaitsForTheReportOfAnEnd(t *testing.T) {
 func listsServer(a extproc.Answer, address string) bool {
 	return len(a.Endpoints) > 0 && a.Endpoints[0] == address
 }
+
+// keyed is a request whose key is its prompt's, for the strategy chwbl.
+func keyed(key uint64) *extproc.Request {
+	r := longPrompt(10)
+	r.Pool, r.Facts.Spread = "ns/pool", key
+	return r
+}
+
+// Identical requests, one after the other, must stay at the server of their key although the reports
+// of their ends are late: else what it has cached is computed again at other servers.
+func TestCHWBL_PickWaitsForTheReportOfAnEnd(t *testing.T) {
+	for name, full := range map[string]schedule.Full{"beyond the bound": {}, "beyond the limit": {InFlight: 2}} {
+		synctest.Test(t, func(t *testing.T) {
+			p, err := New(Config{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			setPools(t, p, Pool{
+				ID: poolID("ns/pool"), Strategy: "chwbl", Full: full,
+				Endpoints: specs("10.0.0.1:80", "10.0.0.2:80", "10.0.0.3:80"),
+			})
+			first := p.Pick(t.Context(), keyed(1))
+			home := first.Endpoints[0]
+			second := p.Pick(t.Context(), keyed(1))
+			if !listsServer(second, home) {
+				t.Fatalf("%s: %v beside one request at %s", name, second.Endpoints, home)
+			}
+			began := time.Now()
+			time.AfterFunc(14*time.Millisecond, func() { endOf(p, first) })
+			late := p.Pick(t.Context(), keyed(1))
+			if took := time.Since(began); !listsServer(late, home) || took != 14*time.Millisecond {
+				t.Errorf("%s: %v after %s, want %s after 14 ms", name, late.Endpoints, took, home)
+			}
+			began = time.Now()
+			busy := p.Pick(t.Context(), keyed(1))
+			if took := time.Since(began); listsServer(busy, home) || busy.Status != 0 || took != 15*time.Millisecond {
+				t.Errorf("%s, no request ends: %v %d after %s, want another server after 15 ms", name, busy.Endpoints, busy.Status, took)
+			}
+			endOf(p, busy)
+			began = time.Now()
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
+			defer cancel()
+			if p.Pick(ctx, keyed(1)); time.Since(began) != 5*time.Millisecond {
+				t.Errorf("%s: a pick whose client leaves after 5 ms takes %s", name, time.Since(began))
+			}
+		})
+	}
+}
+
+// A pick waits for ends once, although its key's endpoint and then the whole pool are full.
+func TestCHWBL_FullPoolCostsOneWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, err := New(Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		setPools(t, p, Pool{
+			ID: poolID("ns/pool"), Strategy: "chwbl", Full: schedule.Full{InFlight: 1}, Endpoints: specs("10.0.0.1:80", "10.0.0.2:80"),
+		})
+		p.Pick(t.Context(), keyed(1))
+		pick := func() {
+			began := time.Now()
+			if a := p.Pick(t.Context(), keyed(1)); a.Status != 0 && a.Status != 429 || time.Since(began) != 15*time.Millisecond {
+				t.Errorf("%v %d after %s", a.Endpoints, a.Status, time.Since(began))
+			}
+		}
+		pick() // passes over the key's endpoint
+		pick() // finds the pool full
+	})
+}

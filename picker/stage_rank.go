@@ -2,6 +2,7 @@ package picker
 
 import (
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/penstock-project/penstock/picker/endpoint"
@@ -15,11 +16,33 @@ import (
 // pick of an import that has no cluster.
 func rank(k *pick) { k.target.rank(k) }
 
-// rank of servers is once more taken by lease and spill, if other picks take what it has chosen.
+// rank of servers is once more taken by lease and spill, if other picks take what it has chosen. It
+// waits for the report of an end before chwbl passes over the endpoint of the request's key.
 func (servers) rank(k *pick) {
 	k.foreshadow()
 	if k.byWorker = k.processed.worker; k.byWorker == nil || !k.choose(k.pool.strategy) {
 		k.byStrategy()
+	}
+	if k.byWorker == nil && k.scratch.Passed != nil {
+		k.awaitKeys()
+	}
+}
+
+// awaitKeys ranks again once the endpoint of the request's key, which chwbl passed over for its
+// load, has fewer requests in flight: the request before may have ended without a report so far.
+func (k *pick) awaitKeys() {
+	strategy, load := k.pool.strategy, k.scratch.Passed.Load()
+	before := int64(math.MaxInt64) // the first call ranks: a request may have ended since the rank
+	found := k.awaitEnd(func() bool {
+		now := load.Total()
+		if now >= before {
+			return false // a request at another endpoint has ended: a rank would change nothing
+		}
+		before = now
+		return k.choose(strategy) && k.scratch.Passed == nil
+	})
+	if !found { // the counts are as old as the wait
+		k.choose(strategy)
 	}
 }
 

@@ -50,12 +50,12 @@ func (k *pick) whenFull() {
 	}
 }
 
-// awaitEnd calls try each time that a request of the pool has ended, until it returns true. All
-// waits of a pick together last Config.EndWait.
-func (k *pick) awaitEnd(try func() bool) {
+// awaitEnd calls try each time that a request of the pool has ended, until it returns true,
+// and reports whether it has. All waits of a pick together last at most Config.EndWait.
+func (k *pick) awaitEnd(try func() bool) bool {
 	began := time.Now()
-	k.pool.slots.Wait(k.ctx, k.picker.config.EndWait-k.endWaited, try)
-	k.endWaited += time.Since(began)
+	defer func() { k.endWaited += time.Since(began) }()
+	return k.pool.slots.Wait(k.ctx, k.picker.config.EndWait-k.endWaited, try)
 }
 
 // limits returns those because of which no endpoint takes the request.

@@ -116,7 +116,7 @@ type pick struct {
 	// decided.
 	verdicts  []schedule.Verdict
 	lacks     Lacks         // by the last choose
-	endWaited time.Duration // for the reports of ends
+	endWaited time.Duration // for reports of ends, all waits together
 	contested int64         // requests in flight of all processes where this one would have been one too many; 0: nowhere
 	lease     *endpoint.Lease
 	unread    *endpoint.Unread // what the servers are sent; nil without a lease or a prompt

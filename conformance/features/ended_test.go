@@ -32,5 +32,21 @@ func TestEnded_NextRequestOfAClientIsNotSpilled(t *testing.T) {
 	s.server("spare")
 	s.up("ended.yaml", with("spill"))
 	s.answers("/", http.StatusOK)
-	s.inARow(40, func(got reply) error { return because(got.status == http.StatusOK && got.by() == "own", got.status, got.by()) })
+	s.inARow(40, func(got reply) error {
+		return because(got.status == http.StatusOK && got.by() == "own", got.status, got.by())
+	})
+}
+
+// Identical requests, one after the other, stay at the server that has their prompt cached.
+func TestEnded_SequentialRequestsKeepTheirServer(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	for _, name := range []string{"own", "b", "c"} {
+		s.server(name)
+	}
+	s.up("ended.yaml", with("chwbl"))
+	by := s.answers("/", http.StatusOK).by()
+	s.inARow(40, func(got reply) error {
+		return because(got.status == http.StatusOK && got.by() == by, got.status, got.by(), by)
+	})
 }

@@ -226,6 +226,31 @@ func TestLimit_PickWaitsForLateReport(t *testing.T) {
 	})
 }
 
+// Picks of a pool may wait for different servers. An end at the server of one must not be lost at another one.
+func TestLimit_EndReachesThePickThatWaitsForIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		slots := &Slots{}
+		_, first, second := twoEndpoints(slots)
+		leases := NewLeases("me", time.Hour)
+		opens := func(e *Endpoint) func() bool {
+			return func() bool { return leases.Open(e, Holder{}, Work{}, 1, time.Now()) != nil }
+		}
+		if !opens(first)() || !opens(second)() {
+			t.Fatal("full at first")
+		}
+		began := time.Now()
+		var waiting sync.WaitGroup
+		waiting.Go(func() { slots.Wait(t.Context(), time.Second, opens(first)) })
+		synctest.Wait() // it waits longest
+		time.AfterFunc(time.Millisecond, func() { leases.Find("me.2").Release() })
+		if !slots.Wait(t.Context(), time.Second, opens(second)) || time.Since(began) != time.Millisecond {
+			t.Errorf("a server that is free after 1 ms is taken after %s", time.Since(began))
+		}
+		leases.Find("me.1").Release()
+		waiting.Wait()
+	})
+}
+
 // all returns the open leases of this process.
 func (l *Leases) all() (out []*Lease) {
 	for i := range l.shards {

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// maxWaiting bounds the picks of one pool that wait for a slot.
+// maxWaiting bounds the picks of one pool that wait for the end of a request.
 const maxWaiting = 1024
 
 // Slots are where picks of a pool wait until a request ends. The reports of ends come late: by the access log's

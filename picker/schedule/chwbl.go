@@ -56,6 +56,32 @@ func (h *chwbl) choose(r *Request, list []endpoint.Endpoint, c []Candidate, stat
 	return h.rings.of(list).first(r.Spread, c, n, fits)
 }
 
+// passed returns the first endpoint on the ring, from a key on, that the gateway allows and whose page admits the request; nil if it
+// is the one that was chosen. states are of all endpoints that allowed passes.
+func (s *Strategy) passed(
+	ring *ring, key uint64, list []endpoint.Endpoint, chosen *endpoint.Endpoint, allowed func(*endpoint.Endpoint) bool,
+	states []endpoint.State,
+) *endpoint.Endpoint {
+	at := ring.successor(key)
+	for range ring.points {
+		lot := ring.points[at].endpoint
+		e := &list[lot]
+		if e == chosen {
+			return nil
+		}
+		if allowed == nil || allowed(e) {
+			out := s.filteredBy(e, &states[lot])
+			if out == "" || out == full && s.full.reached(&states[lot]) == reachedInFlight {
+				return e
+			}
+		}
+		if at++; at == len(ring.points) {
+			at = 0
+		}
+	}
+	return nil
+}
+
 // fewest returns the n endpoints with the fewest requests in flight.
 func fewest(c []Candidate, states []endpoint.State, n int, draw uint64) []Candidate {
 	for i := range c {

@@ -135,8 +135,10 @@ type Scratch struct {
 	Eligible int
 	fresh    int // of them
 	// Shed means that the last Rank found endpoints that are not full, and that the strategy has none for this request.
-	Shed    bool
-	Why     string   // it was shed
+	Shed bool
+	Why  string // it was shed
+	// Passed is the endpoint of the request's key, which chwbl passed over in the last Rank because of its requests in flight; nil: none.
+	Passed  *endpoint.Endpoint
 	excess  []Excess // of a request that was shed
 	full    fullBy
 	servers []*prefix.Server
@@ -236,11 +238,14 @@ func (s *Strategy) rank(r *Request, now time.Time, list []endpoint.Endpoint, all
 	if len(c) == 0 {
 		return nil
 	}
-	return s.foresee(r, now, s.order(r, now, list, c, n, turn, scratch), scratch)
+	return s.foresee(r, now, s.order(r, now, list, allowed, c, n, turn, scratch), scratch)
 }
 
 // order moves the n best candidates to the front, and returns them; none if the request is shed.
-func (s *Strategy) order(r *Request, now time.Time, list []endpoint.Endpoint, c []Candidate, n int, turn uint64, scratch *Scratch) []Candidate {
+func (s *Strategy) order(
+	r *Request, now time.Time, list []endpoint.Endpoint, allowed func(*endpoint.Endpoint) bool, c []Candidate, n int, turn uint64,
+	scratch *Scratch,
+) []Candidate {
 	if s.turn != nil {
 		return inTurn(c, turn, n)
 	}
@@ -250,6 +255,9 @@ func (s *Strategy) order(r *Request, now time.Time, list []endpoint.Endpoint, c 
 	s.match(r, c, scratch)
 	if s.chooser != nil {
 		ranked := s.chooser.choose(r, list, c, scratch.states, n)
+		if h, ok := s.chooser.(*chwbl); ok && r.Spread != 0 {
+			scratch.Passed = s.passed(h.rings.of(list), r.Spread, list, ranked[0].Endpoint, allowed, scratch.states)
+		}
 		if len(ranked) == 0 {
 			scratch.Shed, scratch.Why = true, whyCapacity
 			if by, ok := s.chooser.(shedder); ok {
@@ -288,7 +296,7 @@ func (s *Strategy) match(r *Request, c []Candidate, scratch *Scratch) {
 func (s *Strategy) candidates(r *Request, now time.Time, list []endpoint.Endpoint, allowed func(*endpoint.Endpoint) bool, scratch *Scratch) []Candidate {
 	c, at, state := scratch.candidates[:0], endpoint.At(now), &scratch.state
 	scratch.Eligible, scratch.fresh, scratch.Shed, scratch.Why = 0, 0, false, ""
-	scratch.excess, scratch.full = nil, fullBy{}
+	scratch.excess, scratch.full, scratch.Passed = nil, fullBy{}, nil
 	if s.chooser != nil {
 		scratch.states = slices.Grow(scratch.states[:0], len(list))[:len(list)]
 	}
