@@ -36,11 +36,12 @@ func (s *site) engine(kind, name string, args ...string) *engine {
 	if installed() == "" {
 		s.Fatal("ENGINES_DIR is not set: make test-engines sets it")
 	}
-	e := &engine{name: fmt.Sprintf("%s-%d", name, os.Getpid()), kind: kind, dir: installed(), port: s.ports[name]}
+	e := &engine{kind: kind, dir: installed(), port: s.ports[name]}
 	if e.port == 0 {
 		e.port = s.Port()
 	}
 	s.ports[name] = e.port
+	e.name = fmt.Sprintf("%s-%d", name, e.port)
 	script, err := filepath.Abs(filepath.Join("..", "tools", "engines", e.kind+".sh"))
 	if err != nil {
 		s.Fatal(err)
