@@ -22,6 +22,7 @@ func endOf(p *Picker, a extproc.Answer) {
 // else its next request is spilled, declined, or answered 429 by an idle server.
 func TestFull_PickWaitsForTheReportOfAnEnd(t *testing.T) {
 	spills := []string{"envoy://b/"}
+	spilling := Pool{Spills: true, Spill: spills}
 	for name, c := range map[string]struct {
 		pool    Pool
 		request extproc.Request
@@ -29,10 +30,10 @@ func TestFull_PickWaitsForTheReportOfAnEnd(t *testing.T) {
 		status  int
 	}{
 		"no other place":              {status: 429},
-		"spill targets":               {pool: Pool{Spills: true, Spill: spills}, request: extproc.Request{Spill: spills}, list: "envoy://b/"},
+		"spill targets":               {pool: spilling, request: extproc.Request{Spill: spills}, list: "envoy://b/"},
 		"another cluster":             {request: extproc.Request{Imported: true, Gateway: "ns/gw"}, status: 429},
-		"spilled before":              {pool: Pool{Spills: true, Spill: spills}, request: extproc.Request{Last: true}, status: 429},
-		"a route without targets yet": {pool: Pool{Spills: true, Spill: spills}, list: "10.0.0.1:80"},
+		"spilled before":              {pool: spilling, request: extproc.Request{Last: true}, status: 429},
+		"a route without targets yet": {pool: spilling, list: "10.0.0.1:80"},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			p, err := New(Config{})
@@ -48,12 +49,15 @@ func TestFull_PickWaitsForTheReportOfAnEnd(t *testing.T) {
 			time.AfterFunc(14*time.Millisecond, func() { endOf(p, first) })
 			late := p.Pick(t.Context(), &c.request)
 			if took := time.Since(began); !listsServer(late, "10.0.0.1:80") || took != 14*time.Millisecond {
-				t.Errorf("%s: %v %d after %s, want the server that becomes free after 14 ms", name, late.Endpoints, late.Status, took)
+				t.Errorf("%s: %v %d after %s, want the server that becomes free after 14 ms",
+					name, late.Endpoints, late.Status, took)
 			}
 			began = time.Now()
 			never := p.Pick(t.Context(), &c.request)
-			if took := time.Since(began); never.Endpoints.String() != c.list || never.Status != c.status || took != 15*time.Millisecond {
-				t.Errorf("%s, no request ends: %v %d after %s, want %q %d after 15 ms", name, never.Endpoints, never.Status, took, c.list, c.status)
+			took := time.Since(began)
+			if never.Endpoints.String() != c.list || never.Status != c.status || took != 15*time.Millisecond {
+				t.Errorf("%s, no request ends: %v %d after %s, want %q %d after 15 ms",
+					name, never.Endpoints, never.Status, took, c.list, c.status)
 			}
 			began = time.Now()
 			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
@@ -105,7 +109,8 @@ func TestCHWBL_PickWaitsForTheReportOfAnEnd(t *testing.T) {
 			began = time.Now()
 			busy := p.Pick(t.Context(), keyed(1))
 			if took := time.Since(began); listsServer(busy, home) || busy.Status != 0 || took != 15*time.Millisecond {
-				t.Errorf("%s, no request ends: %v %d after %s, want another server after 15 ms", name, busy.Endpoints, busy.Status, took)
+				t.Errorf("%s, no request ends: %v %d after %s, want another server after 15 ms",
+					name, busy.Endpoints, busy.Status, took)
 			}
 			endOf(p, busy)
 			began = time.Now()
@@ -126,7 +131,8 @@ func TestCHWBL_FullPoolCostsOneWait(t *testing.T) {
 			t.Fatal(err)
 		}
 		setPools(t, p, Pool{
-			ID: poolID("ns/pool"), Strategy: "chwbl", Full: schedule.Full{InFlight: 1}, Endpoints: specs("10.0.0.1:80", "10.0.0.2:80"),
+			ID: poolID("ns/pool"), Strategy: "chwbl", Full: schedule.Full{InFlight: 1},
+			Endpoints: specs("10.0.0.1:80", "10.0.0.2:80"),
 		})
 		p.Pick(t.Context(), keyed(1))
 		pick := func() {

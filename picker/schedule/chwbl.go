@@ -56,8 +56,9 @@ func (h *chwbl) choose(r *Request, list []endpoint.Endpoint, c []Candidate, stat
 	return h.rings.of(list).first(r.Spread, c, n, fits)
 }
 
-// passed returns the first endpoint on the ring, from a key on, that the gateway allows and whose page admits the request; nil if it
-// is the one that was chosen. states are of all endpoints that allowed passes.
+// passed returns the first endpoint on the ring, from a key on, that is allowed and that only
+// requests in flight can keep from the request; nil if it is the one that was chosen. states are of
+// all endpoints that are allowed.
 func (s *Strategy) passed(
 	ring *ring, key uint64, list []endpoint.Endpoint, chosen *endpoint.Endpoint, allowed func(*endpoint.Endpoint) bool,
 	states []endpoint.State,

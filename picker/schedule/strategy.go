@@ -137,7 +137,8 @@ type Scratch struct {
 	// Shed means that the last Rank found endpoints that are not full, and that the strategy has none for this request.
 	Shed bool
 	Why  string // it was shed
-	// Passed is the endpoint of the request's key, which chwbl passed over in the last Rank because of its requests in flight; nil: none.
+	// Passed is the endpoint of the request's key, which chwbl passed over in the last Rank because
+	// of its requests in flight; nil: none.
 	Passed  *endpoint.Endpoint
 	excess  []Excess // of a request that was shed
 	full    fullBy
@@ -243,8 +244,8 @@ func (s *Strategy) rank(r *Request, now time.Time, list []endpoint.Endpoint, all
 
 // order moves the n best candidates to the front, and returns them; none if the request is shed.
 func (s *Strategy) order(
-	r *Request, now time.Time, list []endpoint.Endpoint, allowed func(*endpoint.Endpoint) bool, c []Candidate, n int, turn uint64,
-	scratch *Scratch,
+	r *Request, now time.Time, list []endpoint.Endpoint, allowed func(*endpoint.Endpoint) bool,
+	c []Candidate, n int, turn uint64, scratch *Scratch,
 ) []Candidate {
 	if s.turn != nil {
 		return inTurn(c, turn, n)
