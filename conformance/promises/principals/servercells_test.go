@@ -368,8 +368,9 @@ func (s *servers) outcome(c *serverCell) (o outcome, evidence string, err error)
 		return "", "", fmt.Errorf("%d endpoints", len(page.Verdicts))
 	}
 	v := page.Verdicts[0]
+	prefixes, _, _ := strings.Cut(v.Prefixes, " (") // why some are missing
 	switch {
-	case c.root == "events" && strings.HasSuffix(v.Prefixes, "reported"):
+	case c.root == "events" && strings.HasSuffix(prefixes, "reported"):
 		return bounded, "the events are read", nil
 	case c.root == "events":
 		const failures = `penstock_picker_kv_event_failures_total{endpoint="%s:%d",pool="mine/%s"}`
