@@ -167,7 +167,7 @@ func (s *service) newApp(cmd *cobra.Command, build func(app.Config) (*app.App, e
 	return p, cfg, func() { t.end(); s.tidy(cfg) }, err
 }
 
-// listenLocal opens the socket for the Envoys of this user: that of --xds, or one in the state
+// listenLocal opens the socket for the Envoys of this user: the socket of --xds, or one in the state
 // folder. A state folder that takes no files ends nothing: a temporary one, which is private, with
 // a name that cannot be known before, takes its place for sockets and for the Envoys' files.
 func (s *service) listenLocal(dir string, log *slog.Logger) (net.Listener, error) {

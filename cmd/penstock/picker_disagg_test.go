@@ -47,7 +47,7 @@ func inRole(role string, addresses ...string) string {
 	return strings.Replace(serversYAML(role, addresses...), "app: "+role, "app: chat, llm-d.ai/role: "+role, 1)
 }
 
-// lastHeaders are those of the last request that a model server has received.
+// lastHeaders are the headers of the last request that a model server has received.
 func lastHeaders(t *testing.T, server string) http.Header {
 	t.Helper()
 	page, err := readPage(t.Context(), "http://"+server+"/debug/last")

@@ -341,9 +341,16 @@ func firstToken(t *testing.T, s *site, prompt func(int) string) {
 // api is a request of one API through the Gateway, and what its answer has.
 type api struct{ name, path, body, has string }
 
-// behindGateway sends a request of each API.
-func behindGateway(t *testing.T, s *site, all ...api) {
-	for _, a := range all {
+// behindGateway sends a request of each API that both engines have, and of more.
+func behindGateway(t *testing.T, s *site, more ...api) {
+	all := []api{
+		{"chat", "/v1/chat/completions", `{"model":"tiny","max_tokens":4,"messages":[{"role":"user","content":"a"}]}`, `"choices"`},
+		{"completions", "/v1/completions", `{"model":"tiny","max_tokens":4,"prompt":"a"}`, `"choices"`},
+		{"stream", "/v1/chat/completions", `{"model":"tiny","max_tokens":4,"stream":true,"messages":[{"role":"user","content":"a"}]}`, "data: [DONE]"},
+		{"responses", "/v1/responses", `{"model":"tiny","max_output_tokens":4,"input":"a"}`, `"output"`},
+		{"messages", "/v1/messages", `{"model":"tiny","max_tokens":4,"messages":[{"role":"user","content":"a"}]}`, `"content"`},
+	}
+	for _, a := range append(all, more...) {
 		t.Run(a.name, func(t *testing.T) {
 			got, err := s.post(s.base()+a.path, a.body)
 			if err != nil || got.status != http.StatusOK || !strings.Contains(got.body, a.has) {
@@ -353,27 +360,24 @@ func behindGateway(t *testing.T, s *site, all ...api) {
 	}
 }
 
+// listed waits until the Gateway's list of models has a text.
+func (s *site) listed(text string) {
+	s.Helper()
+	s.Eventually("the pool serves", func() error {
+		got, err := s.get(s.base() + "/v1/models")
+		return errors.Join(err, because(strings.Contains(got.body, text), got.body))
+	})
+}
+
 func TestEngines_LlamaCpp(t *testing.T) {
 	s := newSite(t)
 	a, b := s.engine("llamacpp", "a"), s.engine("llamacpp", "b")
 	s.starts(a, b)
 	t.Run("wire", func(t *testing.T) { llamaOnTheWire(t, a) })
 	s.up("engines.yaml")
-	s.Eventually("the pool serves", func() error {
-		got, err := s.get(s.base() + "/v1/models")
-		if err == nil && !strings.Contains(got.body, `"tiny"`) {
-			err = errors.New(got.body)
-		}
-		return err
-	})
+	s.listed(`"tiny"`)
 	t.Run("gateway", func(t *testing.T) {
-		behindGateway(t, s,
-			api{"chat", "/v1/chat/completions", `{"model":"tiny","max_tokens":4,"messages":[{"role":"user","content":"a"}]}`, `"choices"`},
-			api{"completions", "/v1/completions", `{"model":"tiny","max_tokens":4,"prompt":"a"}`, `"choices"`},
-			api{"stream", "/v1/chat/completions", `{"model":"tiny","max_tokens":4,"stream":true,"messages":[{"role":"user","content":"a"}]}`, "data: [DONE]"},
-			api{"responses", "/v1/responses", `{"model":"tiny","max_output_tokens":4,"input":"a"}`, `"output"`},
-			api{"messages", "/v1/messages", `{"model":"tiny","max_tokens":4,"messages":[{"role":"user","content":"a"}]}`, `"content"`},
-		)
+		behindGateway(t, s)
 	})
 	t.Run("first token", func(t *testing.T) { firstToken(t, s, long) })
 	t.Run("embeddings", func(t *testing.T) {
@@ -398,20 +402,9 @@ func TestEngines_VLLM(t *testing.T) {
 	s.starts(a, b)
 	t.Run("wire", func(t *testing.T) { vllmOnTheWire(t, a) })
 	s.up("engines.yaml")
-	s.Eventually("the pool serves", func() error {
-		got, err := s.get(s.base() + "/v1/models")
-		if err == nil && !strings.Contains(got.body, `"adapter-a"`) {
-			err = errors.New(got.body)
-		}
-		return err
-	})
+	s.listed(`"adapter-a"`)
 	t.Run("gateway", func(t *testing.T) {
 		behindGateway(t, s,
-			api{"chat", "/v1/chat/completions", `{"model":"tiny","max_tokens":4,"messages":[{"role":"user","content":"a"}]}`, `"choices"`},
-			api{"completions", "/v1/completions", `{"model":"tiny","max_tokens":4,"prompt":"a"}`, `"choices"`},
-			api{"stream", "/v1/chat/completions", `{"model":"tiny","max_tokens":4,"stream":true,"messages":[{"role":"user","content":"a"}]}`, "data: [DONE]"},
-			api{"responses", "/v1/responses", `{"model":"tiny","max_output_tokens":4,"input":"a"}`, `"output"`},
-			api{"messages", "/v1/messages", `{"model":"tiny","max_tokens":4,"messages":[{"role":"user","content":"a"}]}`, `"content"`},
 			api{"an adapter", "/v1/completions", `{"model":"adapter-a","max_tokens":4,"prompt":"a"}`, `"adapter-a"`},
 		)
 	})

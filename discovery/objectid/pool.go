@@ -20,7 +20,7 @@ func Split(text string) (namespace, name string, ok bool) {
 func Join(namespace, name string) string { return namespace + "/" + name }
 
 // Pool identifies an InferencePool or an InferencePoolImport. In a cluster set it identifies the pool in all clusters, because
-// namespaces of one name are the same namespace. The zero Pool is none.
+// namespaces of one name are the same namespace. The zero Pool names no pool.
 type Pool struct{ Namespace, Name string }
 
 // ParsePool reads what String returns.

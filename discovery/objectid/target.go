@@ -7,7 +7,7 @@ import (
 )
 
 // Target identifies what a request picks from: an InferencePool, one exporting cluster of an import, or an import as a whole, among
-// whose exporting clusters the picker chooses. The zero Target is none.
+// whose exporting clusters the picker chooses. The zero Target names no pool.
 type Target struct {
 	Pool
 	Member string // exporting cluster of an import; "" for an InferencePool and a whole import
@@ -33,7 +33,7 @@ func MustParseTarget(text string) Target {
 	return t
 }
 
-// IsZero reports whether t is none.
+// IsZero reports whether t names no pool.
 func (t Target) IsZero() bool { return t == Target{} }
 
 // Imported reports whether t is an import, or one exporting cluster of it.

@@ -12,13 +12,14 @@ import (
 // The cost of a member's updates is a debt that decreases by share of the time. Up to burst an
 // update is acknowledged at once. Above it the acknowledgement waits, and with it the member's next
 // update, which then has everything that the member has published meanwhile. A burst is room for the
-// snapshot of some thousand pools. A larger share would let a hostile member delay one request in a
-// hundred on a machine with two cores.
+// snapshot of some thousand pools.
+//
+// The costs are estimates. An update costs by its content and not by the time that it takes here,
+// which includes waits for other members.
 const (
 	share = 0.03
 	burst = 300 * time.Millisecond
-	// followCost is for an update that may lead to another translation. An update costs by what it
-	// has, as measured on one core: the time that it takes here includes waits for other members.
+	// followCost is for an update that may lead to another translation.
 	followCost = 2 * time.Millisecond
 	// itemCost is for an item, beside its bytes.
 	itemCost = 5 * time.Microsecond
@@ -94,7 +95,7 @@ func (f *Federation) paced(
 	}
 }
 
-// contentCost is the cost of what an update has.
+// contentCost is the cost of an update by its content.
 func contentCost(in channel.Update) time.Duration {
 	size := 0
 	for _, it := range in.Items {

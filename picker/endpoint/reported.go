@@ -37,7 +37,7 @@ const (
 // span is a part of time, in nanoseconds since processStart.
 type span struct{ from, to int64 }
 
-// progress is what first tokens show of a server: for how long it had unread prompts, in
+// progress is the evidence of first tokens about a server: for how long it had unread prompts, in
 // nanoseconds, and of how many requests, with how many tokens.
 type progress struct{ unread, requests, tokens int64 }
 
@@ -167,7 +167,7 @@ func (r *reported) compare(next *mark, now int64) {
 	r.at.Store(now)
 }
 
-// median returns that of the first n values.
+// median returns the median of the first n values.
 func median(values [windows]float64, n int) float64 {
 	slices.Sort(values[:n])
 	return (values[(n-1)/2] + values[n/2]) / 2

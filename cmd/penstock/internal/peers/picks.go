@@ -68,7 +68,7 @@ func NewPicks(c *channel.Channel, caches func() Caches) *Picks {
 	return p
 }
 
-// pickItem is what an item of the topic is: a batch of picks, or the prefixes of a server.
+// pickItem is an item of the topic: a batch of picks, or the prefixes of a server.
 type pickItem struct {
 	batch  bool
 	server netip.AddrPort
