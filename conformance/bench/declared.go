@@ -243,9 +243,14 @@ var figures = map[string]figure{
 	"sim_slow_pages.slow":    {"ratio", none, ""},
 	"sim_slow_pages.gone":    {"ratio", none, ""},
 	"sim_join":               {"ratio", 2, "TTFT p90 in the 10 s after the eighth server has joined empty, at 45 % load, over that of the same requests if it was there from the start: the worst workload, over 20 drawings."},
-	"rate_error":             {"%", 15, "Prefill rates that the picker learns from first tokens, against those of 8 servers of four speeds, by simulation at 50 % load: the median error, the worst of three workloads."},
-	"sim_speeds":             {"ratio", 1.1, "TTFT p90 on these servers, with rates that are learned over rates that are known: the worst of three workloads."},
-	"sim_overload_lost":      {"share", 0.3, "The share of the capacity that is lost at 3 times 100 % load with shedAfter 1.5 s: goodput is requests whose first byte comes within 5 s. The worst workload."},
+	"ended_lag":              {"ms", 10, "How long a request counts as in flight after its end: from its client's last byte to the answer of the metrics page that has it no more. p99 of 400 requests of 4 ms, one after the other."},
+	"ended_lag.median":       {"ms", none, ""},
+	"ended_left":             {"requests", 2, "Of 100 identical requests of 20 ms, one after the other, to three servers by chwbl: how many the server of the first one does not answer."},
+	"ended_spilled":          {"requests", 0, "Of 40 requests of 4 ms, one after the other, to a pool with inFlight: 1, which spills: how many another pool answers."},
+
+	"rate_error":        {"%", 15, "Prefill rates that the picker learns from first tokens, against those of 8 servers of four speeds, by simulation at 50 % load: the median error, the worst of three workloads."},
+	"sim_speeds":        {"ratio", 1.1, "TTFT p90 on these servers, with rates that are learned over rates that are known: the worst of three workloads."},
+	"sim_overload_lost": {"share", 0.3, "The share of the capacity that is lost at 3 times 100 % load with shedAfter 1.5 s: goodput is requests whose first byte comes within 5 s. The worst workload."},
 }
 
 func haveClusters(c config) bool      { return c.clusters && c.penstock != "" }
@@ -294,6 +299,7 @@ var measurements = []measurement{
 	{names: []string{"dropin_failed"}, what: "a rollout of penstock picker in the place of llm-d's EPP", needs: havePickerEnvoy, run: measureDropin},
 	{names: []string{"pick_p99"}, what: "the time of Envoy's calls", needs: havePickerEnvoy, run: measurePickTime},
 	{names: []string{"pick_tax", "pick_tax_prefix"}, what: "CPU of penstock up and Envoy, with picks and without", needs: havePickerEnvoy, run: measurePickTax},
+	{names: []string{"ended_lag", "ended_left", "ended_spilled"}, what: "when requests that have ended are counted as such", needs: havePickerEnvoy, run: measureEnded},
 	{names: []string{"flow_off"}, what: "flow control that is off", needs: havePicker, run: measureFlowOff},
 	{names: []string{"rewrite_100k", "models_1000"}, what: "CPU of picks that replace the model", needs: havePickerEnvoy, run: measureRewrite},
 	{names: []string{"flow_idle"}, what: "CPU of picks with flow control", needs: havePickerEnvoy, run: measureFlowIdle},
