@@ -16,11 +16,13 @@ func (e *Endpoint) FirstEventIsEarly() bool { return e.earlyEvents }
 
 // earlyFrom is how many samples show whether first bytes come after a constant time. They do if
 // the time grows by less than constantBelow of what it grows by where a server reads the prompt
-// before, until it grows by constantAbove.
+// before, until it grows by constantAbove. An event that precedes the reading of its prompt precedes
+// its wait in the engine, too: later than earlyWithin, in seconds, what looks constant is a queue.
 const (
 	earlyFrom     = 16
 	constantBelow = 0.1
 	constantAbove = 0.3
+	earlyWithin   = 0.5
 )
 
 // firstByte is a sample of the times to first bytes.
@@ -45,6 +47,9 @@ func constant(all []firstByte, was bool) bool {
 	many, late := fast(long)
 	if many < 1.5*few {
 		return was // prompts of one length show nothing
+	}
+	if !was && late > earlyWithin {
+		return false
 	}
 	grows, below := (late-soon)/(soon*(many/few-1)), constantBelow
 	if was {
