@@ -248,7 +248,9 @@ var figures = map[string]figure{
 	"ended_left":             {"requests", 2, "Of 100 identical requests of 20 ms, one after the other, to three servers by chwbl: how many the server of the first one does not answer."},
 	"ended_spilled":          {"requests", 0, "Of 40 requests of 4 ms, one after the other, to a pool with inFlight: 1, which spills: how many another pool answers."},
 
-	"rate_error":        {"%", 15, "Prefill rates that the picker learns from first tokens, against those of 8 servers of four speeds, by simulation at 50 % load: the median error, the worst of three workloads."},
+	"sim_docs":          {"ratio", 1.02, "TTFT p90 over the best of llm-d's, SGLang's and bounded-hash where short questions are about documents of which each of eight servers has room for half; at 50 and 70 % load, the worse."},
+	"sim_docs.once":     {"ratio", none, "The same where all servers together have room for each document once."},
+	"rate_error":        {"%", 15, "Prefill rates that the picker learns from first tokens, against those of 8 servers of four speeds, by simulation at 50 % load: the median error, the worst of three workloads, with and without the series of prefill on pages."},
 	"sim_speeds":        {"ratio", 1.1, "TTFT p90 on these servers, with rates that are learned over rates that are known: the worst of three workloads."},
 	"sim_overload_lost": {"share", 0.3, "The share of the capacity that is lost at 3 times 100 % load with shedAfter 1.5 s: goodput is requests whose first byte comes within 5 s. The worst workload."},
 }
@@ -311,6 +313,7 @@ var measurements = []measurement{
 	{names: []string{"pick_idle", "pick_scrape_50ms"}, what: "the CPU of reading pages, 24 s", needs: havePicker, run: measureScrapes},
 	{names: []string{"kv_event"}, what: "the KV events of a model server", needs: havePicker, run: measureKVEvents},
 	{names: []string{"sim_chat", "sim_best", "sim_best_p50", "sim_best_e2e"}, what: "strategies of picking, by simulation", needs: havePicker, run: measureBest},
+	{names: []string{"sim_docs"}, what: "shared documents, by simulation", needs: havePicker, run: measureDocs},
 	{names: []string{"sim_capacity"}, what: "their capacities, by simulation", needs: havePicker, run: measureCapacity},
 	{names: []string{"sim_two_pickers"}, what: "two pickers, by simulation", needs: havePicker, run: measureTwoPickers},
 	{names: []string{"sim_slow_pages"}, what: "slow metrics pages, by simulation", needs: havePicker, run: measureSlowPages},

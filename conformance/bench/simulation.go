@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"context"
 	_ "embed"
@@ -34,7 +35,7 @@ const (
 // arrival to first scheduled is 5 s with the best strategy (reference), as the mean of 5 drawings; found by simulation.Capacity.
 // sim_capacity measures the capacity of ours and of the best rival again.
 var fullLoad = map[string]float64{
-	"chat": 32.4, "rag": 8.82, "lora": 14.1, "bursts": 7.16, "agents": 22.1, "conversation": 5.61, "conversation-spread": 5.61,
+	"chat": 32.4, "rag": 8.82, "documents": 56.2, "lora": 14.1, "bursts": 7.16, "agents": 22.1, "conversation": 5.61, "conversation-spread": 5.61,
 }
 
 // sources returns the workloads: the generated ones, and the trace as it is and with the requests of each timestamp spread.
@@ -144,6 +145,44 @@ func measureBest(ctx context.Context, _ config, out report) error {
 	}
 	g.print(os.Stderr, all)
 	g.report(out)
+	return nil
+}
+
+// measureDocs compares ours with rivals that look at prefixes where documents are shared: each server has room for half
+// of them, or all servers together have room for each once.
+func measureDocs(ctx context.Context, _ config, out report) error {
+	all, err := sources()
+	if err != nil {
+		return err
+	}
+	source := all[slices.IndexFunc(all, func(s simulation.Source) bool { return s.Name == "documents" })]
+	half, once := 0.0, 0.0
+	for _, load := range loads[:2] {
+		for _, of := range []struct {
+			blocks int // of a server
+			full   float64
+			worst  *float64
+		}{{0, fullLoad[source.Name], &half}, {400, 33.3, &once}} {
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			// All others read documents again and again.
+			names := []string{"llm-d", "sglang", "bounded-hash", ours}
+			var scenarios []simulation.Scenario
+			for _, name := range names {
+				scenarios = append(scenarios, simulation.Scenario{Strategy: strategy(name), Server: simulation.ServerConfig{Blocks: of.blocks}})
+			}
+			played := map[string]means{}
+			for i, m := range plays(source, of.full*float64(load)/100, drawings, scenarios...) {
+				played[names[i]] = m
+				fmt.Fprintf(os.Stderr, "%d %%, caches of %d blocks, %s: TTFT p90 %.3g s, cached %.3f\n", load, cmp.Or(of.blocks, 1500), names[i], m.p90, m.hits)
+			}
+			best := min(played[names[0]].p90, played[names[1]].p90, played[names[2]].p90)
+			*of.worst = max(*of.worst, played[ours].p90/best)
+		}
+	}
+	out("sim_docs", "", half)
+	out("sim_docs", "once", once)
 	return nil
 }
 

@@ -143,6 +143,9 @@ type State struct {
 	Latency *Latency `json:"-"`
 	// Prompt is the mean number of uncached tokens of the last requests; 0 before the first.
 	Prompt float64 `json:"-"`
+	// Evicts is how many tokens the server will have to read again because of one that is read into its full cache, 0 to 8; 0: the
+	// cache has room, or its content is not known here.
+	Evicts float64 `json:"-"`
 }
 
 // Moment is a time as accounting keeps it: nanoseconds since the process started, by the monotonic clock.
@@ -174,6 +177,9 @@ func (e *Endpoint) ReadState(s *State, at Moment) {
 		s.RateFrom = Inferred
 	}
 	s.Latency = load.predictor()
+	if s.Evicts = 0; load.prefixes != nil {
+		s.Evicts = load.prefixes.Evicts()
+	}
 	src := e.source
 	var sample *sample
 	if src != nil {

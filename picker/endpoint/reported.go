@@ -19,6 +19,8 @@ const (
 	reportedWindow = 30 * time.Second
 	// agreeing is the largest quotient of two rates that agree.
 	agreeing = 1.3
+	// tokenizing is the largest quotient of a prompt's tokens as they are counted here and by a server.
+	tokenizing = 2
 	// reportedFor is how long a rate counts without another one.
 	reportedFor = 10 * time.Minute
 	// windows is how many rates the median is of.
@@ -153,7 +155,12 @@ func (r *reported) compare(next *mark, now int64) {
 	unread := float64(next.unread-r.begin.unread) / 1e9
 	requests, ours := float64(next.requests-r.begin.requests), float64(next.progress.tokens-r.begin.progress.tokens)
 	// The time of short prompts is mostly the length of a step.
+	seconds -= requests * step.Seconds()
 	if requests == 0 || ours < learnFrom*requests || tokens < learnFrom*requests/2 || seconds <= 0 || unread <= 0 {
+		return
+	}
+	// A quotient beyond that of tokenizers means that the cache had more of the prompts than was believed, or less.
+	if tokens > tokenizing*ours || ours > tokenizing*tokens {
 		return
 	}
 	if unread > agreeing*seconds || seconds > agreeing*unread {

@@ -38,7 +38,7 @@ func (s *serving) prompts(n, tokens int, took time.Duration) {
 		lease.Release()
 		lease.Done()
 		s.page.PrefillTokens += float64(tokens) / 2
-		s.page.PrefillSeconds += took.Seconds()
+		s.page.PrefillSeconds += (step + took).Seconds()
 	}
 	s.now = s.now.Add(time.Second)
 	s.read()
@@ -130,7 +130,7 @@ func TestReportedRate_OutranksFirstTokens(t *testing.T) {
 		lease.Release()
 		lease.Done()
 	}
-	s.page.PrefillTokens, s.page.PrefillSeconds = s.page.PrefillTokens+2000*samples, s.page.PrefillSeconds+samples/2.
+	s.page.PrefillTokens, s.page.PrefillSeconds = s.page.PrefillTokens+2000*samples, s.page.PrefillSeconds+samples*(0.5+step.Seconds())
 	s.read()
 	if is := s.state(); is.RateFrom != Reported || is.Rate < 7900 || is.Rate > 8100 || is.Inferred > 2100 {
 		t.Errorf("%+v", is)

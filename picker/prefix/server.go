@@ -17,6 +17,7 @@ type Server struct {
 	refs  int // guarded by Index.mu
 
 	reported reported
+	reuse    reuse
 
 	mu       sync.Mutex
 	released bool
@@ -86,6 +87,7 @@ func (s *Server) add(c Chain) {
 		return
 	}
 	c = s.room(c)
+	v := s.visit()
 	at, known := uint32(0), 0
 	for follows := uint32(0); known < len(c); known++ {
 		// A chain usually lies in the list as it was added: then the next block needs no look-up.
@@ -96,19 +98,23 @@ func (s *Server) add(c Chain) {
 			}
 		}
 		follows = s.nodes[n].next
+		s.touch(&v, n)
 		s.useBehind(n, at)
 		at = n
 	}
 	for i := known; i < len(c); i++ {
 		if n := s.find(c[i]); n != 0 { // its predecessor was forgotten by a denial without its pick, as a peer may send it
+			s.touch(&v, n)
 			s.useBehind(n, at)
 			at = n
 			continue
 		}
 		s.shrink(1, blockPieces(i)*pieceTokens)
 		at = s.insertBehind(c[i], uint8(blockPieces(i)), at)
+		v.read += uint32(blockPieces(i))
 		s.index.holders.add(c[i], s.id)
 	}
+	s.leave(v)
 }
 
 // forget takes back one add of a chain: the blocks that no other pick has sent are removed. The counts of a block's successors add up to
@@ -159,7 +165,7 @@ func (s *Server) insertBehind(hash uint64, pieces uint8, at uint32) uint32 {
 		n = s.free
 	}
 	s.free = s.nodes[n].next
-	s.nodes[n].hash, s.pieces[n], s.uses[n] = hash, pieces, 1
+	s.nodes[n].hash, s.pieces[n], s.uses[n], s.reuse.stamps[n] = hash, pieces, 1, s.reuse.clock
 	s.link(n, at)
 	s.slots[s.place(hash)] = n
 	s.tokens += int(pieces) * pieceTokens
@@ -232,15 +238,16 @@ func (s *Server) unslot(n uint32) {
 // grow doubles the nodes, up to the server's share and the node that is no block.
 func (s *Server) grow() {
 	size := min(max(2*len(s.nodes), minSlots), max(s.index.share(), s.blocks)+2)
-	nodes, pieces, uses := make([]node, size), make([]uint8, size), make([]uint8, size)
+	nodes, pieces, uses, stamps := make([]node, size), make([]uint8, size), make([]uint8, size), make([]uint32, size)
 	copy(nodes, s.nodes)
+	copy(stamps, s.reuse.stamps)
 	copy(pieces, s.pieces)
 	copy(uses, s.uses)
 	for n := size - 1; n >= max(len(s.nodes), 1); n-- {
 		nodes[n].next = s.free
 		s.free = uint32(n)
 	}
-	s.nodes, s.pieces, s.uses = nodes, pieces, uses
+	s.nodes, s.pieces, s.uses, s.reuse.stamps = nodes, pieces, uses, stamps
 	if 3*len(s.slots) >= 4*size {
 		return
 	}
@@ -263,11 +270,11 @@ func (s *Server) compact() {
 	}
 	s.shrink(0, 0)
 	old, last := s.nodes, s.nodes[0].prev
-	sizes, uses := s.pieces, s.uses
+	sizes, uses, stamps := s.pieces, s.uses, s.reuse.stamps
 	s.reset()
 	for n := last; n != 0; n = old[n].prev {
 		to := s.insertBehind(old[n].hash, sizes[n], 0)
-		s.uses[to] = uses[n]
+		s.uses[to], s.reuse.stamps[to] = uses[n], stamps[n]
 	}
 }
 
@@ -286,4 +293,5 @@ func (s *Server) clear() {
 func (s *Server) reset() {
 	s.index.held.Add(-int64(s.blocks))
 	s.nodes, s.pieces, s.uses, s.slots, s.free, s.blocks, s.tokens = nil, nil, nil, nil, 0, 0, 0
+	s.reuse.stamps = nil
 }

@@ -395,10 +395,10 @@ func TestStrategy_DescribeShowsFiltersAndCostsInSeconds(t *testing.T) {
 		return len(got) == len(want)
 	}
 	// 500 tokens are the mean of the requests that were sent: the same for each request that waits.
-	if want := map[string]float64{"prompt": 2, "backlog": 0, "in-flight": 0, "others": .6, "kv-cache": 1, "adapter": 0}; !near(v[0].Costs, want) {
+	if want := map[string]float64{"prompt": 2, "evicted": 0, "backlog": 0, "in-flight": 0, "others": .6, "kv-cache": 1, "adapter": 0}; !near(v[0].Costs, want) {
 		t.Errorf("%v, want %v", v[0].Costs, want)
 	}
-	if want := map[string]float64{"prompt": 1.7, "backlog": .25, "in-flight": .04, "others": 0, "kv-cache": 0, "adapter": 0}; !near(v[1].Costs, want) {
+	if want := map[string]float64{"prompt": 1.7, "evicted": 0, "backlog": .25, "in-flight": .04, "others": 0, "kv-cache": 0, "adapter": 0}; !near(v[1].Costs, want) {
 		t.Errorf("%v, want %v", v[1].Costs, want)
 	}
 	sum := 0.0

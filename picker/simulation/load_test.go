@@ -66,6 +66,25 @@ func TestStrategy_LoadKeepsAdaptersApartWithoutPages(t *testing.T) {
 	}
 }
 
+// All caches together have room for each document once. A server that is taken to be slow, or that
+// copies documents, makes others read theirs again.
+func TestStrategy_LoadLeavesDocumentsWhereTheyAre(t *testing.T) {
+	const n = 3
+	play := func(strategy string) (ttft time.Duration, hits float64) {
+		s := Scenario{Strategy: named(t, strategy), Servers: 4, Server: ServerConfig{Blocks: 750}}
+		for _, s := range Play(Drawings(s, generated(t, "documents", 6000), 14, n)) { // 70 % load
+			ttft, hits = ttft+s.TTFT90/n, hits+s.Hits/n
+		}
+		return ttft, hits
+	}
+	ttft, hits := play("load")
+	best, bestHits := play("llm-d")
+	t.Logf("TTFT p90 %s, %.3f of the prompts cached; llm-d %s, %.3f", ttft, hits, best, bestHits)
+	if ttft > 2*best || hits < bestHits-0.02 {
+		t.Errorf("TTFT p90 %s, %.3f of the prompts cached; llm-d %s, %.3f", ttft, hits, best, bestHits)
+	}
+}
+
 // Long prompts hold up the responses that run beside them, which counts against servers with many of these.
 func TestStrategy_LoadEndsResponsesAsSoonAsRivals(t *testing.T) {
 	const n = 3

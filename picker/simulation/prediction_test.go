@@ -13,7 +13,7 @@ func TestSLO_PredictedLatencyIsNearTheRealOne(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	full := map[string]float64{"chat": 32.4, "rag": 8.82, "lora": 14.1, "bursts": 7.16, "agents": 22.1}
+	full := map[string]float64{"chat": 32.4, "rag": 8.82, "documents": 56, "lora": 14.1, "bursts": 7.16, "agents": 22.1}
 	for _, source := range Generated(6000) {
 		w := source.Draw(0.8*full[source.Name], 1)
 		r := newRun(Scenario{Workload: w, Strategy: load[0], Seed: 1}, new(clock))

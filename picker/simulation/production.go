@@ -198,7 +198,7 @@ func (d *production) Learn(now time.Duration, f Fact) {
 
 // reading is what package endpoint reads from a page.
 func reading(p Page) endpoint.Reading {
-	r := endpoint.Reading{Queue: float64(p.Waiting), Running: float64(p.Running), KV: p.KV}
+	r := endpoint.Reading{Queue: float64(p.Waiting), Running: float64(p.Running), KV: p.KV, PrefillSeconds: p.PrefillSeconds, PrefillTokens: p.PrefillTokens}
 	if len(p.Active)+len(p.Awaited) > 0 {
 		r.Adapters = &endpoint.Adapters{Max: p.Slots}
 		for _, a := range p.Active {

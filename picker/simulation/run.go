@@ -36,12 +36,13 @@ type Pages struct {
 	Every time.Duration // between the end of a scrape and the next one; default 50 ms
 	Takes time.Duration // of one scrape; it shows the state at its start
 	Gone  bool          // each scrape fails
+	Bare  bool          // they do not have the series of prefill
 }
 
 // accessLog is how Envoy reports requests in flight and ends: translator/envoy has the same figures.
 const (
 	renewalInterval  = 2 * time.Second
-	feedbackInterval = 100 * time.Millisecond
+	feedbackInterval = 5 * time.Millisecond
 )
 
 // Outcome is what became of a request. Times are those of the run; 0: it did not happen.
@@ -90,6 +91,7 @@ func (r *run) more() bool {
 func newRun(s Scenario, clk *clock) *run {
 	s.Servers, s.Pickers = or(s.Servers, 8), or(s.Pickers, 1)
 	s.Server, s.Pages.Every = s.Server.withDefaults(), or(s.Pages.Every, 50*time.Millisecond)
+	s.Pages.Bare = s.Pages.Bare || s.KnownSpeeds
 	n := len(s.Workload.Requests)
 	r := &run{Scenario: s, clock: clk, inFlight: make([]int, s.Servers), outcomes: make([]Outcome, n), picks: make([]*Pick, n), pickers: make([]int, n)}
 	for i := range s.Servers {
@@ -139,6 +141,9 @@ func (r *run) scrape(server int) {
 	}
 	r.all(Fact{Kind: ScrapeBegan, Server: server})
 	f := Fact{Kind: Scraped, Server: server, Page: r.servers[server].page()}
+	if r.Pages.Bare {
+		f.Page.PrefillSeconds, f.Page.PrefillTokens = 0, 0
+	}
 	if r.Pages.Gone {
 		f.Kind = Failed
 	}

@@ -61,7 +61,7 @@ func TestSimulation_EveryRequestEnds(t *testing.T) {
 	}
 }
 
-// TestSimulation_AccessLogReportsLate checks what a policy learns: first bytes with the entry of every 2 s, ends within 100 ms.
+// TestSimulation_AccessLogReportsLate checks what a policy learns: first bytes with the entry of every 2 s, ends within 5 ms.
 func TestSimulation_AccessLogReportsLate(t *testing.T) {
 	var learned []string
 	s := Strategy{Name: "recorder", Unpaged: true, New: func(Pool) Policy { return recorder{&learned} }}

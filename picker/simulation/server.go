@@ -53,7 +53,10 @@ type server struct {
 	began    time.Duration // of the steps that run now
 	each     time.Duration // what one of them takes
 	steps    int           // how many they are: all alike, and without prompt tokens if several
-	batch    uint64        // their number; a change of steps makes their end another event
+	// As vLLM's series of ended requests: from the first step of each to its first token, and the tokens that it computed.
+	prefillSeconds, prefillTokens float64
+
+	batch uint64 // their number; a change of steps makes their end another event
 }
 
 // sequence is one request at a server.
@@ -64,6 +67,7 @@ type sequence struct {
 	left      int // tokens of the prompt, and of what was generated before a preemption, that are not computed yet
 	generated int
 	allocated int // blocks, shared ones included
+	computed  int // tokens of the prompt
 	shared    int // blocks at the start of the prompt that are cached under their content
 	decoding  bool
 	admitted  bool // once; a preempted one stays so
@@ -185,6 +189,9 @@ func (s *server) place(q *sequence) bool {
 func (s *server) prefill(q *sequence, n int) int {
 	n = min(n, q.left)
 	q.left -= n
+	if q.generated == 0 {
+		q.computed += n
+	}
 	blocks := q.request.full()
 	for done := min((q.tokens()-q.left)/BlockTokens, len(blocks)); q.shared < done; q.shared++ {
 		s.cache.computed(blocks[q.shared])
@@ -213,6 +220,8 @@ func (s *server) finish() {
 			i--
 			s.release(q)
 			q.outcome.End = s.clock.now
+			s.prefillSeconds += (q.outcome.FirstByte - q.outcome.Scheduled).Seconds()
+			s.prefillTokens += float64(q.computed)
 			s.ended(q)
 		}
 	}
@@ -259,10 +268,13 @@ type Page struct {
 	// Active are the adapters with requests that run, Awaited those whose requests all wait, of which there are Slots.
 	Active, Awaited []int
 	Slots           int
+	// PrefillSeconds and PrefillTokens are what the requests that have ended took to read their prompts, and how many tokens they computed.
+	PrefillSeconds, PrefillTokens float64
 }
 
 func (s *server) page() Page {
-	p := Page{Waiting: len(s.waiting), Running: len(s.running), KV: s.cache.share(), Slots: s.config.AdapterSlots}
+	p := Page{Waiting: len(s.waiting), Running: len(s.running), KV: s.cache.share(), Slots: s.config.AdapterSlots,
+		PrefillSeconds: s.prefillSeconds, PrefillTokens: s.prefillTokens}
 	for _, l := range s.loaded.loaded {
 		if l.users > 0 {
 			p.Active = append(p.Active, l.name)

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// The rates of servers of four speeds are learned from their first tokens, and a strategy that
-// knows them decides by these.
+// The rates of servers of four speeds are learned from their first tokens or their
+// series, and a strategy to which they are known decides by these.
 func TestSimulation_RatesOfServersAreLearnedOrKnown(t *testing.T) {
 	strategies, err := Named("load")
 	if err != nil {
@@ -19,9 +19,11 @@ func TestSimulation_RatesOfServersAreLearnedOrKnown(t *testing.T) {
 			s.Workload = source.Draw(4, 1)
 		}
 	}
-	for i, rate := range LearnedRates(s) {
-		if is := speeds[i%4]; math.Abs(rate-is) > 0.25*is {
-			t.Errorf("server %d: learned %.0f tokens a second, is %.0f", i, rate, is)
+	for _, s.Pages.Bare = range []bool{false, true} {
+		for i, rate := range LearnedRates(s) {
+			if is := speeds[i%4]; math.Abs(rate-is) > 0.25*is {
+				t.Errorf("pages without series %t: server %d: learned %.0f tokens a second, is %.0f", s.Pages.Bare, i, rate, is)
+			}
 		}
 	}
 	s.KnownSpeeds = true

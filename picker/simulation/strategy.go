@@ -11,7 +11,7 @@ import (
 type Strategy struct {
 	Name string
 	// Immediate means that a policy receives first bytes and ends at once, as a proxy in the data path does. Otherwise it
-	// receives them as Envoy's access log reports them: a first byte with the entry of every 2 s, and both up to 100 ms late.
+	// receives them as Envoy's access log reports them: a first byte with the entry of every 2 s, and both up to 5 ms late.
 	Immediate bool
 	// Unpaged means that no metrics pages are read.
 	Unpaged bool

@@ -29,6 +29,7 @@ func Generated(n int) []Source {
 	return []Source{
 		generated("chat", "Sessions of some turns, with shared system prompts.", time.Minute, chat),
 		generated("rag", "Questions about documents, of which some are popular.", 0, rag),
+		generated("documents", "Short questions about documents, of which each server has room for half.", 0, documents),
 		generated("lora", "Requests to 24 adapters, each with a system prompt.", 0, lora),
 		generated("bursts", "Long prompts that share little, five times as many in bursts of some seconds.", 0, bursts),
 		generated("agents", "Loops of tool calls, each of which sends all of its loop so far. Calls do not wait for answers.", 4*time.Minute, agents),
@@ -149,6 +150,16 @@ func rag(d *drawing) {
 	for at := d.gap(d.rate); at < d.until; at += d.gap(d.rate) {
 		i := popular()
 		d.add(at, documents[i], d.about(2000, .8), d.about(150, .5), 0, uint64(i))
+	}
+}
+
+func documents(d *drawing) {
+	const count, blocks = 188, 16 // of 8,192 tokens each: twice the cache of a server
+	all := d.prompts(count, func() int { return blocks/2 + d.IntN(blocks+1) })
+	popular := d.zipf(count, 0.5)
+	for at := d.gap(d.rate); at < d.until; at += d.gap(d.rate) {
+		i := popular()
+		d.add(at, all[i], d.about(150, .6), d.about(150, .5), 0, uint64(i))
 	}
 }
 
