@@ -23,6 +23,7 @@ import (
 	"github.com/penstock-project/penstock/picker/extproc"
 	"github.com/penstock-project/penstock/picker/flow"
 	"github.com/penstock-project/penstock/picker/kvevents"
+	"github.com/penstock-project/penstock/picker/liveness"
 	"github.com/penstock-project/penstock/picker/models"
 	"github.com/penstock-project/penstock/picker/prefix"
 	"github.com/penstock-project/penstock/picker/processor"
@@ -42,6 +43,7 @@ type Picker struct {
 	wire     wire
 	prompts  prompts
 	models   *models.Lister
+	liveness *liveness.Checker
 	runs     atomic.Bool // Run was called: lists of models are read
 	registry *endpoint.Registry
 	leases   *endpoint.Leases
@@ -136,6 +138,7 @@ func New(c Config) (*Picker, error) {
 		prompts:  prompts{prefixes: prefixes, renderer: tokenize.New(tokenize.Config{})},
 		registry: endpoint.NewRegistry(endpoint.Config{Never: never, Read: read, Prefixes: prefixes, Jitter: mathrand.Float64, OnPanic: c.Troubles.Panicked}),
 		models:   models.New(models.Config{Never: never, OnPanic: c.Troubles.Panicked}),
+		liveness: liveness.New(liveness.Config{Never: never}),
 		leases:   endpoint.NewLeases(rand.Text()[:12], leaseTimeout), // random: other pickers receive the same access log
 		nowhere:  new(endpoint.Load),
 		health:   health.NewServer(),

@@ -32,6 +32,9 @@ const (
 	// MetadataKeyUpload makes a call one about an upload, which picks nothing. Its value is how many bytes of bodies the Envoy may
 	// hold in all, as decimal text. The call lasts as long as the request.
 	MetadataKeyUpload = "x-penstock-upload"
+	// MetadataKeyFailed makes a call one about a response that shows a failure, which picks nothing. Its
+	// value is the server's address. The server is one of the pool of MetadataKeyPool.
+	MetadataKeyFailed = "x-penstock-failed"
 )
 
 // call is what the initial metadata of an ext_proc call shows, as Request has it.
@@ -42,7 +45,8 @@ type call struct {
 	spill, pools      []string
 	last, imported    bool
 	open              bool
-	upload            int64 // the value of MetadataKeyUpload; 0 without one
+	failed            string // the value of MetadataKeyFailed
+	upload            int64  // the value of MetadataKeyUpload; 0 without one
 }
 
 func readCall(md metadata.MD) (c call) {
@@ -61,6 +65,7 @@ func readCall(md metadata.MD) (c call) {
 		c.pools = strings.Split(pools, ",")
 	}
 	c.open = first(MetadataKeyOpen) == "true"
+	c.failed = first(MetadataKeyFailed)
 	c.last, c.imported = first(MetadataKeyLast) == "true", first(MetadataKeyImport) == "true"
 	if limit, err := strconv.ParseInt(first(MetadataKeyUpload), 10, 64); err == nil && limit > 0 {
 		c.upload = limit

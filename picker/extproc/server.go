@@ -82,7 +82,9 @@ type Config struct {
 	// Member returns the other cluster whose gateway makes a call, as its connection proves; nil: none does.
 	Member  func(context.Context) string
 	Uploads Uploads // nil: all are taken
-	Names   Names
+	// Failures judges responses; nil: no server is dead.
+	Failures Failures
+	Names    Names
 	// Pool is the only pool of this server's callers, who are of another cluster and need not name
 	// it; "": they name one.
 	Pool string
@@ -101,6 +103,9 @@ func New(c Config) *Server {
 	}
 	if c.Uploads == nil {
 		c.Uploads = unlimited{}
+	}
+	if c.Failures == nil {
+		c.Failures = working{}
 	}
 	if c.Bodies == nil {
 		c.Bodies = NewBodies(0)
@@ -140,15 +145,19 @@ func (s *Server) Register(r grpc.ServiceRegistrar) {
 func (s *Server) process(stream grpc.ServerStream) error {
 	ctx := stream.Context()
 	call := callOf(ctx)
-	if s.Pool != "" && (call.upload > 0 || call.pool != "" && call.pool != s.Pool) {
+	other := call.upload > 0 || call.failed != ""
+	if s.Pool != "" && (other || call.pool != "" && call.pool != s.Pool) {
 		return status.Error(codes.PermissionDenied, "this port serves picks from pool "+s.Pool+" alone")
 	}
 	member := s.Member(ctx)
-	if member != "" && (call.upload > 0 || call.pool == "") {
+	if member != "" && (other || call.pool == "") {
 		return status.Error(codes.PermissionDenied, "a call of a member of the cluster set names a pool")
 	}
 	if call.upload > 0 {
 		return s.upload(stream, call.upload)
+	}
+	if call.failed != "" {
+		return s.failed(stream, call)
 	}
 	x := newExchange()
 	defer x.close()

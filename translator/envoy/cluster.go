@@ -30,7 +30,7 @@ func Cluster(c *model.Cluster) (*resource.Resource, error) {
 		EdsClusterConfig:     &clusterv3.Cluster_EdsClusterConfig{EdsConfig: ads(), ServiceName: b.eds(name)},
 		ConnectTimeout:       seconds(connectTimeout),
 		LoadBalancingPolicy:  b.loadBalancing(c),
-		CircuitBreakers:      circuitBreakers(c.Own || c.Fallback == model.FallbackMembers),
+		CircuitBreakers:      circuitBreakers(c),
 		// What left the endpoints takes no new request, however healthy it is.
 		IgnoreHealthOnHostRemoval: true,
 	}

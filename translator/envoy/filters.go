@@ -11,7 +11,6 @@ import (
 	headersv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/header_mutation/v3"
 	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/local_ratelimit/v3"
 	rbacv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/rbac/v3"
-	routerv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/router/v3"
 	sessionv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/stateful_session/v3"
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
@@ -68,7 +67,7 @@ func (b *builder) httpFilters(requestTimeout time.Duration, uploads int64, heade
 		{filterPicker, b.picker(false, requestTimeout)},
 		{filterSpillPicker, b.picker(true, requestTimeout)},
 		{filterTokenUsage, &compositev3.Composite{}},
-		{filterRouter, &routerv3.Router{}},
+		{filterRouter, b.router()},
 	}
 	filters := make([]*hcmv3.HttpFilter, len(list))
 	for i, f := range list {

@@ -18,7 +18,11 @@ const (
 	userRetries = ",reset,retriable-status-codes"
 	// spillRetries also repeat what a pod, or a hop's picker, was too full for; to a gRPC request that is answered by a
 	// grpc-status.
-	spillRetries = safeRetries + ",retriable-status-codes,unavailable,resource-exhausted"
+	spillRetries = ",retriable-status-codes,unavailable,resource-exhausted"
+
+	// deadRetries also repeat what a server may have begun and has not answered: its connection has ended, or our
+	// picker has found it dead after it answered 500 or 503 (failed.go).
+	deadRetries = ",reset,retriable-headers"
 
 	// markedRetries repeat what a hop to an exporting cluster, or a member's gateway, has marked: no pod has begun it.
 	markedRetries = ",retriable-headers"
@@ -53,13 +57,17 @@ func (b *builder) retryPolicy(f *model.Forward) *routev3.RetryPolicy {
 		}},
 		HostSelectionRetryMaxAttempts: otherHostTries,
 	}
+	if movesOn(f) {
+		p.RetryOn += deadRetries
+		p.RetriableHeaders = append(p.RetriableHeaders, present(deadMark))
+	}
 	attempts := uint32(serviceRetries)
 	for _, w := range f.Backends {
 		if w.Picker != nil || w.Hops {
 			attempts = poolRetries
 		}
 		if w.Hops || w.Picker != nil && w.Picker.Spills {
-			p.RetryOn = spillRetries
+			p.RetryOn += spillRetries
 			p.RetriableStatusCodes = append(p.RetriableStatusCodes, spillCodes...)
 		}
 		if w.Hops {
@@ -69,7 +77,7 @@ func (b *builder) retryPolicy(f *model.Forward) *routev3.RetryPolicy {
 			// Each is asked once. The order in which hosts are drawn again is by their weights; a picker that names hops names all of
 			// them, and those beyond its list are drawn.
 			p.RetryOn += markedRetries
-			p.RetriableHeaders = []*routev3.HeaderMatcher{{Name: peerMark, HeaderMatchSpecifier: &routev3.HeaderMatcher_PresentMatch{PresentMatch: true}}}
+			p.RetriableHeaders = append(p.RetriableHeaders, present(peerMark))
 			p.HostSelectionRetryMaxAttempts = otherMemberTries
 			b.retryAlso(p, w.RetryOn)
 			attempts = b.memberAttempts(p, &w)
@@ -90,6 +98,19 @@ func (b *builder) retryPolicy(f *model.Forward) *routev3.RetryPolicy {
 	p.RetriableStatusCodes = slices.Compact(p.RetriableStatusCodes)
 	p.NumRetries = u32(attempts)
 	return p
+}
+
+// movesOn reports whether a request that a server may have begun is sent to another server of its pool once the
+// server is dead. A retry rule without attempts forbids it. Requests to hops move on behind the hop.
+func movesOn(f *model.Forward) bool {
+	if f.Retry != nil && f.Retry.Attempts == 0 {
+		return false
+	}
+	return slices.ContainsFunc(f.Backends, func(w model.WeightedBackend) bool { return w.Picker != nil && len(w.Members) == 0 })
+}
+
+func present(header string) *routev3.HeaderMatcher {
+	return &routev3.HeaderMatcher{Name: header, HeaderMatchSpecifier: &routev3.HeaderMatcher_PresentMatch{PresentMatch: true}}
 }
 
 // memberAttempts has each hop of an import with several clusters asked once, in the order of their priorities, and returns how often a request is
@@ -125,7 +146,7 @@ func (b *builder) retryAlso(p *routev3.RetryPolicy, on model.RetryOn) {
 		p.RetryOn += ",retriable-status-codes"
 	}
 	if on.LostGateway {
-		p.RetriableHeaders = append(p.RetriableHeaders, &routev3.HeaderMatcher{Name: peerLost, HeaderMatchSpecifier: &routev3.HeaderMatcher_PresentMatch{PresentMatch: true}})
+		p.RetriableHeaders = append(p.RetriableHeaders, present(peerLost))
 	}
 }
 

@@ -60,36 +60,54 @@ func (b *builder) uploads(limit int64) proto.Message {
 		RouteCacheAction:  extprocv3.ExternalProcessor_RETAIN,
 		StatPrefix:        filterUploads,
 	}
-	return &matchingv3.ExtensionWithMatcher{
-		ExtensionConfig: b.extension("composite", &compositev3.Composite{}),
-		XdsMatcher: &matcherxds.Matcher{MatcherType: &matcherxds.Matcher_MatcherList_{MatcherList: &matcherxds.Matcher_MatcherList{
-			Matchers: []*matcherxds.Matcher_MatcherList_FieldMatcher{{
-				Predicate: b.anyHeader(map[string]string{"content-length": largeBody, chunkedHeader: ".+"}),
-				OnMatch: &matcherxds.Matcher_OnMatch{OnMatch: &matcherxds.Matcher_OnMatch_Action{Action: &xdscore.TypedExtensionConfig{
-					Name:        "ask",
-					TypedConfig: b.any(&compositev3.ExecuteFilterAction{TypedConfig: b.extension(filterUploads, call)}),
-				}}},
-			}},
-		}}},
-	}
+	return b.asking(b.anyHeader(map[string]string{"content-length": largeBody, chunkedHeader: ".+"}), filterUploads, call)
 }
 
+// Parts of match trees.
+type (
+	predicate       = matcherxds.Matcher_MatcherList_Predicate
+	predicates      = matcherxds.Matcher_MatcherList_Predicate_PredicateList
+	singlePredicate = matcherxds.Matcher_MatcherList_Predicate_SinglePredicate
+)
+
 // anyHeader matches requests of whose headers one at least matches its regular expression.
-func (b *builder) anyHeader(patterns map[string]string) *matcherxds.Matcher_MatcherList_Predicate {
-	var any []*matcherxds.Matcher_MatcherList_Predicate
+func (b *builder) anyHeader(patterns map[string]string) *predicate {
+	var any []*predicate
 	for _, name := range slices.Sorted(maps.Keys(patterns)) {
-		any = append(any, &matcherxds.Matcher_MatcherList_Predicate{MatchType: &matcherxds.Matcher_MatcherList_Predicate_SinglePredicate_{
-			SinglePredicate: &matcherxds.Matcher_MatcherList_Predicate_SinglePredicate{
-				Input: &xdscore.TypedExtensionConfig{Name: name, TypedConfig: b.any(&envoymatcherv3.HttpRequestHeaderMatchInput{HeaderName: name})},
-				Matcher: &matcherxds.Matcher_MatcherList_Predicate_SinglePredicate_ValueMatch{ValueMatch: &matcherxds.StringMatcher{
-					MatchPattern: &matcherxds.StringMatcher_SafeRegex{SafeRegex: &matcherxds.RegexMatcher{
-						EngineType: &matcherxds.RegexMatcher_GoogleRe2{GoogleRe2: &matcherxds.RegexMatcher_GoogleRE2{}}, Regex: patterns[name],
-					}},
-				}},
-			},
-		}})
+		any = append(any, b.matching(name, &envoymatcherv3.HttpRequestHeaderMatchInput{HeaderName: name}, patterns[name]))
 	}
-	return &matcherxds.Matcher_MatcherList_Predicate{MatchType: &matcherxds.Matcher_MatcherList_Predicate_OrMatcher{
-		OrMatcher: &matcherxds.Matcher_MatcherList_Predicate_PredicateList{Predicate: any},
-	}}
+	return &predicate{MatchType: &matcherxds.Matcher_MatcherList_Predicate_OrMatcher{OrMatcher: &predicates{Predicate: any}}}
+}
+
+// matching matches an input, of any name, with a regular expression.
+func (b *builder) matching(name string, input proto.Message, pattern string) *predicate {
+	return b.single(name, input, &singlePredicate{
+		Matcher: &matcherxds.Matcher_MatcherList_Predicate_SinglePredicate_ValueMatch{ValueMatch: &matcherxds.StringMatcher{
+			MatchPattern: &matcherxds.StringMatcher_SafeRegex{SafeRegex: &matcherxds.RegexMatcher{
+				EngineType: &matcherxds.RegexMatcher_GoogleRe2{GoogleRe2: &matcherxds.RegexMatcher_GoogleRE2{}}, Regex: pattern,
+			}},
+		}},
+	})
+}
+
+// single completes a predicate with its input.
+func (b *builder) single(name string, input proto.Message, p *singlePredicate) *predicate {
+	p.Input = &xdscore.TypedExtensionConfig{Name: name, TypedConfig: b.any(input)}
+	return &predicate{MatchType: &matcherxds.Matcher_MatcherList_Predicate_SinglePredicate_{SinglePredicate: p}}
+}
+
+// asking is a place that is filled with a filter for what a predicate matches.
+func (b *builder) asking(when *predicate, name string, filter proto.Message) *matchingv3.ExtensionWithMatcher {
+	ask := &xdscore.TypedExtensionConfig{
+		Name:        "ask",
+		TypedConfig: b.any(&compositev3.ExecuteFilterAction{TypedConfig: b.extension(name, filter)}),
+	}
+	list := &matcherxds.Matcher_MatcherList{Matchers: []*matcherxds.Matcher_MatcherList_FieldMatcher{{
+		Predicate: when,
+		OnMatch:   &matcherxds.Matcher_OnMatch{OnMatch: &matcherxds.Matcher_OnMatch_Action{Action: ask}},
+	}}}
+	return &matchingv3.ExtensionWithMatcher{
+		ExtensionConfig: b.extension("composite", &compositev3.Composite{}),
+		XdsMatcher:      &matcherxds.Matcher{MatcherType: &matcherxds.Matcher_MatcherList_{MatcherList: list}},
+	}
 }

@@ -60,6 +60,9 @@ func (b *builder) weightedClusters(f *model.Forward, calls pickerCalls) []*route
 		if b.hops && w.Peer == "" && !further {
 			s.ResponseHeadersToRemove = append(s.ResponseHeadersToRemove, peerMark) // only a hop marks answers, and a member's gateway
 		}
+		if w.Picker != nil && !further {
+			s.ResponseHeadersToRemove = append(slices.Clip(s.ResponseHeadersToRemove), deadMark)
+		}
 		b.ownReason(s, w)
 		if w.Picker != nil && w.Picker.Cluster.External() {
 			s.RequestHeadersToRemove = append(slices.Clip(s.RequestHeadersToRemove), framing...)

@@ -1,0 +1,40 @@
+package extproc
+
+import (
+	"context"
+	"net/netip"
+
+	"google.golang.org/grpc"
+)
+
+// HeaderDead is in a response whose server is dead: the gateway sends the request to another one.
+const HeaderDead = "penstock-server-dead"
+
+// Failures judges responses that show a failure.
+type Failures interface {
+	// Dead reports whether a server of a pool that a Gateway picks from is dead. It may wait.
+	Dead(ctx context.Context, gateway, pool string, server netip.AddrPort) bool
+}
+
+// working takes every server for one that works.
+type working struct{}
+
+func (working) Dead(context.Context, string, string, netip.AddrPort) bool { return false }
+
+// failed serves the call about one response, from its headers on.
+func (s *Server) failed(stream grpc.ServerStream, c *call) error {
+	m := newMessage()
+	err := stream.RecvMsg(m)
+	kind := m.Kind
+	m.Free()
+	if err != nil || kind != ResponseHeaders {
+		return nil
+	}
+	answer := passResponseHeaders
+	server, err := netip.ParseAddrPort(c.failed)
+	if err == nil && s.Failures.Dead(stream.Context(), s.Gateway(stream.Context()), c.pool, server) {
+		answer = headerReply(Header{HeaderDead, "1"})
+	}
+	_ = stream.SendMsg(answer) // it fails if the request has ended
+	return nil
+}

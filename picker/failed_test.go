@@ -1,0 +1,44 @@
+package picker
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"testing"
+
+	"github.com/penstock-project/penstock/discovery/objectid"
+)
+
+type allowing map[string]bool
+
+func (a allowing) Allowed(gateway string, _ objectid.Target) (bool, <-chan struct{}) {
+	return a[gateway], nil
+}
+func (allowing) Lagging() bool { return false }
+
+// A Gateway learns nothing about servers that it may not pick, and the picker calls none of them.
+func TestFailed_DeadServerIsSuspectAndOthersAreNotAsked(t *testing.T) {
+	calls := 0
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		calls++
+		w.WriteHeader(http.StatusServiceUnavailable)
+	}))
+	defer s.Close()
+	server := netip.MustParseAddrPort(s.Listener.Addr().String())
+	p, err := New(Config{Access: allowing{"ns/gw": true}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	setPools(t, p, Pool{ID: poolID("ns/pool"), Endpoints: specs(server.String())}, Pool{ID: poolID("ns/other"), Endpoints: specs("10.0.0.9:80")})
+	for _, c := range []struct{ gateway, pool string }{{"ns/another", "ns/pool"}, {"ns/gw", "ns/other"}, {"ns/gw", "ns/none"}, {"ns/gw", "-"}} {
+		if p.Dead(t.Context(), c.gateway, c.pool, server) || calls != 0 {
+			t.Errorf("%v: %d calls", c, calls)
+		}
+	}
+	if !p.Dead(t.Context(), "ns/gw", "ns/pool", server) || calls != 1 {
+		t.Errorf("the dead server was not found with %d calls", calls)
+	}
+	if state := p.pool("ns/pool").snapshot.Endpoints[0].State(); !state.Failing {
+		t.Error("the dead server is not suspect")
+	}
+}

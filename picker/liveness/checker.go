@@ -1,0 +1,179 @@
+package liveness
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"sync"
+	"syscall"
+	"time"
+)
+
+const (
+	// Within is how long a server may take to show that it is dead.
+	Within = 500 * time.Millisecond
+	// pause is the time from one probe of a server to the next.
+	pause = 50 * time.Millisecond
+	// maxProbes run at a time; maxWaiting requests wait at a time. Beyond them, no server is dead.
+	maxProbes, maxWaiting = 64, 4096
+)
+
+// Config of a Checker. Zero values mean the defaults given.
+type Config struct {
+	// Never returns the kind of an address that is never called; "" for others. nil: all may be called.
+	Never func(netip.Addr) string
+	// Transport sends probes. Default: one that keeps no connections.
+	Transport func(*tls.Config) http.RoundTripper
+}
+
+// Checker probes servers.
+type Checker struct {
+	config Config
+	probes chan struct{}
+
+	mu      sync.Mutex
+	waiting int
+	servers map[netip.AddrPort]*server // for which requests wait
+}
+
+// server is one for which requests wait.
+type server struct {
+	waiting int           // requests
+	running chan struct{} // closed at the end of the probe that runs; nil if none does
+	ended   time.Time     // when the last probe ended
+	dead    bool          // by the last probe
+}
+
+// New returns a Checker.
+func New(c Config) *Checker {
+	if c.Never == nil {
+		c.Never = func(netip.Addr) string { return "" }
+	}
+	if c.Transport == nil {
+		c.Transport = func(secure *tls.Config) http.RoundTripper {
+			return &http.Transport{TLSClientConfig: secure, DisableKeepAlives: true, MaxResponseHeaderBytes: 64 << 10}
+		}
+	}
+	return &Checker{config: c, probes: make(chan struct{}, maxProbes), servers: map[netip.AddrPort]*server{}}
+}
+
+// Dead reports whether a server is dead. It returns when a probe shows that, after Within, or when ctx ends. secure is how
+// the server is spoken to; nil: in cleartext.
+func (c *Checker) Dead(ctx context.Context, addr netip.AddrPort, secure *tls.Config) bool {
+	if c.config.Never(addr.Addr()) != "" {
+		return false
+	}
+	s := c.enter(addr)
+	if s == nil {
+		return false
+	}
+	defer c.leave(addr, s)
+	ctx, cancel := context.WithTimeout(ctx, Within)
+	defer cancel()
+	next := time.NewTimer(pause)
+	defer next.Stop()
+	for {
+		if c.probed(ctx, s, addr, secure) {
+			return true
+		}
+		next.Reset(pause)
+		select {
+		case <-ctx.Done():
+			return false
+		case <-next.C:
+		}
+	}
+}
+
+// enter adds a request that waits for a server; nil if too many wait.
+func (c *Checker) enter(addr netip.AddrPort) *server {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.waiting >= maxWaiting {
+		return nil
+	}
+	c.waiting++
+	s := c.servers[addr]
+	if s == nil {
+		s = new(server)
+		c.servers[addr] = s
+	}
+	s.waiting++
+	return s
+}
+
+func (c *Checker) leave(addr netip.AddrPort, s *server) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.waiting--
+	if s.waiting--; s.waiting == 0 {
+		delete(c.servers, addr)
+	}
+}
+
+// probed returns the result of the probe that runs, of the last one if it is recent, or of a new one.
+func (c *Checker) probed(ctx context.Context, s *server, addr netip.AddrPort, secure *tls.Config) bool {
+	c.mu.Lock()
+	running := s.running
+	switch {
+	case running != nil:
+		c.mu.Unlock()
+		select {
+		case <-running:
+		case <-ctx.Done():
+			return false
+		}
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return s.dead
+	case time.Since(s.ended) < pause:
+		defer c.mu.Unlock()
+		return s.dead
+	}
+	running = make(chan struct{})
+	s.running = running
+	c.mu.Unlock()
+
+	dead := false
+	defer func() { // also after a panic
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		s.running, s.ended, s.dead = nil, time.Now(), dead
+		close(running)
+	}()
+	// The probe is not of this request alone: it does not end with it.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), Within)
+	defer cancel()
+	select {
+	case c.probes <- struct{}{}:
+		defer func() { <-c.probes }()
+		dead = c.probe(ctx, addr, secure)
+	default:
+	}
+	return dead
+}
+
+// probe reads a server's /health. A status of 500 or more shows that the server is dead, and so does the system's
+// "connection refused". Other statuses, other protocols and silence show nothing.
+func (c *Checker) probe(ctx context.Context, addr netip.AddrPort, secure *tls.Config) bool {
+	u := url.URL{Scheme: "http", Host: addr.String(), Path: "/health"}
+	if secure != nil {
+		u.Scheme = "https"
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
+	if err != nil {
+		return false
+	}
+	request.Header.Set("User-Agent", "penstock")
+	response, err := c.config.Transport(secure).RoundTrip(request)
+	if err != nil {
+		var dial *net.OpError
+		return errors.Is(err, syscall.ECONNREFUSED) && errors.As(err, &dial) && dial.Op == "dial"
+	}
+	_ = response.Body.Close()
+	return response.StatusCode >= http.StatusInternalServerError
+}

@@ -1,0 +1,14 @@
+// Package liveness finds out whether a model server that has answered 500 or 503 is dead. An engine
+// whose process is about to end answers so for a moment: vLLM answers 500 for 0.1 s after its engine
+// core was killed, and its /health 503. A server that works answers so, too, to a request that it
+// cannot serve: that request fails at every server.
+//
+// A Checker reads the server's /health until it shows that the server is dead, for Within at most.
+// Only package picker calls it, with servers of its pools.
+//
+// Invariants: a server has one probe at a time and one every pause at most, however many requests
+// wait for it; without a request that waits there is no probe; no time limit that has passed shows
+// that a server is dead.
+//
+// Tests: go test ./picker/liveness
+package liveness

@@ -1,0 +1,79 @@
+package envoy
+
+import (
+	"time"
+
+	xdscore "github.com/cncf/xds/go/xds/core/v3"
+	matcherxds "github.com/cncf/xds/go/xds/type/matcher/v3"
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	matchingv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/common/matching/v3"
+	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/ext_proc/v3"
+	routerv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/router/v3"
+	upstreamcodecv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/upstream_codec/v3"
+	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
+	inputsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/matching/common_inputs/network/v3"
+	metadatav3 "github.com/envoyproxy/go-control-plane/envoy/extensions/matching/input_matchers/metadata/v3"
+	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/penstock-project/penstock/translator/model"
+)
+
+const (
+	// metaFailed marks a call about a response that shows a failure. Its value is the server's address.
+	metaFailed = "x-penstock-failed"
+	// deadMark marks such a response if our picker finds that the server is dead (extproc.HeaderDead): the
+	// request is sent to another one. It is removed from responses of pods to clients.
+	deadMark = "penstock-server-dead"
+	// failedTimeout is how long Envoy waits for the picker, which takes liveness.Within.
+	failedTimeout = time.Second
+
+	filterFailed = "failed" // in the router: composite
+)
+
+// router is the last filter. The filter of upstreams in it asks our picker about each response 500 and
+// 503 to a pick: whether the server is dead. All other responses pass a comparison of their status. It
+// is in the listener, and not in clusters, whose filters would cost memory for each.
+func (b *builder) router() *routerv3.Router {
+	filter := func(name string, config proto.Message) *hcmv3.HttpFilter {
+		return &hcmv3.HttpFilter{Name: name, ConfigType: &hcmv3.HttpFilter_TypedConfig{TypedConfig: b.any(config)}}
+	}
+	return &routerv3.Router{UpstreamHttpFilters: []*hcmv3.HttpFilter{
+		filter(filterFailed, b.failed()),
+		filter("envoy.filters.http.upstream_codec", &upstreamcodecv3.UpstreamCodec{}),
+	}}
+}
+
+func (b *builder) failed() *matchingv3.ExtensionWithMatcher {
+	service := b.grpc(model.OurPicker)
+	service.RetryPolicy = b.callAgain()
+	service.InitialMetadata = []*corev3.HeaderValue{
+		{Key: metaFailed, Value: "%UPSTREAM_HOST%"},
+		{Key: metaPool, Value: "%DYNAMIC_METADATA(penstock:pool)%"},
+	}
+	call := &extprocv3.ExternalProcessor{
+		GrpcService:      service,
+		FailureModeAllow: true,
+		ProcessingMode: &extprocv3.ProcessingMode{
+			RequestHeaderMode:  extprocv3.ProcessingMode_SKIP,
+			ResponseHeaderMode: extprocv3.ProcessingMode_SEND,
+		},
+		MessageTimeout: seconds(failedTimeout),
+		StatPrefix:     filterFailed,
+	}
+	status := b.matching("status", &matcherv3.HttpResponseHeaderMatchInput{HeaderName: ":status"}, "500|503")
+	pool := &inputsv3.DynamicMetadataInput{Filter: "penstock", Path: []*inputsv3.DynamicMetadataInput_PathSegment{
+		{Segment: &inputsv3.DynamicMetadataInput_PathSegment_Key{Key: "pool"}},
+	}}
+	present := b.any(&metadatav3.Metadata{Value: &matcherv3.ValueMatcher{
+		MatchPattern: &matcherv3.ValueMatcher_PresentMatch{PresentMatch: true},
+	}})
+	picked := b.single("pool", pool, &singlePredicate{
+		Matcher: &matcherxds.Matcher_MatcherList_Predicate_SinglePredicate_CustomMatch{
+			CustomMatch: &xdscore.TypedExtensionConfig{Name: "present", TypedConfig: present},
+		},
+	})
+	return b.asking(&predicate{MatchType: &matcherxds.Matcher_MatcherList_Predicate_AndMatcher{
+		AndMatcher: &predicates{Predicate: []*predicate{status, picked}},
+	}}, filterFailed, call)
+}
