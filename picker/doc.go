@@ -23,7 +23,7 @@
 // Invariants:
 //   - Picks lock no pool: configuration is an immutable snapshot behind an atomic pointer.
 //   - The stages run in one order, whatever the target; a stage that ends a pick skips to answer and note.
-//   - What a pick has taken before its answer is the gateway's ends in one place, settle (stage_lease.go), also after a panic.
+//   - What a pick has taken before its answer is the gateway's ends in one place, settle (stages.go), also after a panic.
 //   - Each lease is released exactly once: by the access log, by its timeout when no report comes any more, or by the end of
 //     the ext_proc stream for gateways that send no access log.
 //   - A limit of requests in flight holds for all processes together (confirm.go), except while one of them does not answer

@@ -204,7 +204,7 @@ func TestStages_WithoutOneItsPromiseIsBroken(t *testing.T) {
 			answer(p)
 			return p.leases.Len() == 1 && inFlight(p, first) == 1
 		}},
-		"spill": {"TestSpill_FullEmptyOrUnreachablePoolSpills", func(p *Picker, pool Pool) bool {
+		"spill": {"TestSpill_RouteWithoutTargetsYetIsStillServed", func(p *Picker, pool Pool) bool {
 			pool.Endpoints = nil
 			set(p, pool)
 			return answer(p).Reason == ReasonNoEndpoints
