@@ -48,6 +48,9 @@ type Config struct {
 	// exceeded one, or because it does not follow the protocol; optional.
 	Limits   Limits
 	Exceeded func(peer, problem string)
+	// Received is called with the number of items and of bytes of each message of a peer. It returns how
+	// long the acknowledgement of a message waits that is not the last one of its response. Optional.
+	Received func(peer string, items, bytes int) time.Duration
 	// Now is the clock that certificates are compared with; time.Now if nil.
 	Now func() time.Time
 	Log *slog.Logger // nil: discarded

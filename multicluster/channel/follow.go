@@ -328,11 +328,14 @@ func (c *Channel) read(ctx context.Context, p *peer, conn Connection, connected 
 		if err != nil {
 			return violation{fmt.Errorf("topic %s: %w", t.name, err)}
 		}
+		wait := c.received(p, r)
 		if whole == nil {
-			inEffect[t.name].Store(true)
-			if err := send(acknowledge); err != nil {
-				return err
-			}
+			delivering.Go(func() {
+				if pause(ctx, wait) {
+					inEffect[t.name].Store(true)
+					_ = send(acknowledge) // if it fails, so does Recv
+				}
+			})
 			continue
 		}
 		r = whole
@@ -348,6 +351,29 @@ func (c *Channel) read(ctx context.Context, p *peer, conn Connection, connected 
 	}
 }
 
+// received is Config.Received.
+func (c *Channel) received(p *peer, r *response) time.Duration {
+	if c.cfg.Received == nil {
+		return 0
+	}
+	return c.cfg.Received(p.address, len(r.GetResources())+len(r.GetRemovedResources()), weight(r))
+}
+
+// pause waits. It returns false if the context ends.
+func pause(ctx context.Context, d time.Duration) bool {
+	if d <= 0 {
+		return ctx.Err() == nil
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
+}
+
 // receive delivers one response. resumed: it is of a stream that began with the versions of what is in effect.
 func (c *Channel) receive(ctx context.Context, p *peer, t *Topic, r *response, resumed bool) error {
 	c.mu.Lock()
@@ -357,7 +383,7 @@ func (c *Channel) receive(ctx context.Context, p *peer, t *Topic, r *response, r
 	for _, is := range r.GetResources() {
 		it, bad := decode(is)
 		if bad != nil {
-			problems.Add(fmt.Errorf("%.200q: %w", is.GetName(), bad))
+			problems.Addf("%.200q: %w", is.GetName(), bad)
 			continue
 		}
 		u.Items = append(u.Items, it)

@@ -2,7 +2,6 @@ package channel
 
 import (
 	"context"
-	"fmt"
 	"iter"
 	"maps"
 	"sync"
@@ -146,7 +145,7 @@ func (m *Mirror[T]) receive(_ context.Context, u Update) error {
 			published[it.Key] = true
 			value, bad := m.cfg.Decode(it.Value)
 			if bad != nil {
-				problems.Add(fmt.Errorf("%.200q: %w", it.Key, bad))
+				problems.Addf("%.200q: %w", it.Key, bad)
 				continue
 			}
 			if m.peers[u.Peer] == nil {

@@ -188,6 +188,57 @@ func TestPeers_EndlessResponseEndsTheStream(t *testing.T) {
 	}
 }
 
+// A member that sends parts without end is read no faster than its messages may cost. Its other topics
+// do not wait.
+func TestPeers_PartWaitsForItsAcknowledgement(t *testing.T) {
+	acknowledged := make(chan string, 10)
+	address, _ := hostile(t, func(stream grpc.ServerStream) error {
+		var of [2]request // subscriptions; hostile has read one
+		if err := stream.RecvMsg(&of[0]); err != nil {
+			return err
+		}
+		for _, r := range []*response{{TypeUrl: "large", Nonce: "1/0"}, {TypeUrl: "small", Nonce: "2"}} {
+			r.SystemVersionInfo = "hostile"
+			if err := stream.SendMsg(r); err != nil {
+				return err
+			}
+		}
+		if err := stream.RecvMsg(&of[1]); err != nil {
+			return err
+		}
+		acknowledged <- of[1].GetTypeUrl()
+		return nil
+	})
+	subscriber := New(Config{
+		Peers: []string{address}, Received: func(string, int, int) time.Duration { return time.Hour },
+	})
+	for _, name := range []string{"large", "small"} {
+		subscriber.Topic(name).Subscribe(func(context.Context, Update) error { return nil })
+	}
+	go func() { _ = subscriber.Run(t.Context()) }()
+	if got := <-acknowledged; got != "small" {
+		t.Errorf("got an acknowledgement of topic %s first, want small", got)
+	}
+}
+
+func TestProblems_OnlyTheFirstAreFormatted(t *testing.T) {
+	var p Problems
+	formatted := 0
+	for range 1000 {
+		p.Addf("%v", counted{&formatted})
+	}
+	if text := p.Err().Error(); formatted != 3 || !strings.Contains(text, "and 997 more") {
+		t.Errorf("got %q after formatting %d, want 3 and the number of the others", text, formatted)
+	}
+}
+
+type counted struct{ n *int }
+
+func (c counted) String() string {
+	*c.n++
+	return "a problem"
+}
+
 // connect serves a publisher as members see it, and connects to it.
 func connect(t *testing.T, publisher *Channel) *grpc.ClientConn {
 	t.Helper()

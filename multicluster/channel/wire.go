@@ -196,6 +196,15 @@ func (p *Problems) Add(err error) {
 	}
 }
 
+// Addf is Add for a text. Only the first ones are formatted.
+func (p *Problems) Addf(format string, args ...any) {
+	if len(p.first) < 3 {
+		p.first = append(p.first, fmt.Errorf(format, args...))
+		return
+	}
+	p.more++
+}
+
 // Err is all of them; nil: there is none.
 func (p *Problems) Err() error {
 	if p.more == 0 {

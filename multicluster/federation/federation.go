@@ -103,7 +103,7 @@ func New(c Config) *Federation {
 	f := &Federation{cfg: c, trust: newTrust(c.Certificate, c.Now), members: map[string]Member{}, left: map[string]bool{}, received: map[string]cluster{}, missed: map[string]bool{}, parts: map[string]*assemblies{}, placedAt: map[objectid.Pool]map[string]placed{}, askedFor: map[string]map[objectid.Pool]bool{}, decided: make(chan struct{})}
 	f.channel = channel.New(channel.Config{
 		CredentialsOf: f.credentials, Identify: f.trust.identify, NameOf: f.nameAt, Dial: f.dialled.dial,
-		Connect: c.Connect, Debounce: debounce, Limits: f.limits(), Exceeded: f.exceeded,
+		Connect: c.Connect, Debounce: debounce, Limits: f.limits(), Exceeded: f.exceeded, Received: f.messageReceived,
 		Now: c.Now, Log: c.Log, OnPanic: c.OnPanic,
 	})
 	f.exports, f.imports = f.channel.Topic(exportsTopic), f.channel.Topic(importsTopic)
@@ -112,10 +112,10 @@ func New(c Config) *Federation {
 	f.imports.Resume()
 	// Exports to a cluster that left the set are retracted from it.
 	f.exports.Visible(func(member, key string) bool { return f.trust.has(member) && f.audience.receives(member, key) })
-	f.exports.Subscribe(f.paced(followCost, f.receive))
-	f.imports.Subscribe(f.paced(followCost, f.noted(f.receiveImports)))
-	f.wanted.Subscribe(f.paced(0, f.noted(f.receiveWanted)))
-	f.loads.Subscribe(f.paced(0, f.noted(f.receiveLoads)))
+	f.exports.Subscribe(f.paced(followCost, exportCost, f.receive))
+	f.imports.Subscribe(f.paced(followCost, 0, f.noted(f.receiveImports)))
+	f.wanted.Subscribe(f.paced(0, 0, f.noted(f.receiveWanted)))
+	f.loads.Subscribe(f.paced(0, 0, f.noted(f.receiveLoads)))
 	for _, t := range []*channel.Topic{f.imports, f.wanted, f.loads} {
 		t.Visible(func(member, key string) bool {
 			m, ok := objectid.ParseMember(key)
@@ -360,7 +360,7 @@ func (f *Federation) receive(_ context.Context, in channel.Update) error {
 		e, whole, err := parts.receive(it.Key, it.Value)
 		switch {
 		case e.Pool == (objectid.Pool{}):
-			problems.Add(fmt.Errorf("export %.200q: %w", it.Key, err))
+			problems.Addf("export %.200q: %w", it.Key, err)
 		case err != nil:
 			unread[e.Pool] = fmt.Sprintf("%.300v", err)
 		case whole:

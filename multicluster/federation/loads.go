@@ -162,7 +162,7 @@ func (f *Federation) receiveLoads(_ context.Context, in channel.Update) error {
 			}
 		}
 		if err != nil {
-			problems.Add(fmt.Errorf("the load of %.200q: %w", it.Key, err))
+			problems.Addf("the load of %.200q: %w", it.Key, err)
 		}
 	}
 	return problems.Err()

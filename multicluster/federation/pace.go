@@ -21,10 +21,12 @@ const (
 	burst = 300 * time.Millisecond
 	// followCost is for an update that may lead to another translation.
 	followCost = 2 * time.Millisecond
-	// itemCost is for an item, beside its bytes.
-	itemCost = 5 * time.Microsecond
+	// itemCost is for an item of a message, beside its bytes.
+	itemCost = 2 * time.Microsecond
 	// byteCost is for a byte on the wire: decoding it, and the garbage that this makes.
 	byteCost = 40 * time.Nanosecond
+	// exportCost is for an item of the topic exports, when its update is whole.
+	exportCost = 25 * time.Microsecond
 	// problemCost is for an update with a problem: each one is reported.
 	problemCost = 100 * time.Millisecond
 	longestWait = 5 * time.Second // well within a lease
@@ -69,14 +71,21 @@ func (p *paces) keep(is func(address string) bool) {
 	}
 }
 
-// paced returns a handler that limits the share of time which the updates of one member take. least
-// is the least cost of an update.
+// messageReceived is channel.Config.Received: an update costs what its messages do, and more once it
+// is whole. So the parts of a large update are read one at a time.
+func (f *Federation) messageReceived(member string, items, bytes int) time.Duration {
+	cost := time.Duration(items)*itemCost + time.Duration(bytes)*byteCost
+	return f.paces.spent(member, cost, time.Now())
+}
+
+// paced returns a handler that limits the share of time which the updates of one member take. update
+// is the cost of an update, and item of one of its items, beside their messages.
 func (f *Federation) paced(
-	least time.Duration, handle func(context.Context, channel.Update) error,
+	update, item time.Duration, handle func(context.Context, channel.Update) error,
 ) func(context.Context, channel.Update) error {
 	return func(ctx context.Context, in channel.Update) error {
 		err := handle(ctx, in)
-		cost := least + contentCost(in)
+		cost := update + time.Duration(len(in.Items)+len(in.Retracted))*item
 		if err != nil {
 			cost = max(cost, problemCost)
 		}
@@ -93,18 +102,6 @@ func (f *Federation) paced(
 		}
 		return err
 	}
-}
-
-// contentCost is the cost of an update by its content.
-func contentCost(in channel.Update) time.Duration {
-	size := 0
-	for _, it := range in.Items {
-		size += len(it.Key) + len(it.Value)
-	}
-	for _, key := range in.Retracted {
-		size += len(key)
-	}
-	return time.Duration(size)*byteCost + time.Duration(len(in.Items)+len(in.Retracted))*itemCost
 }
 
 // noted passes on what of a member's update had no effect. receive does so itself.

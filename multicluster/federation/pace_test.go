@@ -14,10 +14,11 @@ func TestFederation_MemberKeepsNoCoreBusy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var f Federation
 		lasts := func(peer string, n, size int, err error) time.Duration {
-			handle := f.paced(followCost, func(context.Context, channel.Update) error { return err })
+			handle := f.paced(followCost, exportCost, func(context.Context, channel.Update) error { return err })
 			update := channel.Update{Peer: peer, Items: []channel.Item{{Value: make([]byte, size)}}}
 			began := time.Now()
 			for range n {
+				_ = f.messageReceived(peer, 1, size)
 				_ = handle(t.Context(), update)
 			}
 			return time.Since(began)
@@ -25,7 +26,7 @@ func TestFederation_MemberKeepsNoCoreBusy(t *testing.T) {
 		if took := lasts("small", 100, 1000, nil); took != 0 {
 			t.Errorf("got %s for 100 small updates, want no wait", took)
 		}
-		const each = 2<<20*byteCost + itemCost + followCost
+		const each = 2<<20*byteCost + itemCost + exportCost + followCost
 		waits := func(cost time.Duration) time.Duration { return time.Duration(float64(cost-burst) / share) }
 		want := waits(20 * each)
 		if took := lasts("busy", 20, 2<<20, nil); (took - want).Abs() > time.Second {
@@ -44,6 +45,14 @@ func TestFederation_MemberKeepsNoCoreBusy(t *testing.T) {
 		time.Sleep(time.Minute)
 		if took := lasts("busy", 1, 2<<20, nil); took != 0 {
 			t.Errorf("got %s for an update after a minute, want no wait", took)
+		}
+		began := time.Now()
+		for range 20 { // parts of a response that is never complete
+			time.Sleep(f.messageReceived("endless", 1000, 1<<20))
+		}
+		want = waits(20 * (1<<20*byteCost + 1000*itemCost))
+		if took := time.Since(began); (took - want).Abs() > time.Second {
+			t.Errorf("got %s for 20 parts of 1 MiB, want %s", took, want)
 		}
 		f.paces.keep(func(address string) bool { return address == "other" })
 		if n := len(f.paces.of); n != 1 {

@@ -93,6 +93,12 @@ type exportKey struct {
 	part int // its number
 }
 
+// keyError reports a key that does not name what it should. Its text is made only if it is shown: a
+// hostile member sends such keys by the thousand.
+type keyError struct{ key, want string }
+
+func (e keyError) Error() string { return fmt.Sprintf("%.300q is not the name of %s", e.key, e.want) }
+
 // parseKey reads the key of an item of the topic exports. The kind follows from its form alone: a text of one form that is
 // invalid is not taken for one of another.
 func parseKey(key string) (out exportKey, err error) {
@@ -103,12 +109,12 @@ func parseKey(key string) (out exportKey, err error) {
 	if out.kind = recordKind; part {
 		out.kind = partKind
 		if out.part, err = strconv.Atoi(number); err != nil || out.part >= maxParts || strconv.FormatUint(uint64(out.part), 10) != number {
-			return out, fmt.Errorf("%.100q is not the name of a part", key)
+			return out, keyError{key, "a part"}
 		}
 	}
 	var ok bool
 	if out.pool, ok = objectid.ParsePool(name); !ok {
-		return out, fmt.Errorf("%.100q is not the name of a pool", key)
+		return out, keyError{key, "a pool"}
 	}
 	return out, nil
 }
@@ -117,7 +123,7 @@ func parseKey(key string) (out exportKey, err error) {
 func receivedKey(key string) (exportKey, error) {
 	out, err := parseKey(key)
 	if err == nil && out.kind != stateKind && !out.pool.IsValid() {
-		err = fmt.Errorf("%.100q is not the name of a pool", key)
+		err = keyError{key, "a pool"}
 	}
 	return out, err
 }
@@ -126,7 +132,7 @@ func receivedKey(key string) (exportKey, error) {
 func memberPool(key string) (objectid.Pool, error) {
 	m, ok := objectid.ParseMember(key)
 	if !ok || !m.Pool.IsValid() {
-		return objectid.Pool{}, fmt.Errorf("%.300q is not the name of a pool of a member", key)
+		return objectid.Pool{}, keyError{key, "a pool of a member"}
 	}
 	return m.Pool, nil
 }
