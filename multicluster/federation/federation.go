@@ -112,10 +112,10 @@ func New(c Config) *Federation {
 	f.imports.Resume()
 	// Exports to a cluster that left the set are retracted from it.
 	f.exports.Visible(func(member, key string) bool { return f.trust.has(member) && f.audience.receives(member, key) })
-	f.exports.Subscribe(f.paced(followCost, exportCost, f.receive))
-	f.imports.Subscribe(f.paced(followCost, 0, f.noted(f.receiveImports)))
-	f.wanted.Subscribe(f.paced(0, 0, f.noted(f.receiveWanted)))
-	f.loads.Subscribe(f.paced(0, 0, f.noted(f.receiveLoads)))
+	f.exports.Subscribe(f.paced(followCost, f.receive))
+	f.imports.Subscribe(f.paced(followCost, f.noted(f.receiveImports)))
+	f.wanted.Subscribe(f.paced(0, f.noted(f.receiveWanted)))
+	f.loads.Subscribe(f.paced(0, f.noted(f.receiveLoads)))
 	for _, t := range []*channel.Topic{f.imports, f.wanted, f.loads} {
 		t.Visible(func(member, key string) bool {
 			m, ok := objectid.ParseMember(key)
@@ -326,7 +326,7 @@ func (f *Federation) publish(exports ...channel.Item) {
 var errNoEffect = errors.New("not all of the update has an effect")
 
 // receive passes what a member has published on to the registry.
-func (f *Federation) receive(_ context.Context, in channel.Update) error {
+func (f *Federation) receive(ctx context.Context, in channel.Update) error {
 	f.mu.Lock()
 	m, ok := f.members[in.Peer]
 	state, known := f.received[in.Peer]
@@ -419,7 +419,10 @@ func (f *Federation) receive(_ context.Context, in channel.Update) error {
 		f.received[in.Peer] = state
 	}
 	f.mu.Unlock()
-	applied := f.cfg.Apply(u)
+	applied := f.apply(ctx, in.Peer, u)
+	if ctx.Err() != nil {
+		return ctx.Err() // the rest comes with the next connection
+	}
 	if !applied {
 		problems.Add(errNoEffect)
 	}
@@ -436,6 +439,29 @@ func (f *Federation) receive(_ context.Context, in channel.Update) error {
 		return channel.ErrSendAgain
 	}
 	return problems.Err()
+}
+
+// slice is how many exports of an update are applied at once: some milliseconds.
+const slice = 256
+
+// apply applies an update, a large one in slices at the member's pace: nothing else here waits for
+// all of it. It returns false if not all of it has an effect.
+func (f *Federation) apply(ctx context.Context, peer string, u registry.Update) bool {
+	all, applied := u.Exports, true
+	for len(all) > slice {
+		part := u
+		part.Partial, part.Withdrawn, part.Unread, part.Exports, all = true, nil, nil, all[:slice], all[slice:]
+		applied = f.cfg.Apply(part) && applied
+		if !pause(ctx, f.paces.spent(peer, slice*exportCost, time.Now())) {
+			return false
+		}
+		for i := range part.Exports {
+			u.Before = append(u.Before, part.Exports[i].Pool)
+		}
+	}
+	u.Exports = all
+	f.paces.spent(peer, time.Duration(len(all)+len(u.Withdrawn))*exportCost, time.Now()) // paced waits
+	return f.cfg.Apply(u) && applied
 }
 
 // Run exchanges until its context ends.

@@ -9,24 +9,31 @@ import (
 	"github.com/penstock-project/penstock/multicluster/channel"
 )
 
-// The cost of a member's updates is a debt that decreases by share of the time. Up to burst an
-// update is acknowledged at once. Above it the acknowledgement waits, and with it the member's next
-// update, which then has everything that the member has published meanwhile. A burst is room for the
-// snapshot of some thousand pools.
+// The cost of a member's updates is a debt that decreases by share of the time. Up to burst a message
+// is acknowledged at once. Above it the acknowledgement waits, and with it the member's next message.
+// The member's next update then has everything that it has published meanwhile. A burst is room for
+// the snapshot of 5,000 pools with 10 endpoints each.
 //
 // The costs are estimates. An update costs by its content and not by the time that it takes here,
-// which includes waits for other members.
+// which includes waits for other members. Measured on one core of an AMD EPYC, with garbage collection:
+//
+//   - a message takes 0.4 us an item, and 1.4 ns a byte, to decode; TLS and HTTP/2 as much again;
+//   - a record takes 2.2 us, and 9 ns a byte, to decode;
+//   - an export takes 17 us to apply and to import, and 50 us with its report, record and translation;
+//   - an update that changes one endpoint takes 0.8 ms in all.
+//
+// The constants are twice as high for bytes, of which a hostile member may send any number at once.
 const (
 	share = 0.03
 	burst = 300 * time.Millisecond
 	// followCost is for an update that may lead to another translation.
-	followCost = 2 * time.Millisecond
+	followCost = time.Millisecond
 	// itemCost is for an item of a message, beside its bytes.
 	itemCost = 2 * time.Microsecond
 	// byteCost is for a byte on the wire: decoding it, and the garbage that this makes.
-	byteCost = 40 * time.Nanosecond
-	// exportCost is for an item of the topic exports, when its update is whole.
-	exportCost = 25 * time.Microsecond
+	byteCost = 20 * time.Nanosecond
+	// exportCost is for an export that is applied or withdrawn.
+	exportCost = 50 * time.Microsecond
 	// problemCost is for an update with a problem: each one is reported.
 	problemCost = 100 * time.Millisecond
 	longestWait = 5 * time.Second // well within a lease
@@ -78,29 +85,37 @@ func (f *Federation) messageReceived(member string, items, bytes int) time.Durat
 	return f.paces.spent(member, cost, time.Now())
 }
 
-// paced returns a handler that limits the share of time which the updates of one member take. update
-// is the cost of an update, and item of one of its items, beside their messages.
+// paced returns a handler that limits the share of time which the updates of one member take. least
+// is the cost of an update beside its messages and exports.
 func (f *Federation) paced(
-	update, item time.Duration, handle func(context.Context, channel.Update) error,
+	least time.Duration, handle func(context.Context, channel.Update) error,
 ) func(context.Context, channel.Update) error {
 	return func(ctx context.Context, in channel.Update) error {
 		err := handle(ctx, in)
-		cost := update + time.Duration(len(in.Items)+len(in.Retracted))*item
+		cost := least
 		if err != nil {
 			cost = max(cost, problemCost)
 		}
 		if in.Disconnected { // it waits too: the member would connect again at once
 			cost = 0
 		}
-		if wait := f.paces.spent(in.Peer, cost, time.Now()); wait > 0 {
-			timer := time.NewTimer(wait)
-			defer timer.Stop()
-			select {
-			case <-ctx.Done():
-			case <-timer.C:
-			}
-		}
+		pause(ctx, f.paces.spent(in.Peer, cost, time.Now()))
 		return err
+	}
+}
+
+// pause waits. It returns false if the context ends.
+func pause(ctx context.Context, d time.Duration) bool {
+	if d <= 0 {
+		return ctx.Err() == nil
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
 	}
 }
 

@@ -3,18 +3,21 @@ package federation
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/multicluster/channel"
+	"github.com/penstock-project/penstock/multicluster/registry"
 )
 
 func TestFederation_MemberKeepsNoCoreBusy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var f Federation
 		lasts := func(peer string, n, size int, err error) time.Duration {
-			handle := f.paced(followCost, exportCost, func(context.Context, channel.Update) error { return err })
+			handle := f.paced(followCost, func(context.Context, channel.Update) error { return err })
 			update := channel.Update{Peer: peer, Items: []channel.Item{{Value: make([]byte, size)}}}
 			began := time.Now()
 			for range n {
@@ -26,7 +29,7 @@ func TestFederation_MemberKeepsNoCoreBusy(t *testing.T) {
 		if took := lasts("small", 100, 1000, nil); took != 0 {
 			t.Errorf("got %s for 100 small updates, want no wait", took)
 		}
-		const each = 2<<20*byteCost + itemCost + exportCost + followCost
+		const each = 2<<20*byteCost + itemCost + followCost
 		waits := func(cost time.Duration) time.Duration { return time.Duration(float64(cost-burst) / share) }
 		want := waits(20 * each)
 		if took := lasts("busy", 20, 2<<20, nil); (took - want).Abs() > time.Second {
@@ -57,6 +60,42 @@ func TestFederation_MemberKeepsNoCoreBusy(t *testing.T) {
 		f.paces.keep(func(address string) bool { return address == "other" })
 		if n := len(f.paces.of); n != 1 {
 			t.Errorf("got the debts of %d members, want 1", n)
+		}
+	})
+}
+
+func TestFederation_LargeUpdateIsAppliedInSlices(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var f Federation
+		var got []registry.Update
+		ctx, cancel := context.WithCancel(t.Context())
+		f.cfg.Apply = func(list ...registry.Update) bool {
+			got = append(got, list...)
+			return len(got) != 1
+		}
+		u := registry.Update{Snapshot: true, Withdrawn: make([]objectid.Pool, 1)}
+		for i := range 2*slice + 1 {
+			u.Exports = append(u.Exports, registry.Export{Pool: objectid.Pool{Name: fmt.Sprint(i)}})
+		}
+		f.paces.spent("east", burst, time.Now())
+		began := time.Now()
+		if f.apply(ctx, "east", u) {
+			t.Error("got an effect of all, want none of the first slice")
+		}
+		wait := time.Duration(2*slice*exportCost) * 100 / time.Duration(100*share)
+		if took := time.Since(began); (took - wait).Abs() > time.Second {
+			t.Errorf("got %s between the slices, want %s", took, wait)
+		}
+		if len(got) != 3 || !got[0].Partial || !got[1].Partial || got[2].Partial || len(got[1].Exports) != slice {
+			t.Fatalf("got %d updates, want two slices and the rest", len(got))
+		}
+		if last := got[2]; len(got[0].Withdrawn) != 0 || len(last.Withdrawn) != 1 || len(last.Before) != 2*slice {
+			t.Errorf("got %d withdrawn in the first slice, %d in the last one after %d exports",
+				len(got[0].Withdrawn), len(last.Withdrawn), len(last.Before))
+		}
+		cancel()
+		if got = nil; f.apply(ctx, "east", u) || len(got) != 1 {
+			t.Errorf("got %d updates after the connection has ended, want one slice", len(got))
 		}
 	})
 }

@@ -26,9 +26,15 @@ func Share(all, members int) (exports, bytes int) {
 func (r *Registry) Share() (exports, bytes int) { return r.read().share() }
 
 func (t txn) share() (exports, bytes int) {
+	if t.members != nil && *t.members > 0 {
+		return Share(t.exports, *t.members)
+	}
 	n := 0
 	for range rows.Walk[Member](t, nil, memberTable, rows.ByID, nil) {
 		n++
+	}
+	if t.members != nil {
+		*t.members = n
 	}
 	return Share(t.exports, n)
 }

@@ -100,3 +100,47 @@ func TestRegistry_EachMemberHasAShareOfTheBudgets(t *testing.T) {
 		}
 	})
 }
+
+// A large update comes in slices: what a snapshot withdraws leaves with the last one.
+func TestRegistry_SlicesOfASnapshotAreOneSnapshot(t *testing.T) {
+	r := registry.New(registry.Config{Exports: 1}) // the least share
+	r.SetMembers([]string{"east"})
+	publish := func(u registry.Update) bool {
+		u.Member, u.UID = "east", "1"
+		for i := range u.Exports {
+			u.Exports[i].Stamp = registry.Stamp{Epoch: 1, Sequence: 1}
+		}
+		_, rejected := r.Apply(u)
+		return len(rejected) == 0
+	}
+	check := func(when string, sequence uint64, exports int) {
+		t.Helper()
+		m, _ := r.Member("east")
+		if n := r.Count("east").Exports; n != exports || m.Known.Sequence != sequence {
+			t.Errorf("%s: got %d exports at %d, want %d at %d", when, n, m.Known.Sequence, exports, sequence)
+		}
+	}
+	first, next := export(chat, stamp(1, 1), "a"), export(code, stamp(1, 1), "a")
+	publish(registry.Update{Stamp: stamp(1, 2), Snapshot: true, Exports: []registry.Export{first}})
+	at := stamp(1, 5)
+	publish(registry.Update{Stamp: at, Snapshot: true, Partial: true, Exports: []registry.Export{next}})
+	check("after the first slice", 2, 2)
+	other := export(objectid.Pool{Namespace: "ns", Name: "other"}, at, "a")
+	last := registry.Update{
+		Stamp: at, Snapshot: true, Before: []objectid.Pool{code}, Exports: []registry.Export{other},
+	}
+	if !publish(last) {
+		t.Error("the last slice is rejected")
+	}
+	check("after the last slice", 5, 2)
+	var large []registry.Export
+	for i := range 500 {
+		large = append(large, export(objectid.Pool{Namespace: "ns", Name: fmt.Sprint("p", i)}, at, "a"))
+	}
+	if publish(registry.Update{Stamp: stamp(1, 6), Snapshot: true, Partial: true, Exports: large}) {
+		t.Error("a slice is taken that has no room")
+	}
+	if publish(registry.Update{Stamp: stamp(1, 6), Snapshot: true, Before: []objectid.Pool{code}}) {
+		t.Error("the last slice is taken, and there was no room for all of an earlier one")
+	}
+}

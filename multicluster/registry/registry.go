@@ -71,6 +71,11 @@ type Update struct {
 	Started time.Time
 	// Snapshot: Exports are all that the member exports. Others are withdrawn.
 	Snapshot bool
+	// Partial: other updates follow with the rest of what the member has published at Stamp. Until the
+	// last of them nothing is withdrawn, and Stamp is not known. Before are the exports of a snapshot in
+	// the updates before the last one.
+	Partial bool
+	Before  []objectid.Pool
 	// Exports are new or changed, and Withdrawn ended, at their own stamps or before Stamp.
 	Exports   []Export
 	Withdrawn []objectid.Pool
@@ -137,7 +142,10 @@ func (r *Registry) apply(t txn, u *Update) (problem string) {
 	if u.Snapshot { // it has all exports as they are at its stamp; an update with some may have had no effect
 		known = Stamp{}
 	}
-	named, least := make(map[objectid.Pool]bool, len(u.Exports)), math.MaxInt
+	named, least := make(map[objectid.Pool]bool, len(u.Exports)+len(u.Before)), math.MaxInt
+	for _, p := range u.Before {
+		named[p] = true
+	}
 	for i := range u.Exports {
 		e := u.Exports[i]
 		e.Cluster, e.Entry.Name = m.Name, m.Name
@@ -151,13 +159,13 @@ func (r *Registry) apply(t txn, u *Update) (problem string) {
 	for p, why := range u.Unread {
 		r.unread(t, m.Name, p, why)
 	}
-	withdrawn := slices.Clone(u.Withdrawn)
-	if u.Snapshot || m.drained != u.Draining {
+	withdrawn, whole := slices.Clone(u.Withdrawn), u.Snapshot && !u.Partial
+	if whole || m.drained != u.Draining {
 		for _, e := range slices.Collect(rows.Walk[Export](t, nil, exportTable, rows.ByID, rows.Key(m.Name))) {
 			_, unread := u.Unread[e.Pool]
 			switch {
 			case named[e.Pool], unread && !e.withdrawn && m.drained == u.Draining:
-			case u.Snapshot && !unread:
+			case whole && !unread:
 				withdrawn = append(withdrawn, e.Pool)
 			case !e.withdrawn:
 				same := *e
@@ -171,15 +179,22 @@ func (r *Registry) apply(t txn, u *Update) (problem string) {
 			r.withdraw(t, e, u.Stamp)
 		}
 	}
-	switch {
+	if u.Snapshot && len(u.Before) == 0 { // all comes again
+		next.denied = denied{}
+	}
+	switch before := next.denied; {
+	case problem != "" && before.problem != "":
+		next.denied = denied{problem, min(least, before.least)}
 	case problem != "":
 		next.denied = denied{problem, least}
-	case u.Snapshot, m.denied.problem != "" && t.fits(m.Name, m.denied.least):
+	case before.problem != "" && t.fits(m.Name, before.least):
 		next.denied = denied{}
 	default:
-		problem = m.denied.problem
+		problem = before.problem
 	}
-	next.Known, next.Bundle = u.Stamp, u.Bundle
+	if next.Bundle = u.Bundle; !u.Partial {
+		next.Known = u.Stamp
+	}
 	if !next.equal(m) {
 		rows.Must(t.Insert(memberTable, &next))
 	}
@@ -285,7 +300,7 @@ func (r *Registry) Expire() []objectid.Pool {
 
 // write runs change in a write transaction, and returns the pools whose exports, or whose exports' members, have changed, sorted.
 func (r *Registry) write(change func(t txn)) []objectid.Pool {
-	t := txn{r.db.Txn(true), r.cfg.Exports, map[string]Count{}, new(int64)}
+	t := txn{r.db.Txn(true), r.cfg.Exports, map[string]Count{}, new(int64), new(int)}
 	defer t.Abort() // after a panic; a committed one stays
 	t.TrackChanges()
 	change(t)
