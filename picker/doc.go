@@ -20,6 +20,9 @@
 // one to read a request's prompt and others to encode its images, beside the one that the request
 // is sent to, and names them in headers; dynamo.go names the workers of Dynamo.
 //
+// A server whose requests get no token is silent (endpoint): silence.go probes it with a request of
+// its own, by onetoken.
+//
 // Invariants:
 //   - Picks lock no pool: configuration is an immutable snapshot behind an atomic pointer.
 //   - The stages run in one order, whatever the target; a stage that ends a pick skips to answer and note.

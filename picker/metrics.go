@@ -48,6 +48,9 @@ var (
 		"Endpoints of the pool by the state of their metrics: fresh, stale, idle (not scraped, because the pool has no requests), draining, unread (the pool's strategy reads no pages).", []string{"pool", "state"}, nil)
 	problemsDesc = prometheus.NewDesc("penstock_picker_page_problems",
 		"Endpoints of the pool whose metrics page has a problem: it cannot be read, or lacks series, or has values that are ignored. penstock explain shows which.", []string{"pool"}, nil)
+	silentDesc = prometheus.NewDesc("penstock_picker_silent_endpoints",
+		"Endpoints of the pool that accept requests and send no token: they get no request until a probe gets one. "+
+			"penstock explain shows since when.", []string{"pool"}, nil)
 	requestsDesc = prometheus.NewDesc("penstock_picker_endpoint_requests_total",
 		"Requests that ended, by endpoint and outcome: served, or failed (status 500 and above, or no response).", []string{"pool", "endpoint", "outcome"}, nil)
 	firstByteDesc = prometheus.NewDesc("penstock_picker_endpoint_first_byte_seconds_total",
@@ -162,6 +165,7 @@ func (poolCollector) Describe(ch chan<- *prometheus.Desc) {
 	ch <- inFlightDesc
 	ch <- endpointsDesc
 	ch <- problemsDesc
+	ch <- silentDesc
 	ch <- requestsDesc
 	ch <- firstByteDesc
 	ch <- rateDesc
@@ -192,7 +196,7 @@ func (c poolCollector) Collect(ch chan<- prometheus.Metric) {
 	}
 	for name, pool := range c.picker.pools.now.Load().byName {
 		var inFlight int64
-		var fresh, stale, idle, draining, unread, problems int
+		var fresh, stale, idle, draining, unread, problems, silent int
 		var use saturated
 		for i := range pool.snapshot.Endpoints {
 			e := &pool.snapshot.Endpoints[i]
@@ -207,6 +211,9 @@ func (c poolCollector) Collect(ch chan<- prometheus.Metric) {
 			use.add(&state)
 			if e.Problem() != "" {
 				problems++
+			}
+			if state.Silent != nil {
+				silent++
 			}
 			switch {
 			case e.Draining:
@@ -256,6 +263,7 @@ func (c poolCollector) Collect(ch chan<- prometheus.Metric) {
 		gauge(endpointsDesc, draining, name, "draining")
 		gauge(endpointsDesc, unread, name, "unread")
 		gauge(problemsDesc, problems, name)
+		gauge(silentDesc, silent, name)
 	}
 	count(failuresDesc, float64(c.picker.registry.ScrapeFailures()))
 	own, others := c.picker.wire.bodies, c.picker.wire.imports

@@ -396,6 +396,7 @@ func (p *Picker) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return p.registry.Run(ctx) })
 	group.Go(func() error { return p.leases.Run(ctx) })
+	group.Go(func() error { return p.watchSilence(ctx) })
 	group.Go(func() error { return p.prompts.prefixes.Run(ctx) })
 	if p.config.Recording != nil {
 		group.Go(func() error { return p.config.Recording.Run(ctx) })

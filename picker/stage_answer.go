@@ -44,7 +44,7 @@ func (servers) answer(k *pick) {
 	if track.untilEnd = !k.request.Reported(); track.untilEnd {
 		track.sent = time.Now()
 		k.lease.KeepUntilEnd()
-		if k.request.ShowsFirstByte() {
+		if track.shown = k.request.ShowsFirstByte(); track.shown {
 			k.lease.Waits() // the call reports the first byte at once
 		}
 	}

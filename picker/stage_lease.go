@@ -5,6 +5,7 @@ import (
 
 	"github.com/penstock-project/penstock/picker/endpoint"
 	"github.com/penstock-project/penstock/picker/extproc"
+	"github.com/penstock-project/penstock/picker/request"
 	"github.com/penstock-project/penstock/picker/schedule"
 )
 
@@ -54,6 +55,7 @@ func (k *pick) take() bool {
 	leases := k.picker.leases
 	for len(k.ranked) > 0 {
 		work := k.ranked[0].Work(&k.query)
+		k.foresees(&work)
 		k.addFurther(&work)
 		if leases.Bounded(k.holder.Gateway) {
 			k.picker.metrics.uncounted.WithLabelValues(k.holder.Gateway).Inc()
@@ -73,6 +75,25 @@ func (k *pick) take() bool {
 		k.lease.Release()
 		k.lease.Done()
 		k.lease, k.ranked, k.further, k.verdicts = nil, nil, further{}, nil
+	}
+	return false
+}
+
+// foresees sets what shows whether the server answers.
+func (k *pick) foresees(w *endpoint.Work) {
+	kind := k.request.Facts.Kind
+	if k.request.Facts.Size == 0 { // the body is not read
+		kind = request.KindOf(k.request.Headers.Header(":path"))
+	}
+	w.Generates, w.Held = generates(kind), k.at.Sub(k.started)+k.waited
+}
+
+// generates reports whether the answers to requests of a kind have tokens.
+func generates(of request.Kind) bool {
+	switch of {
+	case request.ChatCompletions, request.Completions, request.Responses, request.Messages,
+		request.Generate, request.GRPCGenerate:
+		return true
 	}
 	return false
 }

@@ -1,6 +1,7 @@
 package picker
 
 import (
+	"net/http"
 	"net/netip"
 	"sync"
 	"time"
@@ -20,6 +21,7 @@ type tracker struct {
 	picker   *Picker
 	lease    *endpoint.Lease
 	untilEnd bool
+	shown    bool // with untilEnd: the gateway sends the first byte of the response's body
 	imported bool // the request is another cluster's
 	pool     *pool
 	session  uint64               // schedule.Session.ID
@@ -84,11 +86,21 @@ func (t *tracker) Begun() {
 	if t.entry.Status < 400 {
 		t.lease.Begun(t.entry.FirstByte)
 	}
+	t.progress(endpoint.Progress{Bytes: 1, First: t.entry.FirstByte}, now)
 	t.picker.records.notes.ended(t.lease.Tag().Number, t.entry, now)
+}
+
+// progress takes what the call shows of a response's body.
+func (t *tracker) progress(p endpoint.Progress, now time.Time) {
+	p.Status, p.Sent, p.Streams = t.entry.Status, 1, t.entry.Status > 0 && !t.entry.Whole
+	t.lease.Progress(p, now)
 }
 
 // End implements extproc.Tracker.
 func (t *tracker) End() {
+	if t.shown && !t.entry.Body {
+		t.progress(endpoint.Progress{Ended: true, Canceled: true}, time.Now())
+	}
 	if t.served != nil {
 		e, of, now := t.entry, t.lease.Tag(), time.Now()
 		e.Open, e.Took = false, now.Sub(t.sent)
@@ -188,6 +200,10 @@ func (p *Picker) follow(lease *endpoint.Lease, e accesslog.Entry) {
 	case e.Open:
 		lease.Waits()
 	}
+	lease.Progress(endpoint.Progress{
+		Status: e.Status, Bytes: e.Bytes, Sent: e.Sent, First: e.Begun(), Streams: e.Status > 0 && !e.Whole, Ended: !e.Open,
+		Canceled: e.Canceled || e.Status == http.StatusGatewayTimeout,
+	}, now)
 	if e.Open {
 		lease.Renew(now)
 		if e.Body && ok && served != nil {

@@ -419,6 +419,9 @@ func verdictText(v schedule.Verdict) string {
 	if s.Rate > 0 {
 		load += ", " + rateText(s.Rate, s.RateFrom)
 	}
+	if s.Silent != nil {
+		load += ", suspect: " + s.Silent.String()
+	}
 	name := v.Address
 	if v.Pod != "" {
 		name += " (" + v.Pod + ")"

@@ -75,6 +75,7 @@ type statusJSON struct {
 	*status.Document
 	Proxies []server.ProxyStatus `json:"proxies,omitempty"`
 	Rates   []picker.Rate        `json:"rates,omitempty"`
+	Silent  []picker.Silent      `json:"silent,omitempty"`
 	// ClusterSet is absent if the cluster takes part in none.
 	ClusterSet *clusterset.Status `json:"clusterSet,omitempty"`
 }
@@ -132,6 +133,7 @@ func printStatus(cmd *cobra.Command, at running, file, output string) error {
 		var set clusterset.Status
 		err = errors.Join(at.get(cmd.Context(), "/proxies", &out.Proxies), at.get(cmd.Context(), "/clusters", &set))
 		_ = at.get(cmd.Context(), "/debug/rates", &out.Rates) // a process of an earlier version has no such page
+		_ = at.get(cmd.Context(), "/debug/silent", &out.Silent)
 		if set.Cluster != "" {
 			out.ClusterSet = &set
 		}
@@ -159,6 +161,7 @@ func printStatus(cmd *cobra.Command, at running, file, output string) error {
 		return err
 	}
 	printRates(cmd.OutOrStdout(), out.Rates)
+	printSilent(cmd.OutOrStdout(), out.Silent)
 	if out.ClusterSet != nil {
 		fmt.Fprintln(cmd.OutOrStdout())
 		if err := printClusters(cmd.OutOrStdout(), out.ClusterSet, time.Now()); err != nil {
@@ -213,6 +216,17 @@ func printRates(w io.Writer, rates []picker.Rate) {
 	}
 	if more := len(rates) - maxRates; more > 0 {
 		fmt.Fprintf(w, "%d more servers have a rate: -o json shows them\n", more)
+	}
+}
+
+// printSilent prints the model servers that get no requests because they send no tokens.
+func printSilent(w io.Writer, silent []picker.Silent) {
+	for i := range silent[:min(len(silent), maxRates)] {
+		s := &silent[i]
+		fmt.Fprintf(w, "Server %s of pool %s is suspect: %s\n", s.Server, s.Pool, s.String())
+	}
+	if more := len(silent) - maxRates; more > 0 {
+		fmt.Fprintf(w, "%d more servers are suspect: -o json shows them\n", more)
 	}
 }
 

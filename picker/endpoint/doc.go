@@ -14,7 +14,7 @@
 // Leases owns leases: a pick opens one, and it is released by the access log, by the end of the stream, or by its timeout. A
 // lease has the request's Work: its uncached prompt counts at the endpoint until its first token is reported. Load accounts
 // for them: prefill.go has what the server is to read and how fast it reads, reported.go how fast its page shows that it
-// reads, which comes first, health.go whether it serves, latency.go how long its
+// reads, which comes first, health.go whether it serves, silence.go whether it sends tokens, latency.go how long its
 // responses take by the Work's Features.
 //
 // Invariants:

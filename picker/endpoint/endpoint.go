@@ -105,6 +105,10 @@ type State struct {
 	// Failing means that requests there often fail; Trial that one more may be sent to a suspect endpoint.
 	Failing bool `json:"failing,omitempty"`
 	Trial   bool `json:"-"`
+	// Silent is why the endpoint is suspect although no request fails; nil: it is not. Given is how
+	// many requests it got since.
+	Silent *Silence `json:"silent,omitempty"`
+	Given  int64    `json:"-"`
 
 	Queue   float64 `json:"queue"`   // requests waiting, by the last scrape
 	Running float64 `json:"running"` // requests running, by the last scrape
@@ -169,6 +173,10 @@ func (e *Endpoint) ReadState(s *State, at Moment) {
 	s.InFlight, s.Unseen, s.UnseenElsewhere = own+elsewhere, own, elsewhere
 	s.Failing, s.Trial = load.health.failing(int64(at))
 	s.Proven = load.health.proven.Load()
+	if s.Silent = load.motion.silence.Load(); s.Silent != nil {
+		s.Given = load.motion.given.Load()
+		s.Trial = !load.health.trial.Load() && load.motion.trialDue(int64(at))
+	}
 	load.prefill.read(s, int64(at))
 	s.Inferred, s.RateFrom = 0, ""
 	if rate := load.reported.read(int64(at)); rate > 0 {

@@ -32,6 +32,7 @@ type dialect struct {
 	size, blocks           series // the same as numbers
 	tokens                 series // the KV cache's size as one number
 	computed, seconds      series // counters: tokens of prompts that were not cached, and how long reading them took
+	read, written          series // counters: tokens of prompts, and of answers
 }
 
 // dialects by engine.
@@ -42,12 +43,14 @@ var dialects = map[Engine]dialect{
 		kv: parseSeries("vllm:kv_cache_usage_perc"), kvOld: parseSeries("vllm:gpu_cache_usage_perc"),
 		lora: parseSeries("vllm:lora_requests_info"), shape: parseSeries("vllm:cache_config_info"), sizeLabel: "block_size", blocksLabel: "num_gpu_blocks",
 		computed: parseSeries("vllm:request_prefill_kv_computed_tokens_sum"), seconds: parseSeries("vllm:request_prefill_time_seconds_sum"),
+		read: parseSeries("vllm:prompt_tokens_total"), written: parseSeries("vllm:generation_tokens_total"),
 	},
 	// SGLang 0.5.11 replaced the labels of the KV cache's shape by numbers.
 	SGLang: {
 		path: "/metrics", queue: parseSeries("sglang:num_queue_reqs"), running: parseSeries("sglang:num_running_reqs"), kv: parseSeries("sglang:token_usage"),
 		shape: parseSeries("sglang:cache_config_info"), sizeLabel: "page_size", blocksLabel: "num_pages",
 		size: parseSeries("sglang:page_size"), blocks: parseSeries("sglang:num_pages"), tokens: parseSeries("sglang:max_total_num_tokens"),
+		read: parseSeries("sglang:prompt_tokens_total"), written: parseSeries("sglang:generation_tokens_total"),
 	},
 	TRTLLMServe: {
 		path: "/prometheus/metrics", queue: parseSeries("trtllm_num_requests_waiting"), running: parseSeries("trtllm_num_requests_running"),
@@ -62,6 +65,7 @@ var dialects = map[Engine]dialect{
 	LlamaCPP: {
 		path: "/metrics", queue: parseSeries("llamacpp:requests_deferred"), running: parseSeries("llamacpp:requests_processing"),
 		computed: parseSeries("llamacpp:prompt_tokens_total"), seconds: parseSeries("llamacpp:prompt_seconds_total"),
+		read: parseSeries("llamacpp:prompt_tokens_total"), written: parseSeries("llamacpp:tokens_predicted_total"),
 	},
 }
 

@@ -98,6 +98,10 @@ type Lease struct {
 	parts  []*Lease // of the request at other servers, until its first token
 	onEnd  func()   // called once after Release; nil: nothing is
 	front  *Load    // an address that passes requests on to picked; nil for none
+	sent   int64    // when load got the request, in nanoseconds since processStart
+	shown  int64    // when the last report came, the same
+	bytes  int64    // of the response, by that report
+	plain  bool     // it counts in load.motion.plain
 }
 
 // untilEnd is the renewal of a lease that lives until its Release.
@@ -144,6 +148,11 @@ func (l *Leases) Open(e *Endpoint, h Holder, w Work, limit int64, now time.Time)
 	lease := unused.Get().(*Lease)
 	lease.id, lease.leases, lease.picked, lease.holder, lease.work, lease.trial = l.next.Add(1), l, e.load, h, w, w.Trial
 	lease.reached = sinceStart(now)
+	lease.sent, lease.plain = lease.reached, w.Generates && !w.Stream
+	e.load.motion.sentTo(w.Trial, lease.sent)
+	if lease.plain {
+		e.load.motion.plain.Add(1)
+	}
 	if w.Relearn {
 		e.load.learner().lesson.Store(lease.reached)
 	}
@@ -243,7 +252,7 @@ func (lease *Lease) Done() {
 	lease.id, lease.adopted, lease.holder, lease.ledger, lease.leases, lease.picked, lease.work = 0, "", Holder{}, nil, nil, nil, Work{}
 	lease.renewed.Store(0)
 	lease.load, lease.prompt, lease.begun, lease.ahead, lease.trial, lease.tag = nil, promptRead, false, 0, false, Tag{}
-	lease.front = nil
+	lease.front, lease.sent, lease.shown, lease.bytes, lease.plain = nil, 0, 0, 0, false
 	unused.Put(lease)
 }
 
@@ -373,6 +382,7 @@ func (lease *Lease) Release() bool {
 	}
 	lease.endPrompt()
 	lease.endTrial()
+	lease.movePlain(nil)
 	lease.load = nil
 	parts := lease.takeParts()
 	onEnd := lease.onEnd
@@ -413,6 +423,8 @@ func (lease *Lease) MoveTo(to *Load, now time.Time) {
 	}
 	waited := lease.endPrompt()
 	lease.endTrial()
+	lease.movePlain(to)
+	lease.sent = sinceStart(now)
 	if lease.load = to; waited {
 		lease.beginPrompt(to, now)
 	}

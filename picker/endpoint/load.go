@@ -20,6 +20,7 @@ type Load struct {
 	adapters  recentAdapters
 	latency   atomic.Pointer[latency] // nil until something is learned
 	reported  reported
+	motion    motion
 	prefixes  *prefix.Server // nil if the process knows no prefixes
 
 	addr     netip.AddrPort

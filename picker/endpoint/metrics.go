@@ -25,6 +25,10 @@ type Reading struct {
 	// PrefillSeconds; 0 if the page does not show it.
 	PrefillTokens  float64 `json:",omitempty"`
 	PrefillSeconds float64 `json:",omitempty"`
+	// Tokens of prompts and answers that the server has computed since its start. CountsTokens means
+	// that the page has them.
+	Tokens       float64 `json:",omitempty"`
+	CountsTokens bool    `json:",omitempty"`
 	// Problem describes the first sample of a series other than the three whose value counts as absent, and those of the three of which the
 	// page has no sample; "" if there are none. It has at most maxProblem bytes.
 	Problem string `json:",omitempty"`
@@ -89,6 +93,12 @@ func parsePage(page *bufio.Reader, d *dialect) (Reading, error) {
 		case d.tokens.matches(line):
 			v, _ := r.value(line)
 			tokens += v
+		case d.read.matches(line), d.written.matches(line):
+			v, ok := r.value(line)
+			r.Tokens, r.CountsTokens = r.Tokens+v, r.CountsTokens || ok
+			if d.computed.matches(line) { // of llama.cpp both are one series
+				r.PrefillTokens += v
+			}
 		case d.computed.matches(line):
 			v, _ := r.value(line)
 			r.PrefillTokens += v

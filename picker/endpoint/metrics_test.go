@@ -122,7 +122,9 @@ func TestScrape_ReadsEachEnginesMetrics(t *testing.T) {
 sglang:num_queue_reqs{model_name="m"} 2.0
 sglang:token_usage{model_name="m"} 0.25
 sglang:cache_config_info{page_size="64",num_pages="100"} 1.0
-sglang:max_total_num_tokens{model_name="m"} 9000`,
+sglang:max_total_num_tokens{model_name="m"} 9000
+sglang:prompt_tokens_total{model_name="m"} 40
+sglang:generation_tokens_total{model_name="m"} 3`,
 		"trtllm-serve": `trtllm_num_requests_running{model_name="m"} 3
 trtllm_num_requests_waiting{model_name="m"} 2
 trtllm_kv_cache_utilization{model_name="m"} 0.25
@@ -137,20 +139,25 @@ nv_trt_llm_kv_cache_block_metrics{kv_cache_block_type="max",model="m"} 100`,
 		"vllm": vllmPage + `vllm:request_prefill_time_seconds_sum{engine="0",model_name="m"} 11.5
 vllm:request_prefill_time_seconds_count{engine="0",model_name="m"} 3
 vllm:request_prefill_kv_computed_tokens_sum{engine="0",model_name="m"} 45477.0
+vllm:prompt_tokens_total{engine="0",model_name="m"} 40.0
+vllm:generation_tokens_total{engine="0",model_name="m"} 3.0
 `,
 		"llamacpp": `llamacpp:requests_processing 3
 llamacpp:requests_deferred 2
 llamacpp:prompt_tokens_total 118882
 llamacpp:prompt_tokens_cached_total 17
 llamacpp:prompt_seconds_total 77.5
+llamacpp:tokens_predicted_total 7
 `,
 	} {
 		want := Reading{Queue: 2, Running: 3, KV: 0.25, CacheTokens: 6400}
 		switch engine {
 		case "vllm":
-			want = Reading{Queue: 7, Running: 5, KV: 0.5, PrefillTokens: 45477, PrefillSeconds: 11.5}
+			want = Reading{Queue: 7, Running: 5, KV: 0.5, PrefillTokens: 45477, PrefillSeconds: 11.5, Tokens: 43, CountsTokens: true}
 		case "llamacpp":
-			want = Reading{Queue: 2, Running: 3, PrefillTokens: 118882, PrefillSeconds: 77.5}
+			want = Reading{Queue: 2, Running: 3, PrefillTokens: 118882, PrefillSeconds: 77.5, Tokens: 118889, CountsTokens: true}
+		case "sglang":
+			want.Tokens, want.CountsTokens = 43, true
 		}
 		for _, label := range endpointpicker.EngineLabels {
 			if got, err := parse(page, Metrics{}.of(map[string]string{label: engine})); err != nil || got != want {

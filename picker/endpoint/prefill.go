@@ -36,6 +36,11 @@ type Work struct {
 	Early bool
 	// Measure means that the time to the first byte shows the server's prefill rate.
 	Measure bool
+	// Generates means that the answer has tokens: requests of other APIs show nothing about progress.
+	Generates bool
+	// First is the predicted time to the first token, and Whole to the end of an answer that is not
+	// streamed; 0: unknown. Held is how long the request was held before it was sent.
+	First, Whole, Held time.Duration
 	// Adapter is the hash of the LoRA adapter that it needs, 0 for none, of which the server has room for Slots.
 	Adapter uint64
 	Slots   int

@@ -60,6 +60,10 @@ type Registry struct {
 	publishing  sync.Mutex // guards unpublished; taken after mu
 	unpublished []*Load
 	counted     chan struct{} // notifies of unpublished
+
+	watching sync.Mutex // guards watched
+	watched  []*Load    // whose requests wait, or that are silent
+	waits    chan struct{}
 }
 
 // pageBuffer is the longest line of a metrics page that is read.
@@ -88,6 +92,7 @@ func NewRegistry(c Config) *Registry {
 		changed: make(chan struct{}, 1),
 		buffers: make(chan *bufio.Reader, c.Concurrent),
 		counted: make(chan struct{}, 1),
+		waits:   make(chan struct{}, 1),
 	}
 	r.budget = newBudget(c.PerSecond)
 	r.countScrapers(0)

@@ -117,8 +117,9 @@ func (s Scrape) Succeed(r Reading, now time.Time) {
 	}
 	quiet := r.Queue+r.Running+float64(s.ours+s.src.load.Total()) == 0
 	s.src.load.reported.take(s.src, &r, quiet, next.at, s.src.load.prefill.progress())
-	s.src.sample.Store(next)
+	old := s.src.sample.Swap(next)
 	s.src.failures.Store(0)
+	s.src.load.motion.read(s.src.load, old, next)
 	if r.Problem == "" {
 		s.src.problem.Store(nil)
 		return

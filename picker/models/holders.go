@@ -95,6 +95,16 @@ func (h *Holders) Set(p Pool) {
 	h.rebuild()
 }
 
+// List returns the models that a server lists, sorted; nil if its list is not known.
+func (h *Holders) List(server netip.AddrPort) []string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if of := h.servers[server]; of != nil {
+		return of.names
+	}
+	return nil
+}
+
 // Lacking returns the servers that lack a model; nil if none does, or if no other server has it. It
 // has the lists read when it is time to. A request for a name that no list has waits for them.
 func (h *Holders) Lacking(ctx context.Context, model string, now time.Time) *Lacking {

@@ -18,7 +18,8 @@ type Verdict struct {
 	// strategy compares no prompts. The caller of Describe sets it.
 	Prefixes string `json:"prefixes,omitempty"`
 	// Out names the filter that removed the endpoint ("subset", "model", "draining", "full", or a plugin), or the step of the strategy "tree" that
-	// did; "over-load" if it has too many requests in flight for the strategy "chwbl"; "" for a candidate.
+	// did; "over-load" if it has too many requests in flight for the strategy "chwbl"; "silent" for
+	// one that sends no tokens; "" for a candidate.
 	Out string `json:"out,omitempty"`
 	// Trial is "speed" for an idle endpoint that a sheddable request may try, because it is predicted to be too slow by what was learned
 	// long ago. It is "due" for a suspect endpoint that the next request may try, and "wait" for one that gets a request only if there
@@ -73,7 +74,9 @@ func (s *Strategy) Describe(r *Request, now time.Time, list []endpoint.Endpoint,
 			s.explain(r, &c[0], v, at)
 			c = c[1:]
 		default:
-			if v.Out = s.filteredBy(e, &v.State); v.Out == "" {
+			if v.Out = s.filteredBy(e, &v.State); v.Out == "" && v.State.Silent != nil {
+				v.Out = silence
+			} else if v.Out == "" {
 				v.Out = full // until a moment ago
 			}
 		}

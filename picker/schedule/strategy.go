@@ -123,8 +123,13 @@ func (c *Candidate) Suspect() bool { return c.last }
 
 // Work returns what a request asks of the endpoint.
 func (c *Candidate) Work(r *Request) endpoint.Work {
-	return endpoint.Work{Tokens: int(c.uncached), Rate: c.Rate * leak, Stream: r.Stream, Measure: c.measure, Early: c.early, Trial: c.Trial, Relearn: c.Relearn, Adapter: c.adapter, Slots: c.slots,
-		Features: c.features, TokenBytes: tokenBytes + len(r.Model), MaxTokens: r.MaxTokens}
+	first, whole := c.expects(r)
+	return endpoint.Work{
+		First: first, Whole: whole,
+		Tokens: int(c.uncached), Rate: c.Rate * leak, Stream: r.Stream, Measure: c.measure, Early: c.early,
+		Trial: c.Trial, Relearn: c.Relearn, Adapter: c.adapter, Slots: c.slots,
+		Features: c.features, TokenBytes: tokenBytes + len(r.Model), MaxTokens: r.MaxTokens,
+	}
 }
 
 // Scratch is reusable working memory for Rank.
@@ -296,6 +301,7 @@ func (s *Strategy) match(r *Request, c []Candidate, scratch *Scratch) {
 // candidates are the endpoints that pass the filters, in the order of list.
 func (s *Strategy) candidates(r *Request, now time.Time, list []endpoint.Endpoint, allowed func(*endpoint.Endpoint) bool, scratch *Scratch) []Candidate {
 	c, at, state := scratch.candidates[:0], endpoint.At(now), &scratch.state
+	anySilent, serving := false, 0
 	scratch.Eligible, scratch.fresh, scratch.Shed, scratch.Why = 0, 0, false, ""
 	scratch.excess, scratch.full, scratch.Passed = nil, fullBy{}, nil
 	if s.chooser != nil {
@@ -318,6 +324,11 @@ func (s *Strategy) candidates(r *Request, now time.Time, list []endpoint.Endpoin
 		out := s.filteredBy(e, state)
 		if out == "" || out == full {
 			scratch.Eligible++
+			if state.Silent == nil {
+				serving++
+			} else {
+				anySilent = true
+			}
 			if state.Fresh {
 				scratch.fresh++
 			}
@@ -334,6 +345,9 @@ func (s *Strategy) candidates(r *Request, now time.Time, list []endpoint.Endpoin
 			last.Cost = s.scorer.cost(r, state, last)
 			m.add(state)
 		}
+	}
+	if anySilent {
+		c = withoutSilent(c, serving)
 	}
 	scratch.candidates = c
 	if s.load == nil {

@@ -1,6 +1,10 @@
 package schedule
 
-import "github.com/penstock-project/penstock/picker/endpoint"
+import (
+	"time"
+
+	"github.com/penstock-project/penstock/picker/endpoint"
+)
 
 // A suspect endpoint gets single requests: one that succeeds clears it. Meanwhile it is the last choice. Endpoints are suspect
 // whose requests often fail, and stale ones where no request has succeeded since. If less than half of a pool is fresh, freshness
@@ -13,6 +17,8 @@ const (
 	failing doubt = 1 << iota
 	stale
 	trialDue
+	silent
+	given // the silent endpoint has had all requests that it may have
 )
 
 func doubts(s *endpoint.State) (d doubt) {
@@ -25,7 +31,38 @@ func doubts(s *endpoint.State) (d doubt) {
 	if s.Trial {
 		d |= trialDue
 	}
+	if s.Silent != nil {
+		if d |= silent; s.Given >= endpoint.MaxGiven {
+			d |= given
+		}
+	}
 	return d
+}
+
+// silence is the name of the rule that leaves out silent endpoints.
+const silence = "silent"
+
+// withoutSilent removes the silent endpoints from c, with every strategy: a request gets no
+// token there. A silent endpoint stays for a trial that is due. While all others are full it gets
+// endpoint.MaxGiven requests, and while all are silent silence decides nothing, but for Suspect.
+func withoutSilent(c []Candidate, serving int) []Candidate {
+	free := false
+	for i := range c {
+		free = free || c[i].doubt&silent == 0
+	}
+	kept := c[:0]
+	for i := range c {
+		d := c[i].doubt
+		switch c[i].last = d&silent != 0; {
+		case d&silent == 0, serving == 0:
+		case d&trialDue != 0:
+			c[i].Trial, c[i].last = true, false
+		case free || d&given != 0:
+			continue
+		}
+		kept = append(kept, c[i])
+	}
+	return kept
 }
 
 // suspect marks the suspect candidates. eligible and fresh count the pool's endpoints.
@@ -35,9 +72,31 @@ func suspect(c []Candidate, eligible, fresh int) {
 		decisive |= stale
 	}
 	for i := range c {
-		if d := c[i].doubt; d&decisive != 0 {
+		if d := c[i].doubt; d&decisive != 0 && d&silent == 0 {
 			c[i].Trial = d&trialDue != 0
 			c[i].last = !c[i].Trial
 		}
 	}
+}
+
+const (
+	// slowestRate, in tokens a second, is assumed where a server's rate is unknown, up to mostUnknown.
+	slowestRate = 100
+	mostUnknown = 5 * time.Second
+)
+
+// expects returns the predicted times to the first token, and to the end of an answer that is not
+// streamed, by which a server is found to be silent; 0: unknown.
+func (c *Candidate) expects(r *Request) (first, whole time.Duration) {
+	if c.TTFT <= 0 {
+		return 0, 0
+	}
+	seconds := func(s float64) time.Duration { return time.Duration(min(s, 3600) * float64(time.Second)) }
+	if first = seconds(c.TTFT); c.RateFrom == "" {
+		first = max(first, min(seconds(c.ahead+c.uncached/slowestRate), mostUnknown))
+	}
+	if r.MaxTokens > 0 {
+		whole = first + seconds(c.TPOT*float64(r.MaxTokens))
+	}
+	return first, whole
 }

@@ -1,0 +1,488 @@
+package endpoint
+
+import (
+	"cmp"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// An engine that hangs behind a healthy API server accepts requests, sends headers and no token. Such
+// a server is silent, and so suspect, once requests there have waited far longer than predicted for
+// their first token while nothing of the server moved: no body byte of any request, and no counter
+// of tokens on its page. A long answer moves counters, so it makes no server silent. Without counters
+// an answer that is not streamed shows nothing until its end: then only the predicted time of the
+// whole answer counts, and streams that wait beside such answers show nothing.
+//
+// Reports of waiting requests arrive every 2 s, and late ends of requests whose clients gave up count,
+// too. A silent server is probed (Registry.Silent), and serves again once a probe gets a token or
+// something moves.
+const (
+	// beyond is how many times the predicted time a request waits before its server is silent.
+	beyond = 4
+	// leastWait is the least time that counts, leastBlind the same where no page has counters:
+	// bytes of streams are reported every 2 s.
+	leastWait, leastBlind = 2 * time.Second, 4500 * time.Millisecond
+	// unknownWait counts where nothing is predicted and few first tokens were seen, and is the most
+	// for the length of a prompt where the server's rate is unknown.
+	unknownWait = 20 * time.Second
+	// forgetWait is how long a wait counts towards a later one without requests in between.
+	forgetWait = 30 * time.Second
+	// reportGap is the most between two reports of a request.
+	reportGap = 2500 * time.Millisecond
+	// MaxGiven is how many requests a silent server gets while all others are full.
+	MaxGiven = 3
+)
+
+// Silence is why a server is suspect that answers no request. It never changes.
+type Silence struct {
+	// Since is from when on nothing has moved.
+	Since time.Time `json:"since"`
+	// Headers means that it has sent response headers, and nothing else.
+	Headers bool `json:"headersOnly,omitempty"`
+	// Probe is the outcome of the last probe; "" before.
+	Probe string `json:"probe,omitempty"`
+
+	from int64
+}
+
+// String describes the silence for a reader.
+func (s *Silence) String() string {
+	text := "no answer"
+	if s.Headers {
+		text = "headers only"
+	}
+	text += " since " + s.Since.UTC().Format(time.RFC3339)
+	if s.Probe != "" {
+		text += " (probe: " + s.Probe + ")"
+	}
+	return text
+}
+
+// motion is what requests and pages show of a server's progress.
+type motion struct {
+	silence atomic.Pointer[Silence] // nil: the server is not silent
+	given   atomic.Int64            // requests sent to the silent server
+	plain   atomic.Int64            // requests in flight whose answers are not streamed
+	page    atomic.Int64            // when a page last moved
+	blind   atomic.Bool             // bytes of a stream moved since, and no page
+
+	mu     sync.Mutex
+	moved  int64 // when the server last moved
+	proven int64 // when a probe last got a token
+	// Requests have waited from and to these moments, with a gap cut out; from is 0 if none has.
+	// limit is the longest that one of them may wait.
+	from, to, limit int64
+	// overdue is when one of them has waited too long alone, and reported when it last was in flight.
+	overdue, reported int64
+	headers           bool
+	model             string // of one of them
+	tries             int    // requests of users that tried the server because probes are denied
+	denied            bool
+	retry             int64         // when the next such request may be sent
+	slowest           time.Duration // of recent first tokens
+	firsts            int
+	watched           bool // the Registry has it in watched
+}
+
+// Progress is what a report shows of a request.
+type Progress struct {
+	Status   int
+	Bytes    int64         // of the response's body
+	Sent     time.Duration // from the request's start until the server had it; 0: it has not
+	First    time.Duration // from then to the first byte of the body; 0: unknown
+	Streams  bool          // its headers have come, and show no answer that comes as a whole
+	Ended    bool
+	Canceled bool // by the client or a time limit
+}
+
+// Progress takes a report of the request.
+func (lease *Lease) Progress(p Progress, now time.Time) {
+	lease.mu.Lock()
+	defer lease.mu.Unlock()
+	load := lease.load
+	if load == nil || load.registry == nil || !lease.work.Generates {
+		return
+	}
+	at, was, before := sinceStart(now), lease.bytes, lease.shown
+	lease.bytes, lease.shown = p.Bytes, at
+	if p.Streams = p.Streams || lease.work.Stream; p.Streams {
+		lease.movePlain(nil) // of a body that was not read
+	}
+	event := lease.work.Early && !p.Ended // its first byte is no token
+	switch {
+	case p.Status >= 400 && !p.Canceled:
+	case p.Bytes > was && was == 0 && event:
+	case p.Bytes > was:
+		moved := at
+		if page := load.motion.page.Load(); was > 0 && p.Streams && (page == 0 || page < before-int64(leastWait)) {
+			load.motion.blind.Store(true)
+		}
+		if p.Streams && load.counts(at) != nil {
+			if moved = before; was == 0 {
+				moved = lease.sent + int64(p.First)
+			}
+		}
+		load.moves(moved)
+		if was == 0 && p.Streams && !lease.work.Early && p.First > 0 {
+			load.motion.first(p.First)
+		}
+	case p.Bytes > 0 && !event:
+	case p.Ended && !p.Canceled:
+	case p.Sent == 0:
+		lease.sent = at // it is being uploaded
+	default:
+		lease.waits(p, at)
+	}
+}
+
+// waits takes that the request has no token so far. lease.mu is held.
+func (lease *Lease) waits(p Progress, at int64) {
+	w := wait{
+		from: lease.sent + int64(max(0, p.Sent-lease.work.Held)), headers: p.Status > 0, ended: p.Ended,
+		model: cmp.Or(lease.tag.Asks, lease.tag.Model),
+	}
+	for _, load := range lease.waitsAt() {
+		first := load.motion.longest(&lease.work)
+		w.limit = int64(load.longest(first, lease.work.Whole, p.Streams, at, load == lease.load))
+		late := !p.Ended || at-w.from >= int64(first)/beyond // a client that gives up early shows nothing
+		if w.limit > 0 && late {
+			load.waits(w, at)
+		}
+	}
+}
+
+// movePlain has an answer that is not streamed count elsewhere; nil: nowhere. lease.mu is held.
+func (lease *Lease) movePlain(to *Load) {
+	if !lease.plain {
+		return
+	}
+	lease.load.motion.plain.Add(-1)
+	if lease.plain = to != nil; lease.plain {
+		to.motion.plain.Add(1)
+	}
+}
+
+// waitsAt are the servers that the first token waits for. lease.mu is held.
+func (lease *Lease) waitsAt() []*Load {
+	all := []*Load{lease.load}
+	for _, part := range lease.parts {
+		all = append(all, part.picked)
+	}
+	return all
+}
+
+// longest is how long a request may wait for a token before a server is silent; 0: for ever. first
+// is how long by its first token, and whole the predicted time to its end. own means that the server
+// answers it, and does not read the prompt for another one.
+func (l *Load) longest(first, whole time.Duration, streams bool, at int64, own bool) time.Duration {
+	switch {
+	case l.counts(at) != nil:
+		return first
+	case !own, streams && l.motion.plain.Load() > 0, !streams && whole == 0:
+		return 0
+	case streams:
+		return max(leastBlind, first)
+	default:
+		return max(leastBlind, first, beyond*whole)
+	}
+}
+
+// enoughFirsts is how many first tokens show how long they take.
+const enoughFirsts = 5
+
+// first takes the time to a first token.
+func (m *motion) first(after time.Duration) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.firsts++
+	m.slowest = max(after, m.slowest-m.slowest/64)
+}
+
+// longest is how long a request may wait for its first token. Where nothing is predicted, earlier
+// first tokens decide.
+func (m *motion) longest(w *Work) time.Duration {
+	if w.First > 0 {
+		return max(leastWait, beyond*w.First)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.firsts < enoughFirsts {
+		return unknownWait
+	}
+	return max(leastWait, beyond*m.slowest)
+}
+
+// read compares two samples of a page. The use of the KV cache moves with the engine's steps, as
+// counters of tokens do.
+func (m *motion) read(l *Load, old, next *sample) {
+	if old == nil || !old.CountsTokens || !next.CountsTokens {
+		return
+	}
+	if old.Tokens != next.Tokens || old.KV != next.KV {
+		m.page.Store(next.at)
+		m.blind.Store(false)
+		l.moves(next.at)
+	}
+}
+
+// counts returns the last sample of a page that has counters of tokens, if it is fresh and they follow
+// the bytes of streams; else nil.
+func (l *Load) counts(at int64) *sample {
+	list := l.sources.Load()
+	if list == nil || l.motion.blind.Load() {
+		return nil
+	}
+	for _, src := range *list {
+		s := src.sample.Load()
+		if s != nil && s.CountsTokens && src.failures.Load() < src.staleAfter && at-s.at < src.freshFor.Load() {
+			return s
+		}
+	}
+	return nil
+}
+
+// moves takes that the server has moved at a moment.
+func (l *Load) moves(at int64) {
+	m := &l.motion
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.moved == 0 || at > m.moved {
+		m.moved = at
+	}
+	if m.from != 0 && at > m.from {
+		if m.from = at; at >= m.to {
+			m.from = 0
+		}
+		m.overdue = 0
+	}
+	if s := m.silence.Load(); s != nil && at > s.from {
+		m.clear()
+	}
+}
+
+// clear ends the silence. m.mu is held.
+func (m *motion) clear() {
+	m.silence.Store(nil)
+	m.given.Store(0)
+	m.denied, m.tries, m.retry, m.overdue = false, 0, 0, 0
+}
+
+// wait is a time in which a request got no token.
+type wait struct {
+	from, limit    int64
+	headers, ended bool
+	model          string
+}
+
+// waits takes that a request waits, or has waited until its client gave up.
+func (l *Load) waits(w wait, now int64) {
+	m := &l.motion
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.proven != 0 && w.from < m.proven { // a probe sent after it was answered: the request is lost, and not the server
+		return
+	}
+	from := w.from
+	if m.moved != 0 {
+		from = max(from, m.moved)
+	}
+	if now <= from {
+		return
+	}
+	if m.from == 0 || from-m.to > int64(forgetWait) {
+		m.from, m.to, m.limit, m.overdue, m.headers = from, now, 0, 0, false
+	} else {
+		m.from = min(m.from+max(0, from-m.to), from)
+	}
+	m.to, m.limit = max(m.to, now), max(m.limit, w.limit)
+	m.headers, m.model = m.headers || w.headers, cmp.Or(w.model, m.model)
+	if !w.ended {
+		m.reported = now
+	}
+	if due := from + w.limit; !w.ended && (m.overdue == 0 || due < m.overdue) {
+		m.overdue = due
+	} else if w.ended && now >= due {
+		m.overdue = min(cmp.Or(m.overdue, due), due)
+		m.reported = now
+	}
+	if !m.watched {
+		m.watched = true
+		l.registry.watch(l)
+	}
+}
+
+// judge decides whether a server whose requests wait is silent. It has the page read if that shows it.
+func (l *Load) judge(now int64) {
+	m := &l.motion
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.from == 0 || m.silence.Load() != nil {
+		return
+	}
+	if now-m.to > int64(forgetWait) {
+		m.from, m.overdue = 0, 0
+		return
+	}
+	together := m.from + m.limit
+	silent := m.to >= together || m.overdue != 0 && m.to >= m.overdue
+	if page := l.counts(now); page != nil {
+		// The page shows that those in flight at the last report wait still.
+		waiting := m.overdue != 0 && now >= m.overdue && now-m.reported < int64(reportGap) && l.Total() > 0
+		due := together
+		if m.overdue != 0 {
+			due = min(due, m.overdue)
+		}
+		if silent = silent || waiting; silent && page.at < due {
+			l.readSoon()
+			return
+		}
+	}
+	if silent {
+		m.fallSilent(now)
+	}
+}
+
+// fallSilent makes the server silent. m.mu is held.
+func (m *motion) fallSilent(now int64) {
+	from := cmp.Or(m.from, now)
+	m.given.Store(0)
+	m.silence.Store(&Silence{Since: processStart.Add(time.Duration(from)), Headers: m.headers, from: from})
+}
+
+// readSoon has the pages of the server read.
+func (l *Load) readSoon() {
+	if list := l.sources.Load(); list != nil {
+		for _, src := range *list {
+			notify(src.scrapeNow)
+		}
+	}
+}
+
+// Suspect makes the server silent until it is probed, for callers that have seen it freeze.
+func (l *Load) Suspect(now time.Time) {
+	if l.registry == nil {
+		return
+	}
+	m := &l.motion
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.silence.Load() == nil {
+		m.fallSilent(sinceStart(now))
+	}
+	if !m.watched {
+		m.watched = true
+		l.registry.watch(l)
+	}
+}
+
+// Silence returns why the server is silent; nil: it is not.
+func (l *Load) Silence() *Silence { return l.motion.silence.Load() }
+
+// Addr is the address of the server.
+func (l *Load) Addr() netip.AddrPort { return l.addr }
+
+// Model is one that a waiting request asks for; "" if none is known.
+func (l *Load) Model() string {
+	l.motion.mu.Lock()
+	defer l.motion.mu.Unlock()
+	return l.motion.model
+}
+
+// Answers records that a probe that was sent at a moment got a token: the server serves.
+func (l *Load) Answers(sent, now time.Time) {
+	l.moves(sinceStart(now))
+	l.health.succeed()
+	m := &l.motion
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.proven = sinceStart(sent)
+}
+
+// Probed records a probe without a token. denied means that the server answers no probe at all: then
+// single requests of users try it, at growing intervals.
+func (l *Load) Probed(outcome string, denied bool, now time.Time) {
+	m := &l.motion
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	s := m.silence.Load()
+	if s == nil {
+		return
+	}
+	next := *s
+	next.Probe = bounded(outcome)
+	m.silence.Store(&next)
+	if m.denied = denied; denied && m.retry == 0 {
+		m.retry = sinceStart(now) + int64(firstTrial)
+	}
+}
+
+// trialDue reports whether a request of a user may try the silent server.
+func (m *motion) trialDue(now int64) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.denied && now >= m.retry
+}
+
+// sentTo counts a request to the server, if that is silent.
+func (m *motion) sentTo(trial bool, now int64) {
+	if m.silence.Load() == nil {
+		return
+	}
+	m.given.Add(1)
+	if !trial {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.tries++
+	m.retry = now + int64(min(firstTrial<<min(m.tries, 10), lastTrial))
+}
+
+// watch has Silent look at a server.
+func (r *Registry) watch(l *Load) {
+	r.watching.Lock()
+	r.watched = append(r.watched, l)
+	r.watching.Unlock()
+	notify(r.waits)
+}
+
+// Waiting receives a value when a server begins to be watched: see Silent.
+func (r *Registry) Waiting() <-chan struct{} { return r.waits }
+
+// Silent judges the servers whose requests wait, and returns the silent ones, which are to be probed.
+// more means that servers are still watched: call it again in a moment.
+func (r *Registry) Silent(now time.Time) (silent []*Load, more bool) {
+	r.watching.Lock()
+	list := r.watched
+	r.watched = nil // a server that waits anew is added to it
+	r.watching.Unlock()
+	at, kept := sinceStart(now), list[:0]
+	for _, l := range list {
+		l.judge(at)
+		if l.stays(r.Find(l.addr) == l) {
+			kept = append(kept, l)
+		}
+		if l.Silence() != nil {
+			silent = append(silent, l)
+		}
+	}
+	r.watching.Lock()
+	defer r.watching.Unlock()
+	r.watched = append(r.watched, kept...)
+	return silent, len(r.watched) > 0
+}
+
+// stays reports whether a server is still to be watched. A server that left all pools is not silent.
+func (l *Load) stays(in bool) bool {
+	m := &l.motion
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !in {
+		m.from = 0
+		m.clear()
+	}
+	m.watched = m.from != 0 || m.silence.Load() != nil
+	return m.watched
+}

@@ -1,0 +1,275 @@
+package endpoint
+
+import (
+	"fmt"
+	"net/netip"
+	"testing"
+	"time"
+)
+
+// motionRig is a server whose requests and page a test plays, in seconds from its begin.
+type motionRig struct {
+	*Registry
+	e      *Endpoint
+	leases *Leases
+	begin  time.Time
+	tokens float64
+}
+
+func newMotionRig() *motionRig {
+	r := NewRegistry(Config{Jitter: func() float64 { return 0 }})
+	s := r.Snapshot(Metrics{}, nil, []Spec{{Addr: netip.MustParseAddrPort("10.0.0.1:80")}})
+	return &motionRig{r, &s.Endpoints[0], NewLeases("me", time.Hour), time.Now(), 100}
+}
+
+func (m *motionRig) at(seconds float64) time.Time {
+	return m.begin.Add(time.Duration(seconds * float64(time.Second)))
+}
+
+// page is a reading of the metrics page, after so many further tokens.
+func (m *motionRig) page(at, tokens float64) {
+	m.tokens += tokens
+	m.e.BeginScrape().Succeed(Reading{Running: 1, Tokens: m.tokens, CountsTokens: true}, m.at(at))
+}
+
+func (m *motionRig) send(at float64, w Work) *Lease {
+	return m.leases.Open(m.e, Holder{}, w, 0, m.at(at))
+}
+
+// silent reports whether the server is silent.
+func (m *motionRig) silent(at float64) bool {
+	silent, _ := m.Registry.Silent(m.at(at))
+	return len(silent) == 1
+}
+
+var (
+	stream = Work{Generates: true, Stream: true, First: 100 * time.Millisecond}
+	plain  = Work{Generates: true, First: 100 * time.Millisecond}
+	// headers is the report of a response that has headers, waiting one of a request without them.
+	headers   = Progress{Status: 200, Sent: time.Millisecond}
+	streaming = Progress{Status: 200, Sent: time.Millisecond, Streams: true}
+	begun     = Progress{Status: 200, Sent: time.Millisecond, First: time.Millisecond, Bytes: 9}
+	waiting   = Progress{Sent: time.Millisecond}
+	gaveUp    = Progress{Status: 200, Sent: time.Millisecond, Ended: true, Canceled: true}
+)
+
+// follow has a request reported every 2 s, and the page read every second after so many tokens each,
+// until a moment. It returns when the server is silent first; 0: never.
+func (m *motionRig) follow(until, tokens float64, report Progress, leases ...*Lease) float64 {
+	for i := 1; ; i++ {
+		at := float64(i) / 10
+		if at > until {
+			return 0
+		}
+		if i%20 == 0 {
+			for _, lease := range leases {
+				lease.Progress(report, m.at(at))
+			}
+		}
+		if i%10 == 0 && tokens >= 0 {
+			m.page(at, tokens)
+		}
+		if m.silent(at) {
+			return at
+		}
+	}
+}
+
+const noPage = -1
+
+// A server is silent when requests wait far longer than predicted while nothing moves, and only then.
+func TestSilent_OnlyServerThatMovesNothing(t *testing.T) {
+	with := func(w Work, change func(*Work)) Work {
+		change(&w)
+		return w
+	}
+	for name, tt := range map[string]struct {
+		work   []Work
+		tokens float64 // of the page, each second
+		report Progress
+		want   float64 // 0: never
+	}{
+		"headers only":                            {[]Work{stream}, 0, headers, 2},
+		"not even headers":                        {[]Work{stream}, 0, waiting, 2},
+		"an answer that is not streamed":          {[]Work{plain}, 0, waiting, 2},
+		"many of them":                            {[]Work{plain, stream, plain}, 0, waiting, 2},
+		"a body that is not read, without a page": {[]Work{plain}, noPage, streaming, 6},
+		"headers only, without a page":            {[]Work{stream}, noPage, headers, 6}, // the third report
+		"a long answer":                           {[]Work{plain}, 10, waiting, 0},
+		"a long queue":                            {[]Work{stream, stream, stream, plain}, 1, headers, 0},
+		"a long answer, without a page":           {[]Work{plain}, noPage, waiting, 0},
+		"a stream behind it, without a page":      {[]Work{plain, stream}, noPage, waiting, 0},
+		"an answer whose end is predicted, without a page": {
+			[]Work{with(plain, func(w *Work) { w.Whole = 5 * time.Second })}, noPage, waiting, 22},
+		"a prompt that takes 3 s": {[]Work{with(stream, func(w *Work) { w.First = 3 * time.Second })}, 0, headers, 12},
+		"a short prompt among long ones": {
+			[]Work{with(stream, func(w *Work) { w.First = 3 * time.Second }), stream}, 0, headers, 2},
+		"an unknown prediction": {[]Work{with(stream, func(w *Work) { w.First = 0 })}, 0, headers, 20},
+		"another API":           {[]Work{with(plain, func(w *Work) { w.Generates = false })}, 0, waiting, 0},
+		"an upload":             {[]Work{stream}, 0, Progress{}, 0},
+		"an error":              {[]Work{stream}, 0, Progress{Status: 400, Sent: time.Millisecond}, 0},
+		"an event and no token": {
+			[]Work{with(stream, func(w *Work) { w.Early = true })}, 0, begun, 4},
+		"a stream that has begun": {[]Work{stream}, 0, begun, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := newMotionRig()
+			if tt.tokens >= 0 {
+				m.page(0, 0)
+			}
+			var leases []*Lease
+			for _, w := range tt.work {
+				leases = append(leases, m.send(0, w))
+			}
+			got := m.follow(60, tt.tokens, tt.report, leases...)
+			if got < tt.want || got > tt.want+1 || (got == 0) != (tt.want == 0) {
+				t.Errorf("silent after %v s, want %v", got, tt.want)
+			}
+			if s := m.e.Load().Silence(); s != nil && s.Headers != (tt.report.Status == 200) {
+				t.Errorf("its silence is %s", s)
+			}
+		})
+	}
+}
+
+// Bytes of one stream show that a server works which lets another one wait.
+func TestSilent_BytesOfAnotherStreamAreMotion(t *testing.T) {
+	for _, page := range []bool{true, false} {
+		m := newMotionRig()
+		if page {
+			m.page(-1, 0)
+		}
+		waits, moves := m.send(0, stream), m.send(0, stream)
+		for i := range 30 {
+			at := float64(2*i + 2)
+			moves.Progress(Progress{Status: 200, Sent: 1, First: 1, Bytes: int64(i + 1)}, m.at(at-0.05))
+			if page {
+				m.page(at, 0)
+			}
+			waits.Progress(headers, m.at(at))
+			if m.silent(at) {
+				t.Fatalf("page %t: silent after %v s", page, at)
+			}
+		}
+	}
+}
+
+// Without a prediction the first tokens of others decide.
+func TestSilent_UnpredictedRequestIsComparedWithOthers(t *testing.T) {
+	m := newMotionRig()
+	unknown := Work{Generates: true, Stream: true}
+	for range enoughFirsts {
+		lease := m.send(0, unknown)
+		lease.Progress(Progress{Status: 200, Bytes: 1, Sent: 1, First: time.Second, Ended: true}, m.at(0))
+		lease.Release()
+	}
+	m.begin = m.at(10)
+	m.page(0, 0)
+	if got := m.follow(10, 0, headers, m.send(0, unknown)); got < 4 || got > 5 {
+		t.Errorf("silent after %v s, want 4: four times what others took", got)
+	}
+}
+
+// A server is found silent, too, if no client waits long enough to show it, but not if clients leave
+// before a token can come.
+func TestSilent_ClientsThatGiveUpShowIt(t *testing.T) {
+	for _, tt := range []struct {
+		lasts, gap, want float64
+		page             bool
+	}{
+		{1, 0, 2, true}, {1, 0.5, 3, true}, {1, 0, 5, false}, {0.4, 0, 0, true}, {0.4, 0, 0, false}, {1, 31, 0, true},
+	} {
+		t.Run(fmt.Sprintf("%+v", tt), func(t *testing.T) {
+			m, got := newMotionRig(), 0.0
+			if tt.page {
+				m.page(0, 0)
+			}
+			for at := 0.0; at < 60 && got == 0; at += tt.gap {
+				lease := m.send(at, stream)
+				at += tt.lasts
+				lease.Progress(gaveUp, m.at(at))
+				lease.Release()
+				if tt.page {
+					m.page(at, 0)
+				}
+				if m.silent(at) {
+					got = at
+				}
+			}
+			if got < tt.want || got > tt.want+1 || (got == 0) != (tt.want == 0) {
+				t.Errorf("silent after %v s, want %v", got, tt.want)
+			}
+		})
+	}
+}
+
+// A silent server serves again once anything moves, or a probe gets a token. A request that it has lost
+// makes it silent no second time.
+func TestSilent_EndsOnceSomethingMoves(t *testing.T) {
+	for name, move := range map[string]func(*motionRig, *Lease){
+		"counters": func(m *motionRig, _ *Lease) { m.page(5, 1) },
+		"the use of the KV cache": func(m *motionRig, _ *Lease) {
+			m.e.BeginScrape().Succeed(Reading{KV: 0.1, Tokens: m.tokens, CountsTokens: true}, m.at(5))
+		},
+		"a restart": func(m *motionRig, _ *Lease) { m.page(5, -m.tokens) },
+		"a body byte": func(m *motionRig, l *Lease) {
+			l.Progress(Progress{Status: 200, Bytes: 1, Sent: 1, First: 4 * time.Second}, m.at(5))
+		},
+		"a probe": func(m *motionRig, _ *Lease) { m.e.Load().Answers(m.at(4), m.at(5)) },
+	} {
+		m := newMotionRig()
+		m.page(0, 0)
+		lease := m.send(0, stream)
+		if m.follow(4, 0, headers, lease) == 0 {
+			t.Fatal("it is not silent")
+		}
+		if move(m, lease); m.silent(5.1) {
+			t.Errorf("%s: it is silent still", name)
+		}
+		lost := m.follow(20, 0, headers, lease)
+		if name == "a probe" && lost != 0 {
+			t.Errorf("%s: a request that is older made it silent after %v s", name, lost)
+		}
+	}
+}
+
+// A silent server whose probes are denied is tried by single requests, at growing intervals.
+func TestSilent_ServerThatDeniesProbesIsTriedBySingleRequests(t *testing.T) {
+	m := newMotionRig()
+	m.e.Load().Suspect(m.at(0))
+	var tried []float64
+	for i := range 700 {
+		at := float64(i) / 10
+		m.e.Load().Probed("401", true, m.at(at))
+		var s State
+		m.e.ReadState(&s, At(m.at(at)))
+		if s.Silent == nil || s.Silent.Probe != "401" {
+			t.Fatalf("%+v", s)
+		}
+		if s.Trial {
+			tried = append(tried, at)
+			lease := m.leases.Open(m.e, Holder{}, Work{Trial: true}, 0, m.at(at))
+			if m.leases.Open(m.e, Holder{}, Work{Trial: true}, 0, m.at(at)) != nil {
+				t.Fatal("two requests try it at a time")
+			}
+			lease.Release()
+		}
+	}
+	if fmt.Sprint(tried) != "[1 3 7 15 31 61]" {
+		t.Errorf("tried at %v", tried)
+	}
+}
+
+// A server that has left all pools is neither silent nor watched.
+func TestSilent_ServerThatLeavesIsForgotten(t *testing.T) {
+	r := NewRegistry(Config{Jitter: func() float64 { return 0 }})
+	s := r.Snapshot(Metrics{}, nil, []Spec{{Addr: netip.MustParseAddrPort("10.0.0.1:80")}})
+	s.Endpoints[0].Load().Suspect(time.Now())
+	if silent, more := r.Silent(time.Now()); len(silent) != 1 || !more {
+		t.Error("it is not silent")
+	}
+	r.Release(s)
+	if silent, more := r.Silent(time.Now()); len(silent) != 0 || more {
+		t.Error("it is silent still")
+	}
+}

@@ -1,0 +1,147 @@
+package picker
+
+import (
+	"crypto/tls"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/penstock-project/penstock/picker/accesslog"
+	"github.com/penstock-project/penstock/picker/endpoint"
+	"github.com/penstock-project/penstock/xds/xdstest/poll"
+)
+
+// Reports of Envoys show that a server is silent: its requests are in flight, or were given up, or ran into
+// the route's time limit, without a byte of a body. An answer from elsewhere shows nothing.
+func TestSilent_ReportsShowIt(t *testing.T) {
+	report := accesslog.Entry{Pool: "ns/pool", Open: true, Served: first, Sent: time.Millisecond}
+	for name, tt := range map[string]struct {
+		change func(*accesslog.Entry)
+		want   bool
+	}{
+		"headers only":           {func(e *accesslog.Entry) { e.Status = 200 }, true},
+		"no headers":             {func(*accesslog.Entry) {}, true},
+		"clients that give up":   {func(e *accesslog.Entry) { e.Open, e.Canceled = false, true }, true},
+		"the route's time limit": {func(e *accesslog.Entry) { e.Open, e.Status = false, 504 }, true},
+		"a stream that goes on": {func(e *accesslog.Entry) {
+			e.Status, e.Body, e.Bytes, e.FirstByte = 200, true, 10, time.Second
+		}, false},
+		"errors": {func(e *accesslog.Entry) { e.Status, e.Body, e.Bytes = 400, true, 10 }, false},
+		"answers": {func(e *accesslog.Entry) {
+			e.Open, e.Status, e.Body, e.Bytes, e.FirstByte = false, 200, true, 10, time.Second
+		}, false},
+		"another server": {func(e *accesslog.Entry) { e.Served = second }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p, err := New(Config{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				setPools(t, p, Pool{ID: poolID("ns/pool"), Endpoints: specs(first, second)})
+				e := &p.pool("ns/pool").snapshot.Endpoints[0]
+				work := endpoint.Work{Generates: true, Stream: true, First: 100 * time.Millisecond}
+				var lease *endpoint.Lease
+				for range 4 {
+					if lease == nil || !report.Open {
+						lease = p.leases.Open(e, endpoint.Holder{Pool: "ns/pool"}, work, 0, time.Now())
+					}
+					time.Sleep(2 * time.Second)
+					entry := report
+					entry.Lease = lease.ID()
+					tt.change(&entry)
+					if p.Log(entry); !entry.Open {
+						lease = nil
+					}
+				}
+				silent, _ := p.registry.Silent(time.Now())
+				if got := slices.Contains(silent, e.Load()); got != tt.want {
+					t.Errorf("silent %t, want %t", got, tt.want)
+				}
+			})
+		})
+	}
+}
+
+// A silent server is probed as its metrics page is read, one probe at a time, until it has a token. Until
+// then every page shows why it gets no requests.
+func TestSilent_IsProbedUntilItAnswers(t *testing.T) {
+	var open, most, all atomic.Int64
+	var works atomic.Bool
+	var asked atomic.Value
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/v1/completions" {
+			_, _ = io.WriteString(w, `{"data":[{"id":"the-model"}]}`)
+			return
+		}
+		body, _ := io.ReadAll(r.Body)
+		asked.Store(string(body))
+		most.Store(max(most.Load(), open.Add(1)))
+		defer open.Add(-1)
+		all.Add(1)
+		for !works.Load() {
+			select {
+			case <-r.Context().Done():
+				return
+			case <-time.After(time.Millisecond):
+			}
+		}
+		_, _ = io.WriteString(w, `{"choices":[{"text":"1"}]}`)
+	}))
+	t.Cleanup(server.Close)
+	p := runPicker(t, Config{})
+	address := strings.TrimPrefix(server.URL, "https://")
+	setPools(t, p, Pool{ID: poolID("ns/pool"), Endpoints: specs(address), Metrics: endpoint.Metrics{
+		TLS: &tls.Config{InsecureSkipVerify: true}, TLSKey: "insecure", //nolint:gosec // of a test
+	}})
+	load := p.pool("ns/pool").snapshot.Endpoints[0].Load()
+	load.Suspect(time.Now())
+	if s := p.Silent(); len(s) != 1 || s[0].Server != address || s[0].Pool != poolID("ns/pool") {
+		t.Errorf("silent: %+v", s)
+	}
+	poll.Until(t, "it is probed", func() bool { return open.Load() == 1 })
+	works.Store(true)
+	poll.Until(t, "it serves", func() bool { return load.Silence() == nil })
+	if most.Load() != 1 || all.Load() != 1 || !strings.Contains(fmt.Sprint(asked.Load()), `"the-model"`) {
+		t.Errorf("%d probes, %d at a time, the last one %s", all.Load(), most.Load(), asked.Load())
+	}
+}
+
+// Probes of one server are one at a time, at growing intervals, and of all servers maxProbes at a time.
+func TestSilent_ProbesAreBounded(t *testing.T) {
+	a, now := &probing{servers: map[*endpoint.Load]*probed{}}, time.Now()
+	server := new(endpoint.Load)
+	var pauses []time.Duration
+	for range 7 {
+		before := now
+		for ; len(a.due([]*endpoint.Load{server}, now)) == 0; now = now.Add(time.Second) {
+		}
+		pauses = append(pauses, now.Sub(before))
+		if len(a.due([]*endpoint.Load{server}, now)) != 0 {
+			t.Fatal("two probes at a time")
+		}
+		a.ended(server, false, now)
+	}
+	if got := fmt.Sprint(pauses); got != "[0s 1s 2s 4s 8s 16s 30s]" {
+		t.Errorf("pauses %s", got)
+	}
+	a.due(nil, now) // it serves
+	if len(a.due([]*endpoint.Load{server}, now)) != 1 {
+		t.Error("a server that is silent again is not probed at once")
+	}
+	a.ended(server, true, now)
+	many := make([]*endpoint.Load, 2*maxProbes)
+	for i := range many {
+		many[i] = new(endpoint.Load)
+	}
+	if n := len(a.due(many, now)) + len(a.due(many, now)); n != maxProbes {
+		t.Errorf("%d probes of all servers at a time", n)
+	}
+}
