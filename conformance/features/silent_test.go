@@ -74,8 +74,8 @@ func (s *site) token(limit time.Duration) (by string, err error) {
 	return got.by(), err
 }
 
-// A server that sends headers and no token gets no further request, be its page frozen or missing, be
-// clients waits or not. It is probed without a user's request, and serves again once it answers.
+// A server that sends headers and no token gets no further request, be its page frozen or missing, and
+// whether clients wait or give up. It is probed without a user's request, and serves again once it answers.
 func TestSilent_ServerWithoutTokensGetsNoRequests(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
