@@ -321,7 +321,9 @@ type Pool struct {
 	Spill []string
 	// Fallbacks is how many further endpoints a pick names, for Envoy to retry on in order; 0 to 8.
 	Fallbacks int
-	Endpoints []endpoint.Spec
+	// NoHeadersLimit lets streams wait for the headers of their server without a limit.
+	NoHeadersLimit bool
+	Endpoints      []endpoint.Spec
 	// Servers are the model servers of a pool with a Relay as far as they are known here,
 	// MaxServers at most. They are asked for their models only.
 	Servers []Server

@@ -75,6 +75,9 @@ var (
 		"Bytes of their bodies, by content-length.", []string{"pool", "priority"}, nil)
 	flowSaturationDesc = prometheus.NewDesc("penstock_picker_flow_saturation_ratio",
 		"Saturation of a pool with flow control, as last measured: at 1 and more its requests wait.", []string{"pool"}, nil)
+	frozenDesc = prometheus.NewDesc("penstock_picker_headers_timeouts_total",
+		"Streams that another server of the pool has answered, because the first one sent no headers in time.",
+		[]string{"pool"}, nil)
 	leasesDesc = prometheus.NewDesc("penstock_picker_open_leases",
 		"Requests in flight that this process counts: its picks, and those of a process that is gone.", nil, nil)
 )
@@ -174,6 +177,7 @@ func (poolCollector) Describe(ch chan<- *prometheus.Desc) {
 	ch <- unreadDesc
 	ch <- excessDesc
 	ch <- leasesDesc
+	ch <- frozenDesc
 	for _, d := range []*prometheus.Desc{modelRequestsDesc, modelFirstByteDesc, modelTokensDesc, modelOutputDesc, queueDesc, saturationDesc} {
 		ch <- d
 	}
@@ -256,6 +260,7 @@ func (c poolCollector) Collect(ch chan<- prometheus.Metric) {
 			}
 			ch <- prometheus.MustNewConstMetric(flowSaturationDesc, prometheus.GaugeValue, pool.queue.Room().Saturation, name)
 		}
+		count(frozenDesc, float64(pool.storm.requests.Load()), name)
 		gauge(inFlightDesc, int(inFlight), name)
 		gauge(endpointsDesc, fresh, name, "fresh")
 		gauge(endpointsDesc, stale, name, "stale")

@@ -115,6 +115,7 @@ type pool struct {
 	scorers     []*scoring.Client                  // of Pool.Scorers; nil for one without an address
 	processor   *processor.Client                  // of Pool.Processor; nil without
 	holders     *models.Holders                    // which servers lack a model
+	storm       *storm                             // of servers that send no headers in time
 }
 
 // leaseTimeout is when a request that is not reported any more stops counting as in flight: its Envoy is gone. Envoys report
@@ -258,8 +259,10 @@ func (p *Picker) build(c Pool, old *pool) (*pool, error) {
 	}
 	if old != nil {
 		next.counters, next.history, next.rendering, next.holders = old.counters, old.history, old.rendering, old.holders
+		next.storm = old.storm
 	} else {
 		next.counters, next.history, next.holders = p.metrics.pool(next.Name), newHistory(), p.models.Holders()
+		next.storm = new(storm)
 	}
 	if next.rendering == nil || old.Metrics.TLSKey != c.Metrics.TLSKey {
 		next.rendering = &tokenize.Pool{TLS: c.Metrics.TLS}

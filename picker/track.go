@@ -182,6 +182,7 @@ func (p *Picker) follow(lease *endpoint.Lease, e accesslog.Entry) {
 	if c := lease.Tag().Charge; c != nil {
 		c.Follow(e)
 	}
+	p.exceeds(lease, e, passed, now)
 	switch {
 	case served != nil:
 		lease.MoveTo(served, now)
@@ -194,6 +195,9 @@ func (p *Picker) follow(lease *endpoint.Lease, e accesslog.Entry) {
 	case e.Body && ok:
 		if e.Whole {
 			lease.Whole()
+		}
+		if e.Headers > 0 && e.FirstByte > 0 {
+			lease.Answered(max(e.Headers-e.Sent, 0), e.Begun())
 		}
 		lease.Begun(e.Begun())
 		p.endUnread(lease, e, passed)
@@ -221,7 +225,7 @@ func (p *Picker) follow(lease *endpoint.Lease, e accesslog.Entry) {
 	p.showsModel(of, lease.Holder().Pool, &e, now)
 	p.records.usage.ended(lease.Holder().Pool, of, e)
 	p.recorded(of, e, now)
-	if passed {
+	if passed && !lease.Frozen() {
 		picked.Record(false, 0, now)
 	}
 	p.endUnread(lease, e, passed)

@@ -61,7 +61,7 @@ var ofPenstock = []decision{
 		shown(
 			"Strategy", "Shadow", "Criticality", "TrustHeaders", "ShedAfter", "FlowControl", "Processor",
 			"CHWBL", "Session", "Plugins", "ConfigRef", "FailureMode", "Full", "Metrics", "TokenUsage",
-			"KVEvents", "Fallbacks", "Prefix", "Body",
+			"KVEvents", "Fallbacks", "HeadersTimeout", "Prefix", "Body",
 		),
 	),
 	decide[v1alpha1.FlowControlSpec](shown("Order", "MaxRequests", "MaxBytes", "TTLSeconds", "Saturation")),

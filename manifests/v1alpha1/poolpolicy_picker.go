@@ -44,6 +44,12 @@ const (
 	Sheddable Criticality = "Sheddable"
 )
 
+// The values of PickerSpec.HeadersTimeout.
+const (
+	HeadersTimeoutLearned = "Learned"
+	HeadersTimeoutNone    = "None"
+)
+
 // PickerSpec configures Penstock's own picker.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.strategy) || self.strategy != 'chwbl' || !has(self.body) || self.body != 'None'",message="strategy chwbl hashes request bodies: remove body, or use another strategy"
@@ -154,6 +160,14 @@ type PickerSpec struct {
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=8
 	Fallbacks *int32 `json:"fallbacks,omitempty"`
+	// HeadersTimeout is when a stream whose server has sent no headers is sent to the next server of the pick, too: Learned, after four
+	// times the 99th percentile of the server's own headers (1s to 20s), for servers that send headers before they read the prompt; or
+	// None. The server that sends headers first serves the request. Defaults to Learned; for `penstock picker` to None, because a gateway
+	// may not obey it.
+	//
+	// +optional
+	// +kubebuilder:validation:Enum=Learned;None
+	HeadersTimeout string `json:"headersTimeout,omitempty"`
 	// Prefix lets the strategies load and plugins read prompts, so that a request goes where the beginning of its prompt is cached. Envoy holds
 	// the body of such a request, of up to 32 MiB, until the picker has it; a request of an API whose prompts are unknown is
 	// picked for without its body. Defaults to true with the strategy load, and with plugins if prefix-cache-scorer or

@@ -2,6 +2,7 @@ package accesslog
 
 import (
 	"context"
+	"net/netip"
 	"strconv"
 	"strings"
 	"time"
@@ -122,6 +123,9 @@ func entry(logged *datav3.HTTPAccessLogEntry) (Entry, bool) {
 		return Entry{}, false
 	}
 	e.Status = int(logged.GetResponse().GetResponseCode().GetValue())
+	if e.Served != "" && e.Status > 0 {
+		e.Served = answered(e.Served, common.GetUpstreamRemoteAddress().GetSocketAddress())
+	}
 	e.Sent = common.GetTimeToLastUpstreamTxByte().AsDuration()
 	e.Headers, e.FirstByte = begun(common)
 	e.Whole = Whole(logged.GetResponse().GetResponseHeaders()["content-type"])
@@ -134,6 +138,16 @@ func entry(logged *datav3.HTTPAccessLogEntry) (Entry, bool) {
 	e.OutputTokens = outputTokens(common.GetMetadata())
 	e.Body = logged.GetResponse().GetResponseBodyBytes() > 0
 	return e, true
+}
+
+// answered returns the endpoint that has answered. Of two attempts at the same time, the metadata names the one that began
+// last, and the address is of the one that sent headers first. Hops have no such address.
+func answered(named string, from *corev3.SocketAddress) string {
+	addr := at(from)
+	if own, err := netip.ParseAddrPort(named); !addr.IsValid() || err == nil && own == addr {
+		return named
+	}
+	return addr.String()
 }
 
 // Begun is the time from when the endpoint had the request to the first byte of the response's body; 0

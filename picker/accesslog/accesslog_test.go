@@ -99,6 +99,33 @@ func TestAccessLog_ReportsThatPickedRequestsGoOnAndEnd(t *testing.T) {
 	}
 }
 
+// Of two attempts at the same time the metadata has the later one, and the address the one that has answered.
+func TestAccessLog_NamesTheServerThatHasAnswered(t *testing.T) {
+	for name, tt := range map[string]struct {
+		served, from string
+		status       uint32
+		want         string
+	}{
+		"the only one":              {"10.0.0.1:80", "10.0.0.1", 200, "10.0.0.1:80"},
+		"the first of two":          {"10.0.0.2:80", "10.0.0.1", 200, "10.0.0.1:80"},
+		"the first, before a hop":   {"envoy://hops/next", "10.0.0.1", 200, "10.0.0.1:80"},
+		"a hop, without an address": {"envoy://hops/next", "", 200, "envoy://hops/next"},
+		"none so far":               {"10.0.0.2:80", "10.0.0.1", 0, "10.0.0.2:80"},
+		"none at all":               {"", "10.0.0.1", 200, ""},
+		"over IPv6":                 {"[fd00::2]:80", "fd00::1", 200, "[fd00::1]:80"},
+	} {
+		logged := logged("me.1", tt.served, tt.status, datav3.AccessLogType_DownstreamPeriodic)
+		if tt.from != "" {
+			logged.CommonProperties.UpstreamRemoteAddress = &corev3.Address{Address: &corev3.Address_SocketAddress{
+				SocketAddress: &corev3.SocketAddress{Address: tt.from, PortSpecifier: &corev3.SocketAddress_PortValue{PortValue: 80}},
+			}}
+		}
+		if e, ok := entry(logged); !ok || e.Served != tt.want {
+			t.Errorf("%s: %q, want %q", name, e.Served, tt.want)
+		}
+	}
+}
+
 // Requests to exporting clusters are attempts, with a lease or without one; leases count in the logs of Gateways alone.
 func TestAccessLog_ReportsRequestsToExportingClusters(t *testing.T) {
 	began := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)

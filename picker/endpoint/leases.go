@@ -102,6 +102,9 @@ type Lease struct {
 	shown  int64    // when the last report came, the same
 	bytes  int64    // of the response, by that report
 	plain  bool     // it counts in load.motion.plain
+
+	headersLimit time.Duration // of LimitHeaders, until the headers are there
+	frozen       bool          // Frozen
 }
 
 // untilEnd is the renewal of a lease that lives until its Release.
@@ -253,6 +256,7 @@ func (lease *Lease) Done() {
 	lease.renewed.Store(0)
 	lease.load, lease.prompt, lease.begun, lease.ahead, lease.trial, lease.tag = nil, promptRead, false, 0, false, Tag{}
 	lease.front, lease.sent, lease.shown, lease.bytes, lease.plain = nil, 0, 0, 0, false
+	lease.headersLimit, lease.frozen = 0, false
 	unused.Put(lease)
 }
 

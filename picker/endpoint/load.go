@@ -19,6 +19,7 @@ type Load struct {
 	prefill   prefill
 	adapters  recentAdapters
 	latency   atomic.Pointer[latency] // nil until something is learned
+	headers   atomic.Pointer[headers] // the same
 	reported  reported
 	motion    motion
 	prefixes  *prefix.Server // nil if the process knows no prefixes

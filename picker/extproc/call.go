@@ -29,6 +29,8 @@ const (
 	MetadataKeySubset = "x-penstock-subset"
 	// MetadataKeyImport is "true" in calls from another cluster, which imports the pool.
 	MetadataKeyImport = "x-penstock-import"
+	// MetadataKeyTries is "fixed" where the route states how long one attempt may take: the picker's own limit would replace it.
+	MetadataKeyTries = "x-penstock-tries"
 	// MetadataKeyUpload makes a call one about an upload, which picks nothing. Its value is how many bytes of bodies the Envoy may
 	// hold in all, as decimal text. The call lasts as long as the request.
 	MetadataKeyUpload = "x-penstock-upload"
@@ -44,7 +46,7 @@ type call struct {
 	retries           int
 	spill, pools      []string
 	last, imported    bool
-	open              bool
+	open, fixed       bool
 	failed            string // the value of MetadataKeyFailed
 	upload            int64  // the value of MetadataKeyUpload; 0 without one
 }
@@ -64,7 +66,7 @@ func readCall(md metadata.MD) (c call) {
 	if pools := first(MetadataKeyPools); pools != "" {
 		c.pools = strings.Split(pools, ",")
 	}
-	c.open = first(MetadataKeyOpen) == "true"
+	c.open, c.fixed = first(MetadataKeyOpen) == "true", first(MetadataKeyTries) == "fixed"
 	c.failed = first(MetadataKeyFailed)
 	c.last, c.imported = first(MetadataKeyLast) == "true", first(MetadataKeyImport) == "true"
 	if limit, err := strconv.ParseInt(first(MetadataKeyUpload), 10, 64); err == nil && limit > 0 {

@@ -24,6 +24,9 @@ type Answer struct {
 	Endpoints List
 	// MaxRetries is the value of x-envoy-max-retries; negative leaves the header alone.
 	MaxRetries int
+	// HeadersLimit is how long an endpoint may take for the headers of its response before the next one is asked beside it;
+	// 0: as long as it likes.
+	HeadersLimit time.Duration
 	// Headers are set in the request: those of endpointpicker.RoutingHeaders. The others of them are removed.
 	Headers []Header
 	// TokenData is the prompt as token IDs, a JSON array, for the body's nvext.token_data; nil: the body has none. Without a body that is
@@ -253,6 +256,10 @@ func (w *writer) oneof(phase protowire.Number, a *Answer, c *change, names *Name
 	mark := w.len()
 	if a.MaxRetries >= 0 {
 		w.header("x-envoy-max-retries", strconv.Itoa(a.MaxRetries))
+	}
+	if a.HeadersLimit > 0 {
+		w.header("x-envoy-upstream-rq-per-try-timeout-ms", strconv.FormatInt(a.HeadersLimit.Milliseconds(), 10))
+		w.header("x-envoy-hedge-on-per-try-timeout", "true") // no attempt ends by it, not even the last one
 	}
 	w.header(names.Destination, a.Endpoints...)
 	c.headers(w)

@@ -27,6 +27,7 @@ type Request struct {
 	Imported    bool     // the gateway is another cluster's, where the pool is imported
 	One         bool     // the gateway may read one address alone: Envoy's ORIGINAL_DST clusters read no list
 	Retries     int      // of the route's own retry policy
+	Fixed       bool     // MetadataKeyTries: the route states how long an attempt takes
 	Spill       []string // spill targets, in order
 	Subset      string   // label selector of the endpoints to choose among; "" for all
 	Pools       []string // of the route's rule; nil unless the gateway names them

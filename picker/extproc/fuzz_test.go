@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	filterv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/ext_proc/v3"
@@ -206,6 +207,9 @@ func FuzzAnswer_EqualsGenerated(f *testing.F) {
 			changed.body = nil
 		}
 		a := &Answer{Endpoints: strings.Split(endpoints, ","), Pool: pool, Lease: Lease{owner, number}, Reason: reason, Message: message, MaxRetries: retries, Status: status}
+		if retries > 0 {
+			a.HeadersLimit = time.Duration(status) * time.Millisecond
+		}
 		ofBody := pickReply(replyRequestBody, a, &changed, &protocolNames)
 		for _, phase := range []struct {
 			reply  *reply
@@ -225,6 +229,10 @@ func FuzzAnswer_EqualsGenerated(f *testing.F) {
 			}
 			if retries >= 0 {
 				want["x-envoy-max-retries"] = strconv.Itoa(retries)
+			}
+			if a.HeadersLimit > 0 {
+				want["x-envoy-upstream-rq-per-try-timeout-ms"] = strconv.Itoa(status)
+				want["x-envoy-hedge-on-per-try-timeout"] = "true"
 			}
 			got := map[string]string{}
 			for _, h := range phase.common(p).GetHeaderMutation().GetSetHeaders() {

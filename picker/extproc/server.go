@@ -164,6 +164,7 @@ func (s *Server) process(stream grpc.ServerStream) error {
 	x.request.exchange = x
 	x.bodies, x.names, x.stream, x.ctx = s.Bodies, &s.Names, stream, ctx
 	x.request.Pool, x.request.Pools, x.request.Retries, x.request.Spill, x.request.Last, x.request.Subset = call.pool, call.pools, call.retries, call.spill, call.last, call.subset
+	x.request.Fixed = call.fixed
 	x.request.TraceParent, x.request.Gateway, x.request.Member, x.request.Imported, x.request.Open = call.traceParent, s.Gateway(ctx), member, call.imported, call.open
 	if s.Pool != "" {
 		x.request.Pool, x.request.Gateway, x.request.Imported, x.request.One = s.Pool, "", true, call.pool == ""
@@ -174,6 +175,7 @@ func (s *Server) process(stream grpc.ServerStream) error {
 	}
 	if x.request.Imported { // what else a call names is about the routes of this cluster
 		x.request.Pools, x.request.Retries, x.request.Spill, x.request.Last, x.request.Subset, x.request.Open = nil, 0, nil, false, "", false
+		x.request.Fixed = false
 		if err := s.Calls.begin(member); err != nil {
 			return err
 		}

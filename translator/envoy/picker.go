@@ -27,6 +27,7 @@ const (
 	metaPools   = "x-penstock-pools"   // objectid.Target of each pool of the rule, comma-separated, where there are several (addPool)
 	metaRetries = "x-penstock-retries" // how often the user wants a request to be tried again, at least
 	metaOpen    = "x-penstock-open"    // "true" where our picker, which relays to another one, names any endpoint if that one names none
+	metaTries   = "x-penstock-tries"   // "fixed" where the route states how long one attempt may take
 	metaImport  = "x-penstock-import"  // "true" in calls to a picker of another cluster, beside metaPool
 )
 
@@ -36,7 +37,9 @@ const maxPickerMessage = 1 << 20
 
 // pickerOverride is what makes one weighted cluster ask its picker. On the weighted cluster, never on the route: there,
 // requests of one pool would be asked at another's picker (ENVOY.md, "Calls to pickers").
-func (b *builder) pickerOverride(p *model.PickerCall, retry *model.Retry, pools string, calls pickerCalls) map[string]*anypb.Any {
+func (b *builder) pickerOverride(
+	p *model.PickerCall, f *model.Forward, pools string, calls pickerCalls,
+) map[string]*anypb.Any {
 	if p == nil {
 		return nil
 	}
@@ -54,8 +57,11 @@ func (b *builder) pickerOverride(p *model.PickerCall, retry *model.Retry, pools 
 	}
 	if !cluster.External() && !p.Pool.IsZero() {
 		meta(metaPool, p.Pool.String())
-		if retry != nil && retry.Attempts > 0 {
-			meta(metaRetries, strconv.FormatUint(uint64(retry.Attempts), 10))
+		if f.Retry != nil && f.Retry.Attempts > 0 {
+			meta(metaRetries, strconv.FormatUint(uint64(f.Retry.Attempts), 10))
+		}
+		if f.BackendTimeout != nil && *f.BackendTimeout > 0 {
+			meta(metaTries, "fixed")
 		}
 		if p.Subset != nil {
 			meta(metaSubset, p.Subset.Selector)

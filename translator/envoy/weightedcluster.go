@@ -79,7 +79,7 @@ func (b *builder) weightedClusters(f *model.Forward, calls pickerCalls) []*route
 		if !w.Cluster.IsZero() {
 			s.Name = b.cluster(w.Cluster)
 			s.MetadataMatch = subsetMatch(w.Picker)
-			s.TypedPerFilterConfig = b.pickerOverride(w.Picker, f.Retry, pools, calls)
+			s.TypedPerFilterConfig = b.pickerOverride(w.Picker, f, pools, calls)
 			if w.Picker != nil && w.Picker.Cluster.External() {
 				put(&s.TypedPerFilterConfig, filterHeaders, b.ownFraming())
 			}

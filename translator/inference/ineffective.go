@@ -47,6 +47,9 @@ func ineffective(p *model.Pool, policy *v1alpha1.PoolPolicy) (out []report.Findi
 	if spec.Prefix != nil && *spec.Prefix && !p.External && !p.Settings.Prefix {
 		out = append(out, unused(policy, []string{"spec.picker.prefix"}, "strategy "+p.Settings.Strategy+" reads no prompts", "remove it, or use strategy load"))
 	}
+	if !p.External && spec.HeadersTimeout == v1alpha1.HeadersTimeoutLearned {
+		out = append(out, withoutHeadersTimeout(p, policy))
+	}
 	var remote []string
 	if len(policy.Spec.Remote.PodCIDRs) > 0 {
 		remote = append(remote, fieldPodCIDRs)
@@ -61,6 +64,19 @@ func ineffective(p *model.Pool, policy *v1alpha1.PoolPolicy) (out []report.Findi
 		out = append(out, unused(policy, remote, "it is for InferencePoolImports, and "+p.Ref.String()+" is in this cluster", "remove it"))
 	}
 	return drop(out)
+}
+
+// withoutHeadersTimeout is the finding that no stream of a pool has a limit for its headers, although its policy asks for one.
+func withoutHeadersTimeout(p *model.Pool, policy *v1alpha1.PoolPolicy) report.Finding {
+	fields := []string{"spec.picker.headersTimeout"}
+	switch {
+	case p.Settings.Fallbacks == 0:
+		return unused(policy, fields, "a pick names no further server, to which a stream could go", "remove it, or set fallbacks")
+	case !readsBody(&p.Settings):
+		why := "strategy " + p.Settings.Strategy + " reads no bodies, which show that an answer is streamed"
+		return unused(policy, fields, why, "remove it, or use body: Buffered")
+	}
+	return report.Finding{}
 }
 
 // NotListening is the finding about a policy by which model servers connect to publish KV events, for a process without an address for
@@ -162,6 +178,7 @@ func pickerFields(spec *v1alpha1.PickerSpec) (out []string) {
 		{"full", spec.Full != nil},
 		{"metrics", spec.Metrics != nil},
 		{"fallbacks", spec.Fallbacks != nil && *spec.Fallbacks != settings(nil).Fallbacks},
+		{"headersTimeout", spec.HeadersTimeout != ""},
 		{"prefix", spec.Prefix != nil},
 		{"kvEvents", spec.KVEvents != nil},
 		{"body", spec.Body != ""},

@@ -52,6 +52,7 @@ func settings(policy *v1alpha1.PoolPolicy) model.PickerSettings {
 	s.EveryBody = spec.Body == string(model.BodyBuffered) || spec.Body == "" && readsBodies(spec.Strategy)
 	s.Criticality, s.TrustHeaders = cmp.Or(string(spec.Criticality), s.Criticality), spec.TrustHeaders
 	s.Fallbacks = or(spec.Fallbacks, s.Fallbacks)
+	s.NoHeadersTimeout = spec.HeadersTimeout == v1alpha1.HeadersTimeoutNone
 	if f := spec.Full; f != nil {
 		s.FullQueue, s.FullKVCachePercent, s.FullInFlight = or(f.Queue, 0), or(f.KVCachePercent, 0), or(f.InFlight, 0)
 	}

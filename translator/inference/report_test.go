@@ -90,7 +90,7 @@ spec: {selector: {matchLabels: {app: x}}, targetPorts: [{number: 8000}]}
 ---
 kind: PoolPolicy
 metadata: {name: unshed}
-spec: {targetRef: {name: unshed}, picker: {criticality: Critical, shedAfter: 2s, prefix: false, kvEvents: {}}}
+spec: {targetRef: {name: unshed}, picker: {criticality: Critical, shedAfter: 2s, prefix: false, kvEvents: {}, headersTimeout: Learned}}
 ---
 kind: InferencePool
 metadata: {name: shadowed}
@@ -98,7 +98,7 @@ spec: {selector: {matchLabels: {app: x}}, targetPorts: [{number: 8000}]}
 ---
 kind: PoolPolicy
 metadata: {name: shadowed}
-spec: {targetRef: {name: shadowed}, picker: {strategy: chwbl, shadow: load, kvEvents: {}}}
+spec: {targetRef: {name: shadowed}, picker: {strategy: chwbl, shadow: load, kvEvents: {}, headersTimeout: Learned}}
 ---
 kind: InferencePool
 metadata: {name: hashed}
@@ -106,7 +106,7 @@ spec: {selector: {matchLabels: {app: x}}, targetPorts: [{number: 8000}]}
 ---
 kind: PoolPolicy
 metadata: {name: hashed}
-spec: {targetRef: {name: hashed}, picker: {strategy: chwbl, kvEvents: {}}}
+spec: {targetRef: {name: hashed}, picker: {strategy: chwbl, kvEvents: {}, fallbacks: 0, headersTimeout: Learned}}
 ---`+llmImport+`
 ---
 kind: PoolPolicy
@@ -125,9 +125,11 @@ spec: {targetRef: {kind: InferencePoolImport, name: llm}}
 	for name, want := range map[string][]string{
 		"external": {all + "InferencePool default/big has an external picker, which decides alone; remove them, or remove endpointPickerRef", "spec.remote.podCIDRs: it and spec.remote.maxGateways have no effect: it is for InferencePoolImports"},
 		"own":      {"spec.picker.criticality: it has no effect: strategy random does not read it", "spec.picker.chwbl: it has no effect: strategy random does not read it", "spec.picker.metrics: it has no effect: neither strategy random", "spec.picker.kvEvents: it has no effect: strategy random reads no prompts; remove it"},
-		"unshed":   {"spec.picker.shedAfter: it has no effect: requests of criticality Critical are not shed", "spec.picker.kvEvents: it has no effect: strategy load reads no prompts"},
+		"unshed":   {"spec.picker.shedAfter: it has no effect: requests of criticality Critical are not shed", "spec.picker.kvEvents: it has no effect: strategy load reads no prompts",
+			"spec.picker.headersTimeout: it has no effect: strategy load reads no bodies, which show that an answer is streamed"},
 		"shadowed": {},
-		"hashed":   {"spec.picker.kvEvents: it has no effect: strategy chwbl compares no prompts with what servers have cached; remove it"},
+		"hashed":   {"spec.picker.kvEvents: it has no effect: strategy chwbl compares no prompts with what servers have cached; remove it",
+			"spec.picker.headersTimeout: it has no effect: a pick names no further server"},
 		"relayed":  {all + "the picker of the exporting cluster decides for InferencePoolImport default/llm", "spec.remote.maxGateways: it has no effect: no exporting cluster of InferencePoolImport default/llm is reached through gateways"},
 		"parent":   {"spec.remote.podCIDRs: it has no effect: no exporting cluster"},
 		"whole":    {"spec: the policy has no effect: each exporting cluster of InferencePoolImport default/llm has a PoolPolicy of its own"},

@@ -65,6 +65,10 @@ func StandAlonePool(r store.Reader, key string, only *StandAlone) (*model.Pool, 
 			Problem: "has no effect: a stand-alone picker chooses among the endpoints that the gateway lists", Fix: "remove it, or have Penstock configure the gateway",
 		})
 	}
+	if written != nil && written.Spec.Picker.HeadersTimeout == v1alpha1.HeadersTimeoutLearned && p.Settings.Fallbacks > 0 {
+		p.Findings = append(p.Findings, unused(written, []string{"spec.picker.headersTimeout"},
+			"a gateway that Penstock does not configure may not obey it", "remove it, or have Penstock configure the gateway"))
+	}
 	slices.SortFunc(p.Owners, report.Ref.Compare)
 	return p, true
 }

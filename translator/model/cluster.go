@@ -326,6 +326,7 @@ type PickerSettings struct {
 	FullKVCachePercent int32 // 0: never full
 	FullInFlight       int32 // 0: never full
 	Fallbacks          int32
+	NoHeadersTimeout   bool   // streams wait for headers without a limit
 	Engine             string // that names the metrics; "": vLLM
 	MetricsPath        string // "": the engine's
 	MetricsPort        int32  // 0: the engine's, or the endpoint's own

@@ -40,7 +40,10 @@ func pickerPool(pp translator.PickerPool) picker.Pool {
 		Spills:        pp.Pool.Picker.Spills,
 		Spill:         pp.Pool.Picker.Spill,
 		Fallbacks:     int(s.Fallbacks),
-		Metrics:       endpoint.Metrics{Engine: endpoint.Engine(s.Engine), Path: s.MetricsPath, Port: uint16(s.MetricsPort), Queue: s.QueueName, Running: s.RunningName, KVCache: s.KVCacheName, MaxPage: int64(s.MaxMetricsPage)},
+
+		NoHeadersLimit: s.NoHeadersTimeout,
+
+		Metrics: endpoint.Metrics{Engine: endpoint.Engine(s.Engine), Path: s.MetricsPath, Port: uint16(s.MetricsPort), Queue: s.QueueName, Running: s.RunningName, KVCache: s.KVCacheName, MaxPage: int64(s.MaxMetricsPage)},
 	}
 	out.LoadPort = uint16(s.LoadStatPort)
 	if at := pp.Gateways; at != nil {

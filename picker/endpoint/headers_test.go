@@ -1,0 +1,80 @@
+package endpoint
+
+import (
+	"testing"
+	"time"
+)
+
+// served has a server answer so many streams, with the times of their headers and first bytes.
+func served(leases *Leases, e *Endpoint, n, tokens int, early bool, headers, first time.Duration) {
+	for range n {
+		lease := leases.Open(e, Holder{}, Work{Stream: true, Early: early}, 0, epoch)
+		lease.SetTag(Tag{Tokens: tokens})
+		lease.Answered(headers, first)
+		lease.Begun(first)
+		lease.Answered(time.Hour, time.Hour) // the last entry of the access log
+		lease.Release()
+		lease.Done()
+	}
+}
+
+func TestHeadersLimit_IsByWhatHeadersOfSuchPromptsTake(t *testing.T) {
+	const ms = time.Millisecond
+	type responses struct {
+		n, tokens      int
+		early          bool
+		headers, first time.Duration
+	}
+	for name, tt := range map[string]struct {
+		seen  []responses
+		short time.Duration // the limit of a prompt of 100 tokens
+		long  time.Duration // of 30,000
+	}{
+		"a new server":                     {nil, 0, 0},
+		"too few responses to know":        {[]responses{{19, 100, false, ms, 90 * ms}}, 0, 0},
+		"too few for a percentile":         {[]responses{{99, 100, false, ms, 90 * ms}}, 20 * time.Second, 20 * time.Second},
+		"quick headers":                    {[]responses{{100, 100, false, ms, 90 * ms}}, time.Second, 20 * time.Second},
+		"longer prompts count":             {[]responses{{100, 30_000, false, ms, 90 * ms}}, time.Second, time.Second},
+		"headers that take half a second":  {[]responses{{100, 100, false, 500 * ms, 900 * ms}}, 2 * time.Second, 20 * time.Second},
+		"slow headers of long prompts":     {[]responses{{900, 100, false, ms, 90 * ms}, {100, 30_000, false, 500 * ms, 900 * ms}}, 2 * time.Second, 2 * time.Second},
+		"one slow response":                {[]responses{{1, 100, false, time.Minute, time.Hour}, {100, 100, false, ms, 90 * ms}}, time.Second, 20 * time.Second},
+		"a load that grows":                {[]responses{{500, 100, false, ms, 90 * ms}, {3, 100, false, 500 * ms, time.Hour}}, 2 * time.Second, 20 * time.Second},
+		"a load that is long over":         {[]responses{{100, 100, false, time.Second, time.Hour}, {200, 100, false, ms, 90 * ms}}, time.Second, 20 * time.Second},
+		"minutes":                          {[]responses{{100, 100, false, time.Minute, time.Hour}}, 20 * time.Second, 20 * time.Second},
+		"headers with the first token":     {[]responses{{200, 100, false, 90 * ms, 91 * ms}}, 0, 0},
+		"another engine in its place":      {[]responses{{200, 100, false, ms, 90 * ms}, {100, 100, false, 90 * ms, 91 * ms}}, 0, 0},
+		"events that come with headers":    {[]responses{{100, 100, true, 70 * ms, 71 * ms}}, 0, 0},
+		"such events of some of the paths": {[]responses{{100, 100, false, ms, 90 * ms}, {200, 100, true, 300 * ms, 301 * ms}}, 1200 * ms, 20 * time.Second},
+	} {
+		_, e, _ := twoEndpoints(nil)
+		leases := NewLeases("me", time.Hour)
+		for _, s := range tt.seen {
+			served(leases, e, s.n, s.tokens, s.early, s.headers, s.first)
+		}
+		for tokens, want := range map[int]time.Duration{100: tt.short, 30_000: tt.long} {
+			if got := e.Load().HeadersLimit(tokens); got < want || got > want*12/10 {
+				t.Errorf("%s: %v for %d tokens, want %v", name, got, tokens, want)
+			}
+		}
+	}
+}
+
+// A response that another server sends, after this one has sent nothing, shows no time of either.
+func TestHeadersLimit_OtherServersAndAnswersTeachNothing(t *testing.T) {
+	_, first, second := twoEndpoints(nil)
+	leases := NewLeases("me", time.Hour)
+	for range 200 {
+		lease := leases.Open(first, Holder{}, Work{Stream: true}, 0, epoch)
+		lease.MoveTo(second.Load(), epoch)
+		lease.Answered(time.Millisecond, time.Second)
+		lease.Release()
+		lease.Done()
+		whole := leases.Open(first, Holder{}, Work{}, 0, epoch)
+		whole.Answered(time.Millisecond, time.Second)
+		whole.Release()
+		whole.Done()
+	}
+	if a, b := first.Load().HeadersLimit(0), second.Load().HeadersLimit(0); a != 0 || b != 0 {
+		t.Errorf("%v and %v", a, b)
+	}
+}

@@ -1,0 +1,170 @@
+package picker
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/penstock-project/penstock/picker/accesslog"
+	"github.com/penstock-project/penstock/picker/endpoint"
+	"github.com/penstock-project/penstock/picker/extproc"
+)
+
+// third is another server beside first and second.
+const third = "10.0.0.3:80"
+
+// streamOf500 is a request for a streamed answer to a prompt of 500 tokens.
+func streamOf500() *extproc.Request {
+	r := longPrompt(500)
+	r.Facts.Stream = true
+	return r
+}
+
+// answers picks for a stream, and has the access log report that the server that was picked, or the
+// next one, has answered it after headers took so long. It returns the limit and the one picked.
+func answers(t *testing.T, p *Picker, by int, took time.Duration) (limit time.Duration, picked string) {
+	t.Helper()
+	a := p.Pick(t.Context(), streamOf500())
+	if len(a.Endpoints) < 2 {
+		t.Fatalf("%+v", a)
+	}
+	picked = a.Endpoints[0]
+	e := accesslog.Entry{Lease: a.Lease.String(), Gateway: "ns/gw", Pool: "ns/pool", Open: true, Served: a.Endpoints[by], Status: 200, Body: true,
+		Headers: took, FirstByte: took + 100*time.Millisecond}
+	p.Log(e)
+	e.Open = false
+	p.Log(e)
+	a.Track.End()
+	return a.HeadersLimit, picked
+}
+
+// frozenPool returns a picker with a pool, whose servers send headers first.
+func frozenPool(t *testing.T, c Pool) (*Picker, *prometheus.Registry) {
+	t.Helper()
+	registry := prometheus.NewRegistry()
+	p, err := New(Config{Registerer: registry})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.ID, c.Endpoints = poolID("ns/pool"), specs(first, second, third)
+	setPools(t, p, c)
+	for i := range 3 {
+		for range 110 {
+			e := &p.pools.now.Load().byName["ns/pool"].snapshot.Endpoints[i]
+			lease := p.leases.Open(e, endpoint.Holder{}, endpoint.Work{Stream: true}, 0, time.Now())
+			lease.SetTag(endpoint.Tag{Tokens: 500})
+			lease.Answered(5*time.Millisecond, 100*time.Millisecond)
+			lease.Release()
+			lease.Done()
+		}
+	}
+	return p, registry
+}
+
+func TestFrozen_LimitNeedsAServerThatMayAnswerInstead(t *testing.T) {
+	unstreamed, fixed, imported := streamOf500(), streamOf500(), streamOf500()
+	unstreamed.Facts.Stream, fixed.Fixed, imported.Imported = false, true, true
+	other := streamOf500()
+	other.Pool = ""
+	for name, tt := range map[string]struct {
+		pool    Pool
+		request *extproc.Request
+		want    time.Duration
+	}{
+		"a stream":                        {Pool{Fallbacks: 1}, streamOf500(), time.Second},
+		"no stream":                       {Pool{Fallbacks: 1}, unstreamed, 0},
+		"a policy turns it off":           {Pool{Fallbacks: 1, NoHeadersLimit: true}, streamOf500(), 0},
+		"a policy forbids other servers":  {Pool{}, streamOf500(), 0},
+		"the route bounds attempts":       {Pool{Fallbacks: 1}, fixed, 0},
+		"another cluster's gateway":       {Pool{Fallbacks: 1}, imported, 0},
+		"a gateway that others configure": {Pool{Fallbacks: 1, Default: true}, other, 0},
+	} {
+		p, _ := frozenPool(t, tt.pool)
+		if got := p.Pick(t.Context(), tt.request).HeadersLimit; got != tt.want {
+			t.Errorf("%s: %v, want %v", name, got, tt.want)
+		}
+	}
+}
+
+// There is no limit while the next server has prompts for 3 s to read, or is suspect.
+func TestFrozen_LimitNeedsARoomyNextServer(t *testing.T) {
+	for name, change := range map[string]func(*Picker){
+		"busy": func(p *Picker) {
+			for i := range 3 {
+				e := &p.pools.now.Load().byName["ns/pool"].snapshot.Endpoints[i]
+				p.leases.Open(e, endpoint.Holder{}, endpoint.Work{Stream: true, Tokens: 4000, Rate: 1000}, 0, time.Now())
+			}
+		},
+		"suspect": func(p *Picker) {
+			for _, at := range []string{first, second, third} {
+				for range 3 {
+					p.loadOf("ns/pool", at).Record(false, 0, time.Now())
+				}
+			}
+		},
+	} {
+		p, _ := frozenPool(t, Pool{Fallbacks: 1})
+		if p.Pick(t.Context(), streamOf500()).HeadersLimit == 0 {
+			t.Errorf("%s: no limit before", name)
+		}
+		if change(p); p.Pick(t.Context(), streamOf500()).HeadersLimit != 0 {
+			t.Errorf("%s: a limit", name)
+		}
+	}
+}
+
+// Requests of a server that another one answers make it suspect, once each, while they go on.
+func TestFrozen_ServerIsSuspect(t *testing.T) {
+	p, registry := frozenPool(t, Pool{Fallbacks: 1})
+	_, before, _ := p.loadOf("ns/pool", first).Totals()
+	failed := 0
+	for range 40 {
+		a := p.Pick(t.Context(), streamOf500())
+		if a.Endpoints[0] != first {
+			continue
+		}
+		failed++
+		e := accesslog.Entry{Lease: a.Lease.String(), Gateway: "ns/gw", Pool: "ns/pool", Open: true, Served: a.Endpoints[1], Status: 200, Headers: time.Second}
+		p.Log(e)
+		p.Log(e)
+	}
+	if _, now, _ := p.loadOf("ns/pool", first).Totals(); failed != 3 || now != before+3 {
+		t.Errorf("it got %d streams, of which %d count as failed", failed, now-before)
+	}
+	if n := gathered(t, registry)["penstock_picker_headers_timeouts_total ns/pool"]; n != 3 {
+		t.Errorf("the metric is %v", n)
+	}
+}
+
+// After two of three servers have exceeded their limits no stream gets one for 30 s.
+func TestFrozen_SlowPoolHasNoLimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, _ := frozenPool(t, Pool{Fallbacks: 1})
+		slow := map[string]bool{}
+		for len(slow) < 2 {
+			limit, at := answers(t, p, 0, 1100*time.Millisecond)
+			if limit == 0 {
+				t.Fatalf("no limit after %v", slow)
+			}
+			slow[at] = true
+		}
+		for range 3 {
+			if limit, _ := answers(t, p, 0, 5*time.Millisecond); limit != 0 {
+				t.Errorf("a limit of %v", limit)
+			}
+		}
+		time.Sleep(stormTime)
+		if limit, _ := answers(t, p, 0, 5*time.Millisecond); limit == 0 {
+			t.Error("no limit 30 s later")
+		}
+		// One after the other, far apart: these are no signs of a slow pool.
+		for range 6 {
+			time.Sleep(2 * stormWindow)
+			if limit, _ := answers(t, p, 0, time.Minute); limit == 0 {
+				t.Error("no limit after one slow server")
+			}
+		}
+	})
+}
