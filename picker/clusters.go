@@ -115,6 +115,9 @@ func (clusters) rank(k *pick) { k.rankClusters("") }
 
 func (k *pick) rankClusters(stay string) {
 	pool, r := k.pool, k.request
+	if at := k.keeperCluster(); at != "" {
+		stay = at
+	}
 	k.model, k.tokens = r.Facts.Model, promptTokens(r)
 	ranked, charge := k.picker.config.Chooser.Choose(pool.ID, ClusterPrompt{Tokens: k.tokens, Chain: r.Facts.Chain, Stay: stay}, true, make([]ClusterCost, 0, maxEndpoints))
 	if len(ranked) == 0 {
@@ -123,6 +126,11 @@ func (k *pick) rankClusters(stay string) {
 		return
 	}
 	k.clusters, k.result, k.candidates = ranked, resultCluster, len(ranked)
+	if k.keeper != "" {
+		if k.follows = followsLost; ranked[0].Hop == k.keeper {
+			k.follows = followsKept
+		}
+	}
 	if charge != nil {
 		k.charge = &charged{Charge: charge, hop: ranked[0].Hop}
 	}
@@ -157,6 +165,7 @@ func (clusters) answer(k *pick) {
 	k.answer.Headers = []extproc.Header{{Name: SenderHeader, Value: k.picker.config.Chooser.Sender()}}
 	if k.lease != nil {
 		k.counted(&k.answer)
+		k.answer.Keeps = k.keeps()
 		k.answer.Track = &chosen{lease: k.lease, pool: k.pool}
 	}
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/penstock-project/penstock/picker/flow"
 	"github.com/penstock-project/penstock/picker/prefix"
 	"github.com/penstock-project/penstock/picker/recording"
+	"github.com/penstock-project/penstock/picker/request"
 	"github.com/penstock-project/penstock/picker/schedule"
 )
 
@@ -206,13 +207,19 @@ type Sent struct {
 	Slots   int    // the server's, for adapters
 }
 
-// Session is where a session of a pool is: at an endpoint or, of an import, in a cluster.
+// Session is where a session of a pool is: at an endpoint or, of an import, in a cluster. Or it is
+// where a response is that a server keeps.
 type Session struct {
 	Pool objectid.Target `json:"p"`
 	ID   uint64          `json:"i"` // schedule.Session.ID
 	At   netip.AddrPort  `json:"a"`
 	// Cluster of an import, instead of At.
 	Cluster string `json:"c,omitempty"`
+	// Response is a response that a server keeps, instead of ID. Served is where that is, as access logs have it, instead of
+	// At, and Client stands for the client that has it.
+	Response request.ResponseID `json:"r,omitzero"`
+	Served   string             `json:"s,omitempty"`
+	Client   uint64             `json:"l,omitempty"`
 	// Age is how long ago the session's last request was, in milliseconds.
 	Age int64 `json:"t,omitempty"`
 }
@@ -313,6 +320,9 @@ type Pool struct {
 	// DefaultSessionTTL. SessionCookie is the cookie that has its ID; "" is DefaultSessionCookie.
 	SessionTTL    time.Duration
 	SessionCookie string
+	// Responses sends requests that name a response of the Responses API to the server that keeps it, or
+	// of an import to the cluster.
+	Responses bool
 	// Spills means that requests which find the pool full can be spilled. A request without spill targets that was not
 	// spilled already comes from a route that lacks them still (routes lag a little, and a body takes its time). Such a
 	// request is not rejected: it is picked for as if no endpoint were full.
@@ -328,7 +338,7 @@ type Pool struct {
 	// MaxServers at most. They are asked for their models only.
 	Servers []Server
 	// Clusters are those of an import, of which a pick names the best; nil: a pick names endpoints.
-	// Only Name, Body and BodyLimit have an effect beside it.
+	// Only Name, Body, BodyLimit and Responses have an effect beside it.
 	Clusters *Clusters
 	// Gateways: nothing is picked for the pool. It is reached through gateways of another cluster, which are Servers.
 	Gateways bool

@@ -36,7 +36,9 @@ type Record struct {
 	// Criticality of the request, if the strategy reads it.
 	Criticality schedule.Criticality `json:"criticality,omitempty"`
 	// Session is what strategy "session" has made of the request's session; "" for others.
-	Session   string `json:"session,omitempty"`
+	Session string `json:"session,omitempty"`
+	// Follows shows where the response is that the request names; "" if it names none.
+	Follows   string `json:"follows,omitempty"`
 	Result    string `json:"result"` // "picked", "spilled", "relayed", or a Reason
 	Status    int    `json:"status,omitempty"`
 	Endpoints string `json:"endpoints,omitempty"` // as sent to Envoy

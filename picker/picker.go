@@ -108,6 +108,7 @@ type pool struct {
 	rules       *modelRules                        // of Pool.Models; nil without
 	sessions    *schedule.Sessions[netip.AddrPort] // nil if the strategy does not read sessions
 	stays       *schedule.Sessions[string]         // the clusters of sessions; nil unless Clusters.Sessions
+	responses   *responses                         // nil without Pool.Responses
 	queue       *flow.Queue                        // nil without flow control
 	slots       *endpoint.Slots                    // nil if picks do not wait for ends
 	remote      *extproc.Remote                    // of a relayed pool
@@ -245,6 +246,11 @@ func (p *Picker) build(c Pool, old *pool) (*pool, error) {
 	if c.Clusters != nil && c.Clusters.Sessions {
 		if next.stays = new(schedule.Sessions[string]); old != nil && old.stays != nil {
 			next.stays = old.stays
+		}
+	}
+	if c.Responses {
+		if next.responses = new(responses); old != nil && old.responses != nil {
+			next.responses = old.responses
 		}
 	}
 	if old != nil && c.Models.equal(old.Models) {

@@ -59,6 +59,7 @@ type note struct {
 	modelLength        uint8
 	compared           uint8
 	session            sessionBy
+	follows            follows
 	id, model          [maxNoted]byte
 	choices            [maxChoices]choice
 	took               [maxStages]float32 // of each stage, in seconds
@@ -152,7 +153,7 @@ func (n *notes) add(k *pick) uint64 {
 		to.tokens = k.tokens
 	}
 	to.idLength, to.modelLength = uint8(copy(to.id[:], id)), uint8(copy(to.model[:], model))
-	to.session = k.session
+	to.session, to.follows = k.session, k.follows
 	to.compared = uint8(copy(to.choices[:], k.choices[:k.compared]))
 	to.took, to.passed, to.bytes = k.took, k.passed, r.Facts.Size
 	to.served = ""
@@ -266,7 +267,7 @@ func (n *note) record(by string, stages bool) *Record {
 	r.Time, r.Pool, r.Strategy, r.Choice, r.Model = n.at, n.pool, n.strategy, n.kind, string(n.model[:n.modelLength])
 	r.Result, r.Status, r.Endpoints, r.Lease = n.result, n.status, n.list(), lease
 	r.Waited, r.Prefill, r.Encode, r.Missing, r.Exceeded = n.waited, n.prefill, n.encode, n.lacks, n.exceeded
-	r.Session = n.session.String()
+	r.Session, r.Follows = n.session.String(), n.follows.String()
 	r.Request, r.Gateway, r.Tokens, r.Candidates, r.Picker = string(n.id[:n.idLength]), n.gateway, n.tokens, n.candidates, by
 	r.Bytes, r.Served = n.bytes, n.served
 	if n.processed.Outcome != "" {

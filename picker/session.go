@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/penstock-project/penstock/picker/request"
 	"github.com/penstock-project/penstock/picker/schedule"
 )
 
@@ -151,6 +152,10 @@ func (p *Picker) keepSession(pool *pool, id uint64, at netip.AddrPort, now time.
 // ignored.
 func (p *Picker) LearnSession(s Session) {
 	pool := p.pools.now.Load().byName[s.Pool.String()]
+	if pool != nil && s.Response != (request.ResponseID{}) {
+		pool.learnResponse(s, time.Now())
+		return
+	}
 	if pool == nil || s.Age < 0 || s.Age > pool.SessionTTL.Milliseconds() {
 		return
 	}
@@ -178,6 +183,11 @@ func (p *Picker) Sessions(f func(Session) bool) {
 		}
 		if pool.stays != nil {
 			pool.stays.Each(now, pool.SessionTTL, func(id uint64, cluster string, on time.Time) bool { return pass(Session{ID: id, Cluster: cluster}, on) })
+		}
+		if pool.responses != nil && more {
+			pool.responses.each(now, func(r *keptResponse) bool {
+				return pass(Session{Response: r.id, Served: r.at, Client: r.client}, r.on)
+			})
 		}
 		if !more {
 			return

@@ -50,6 +50,7 @@ func (servers) answer(k *pick) {
 	}
 	k.counted(a)
 	k.limitHeaders(a)
+	a.Keeps = k.keeps()
 	track.picker, track.lease = k.picker, k.lease
 	track.session, track.pool = k.query.Session.ID, k.pool
 	if track.imported = k.request.Imported; track.imported {

@@ -43,7 +43,7 @@ func hold(k *pick) {
 	}
 	q := pool.flowRequest(r, now)
 	outcome := queue.Enter(q, now)
-	if outcome == flow.Queued {
+	if outcome == flow.Queued && !k.keptHere() {
 		if spill := pool.spill(r.Spill); len(spill) > 0 {
 			queue.Remove(q)
 			k.decide(listed(spill, retries(r)), resultSpilled)
@@ -54,6 +54,8 @@ func hold(k *pick) {
 			k.decide(immediate(429, ReasonFull, "the model servers of pool "+quoted(pool.Name)+" are busy, and another cluster takes the request"), ReasonFull)
 			return
 		}
+	}
+	if outcome == flow.Queued {
 		outcome = k.await(queue, q, now)
 	} else if outcome != flow.Admitted {
 		pool.counters.waited(outcome, q.Priority, 0)

@@ -36,7 +36,7 @@ func (servers) lease(k *pick) {
 // may serve a name that its list lacks.
 func (k *pick) addLacking() {
 	lacking, free := k.leftOut(), 1+k.pool.Fallbacks-len(k.ranked)
-	if lacking == nil || lacking.Strict || free <= 0 {
+	if lacking == nil || k.bound() || lacking.Strict || free <= 0 {
 		return
 	}
 	others := within(k.allowed, lacking.Others())

@@ -20,7 +20,10 @@ func rank(k *pick) { k.target.rank(k) }
 // waits for the report of an end before chwbl passes over the endpoint of the request's key.
 func (servers) rank(k *pick) {
 	k.foreshadow()
-	if k.byWorker = k.processed.worker; k.byWorker == nil || !k.choose(k.pool.strategy) {
+	if k.byWorker = k.processed.worker; k.keptHere() {
+		k.byWorker = nil
+	}
+	if k.byWorker == nil || !k.choose(k.pool.strategy) {
 		k.byStrategy()
 	}
 	if k.byWorker == nil && k.scratch.Passed != nil {
@@ -54,7 +57,7 @@ func (k *pick) choose(s *schedule.Strategy) bool {
 		allowed = func(e *endpoint.Endpoint) bool { return worker(e) && (own == nil || own(e)) }
 	}
 	k.lacks = Lacks{}
-	if !k.amongHolders(s, allowed) {
+	if !k.atKeeper(s, allowed) && !k.amongHolders(s, allowed) {
 		k.ranked = s.Rank(&k.query, k.at, k.endpoints, allowed, 1+k.pool.Fallbacks, &k.scratch)
 	}
 	if len(k.ranked) == 0 {

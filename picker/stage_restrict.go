@@ -29,6 +29,11 @@ func (servers) restrict(k *pick) {
 		k.allowed = subset(entries) // it bounds the pick, and no hop is in it
 	} else {
 		k.spillTo = pool.spill(r.Spill)
+		if hop := k.hopToKeeper(k.spillTo); hop != "" {
+			k.follows = followsKept
+			k.decide(listed([]string{hop}, retries(r)), resultSpilled)
+			return
+		}
 	}
 	if r.Subset != "" {
 		k.allowed, k.restricted = pool.selected(r.Subset, k.allowed), true

@@ -15,6 +15,9 @@ import (
 func spill(k *pick) { k.target.spill(k) }
 
 func (servers) spill(k *pick) {
+	if k.bound() { // no other pool has the response
+		k.spillTo = nil
+	}
 	if len(k.ranked) == 0 && k.scratch.Eligible > 0 && !k.scratch.Shed {
 		k.whenFull()
 	}

@@ -49,6 +49,7 @@ func stages() []stage {
 		{name: "rewrite", at: atModel, run: rewrite, shown: rewritten},
 		{name: "wake", at: atRequest, run: wake},
 		{name: "find", at: atRequest, run: find, shown: found},
+		{name: "recall", at: atRequest, run: recall, shown: recalled},
 		{name: "hold", at: atRequest, run: hold, shown: held},
 		{name: "process", at: atRequest, run: process, shown: processedBy},
 		{name: "restrict", at: atRequest, run: restrict, shown: restrictedBy},
@@ -89,6 +90,9 @@ type pick struct {
 	target  target // of find; nil if the pick ended there
 	span    trace.Span
 	started time.Time // of the time that metrics have: waits for others are not in it
+
+	keeper  string // by recall: where the response is that the request names; "": not known
+	follows follows
 
 	queue     *flow.Queue // by hold: it has let the request through; nil if there was none
 	waited    time.Duration

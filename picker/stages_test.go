@@ -162,6 +162,16 @@ func TestStages_WithoutOneItsPromiseIsBroken(t *testing.T) {
 			set(p, pool)
 			return len(answer(p).Endpoints) > 0
 		}},
+		"recall": {"TestResponseAffinity_FollowUpGoesToItsServer", func(p *Picker, pool Pool) bool {
+			pool.Responses, pool.Endpoints = true, specs(first, second)
+			set(p, pool)
+			for range 8 {
+				if followUp(t, p, second).Endpoints.String() != second {
+					return false
+				}
+			}
+			return true
+		}},
 		"hold": {"TestFlowControl_RequestWaitsForSaturatedPool", func(p *Picker, pool Pool) bool {
 			pool.FlowControl, pool.Endpoints = oneAtATime(flow.Limits{EmptyTTL: time.Nanosecond}), nil
 			set(p, pool)
@@ -280,7 +290,8 @@ func TestStages_RecordHasTheStagesThatAPickHasPassed(t *testing.T) {
 		return names, record
 	}
 	names, record := passed("ns/pool")
-	if want := []string{"admit", "read", "wake", "find", "hold", "process", "restrict", "prompt", "score", "rank", "lease", "spill", "answer"}; !slices.Equal(names, want) {
+	want := []string{"admit", "read", "wake", "find", "recall", "hold", "process", "restrict", "prompt", "score", "rank", "lease", "spill", "answer"}
+	if !slices.Equal(names, want) {
 		t.Errorf("a pick has passed %v, want %v", names, want)
 	}
 	for _, s := range record.Stages {

@@ -179,6 +179,7 @@ func (p *Picker) follow(lease *endpoint.Lease, e accesslog.Entry) {
 	picked := lease.Picked()
 	passed := picked != nil && picked != served && e.Status > 0 // Envoy tried it first, and another endpoint or none answered
 	p.records.notes.ended(lease.Tag().Number, e, now)
+	p.keepResponse(lease.Holder().Pool, &e)
 	if c := lease.Tag().Charge; c != nil {
 		c.Follow(e)
 	}

@@ -183,6 +183,9 @@ func printPicks(w io.Writer, picks []*picker.Record, stages bool) error {
 		if r.Session != "" {
 			p.line("  session", "%s", r.Session)
 		}
+		if r.Follows != "" {
+			p.line("  response", "%s", r.Follows)
+		}
 		if drawn := drawnText(r.Compared); drawn != "" {
 			p.line("  drawn", "%s", drawn)
 		}

@@ -61,6 +61,7 @@ var ofPenstock = []decision{
 		shown(
 			"Strategy", "Shadow", "Criticality", "TrustHeaders", "ShedAfter", "FlowControl", "Processor",
 			"CHWBL", "Session", "Plugins", "ConfigRef", "FailureMode", "Full", "Metrics", "TokenUsage",
+			"ResponseAffinity",
 			"KVEvents", "Fallbacks", "HeadersTimeout", "Prefix", "Body",
 		),
 	),

@@ -7,11 +7,14 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cespare/xxhash/v2"
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	datav3 "github.com/envoyproxy/go-control-plane/envoy/data/accesslog/v3"
 	aidatav3 "github.com/envoyproxy/go-control-plane/envoy/data/ai/v3"
 	accesslogv3 "github.com/envoyproxy/go-control-plane/envoy/service/accesslog/v3"
 	"google.golang.org/grpc"
+
+	"github.com/penstock-project/penstock/picker/request"
 )
 
 // Entry is the access log's entry of one request that was picked for. Its JSON form is exchanged between processes.
@@ -41,6 +44,10 @@ type Entry struct {
 	Bytes    int64         `json:",omitempty"`
 	// OutputTokens is how many tokens the response has by its own account; 0 if it is not read.
 	OutputTokens int64 `json:",omitempty"`
+	// Response is the response of the Responses API that the server keeps, and Client stands for the address of the client,
+	// which has it; zero if Envoy has read no ID.
+	Response request.ResponseID `json:",omitzero"`
+	Client   uint64             `json:",omitempty"`
 	// Body means that a part of the response's body has been sent to the client.
 	Body bool `json:",omitempty"`
 }
@@ -136,6 +143,10 @@ func entry(logged *datav3.HTTPAccessLogEntry) (Entry, bool) {
 	e.Bytes = int64(logged.GetResponse().GetResponseBodyBytes())
 	e.Canceled = canceled(common)
 	e.OutputTokens = outputTokens(common.GetMetadata())
+	e.Response = request.ResponseOf(text(common.GetMetadata(), responseNamespace, "id"))
+	if e.Response != (request.ResponseID{}) {
+		e.Client = client(common.GetDownstreamRemoteAddress().GetSocketAddress().GetAddress())
+	}
 	e.Body = logged.GetResponse().GetResponseBodyBytes() > 0
 	return e, true
 }
@@ -177,6 +188,23 @@ func begun(common *datav3.AccessLogCommon) (headers, body time.Duration) {
 func Whole(contentType string) bool {
 	kind, _, _ := strings.Cut(contentType, ";")
 	return strings.EqualFold(strings.TrimSpace(kind), "application/json")
+}
+
+// responseNamespace is where Envoy puts the ID of a response that a server keeps (translator/envoy, response.lua).
+const responseNamespace = "penstock.response"
+
+// client stands for the client at an address. One with IPv6 has a network of 64 bits.
+func client(address string) uint64 {
+	ip, err := netip.ParseAddr(address)
+	if err != nil {
+		return 0
+	}
+	if ip = ip.Unmap(); ip.Is6() {
+		network, _ := ip.WithZone("").Prefix(64)
+		ip = network.Addr()
+	}
+	raw := ip.As16()
+	return xxhash.Sum64(raw[:])
 }
 
 // maxOutputTokens bounds what is believed of a response.

@@ -40,6 +40,8 @@ type Answer struct {
 	// namespace is not set.
 	Pool  string
 	Lease Lease
+	// Keeps means that the server keeps the response, so that the gateway reads its ID (translator/envoy, response.lua).
+	Keeps bool
 	// Reason is short and stable ("pool_full"), for x-penstock-reason; Message is for display. Both are used only with a Status.
 	Reason, Message string
 	// Body is the whole JSON body of an immediate response with Status 200, which has no Reason.
@@ -240,6 +242,9 @@ func (w *writer) pick(phase protowire.Number, a *Answer, c *change, names *Names
 		mark = w.len()
 		w.lease(a.Lease)
 		w.field(MetadataPool, a.Pool)
+		if a.Keeps {
+			w.field(MetadataKeeps, "true")
+		}
 		w.namespace(MetadataNamespace, mark)
 	}
 	w.close(replyMetadata, outer)
@@ -290,6 +295,7 @@ const (
 	MetadataNamespace = "penstock"
 	MetadataPool      = "pool"
 	MetadataLease     = "lease"
+	MetadataKeeps     = "keeps" // "true" with Answer.Keeps
 )
 
 // immediateReply answers with a.Status and an error body in the OpenAI API's form.

@@ -25,6 +25,10 @@ type Facts struct {
 	Tokens int
 	// Spread is the hash of the body's key; 0 if it is not computed. See Spread.
 	Spread uint64
+	// Previous is the response that a request of the Responses API follows; zero: none.
+	Previous ResponseID
+	// Unstored means that the server is asked not to keep the response: the top-level "store" is false.
+	Unstored bool
 	// Media means that the prompt has images, audio, video or files.
 	Media bool
 	// Route is the member "route" of the body, and GivesRoute whether it is true or false.

@@ -37,6 +37,9 @@ const (
 	asSeed     // the same, in front of the prompt
 	asFront    // the bytes of any value, in front of the prompt
 	forFront   // as forContent, in front of the prompt
+	forStore   // true or false
+	// The ID of a response, whose text is in front of the prompt.
+	forPrevious
 )
 
 // use returns what a member of an object is read for.
@@ -104,6 +107,14 @@ func (k Kind) bodyUse(key []byte) use {
 	if k == OtherKind {
 		return unused
 	}
+	if k == Responses {
+		switch string(key) {
+		case "previous_response_id":
+			return forPrevious
+		case "store":
+			return forStore
+		}
+	}
 	switch string(key) {
 	case "cache_salt":
 		return forSalt
@@ -116,7 +127,7 @@ func (k Kind) bodyUse(key []byte) use {
 		return asFront
 	case "system", "instructions":
 		return forFront
-	case "tools", "functions", "chat_template", "chat_template_kwargs", "reasoning", "reasoning_effort", "previous_response_id":
+	case "tools", "functions", "chat_template", "chat_template_kwargs", "reasoning", "reasoning_effort":
 		return asFront
 	case "features": // of the images among token_ids
 		return asSeed

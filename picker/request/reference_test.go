@@ -75,6 +75,16 @@ func (r *reference) read(k Kind, body []byte) Facts {
 			continue
 		}
 		switch m.key {
+		case "store":
+			r.facts.Unstored = k == Responses && text == "false"
+		case "previous_response_id":
+			if r.facts.Previous = (ResponseID{}); k == Responses && text[0] == '"' && len(text) <= 6*maxResponseID+2 {
+				var id string
+				_ = json.Unmarshal(m.value, &id)
+				r.facts.Previous = ResponseOf(id)
+			}
+		}
+		switch m.key {
 		case "cache_salt":
 			r.salt = xxhash.Sum64(inner(m.value))
 		case "messages", "prompt", "input", "token_ids":

@@ -28,6 +28,8 @@ func (s *Scanner) endScalar() {
 	switch s.use {
 	case forStream:
 		s.stream = s.first == 't'
+	case forStore:
+		s.unstored = s.first == 'f'
 	case forRoute:
 		s.route = s.first
 	case forLimit:

@@ -87,6 +87,8 @@ type Scanner struct {
 	route       byte     // the first of the value of "route"; 0 without one
 	target      *Target
 	stream      bool
+	unstored    bool
+	previous    ResponseID
 	limitTokens int
 	salt        uint64
 	digest      xxhash.Digest
@@ -124,6 +126,7 @@ func (s *Scanner) Release() {
 	s.top.reset()
 	s.removed, s.route = s.removed[:0], 0
 	s.target, s.bare, s.due = nil, false, false
+	s.unstored, s.previous = false, ResponseID{}
 	s.front.Reset()
 	s.rest.Reset()
 	s.ids.Reset()
@@ -167,6 +170,7 @@ func (s *Scanner) Facts() Facts {
 		s.readMessage()
 	}
 	f := Facts{Kind: s.kind, Model: s.Model(), Target: s.target, Stream: s.stream, MaxTokens: s.limitTokens, Size: s.size, Media: s.media}
+	f.Previous, f.Unstored = s.previous, s.unstored
 	f.Route, f.GivesRoute = s.Route()
 	if s.kind != OtherKind {
 		if f.Tokens = (s.front.Size() + s.rest.Size()) / prefix.BytesPerToken; f.Tokens == 0 && s.size > 0 {
@@ -220,14 +224,19 @@ func (s *Scanner) text(p []byte) int {
 func (s *Scanner) take(p []byte) {
 	switch s.sink {
 	case written:
-		s.frame().to.Write(p)
+		if s.frame().to.Write(p); s.use == forPrevious {
+			s.keep(p)
+		}
 	case digested:
 		_, _ = s.digest.Write(p)
 	case captured:
-		if len(s.capture)+len(p) > s.limit {
-			s.tooLong = true
-			return
-		}
+		s.keep(p)
+	}
+}
+
+// keep adds to what is captured.
+func (s *Scanner) keep(p []byte) {
+	if s.tooLong = s.tooLong || len(s.capture)+len(p) > s.limit; !s.tooLong {
 		s.capture = append(s.capture, p...)
 	}
 }
@@ -356,6 +365,10 @@ func (s *Scanner) reset() {
 		s.model = s.model[:0]
 	case forStream:
 		s.stream = false
+	case forStore:
+		s.unstored = false
+	case forPrevious:
+		s.previous = ResponseID{}
 	case forLimit:
 		s.limitTokens = 0
 	case forRoute:
@@ -418,6 +431,8 @@ func (s *Scanner) begin(text bool) {
 		if text {
 			s.sink, s.limit, s.capture, s.tooLong = captured, maxModel, s.capture[:0], false
 		}
+	case forPrevious: // which is captured, too
+		s.sink, s.limit, s.capture, s.tooLong = written, 6*maxResponseID, s.capture[:0], !text
 	case forSalt, asImage, asSeed:
 		s.sink = digested
 		s.digest.Reset()
@@ -431,7 +446,7 @@ func (s *Scanner) begin(text bool) {
 	}
 	if s.sink == written && s.depth == 1 { // a member of the body
 		s.frame().to = &s.rest
-		if s.use == asFront || s.use == forFront {
+		if s.use == asFront || s.use == forFront || s.use == forPrevious {
 			s.frame().to = &s.front
 		}
 	}
@@ -448,6 +463,11 @@ func (s *Scanner) endValue() {
 		}
 	case forWorker, forTokens:
 		s.nvext.removed.pending, s.due = closed, true
+	case forPrevious:
+		if !s.tooLong {
+			s.previous = ResponseOf(unquote(s.capture))
+		}
+		s.front.Write(endOfText)
 	case forSalt:
 		s.salt = s.digest.Sum64()
 	case asImage:

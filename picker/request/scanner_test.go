@@ -78,6 +78,8 @@ var prompts = []struct{ path, body string }{
 	{"/v1/completions", `{"prompt":[[1, 2,3],[ 128255 ,4]],"max_tokens":99999999999999999999}`},
 	{"/v1/responses", `{"model":"m","input":[{"role":"user","content":[{"type":"input_text","text":"hi"},{"type":"input_image","image_url":"https://x/y.png"}]},{"type":"function_call_output","call_id":"c","output":"42"}],"instructions":"Be brief.","max_output_tokens":100}`},
 	{"/v1/responses", `{"input":"hi","previous_response_id":"resp_1","reasoning":{"effort":"low"}}`},
+	{"/v1/responses", `{"input":"hi","previous_response_id":"a","previous_response_id":"r\u0065\"sp_1","store":false}`},
+	{"/v1/responses", `{"previous_response_id":"a","store":true,"previous_response_id":null,"input":"hi"}`},
 	{"/v1/embeddings", `{"input":["a","b"],"model":"e"}`},
 	{"/v1/embeddings", `{"input":[1,2,3,4294967295,4294967296,1.5,-1,1e3,null],"model":"e"}`},
 	{"/v2/rerank", `{"query":"q","documents":["a",{"text":"b"}],"top_n":2,"model":"r"}`},

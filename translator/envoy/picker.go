@@ -102,6 +102,9 @@ func (b *builder) pickerOverride(
 			MetadataOptions:  callMetadata(p, !cluster.External()),
 		}},
 	})}
+	if p.ResponseIDs {
+		config[filterScripts] = b.script(responseCode)
+	}
 	if p.TokenUsage {
 		// Envoy logs a warning for each use of this filter, because its API is work in progress: it is in no list of a listener.
 		config[filterTokenUsage] = b.fill(filterTokenUsage, &aiv3.AiProtocolManager{ResponseHandling: &aiv3.ResponseHandling{

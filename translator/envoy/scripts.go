@@ -24,6 +24,8 @@ var (
 	waitScript string
 	//go:embed port.lua
 	portScript string
+	//go:embed response.lua
+	responseScript string
 )
 
 // The names under which a virtual host or route starts a script.
@@ -31,13 +33,16 @@ const (
 	scanCode = "scan"
 	waitCode = "wait"
 	portCode = "port"
+	// responseCode is of weighted clusters: it follows a pick.
+	responseCode = "response"
 )
 
-// scripts is the Lua filter: it lifts the model's name out of the body, waits for the body, or corrects a redirect's port. It
-// does nothing until a virtual host or route names a script; a change of a script is a change of the chain.
+// scripts is the Lua filter: it lifts the model's name out of the body, waits for the body, corrects a redirect's port, or
+// reads a response's ID. It does nothing until a virtual host or route names a script; a change of a script is a change of the chain.
 func scripts() *luav3.Lua {
 	return &luav3.Lua{SourceCodes: map[string]*corev3.DataSource{
 		scanCode: inline(scanScript), waitCode: inline(waitScript), portCode: inline(portScript),
+		responseCode: inline(responseScript),
 	}}
 }
 

@@ -142,6 +142,9 @@ func ineffectiveOn(ref report.Ref, members []model.ImportMember, policy *v1alpha
 	if whole && keepsSessions(policy) {
 		spec.Session = nil // it is in force between the clusters
 	}
+	if whole && chooses(policy) {
+		spec.ResponseAffinity = false // the same
+	}
 	out = append(out, unused(policy, pickerFields(&spec), "the picker of the exporting cluster decides for "+ref.String(), "remove it, and configure the picker there"))
 	pickers := slices.ContainsFunc(members, func(m model.ImportMember) bool { return m.Pool != nil })
 	if policy.Spec.ExternalPicker != nil && !pickers {
@@ -177,6 +180,7 @@ func pickerFields(spec *v1alpha1.PickerSpec) (out []string) {
 		{"failureMode", spec.FailureMode != ""},
 		{"full", spec.Full != nil},
 		{"metrics", spec.Metrics != nil},
+		{"responseAffinity", spec.ResponseAffinity},
 		{"fallbacks", spec.Fallbacks != nil && *spec.Fallbacks != settings(nil).Fallbacks},
 		{"headersTimeout", spec.HeadersTimeout != ""},
 		{"prefix", spec.Prefix != nil},

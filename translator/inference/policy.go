@@ -66,7 +66,7 @@ func settings(policy *v1alpha1.PoolPolicy) model.PickerSettings {
 	if h := spec.CHWBL; h != nil && spec.Strategy == v1alpha1.StrategyCHWBL {
 		s.VirtualNodes, s.LoadFactorPercent, s.UserMessages = or(h.VirtualNodesPerReplica, 0), or(h.LoadFactorPercent, 0), or(h.MaxUserMessagesForCache, 0)
 	}
-	s.TokenUsage = spec.TokenUsage
+	s.TokenUsage, s.ResponseAffinity = spec.TokenUsage, spec.ResponseAffinity
 	if k := spec.Session; k != nil {
 		s.SessionTTL, s.SessionCookie = or(k.TTLSeconds, 0), k.CookieName
 	}
@@ -129,6 +129,7 @@ func ourPicker(p *model.Pool, policy *v1alpha1.PoolPolicy) {
 		p.Picker.Body = model.BodyBuffered
 	}
 	p.Picker.Served, p.Picker.TokenUsage = readsSessions(&p.Settings), p.Settings.TokenUsage // Served is for the token in the response
+	p.Picker.ResponseIDs = p.Settings.ResponseAffinity
 	if policy != nil {
 		p.FailOpen = policy.Spec.Picker.FailureMode != "FailClose"
 	}
@@ -136,7 +137,7 @@ func ourPicker(p *model.Pool, policy *v1alpha1.PoolPolicy) {
 
 // readsBody reports whether a pool's picker reads the bodies of requests.
 func readsBody(s *model.PickerSettings) bool {
-	return s.Prefix || s.EveryBody || s.ReadsModels || s.Processor != nil
+	return s.Prefix || s.ResponseAffinity || s.EveryBody || s.ReadsModels || s.Processor != nil
 }
 
 // nameLast names the variant of a pool's cluster that has no hops among its endpoints: the cluster itself, if it has none.

@@ -119,14 +119,11 @@ func priority(policy *v1alpha1.PoolPolicy) bool {
 
 // choose has our picker name a hop for each request, if a policy asks for it.
 func choose(imp *model.Import, policy *v1alpha1.PoolPolicy) {
-	if policy == nil || policy.Spec.Selection == nil {
+	if !chooses(policy) {
 		return
 	}
 	s := policy.Spec.Selection
 	latency := s.Policy == v1alpha1.SelectLatency
-	if !latency && s.Policy != v1alpha1.SelectLeastLoad {
-		return
-	}
 	call := model.PickerCall{Cluster: model.OurPicker, Pool: imp.Cluster.Pool()}
 	if latency || s.Affinity != "" && s.Affinity != v1alpha1.AffinityPrefix {
 		call.Body = model.BodyNone
@@ -134,6 +131,9 @@ func choose(imp *model.Import, policy *v1alpha1.PoolPolicy) {
 		call.Body = model.BodyBuffered
 	}
 	call.Served = keepsSessions(policy) // for the token in the response
+	if policy.Spec.Picker.ResponseAffinity {
+		call.ResponseIDs, call.Body = true, model.BodyBuffered
+	}
 	margin := selection.DefaultMargin
 	if s.LocalMargin != nil {
 		margin = s.LocalMargin.Duration
@@ -149,6 +149,15 @@ func choose(imp *model.Import, policy *v1alpha1.PoolPolicy) {
 			Problem: fmt.Sprintf("it has no effect: this cluster is not among those of %s", imp.Ref), Fix: "remove it, or set imports: All in the ClusterSet and export the pool here",
 		})
 	}
+}
+
+// chooses reports whether a policy has our picker choose among the clusters of an import.
+func chooses(policy *v1alpha1.PoolPolicy) bool {
+	if policy == nil || policy.Spec.Selection == nil {
+		return false
+	}
+	by := policy.Spec.Selection.Policy
+	return by == v1alpha1.SelectLatency || by == v1alpha1.SelectLeastLoad
 }
 
 // keepsSessions reports whether a policy keeps the sessions of an import in one cluster each.

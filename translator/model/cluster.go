@@ -336,6 +336,7 @@ type PickerSettings struct {
 	RunningName        string
 	KVCacheName        string
 	TokenUsage         bool // Envoy reads the usage of responses
+	ResponseAffinity   bool // requests that name a response go to the server that keeps it
 	KVEvents           KVEvents
 	Processor          *Processor // nil: none
 }

@@ -202,7 +202,9 @@ type PickerCall struct {
 	// ones, also behind ours, and to ours if its strategy answers them.
 	Served     bool
 	TokenUsage bool // Envoy reads the token usage of responses, for metrics
-	Spills     bool // the pool has somewhere to spill: immediate responses count as "no pick"
+	// ResponseIDs: Envoy reads the IDs of responses that servers keep, for picks of the requests that follow them.
+	ResponseIDs bool
+	Spills      bool // the pool has somewhere to spill: immediate responses count as "no pick"
 	// Spill is what our picker may name beside the pool's pods, in order, as HopID.Address; it is sent in the gRPC
 	// metadata x-penstock-spill (comma-separated).
 	Spill []string

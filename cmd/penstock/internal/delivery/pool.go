@@ -37,6 +37,7 @@ func pickerPool(pp translator.PickerPool) picker.Pool {
 		SessionTTL:    time.Duration(s.SessionTTL) * time.Second,
 		SessionCookie: s.SessionCookie,
 		Full:          schedule.Full{Queue: s.FullQueue, KVCachePercent: s.FullKVCachePercent, InFlight: s.FullInFlight},
+		Responses:     s.ResponseAffinity,
 		Spills:        pp.Pool.Picker.Spills,
 		Spill:         pp.Pool.Picker.Spill,
 		Fallbacks:     int(s.Fallbacks),
@@ -51,7 +52,7 @@ func pickerPool(pp translator.PickerPool) picker.Pool {
 	}
 	if c := pp.Choice; c != nil {
 		chosen := choicePool(out.ID, pp.Pool.Picker.Body, c)
-		chosen.SessionTTL, chosen.SessionCookie = out.SessionTTL, out.SessionCookie
+		chosen.SessionTTL, chosen.SessionCookie, chosen.Responses = out.SessionTTL, out.SessionCookie, c.Responses
 		return chosen
 	}
 	out.Metrics.TLS, out.Metrics.TLSKey = serverTLS(pp)
@@ -73,7 +74,7 @@ func pickerPool(pp translator.PickerPool) picker.Pool {
 	}
 	switch {
 	case pp.Pool.Picker.Body != model.BodyBuffered:
-	case s.Prefix && !s.EveryBody && !s.ReadsModels && s.Processor == nil && pp.External == nil:
+	case (s.Prefix || s.ResponseAffinity) && !s.EveryBody && !s.ReadsModels && s.Processor == nil && pp.External == nil:
 		out.Body = picker.BodyPrompts
 	default:
 		out.Body = picker.BodyBuffered

@@ -11,7 +11,7 @@
 //	asked.go        which picks each process has made, when one is asked for them
 //	picks.go        the prompts and adapters that picks have sent to servers, and what each server has cached
 //	pages.go        what the metrics pages of model servers show, so that one process reads each
-//	sessions.go     where sessions are whose ID a client chose
+//	sessions.go     where sessions are whose ID a client chose, and responses that servers keep
 //	hosts.go        addresses of host names that have changed
 //	batches.go      publishes what matters to connected processes alone: entries, picks, pages and sessions
 //

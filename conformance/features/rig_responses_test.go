@@ -1,0 +1,124 @@
+package features
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// keeper is a model server that keeps its responses, as vLLM does with
+// VLLM_ENABLE_RESPONSES_API_STORE=1: a request that names one of another server is answered 404.
+type keeper struct {
+	name string
+	mu   sync.Mutex
+	kept map[string]bool
+	last int
+}
+
+// keepers starts servers that keep responses.
+func (s *site) keepers(names ...string) {
+	for _, name := range names {
+		s.backend(name, &keeper{name: name, kept: map[string]bool{}})
+	}
+}
+
+// ServeHTTP implements http.Handler.
+func (k *keeper) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("x-served-by", k.name)
+	w.Header().Set("content-type", "application/json")
+	_, named, names := strings.Cut(r.URL.Path, "/v1/responses/")
+	named, _, _ = strings.Cut(named, "/")
+	switch {
+	case r.URL.Path == "/v1/models":
+		fmt.Fprint(w, `{"data":[{"id":"llama"}]}`)
+	case names && k.has(named):
+		fmt.Fprintf(w, `{"id":%q,"object":"response","status":"completed"}`, named)
+	case names:
+		http.Error(w, `{"error":{"message":"no response `+named+`"}}`, http.StatusNotFound)
+	case r.URL.Path == "/v1/responses":
+		k.create(w, r)
+	default:
+		http.NotFound(w, r)
+	}
+}
+
+func (k *keeper) has(id string) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.kept[id]
+}
+
+// create answers POST /v1/responses.
+func (k *keeper) create(w http.ResponseWriter, r *http.Request) {
+	var asked struct {
+		Stream   bool   `json:"stream"`
+		Previous string `json:"previous_response_id"`
+		ID       string `json:"request_id"`
+	}
+	if err := json.NewDecoder(r.Body).Decode(&asked); err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	if asked.Previous != "" && !k.has(asked.Previous) {
+		http.Error(w, `{"error":{"message":"no response `+asked.Previous+`"}}`, http.StatusNotFound)
+		return
+	}
+	k.mu.Lock()
+	k.last++
+	id := asked.ID
+	if id == "" {
+		id = fmt.Sprintf("resp_%s_%d_%d", k.name, time.Now().UnixNano(), k.last)
+	}
+	k.kept[id] = true
+	k.mu.Unlock()
+	// Members before the ID, and IDs of other things, must not be taken for it.
+	body := fmt.Sprintf(`{"created_at":1,"metadata":{"id":"resp_other"},"id":%q,"output":[{"id":"msg_1"}]}`, id)
+	if !asked.Stream {
+		fmt.Fprint(w, body)
+		return
+	}
+	w.Header().Set("content-type", "text/event-stream; charset=utf-8")
+	for _, kind := range []string{"response.created", "response.completed"} {
+		fmt.Fprintf(w, "event: %s\ndata: {\"type\":%q,\"item\":{\"id\":\"no\"},\"response\":%s}\n\n", kind, kind, body)
+		w.(http.Flusher).Flush()
+	}
+}
+
+// respond sends a request of the Responses API that follows another one ("": none), and returns the
+// ID of the response.
+func (s *site) respond(previous string, stream bool) (id, by string, err error) {
+	body := map[string]any{"model": "llama", "input": "hi", "stream": stream}
+	if previous != "" {
+		body["previous_response_id"] = previous
+	}
+	raw, err := json.Marshal(body)
+	if err != nil {
+		return "", "", err
+	}
+	got, err := s.post(s.base()+"/v1/responses", string(raw))
+	if err != nil {
+		return "", "", err
+	}
+	if got.status != http.StatusOK {
+		return "", got.by(), fmt.Errorf("%d %s", got.status, got.body)
+	}
+	at := strings.Index(got.body, `"id":"resp_`+got.by())
+	if at < 0 {
+		return "", "", fmt.Errorf("no ID in %s", got.body)
+	}
+	id, _, _ = strings.Cut(got.body[at+len(`"id":"`):], `"`)
+	return id, got.by(), nil
+}
+
+// begins polls until a response is created.
+func (s *site) begins(t testing.TB) {
+	t.Helper()
+	s.Eventually("responses are created", func() error {
+		_, _, err := s.respond("", false)
+		return err
+	})
+}
