@@ -20,7 +20,7 @@ const (
 	// agreeing is the largest quotient of two rates that agree.
 	agreeing = 1.3
 	// tokenizing is the largest quotient of a prompt's tokens as they are counted here and by a server.
-	tokenizing = 2
+	tokenizing = 4
 	// reportedFor is how long a rate counts without another one.
 	reportedFor = 10 * time.Minute
 	// windows is how many rates the median is of.

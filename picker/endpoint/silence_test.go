@@ -45,8 +45,8 @@ func (m *motionRig) silent(at float64) bool {
 var (
 	stream = Work{Generates: true, Stream: true, First: 100 * time.Millisecond}
 	plain  = Work{Generates: true, First: 100 * time.Millisecond}
-	// headers is the report of a response that has headers, waiting one of a request without them.
-	headers   = Progress{Status: 200, Sent: time.Millisecond}
+	// answered is the report of a response that has headers, waiting one of a request without them.
+	answered  = Progress{Status: 200, Sent: time.Millisecond}
 	streaming = Progress{Status: 200, Sent: time.Millisecond, Streams: true}
 	begun     = Progress{Status: 200, Sent: time.Millisecond, First: time.Millisecond, Bytes: 9}
 	waiting   = Progress{Sent: time.Millisecond}
@@ -89,22 +89,22 @@ func TestSilent_OnlyServerThatMovesNothing(t *testing.T) {
 		report Progress
 		want   float64 // 0: never
 	}{
-		"headers only":                            {[]Work{stream}, 0, headers, 2},
+		"headers only":                            {[]Work{stream}, 0, answered, 2},
 		"not even headers":                        {[]Work{stream}, 0, waiting, 2},
 		"an answer that is not streamed":          {[]Work{plain}, 0, waiting, 2},
 		"many of them":                            {[]Work{plain, stream, plain}, 0, waiting, 2},
 		"a body that is not read, without a page": {[]Work{plain}, noPage, streaming, 6},
-		"headers only, without a page":            {[]Work{stream}, noPage, headers, 6}, // the third report
+		"headers only, without a page":            {[]Work{stream}, noPage, answered, 6}, // the third report
 		"a long answer":                           {[]Work{plain}, 10, waiting, 0},
-		"a long queue":                            {[]Work{stream, stream, stream, plain}, 1, headers, 0},
+		"a long queue":                            {[]Work{stream, stream, stream, plain}, 1, answered, 0},
 		"a long answer, without a page":           {[]Work{plain}, noPage, waiting, 0},
 		"a stream behind it, without a page":      {[]Work{plain, stream}, noPage, waiting, 0},
 		"an answer whose end is predicted, without a page": {
 			[]Work{with(plain, func(w *Work) { w.Whole = 5 * time.Second })}, noPage, waiting, 22},
-		"a prompt that takes 3 s": {[]Work{with(stream, func(w *Work) { w.First = 3 * time.Second })}, 0, headers, 12},
+		"a prompt that takes 3 s": {[]Work{with(stream, func(w *Work) { w.First = 3 * time.Second })}, 0, answered, 12},
 		"a short prompt among long ones": {
-			[]Work{with(stream, func(w *Work) { w.First = 3 * time.Second }), stream}, 0, headers, 2},
-		"an unknown prediction": {[]Work{with(stream, func(w *Work) { w.First = 0 })}, 0, headers, 20},
+			[]Work{with(stream, func(w *Work) { w.First = 3 * time.Second }), stream}, 0, answered, 2},
+		"an unknown prediction": {[]Work{with(stream, func(w *Work) { w.First = 0 })}, 0, answered, 20},
 		"another API":           {[]Work{with(plain, func(w *Work) { w.Generates = false })}, 0, waiting, 0},
 		"an upload":             {[]Work{stream}, 0, Progress{}, 0},
 		"an error":              {[]Work{stream}, 0, Progress{Status: 400, Sent: time.Millisecond}, 0},
@@ -146,7 +146,7 @@ func TestSilent_BytesOfAnotherStreamAreMotion(t *testing.T) {
 			if page {
 				m.page(at, 0)
 			}
-			waits.Progress(headers, m.at(at))
+			waits.Progress(answered, m.at(at))
 			if m.silent(at) {
 				t.Fatalf("page %t: silent after %v s", page, at)
 			}
@@ -165,7 +165,7 @@ func TestSilent_UnpredictedRequestIsComparedWithOthers(t *testing.T) {
 	}
 	m.begin = m.at(10)
 	m.page(0, 0)
-	if got := m.follow(10, 0, headers, m.send(0, unknown)); got < 4 || got > 5 {
+	if got := m.follow(10, 0, answered, m.send(0, unknown)); got < 4 || got > 5 {
 		t.Errorf("silent after %v s, want 4: four times what others took", got)
 	}
 }
