@@ -45,7 +45,7 @@ func (m *motionRig) silent(at float64) bool {
 var (
 	stream = Work{Generates: true, Stream: true, First: 100 * time.Millisecond}
 	plain  = Work{Generates: true, First: 100 * time.Millisecond}
-	// answered is the report of a response that has headers, waiting one of a request without them.
+	// answered is the report of a response that has answered, waiting one of a request without them.
 	answered  = Progress{Status: 200, Sent: time.Millisecond}
 	streaming = Progress{Status: 200, Sent: time.Millisecond, Streams: true}
 	begun     = Progress{Status: 200, Sent: time.Millisecond, First: time.Millisecond, Bytes: 9}
@@ -220,13 +220,13 @@ func TestSilent_EndsOnceSomethingMoves(t *testing.T) {
 		m := newMotionRig()
 		m.page(0, 0)
 		lease := m.send(0, stream)
-		if m.follow(4, 0, headers, lease) == 0 {
+		if m.follow(4, 0, answered, lease) == 0 {
 			t.Fatal("it is not silent")
 		}
 		if move(m, lease); m.silent(5.1) {
 			t.Errorf("%s: it is silent still", name)
 		}
-		lost := m.follow(20, 0, headers, lease)
+		lost := m.follow(20, 0, answered, lease)
 		if name == "a probe" && lost != 0 {
 			t.Errorf("%s: a request that is older made it silent after %v s", name, lost)
 		}
