@@ -15,6 +15,7 @@ import (
 
 	"github.com/penstock-project/penstock/picker/accesslog"
 	"github.com/penstock-project/penstock/picker/endpoint"
+	"github.com/penstock-project/penstock/picker/extproc"
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
@@ -26,10 +27,12 @@ func TestSilent_ReportsShowIt(t *testing.T) {
 		change func(*accesslog.Entry)
 		want   bool
 	}{
-		"headers only":           {func(e *accesslog.Entry) { e.Status = 200 }, true},
-		"no headers":             {func(*accesslog.Entry) {}, true},
-		"clients that give up":   {func(e *accesslog.Entry) { e.Open, e.Canceled = false, true }, true},
-		"the route's time limit": {func(e *accesslog.Entry) { e.Open, e.Status = false, 504 }, true},
+		"headers only":         {func(e *accesslog.Entry) { e.Status = 200 }, true},
+		"no headers":           {func(*accesslog.Entry) {}, true},
+		"clients that give up": {func(e *accesslog.Entry) { e.Open, e.Canceled = false, true }, true},
+		"the route's time limit": {func(e *accesslog.Entry) {
+			e.Open, e.Status, e.Body, e.Bytes = false, 504, true, 24
+		}, true},
 		"a stream that goes on": {func(e *accesslog.Entry) {
 			e.Status, e.Body, e.Bytes, e.FirstByte = 200, true, 10, time.Second
 		}, false},
@@ -143,5 +146,38 @@ func TestSilent_ProbesAreBounded(t *testing.T) {
 	}
 	if n := len(a.due(many, now)) + len(a.due(many, now)); n != maxProbes {
 		t.Errorf("%d probes of all servers at a time", n)
+	}
+}
+
+// Behind another gateway a call that ends without a byte of the body shows it, and a first byte that the
+// server works.
+func TestSilent_CallsOfOtherGatewaysShowIt(t *testing.T) {
+	for _, tt := range []struct{ shown, begun, want bool }{
+		{true, false, true}, {true, true, false}, {false, false, false},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			p, err := New(Config{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			setPools(t, p, Pool{ID: poolID("ns/pool"), Endpoints: specs(first)})
+			e := &p.pool("ns/pool").snapshot.Endpoints[0]
+			work := endpoint.Work{Generates: true, Stream: true, First: 100 * time.Millisecond}
+			for range 3 {
+				track := newTracker()
+				track.picker, track.pool, track.sent = p, p.pool("ns/pool"), time.Now()
+				track.untilEnd, track.shown = true, tt.shown
+				track.lease = p.leases.Open(e, endpoint.Holder{Pool: "ns/pool"}, work, 0, time.Now())
+				time.Sleep(2 * time.Second)
+				if track.Response(extproc.Response{Served: first, Status: 200}); tt.begun {
+					track.Begun()
+				}
+				track.End()
+			}
+			silent, _ := p.registry.Silent(time.Now())
+			if got := slices.Contains(silent, e.Load()); got != tt.want {
+				t.Errorf("%+v: silent %t", tt, got)
+			}
+		})
 	}
 }

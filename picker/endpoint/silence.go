@@ -105,6 +105,9 @@ func (lease *Lease) Progress(p Progress, now time.Time) {
 	if load == nil || load.registry == nil || !lease.work.Generates {
 		return
 	}
+	if p.Status >= 400 {
+		p.Bytes = 0 // an error, perhaps of Envoy's own, is no progress
+	}
 	at, was, before := sinceStart(now), lease.bytes, lease.shown
 	lease.bytes, lease.shown = p.Bytes, at
 	if p.Streams = p.Streams || lease.work.Stream; p.Streams {
@@ -281,8 +284,8 @@ func (l *Load) waits(w wait, now int64) {
 	m := &l.motion
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.proven != 0 && w.from < m.proven { // a probe sent after it was answered: the request is lost, and not the server
-		return
+	if m.proven != 0 && w.from < m.proven {
+		return // a later probe was answered: the request is lost, and not the server
 	}
 	from := w.from
 	if m.moved != 0 {
