@@ -101,7 +101,7 @@ func (s *Strategy) explain(r *Request, c *Candidate, v *Verdict, at endpoint.Mom
 		v.TTFT, v.TPOT, v.Late = c.TTFT, c.TPOT, c.misses
 	}
 	switch {
-	case c.last:
+	case c.last && v.State.Silent == nil:
 		v.Trial = "wait"
 	case s.foresees != nil && s.late(r, c) && s.outdated(r, c, &v.State, at):
 		v.Trial = "speed"

@@ -1,0 +1,36 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/penstock-project/penstock/discovery/objectid"
+	"github.com/penstock-project/penstock/picker"
+	"github.com/penstock-project/penstock/picker/endpoint"
+	"github.com/penstock-project/penstock/picker/schedule"
+)
+
+// explain --why and status name why a server gets no requests, since when, and what its probe met.
+func TestSilent_ReasonIsShown(t *testing.T) {
+	silence := endpoint.Silence{Since: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Headers: true, Probe: "no token within 10s"}
+	const reason = "suspect: headers only since 2026-01-02T03:04:05Z (probe: no token within 10s)"
+	got := shownPicks(t, &picker.Record{Endpoints: "10.0.0.2:80", Verdicts: []schedule.Verdict{
+		{Address: "10.0.0.1:80", Out: "silent", State: endpoint.State{Silent: &silence}}, {Address: "10.0.0.2:80"},
+	}})
+	if want := reason + ", 0 of our requests in flight; out: silent\n"; !strings.Contains(got, want) {
+		t.Errorf("no %q in\n%s", want, got)
+	}
+	all := make([]picker.Silent, maxRates+2)
+	for i := range all {
+		all[i] = picker.Silent{Pool: objectid.MustParseTarget("ns/pool"), Server: fmt.Sprint("server-", i), Silence: silence}
+	}
+	var out strings.Builder
+	printSilent(&out, all)
+	for _, want := range []string{"Server server-0 of pool ns/pool is " + reason + "\n", "\n2 more servers are suspect: "} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("no %q in\n%s", want, out.String())
+		}
+	}
+}
