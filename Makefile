@@ -139,7 +139,7 @@ test-clients: go envoy $(TOOLS)/clients/bin/python ## the Python clients openai 
 
 test-engines: go envoy ## real model servers behind the real Envoy: vLLM and llama.cpp on this CPU (installs them, once: 6 GB; ENGINE=LlamaCpp or VLLM selects)
 	@ENGINES_DIR=$(CURDIR)/.tools/engines conformance/tools/engines/install.sh all
-	@export ENVOY="$(ENVOY_PATH)" ENGINES_DIR=$(CURDIR)/.tools/engines CGO_ENABLED=0; cd conformance && go test $(FLAVOR) -v -count=1 -timeout 40m -tags engines -run 'Engines_$(ENGINE)' ./features
+	@export ENVOY="$(ENVOY_PATH)" ENGINES_DIR=$(CURDIR)/.tools/engines CGO_ENABLED=0; cd conformance && go test $(FLAVOR) -v -count=1 -timeout 60m -tags engines -run 'Engines_$(ENGINE)' ./features
 
 $(TOOLS)/clients/bin/python: cmd/penstock/testdata/clients.txt
 	@python3 -m venv $(TOOLS)/clients && $(TOOLS)/clients/bin/pip install -q --disable-pip-version-check -r $<

@@ -121,7 +121,7 @@ func (p *Picker) Explain(name string, headers map[string]string) Explanation {
 	user := max(extproc.Number(headers[extproc.MetadataKeyRetries]), extproc.Number(headers["x-envoy-max-retries"]))
 	a := pool.reject(&scratch, allowed != nil)
 	if len(ranked)+len(spill) > 0 {
-		a = list(ranked, spill, user, nil)
+		a = list(ranked, spill, pool.retries(user, ranked), nil)
 	}
 	e.Endpoints, e.MaxRetries, e.Status, e.Reason = a.Endpoints.String(), max(a.MaxRetries, 0), a.Status, a.Reason
 	if len(ranked) == 0 {

@@ -52,7 +52,7 @@ var (
 		"Endpoints of the pool that accept requests and send no token: they get no request until a probe gets one. "+
 			"penstock explain shows since when.", []string{"pool"}, nil)
 	requestsDesc = prometheus.NewDesc("penstock_picker_endpoint_requests_total",
-		"Requests that ended, by endpoint and outcome: served, or failed (status 500 and above, or no response).", []string{"pool", "endpoint", "outcome"}, nil)
+		"Requests that ended, by endpoint and outcome: served, or failed (status 500 and above, no response, or a stream that an error ends).", []string{"pool", "endpoint", "outcome"}, nil)
 	firstByteDesc = prometheus.NewDesc("penstock_picker_endpoint_first_byte_seconds_total",
 		"Total time to the first byte of the response's body of all requests served.", []string{"pool", "endpoint"}, nil)
 	failuresDesc = prometheus.NewDesc("penstock_picker_scrape_failures_total",

@@ -28,7 +28,11 @@ func answer(k *pick) {
 func (servers) answer(k *pick) {
 	track := newTracker()
 	a := &k.answer
-	*a = list(k.ranked, k.spillTo, retries(k.request), track.texts[:0])
+	again := retries(k.request)
+	if k.request.Reported() {
+		again = k.pool.retries(again, k.ranked)
+	}
+	*a = list(k.ranked, k.spillTo, again, track.texts[:0])
 	if len(k.ranked) > 0 {
 		k.result = resultPicked
 	}
@@ -107,6 +111,20 @@ func listed(texts []string, retries int) extproc.Answer {
 	}
 	a.Endpoints = texts
 	return a
+}
+
+// leastTries is how often a request is sent in all until it is answered, with a pick of several servers:
+// a list of fewer repeats, so that no more servers than Pool.Fallbacks allows get the request. A server
+// that works may end a connection as a request arrives there, while the next of the list is dead:
+// llama.cpp ends each one after a stream, unannounced, and Envoy prefers the connection that it used last.
+const leastTries = 5
+
+// retries returns how often a request is sent again: as often as the user wants, at least.
+func (pool *pool) retries(user int, ranked []schedule.Candidate) int {
+	if len(ranked) < 2 || pool.Fallbacks == 0 {
+		return user
+	}
+	return max(user, leastTries-1)
 }
 
 // retries returns the user's number of retries: the route's policy, or the header of a sender that

@@ -67,7 +67,7 @@ func TestRestrict_ServerThatLacksTheModelTakesItIfNoOtherDoes(t *testing.T) {
 	draining := specs(has, lacks)
 	pool := Pool{ID: poolID("ns/pool"), Strategy: "round-robin", Endpoints: draining, Full: schedule.Full{InFlight: 1}, Fallbacks: 1}
 	setPools(t, p, pool)
-	if got := asksFor(p, "sql"); got.Endpoints.String() != has+","+lacks {
+	if got := asksFor(p, "sql"); got.Endpoints[0] != has || got.Endpoints[1] != lacks {
 		t.Errorf("got %v, want the server that lacks the model for retries", got.Endpoints)
 	}
 	second := asksFor(p, "sql") // the first server is full

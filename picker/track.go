@@ -175,7 +175,7 @@ func (p *Picker) LogOwn(e accesslog.Entry) {
 // follow updates a lease.
 func (p *Picker) follow(lease *endpoint.Lease, e accesslog.Entry) {
 	served := lease.Served(p.loadOf(lease.Holder().Pool, e.Served))
-	ok, now := e.Status > 0 && e.Status < 500, time.Now()
+	ok, now := e.Status > 0 && e.Status < 500 && e.Error < 500, time.Now()
 	picked := lease.Picked()
 	passed := picked != nil && picked != served && e.Status > 0 // Envoy tried it first, and another endpoint or none answered
 	p.records.notes.ended(lease.Tag().Number, e, now)

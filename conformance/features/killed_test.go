@@ -142,6 +142,26 @@ func TestKilled_ErrorOfDeadServerIsServedByAnother(t *testing.T) {
 	}
 }
 
+// A policy may forbid that a request runs twice.
+func TestKilled_WithoutFallbacksARequestIsSentOnce(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	a, b := s.mortal("a"), s.mortal("b")
+	s.up("killed.yaml", swap("strategy: round-robin", "strategy: round-robin, fallbacks: 0"))
+	s.goes("/", "a", 1)
+	s.goes("/", "b", 1)
+	before := a.served.Load() + b.served.Load()
+	a.fail(resets)
+	b.fail(internal)
+	b.health.Store(http.StatusServiceUnavailable)
+	if got := s.outcomes("/", 4); got[http.StatusOK] > 0 {
+		t.Errorf("got %v", got)
+	}
+	if n := a.served.Load() + b.served.Load() - before; n != 4 {
+		t.Errorf("4 requests have run %d times", n)
+	}
+}
+
 // A request that a server cannot serve would fail at every server.
 func TestKilled_ErrorOfWorkingServerIsTheAnswer(t *testing.T) {
 	t.Parallel()
@@ -165,5 +185,114 @@ func TestKilled_ErrorOfWorkingServerIsTheAnswer(t *testing.T) {
 	all.Wait()
 	if n := a.served.Load() + b.served.Load() - before; n != 10 {
 		t.Errorf("10 requests have run %d times", n)
+	}
+}
+
+// askers send requests without a pause, from several clients: every second one is a stream.
+type askers struct {
+	s     *site
+	model string
+	stop  chan struct{}
+	done  sync.WaitGroup
+
+	mu            sync.Mutex
+	served, begun int // begun: streams that failed after their headers, as they must
+	failed        []string
+}
+
+// askers begins to send requests.
+func (s *site) askers(clients int, model string) *askers {
+	l := &askers{s: s, model: model, stop: make(chan struct{})}
+	for i := range clients {
+		l.done.Go(func() {
+			for n := 0; ; n++ {
+				select {
+				case <-l.stop:
+					return
+				default:
+					l.send(fmt.Sprintf("client %d, question %d", i, n), i%2 == 0)
+				}
+			}
+		})
+	}
+	s.Cleanup(l.end)
+	return l
+}
+
+func (l *askers) send(prompt string, stream bool) {
+	body := fmt.Sprintf(`{"model":%q,"max_tokens":48,"ignore_eos":true,"stream":%t,"messages":[{"role":"user","content":%q}]}`,
+		l.model, stream, prompt)
+	req, err := request(l.s.Context(), l.s.url("/"), body)
+	if err != nil {
+		l.note(false, err.Error())
+		return
+	}
+	resp, err := client().Do(req)
+	if err != nil {
+		l.note(false, err.Error())
+		return
+	}
+	defer func() { _ = resp.Body.Close() }()
+	text, err := io.ReadAll(resp.Body)
+	problem := ""
+	if resp.StatusCode != http.StatusOK || err != nil || strings.Contains(string(text), `data: {"error"`) {
+		problem = fmt.Sprint(resp.Header.Get("x-request-id"), " ", resp.StatusCode, " ", err, " ", string(text[max(0, len(text)-300):]))
+	}
+	l.note(stream && resp.StatusCode == http.StatusOK, problem)
+}
+
+// note counts a request, by how it failed.
+func (l *askers) note(begun bool, problem string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case problem == "":
+		l.served++
+	case begun:
+		l.begun++
+	default:
+		l.failed = append(l.failed, problem)
+	}
+}
+
+func (l *askers) end() {
+	select {
+	case <-l.stop:
+	default:
+		close(l.stop)
+	}
+	l.done.Wait()
+}
+
+// counts are how many requests were served, and how many have failed that had not begun.
+func (l *askers) counts() (served, failed int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.served, len(l.failed)
+}
+
+// A server dies under load, of plain requests and streams.
+func TestKilled_CostsNoRequestThatHadNotBegun(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	args := []string{"--inter-token-latency", "5ms", "--time-to-first-token", "20ms"}
+	a := s.server("a", args...)
+	s.server("b", args...)
+	s.up("killed.yaml", swap("round-robin", "load"))
+	s.answers("/", http.StatusOK)
+	l := s.askers(16, "llama")
+	serves := func(n int) {
+		before, _ := l.counts()
+		s.Eventually(fmt.Sprint(n, " requests are served"), func() error {
+			served, _ := l.counts()
+			return because(served >= before+n, served-before)
+		})
+	}
+	serves(50)
+	a.Signal(syscall.SIGKILL)
+	serves(100)
+	l.end()
+	if len(l.failed) > 0 {
+		t.Errorf("%d requests failed: %s", len(l.failed), strings.Join(l.failed, "\n"))
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 )
 
@@ -55,4 +56,36 @@ func TestTokenUsage_OutputTokensAreCountedByModel(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// vLLM whose engine core has died ends its open streams with an event and no error of the protocol.
+func TestTokenUsage_StreamThatAnErrorEndsHasFailed(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	a := s.mortal("a")
+	var code atomic.Int32
+	a.fail(func(w http.ResponseWriter) {
+		w.Header().Set("content-type", "text/event-stream")
+		_, _ = fmt.Fprintf(w, "data: {\"choices\":[]}\n\ndata: {\"error\":{\"message\":\"it died\",\"code\":%d}}\n\ndata: [DONE]\n\n", code.Load())
+	})
+	s.up("usage.yaml", with("usage"))
+	total := func(outcome string) float64 {
+		const series = "penstock_picker_model_requests_total{model=%q,outcome=%q,pool=%q}"
+		return s.series(fmt.Sprintf(series, "other", outcome, "default/chat"))
+	}
+	byServer := fmt.Sprintf("penstock_picker_endpoint_requests_total{endpoint=%q,outcome=%q,pool=%q}", s.address("a"), "failed", "default/chat")
+	for _, c := range []struct {
+		code   int32
+		counts float64 // against the server
+	}{{400, 0}, {500, 1}} {
+		code.Store(c.code)
+		before, against := total("failed"), s.series(byServer)
+		if got := s.answers("/", http.StatusOK); !strings.Contains(got.body, "it died") {
+			t.Fatal(got.body)
+		}
+		s.Eventually("it is counted as failed", func() error {
+			counts := s.series(byServer) - against
+			return because(total("failed") == before+1 && total("served") == 0 && counts == c.counts, counts, s.metrics())
+		})
+	}
 }

@@ -162,8 +162,9 @@ type PickerSpec struct {
 	//
 	// +optional
 	KVEvents *KVEventsSpec `json:"kvEvents,omitempty"`
-	// Fallbacks is the number of further endpoints in a pick, on which Envoy retries in order. Defaults to 2; for `penstock picker` to 0,
-	// because a gateway may read one address alone.
+	// Fallbacks is the number of further endpoints in a pick, on which Envoy retries in order what no server has begun to
+	// answer: such a request may run twice. With 0 it is sent once. Defaults to 2; for `penstock picker` to 0, because a
+	// gateway may read one address alone.
 	//
 	// +optional
 	// +kubebuilder:validation:Minimum=0

@@ -2,6 +2,7 @@ package accesslog
 
 import (
 	"context"
+	"net/http"
 	"net/netip"
 	"strconv"
 	"strings"
@@ -48,6 +49,9 @@ type Entry struct {
 	// which has it; zero if Envoy has read no ID.
 	Response request.ResponseID `json:",omitzero"`
 	Client   uint64             `json:",omitempty"`
+	// Error is the status in the event by which the server has ended a stream that it could not complete: 500 where the event
+	// has none; 0 if there is no such event, or if it is not read.
+	Error int `json:",omitempty"`
 	// Body means that a part of the response's body has been sent to the client.
 	Body bool `json:",omitempty"`
 }
@@ -147,6 +151,7 @@ func entry(logged *datav3.HTTPAccessLogEntry) (Entry, bool) {
 	if e.Response != (request.ResponseID{}) {
 		e.Client = client(common.GetDownstreamRemoteAddress().GetSocketAddress().GetAddress())
 	}
+	e.Error = streamError(common.GetMetadata())
 	e.Body = logged.GetResponse().GetResponseBodyBytes() > 0
 	return e, true
 }
@@ -221,6 +226,18 @@ func outputTokens(m *corev3.Metadata) int64 {
 		return 0
 	}
 	return int64(min(usage.GetOutputTokens().GetValue(), maxOutputTokens))
+}
+
+// streamError reads what Envoy has found in a stream (translator/envoy, streamErrors).
+func streamError(m *corev3.Metadata) int {
+	found := m.GetFilterMetadata()["penstock.stream"].GetFields()
+	if !found["error"].GetBoolValue() {
+		return 0
+	}
+	if code := found["code"].GetNumberValue(); code >= 400 && code < 600 {
+		return int(code)
+	}
+	return http.StatusInternalServerError
 }
 
 func text(m *corev3.Metadata, namespace, key string) string {

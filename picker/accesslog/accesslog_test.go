@@ -227,3 +227,22 @@ func (s *stream) Recv() (*accesslogv3.StreamAccessLogsMessage, error) {
 	s.messages = s.messages[1:]
 	return next, nil
 }
+
+func TestAccessLog_ReadsTheErrorThatEndsAStream(t *testing.T) {
+	for want, stream := range map[int]map[string]any{
+		0:   {"code": 500}, // an object with a code that is no error
+		400: {"error": true, "code": 400},
+		503: {"error": true, "code": 503},
+		500: {"error": true, "code": "server_error"},
+	} {
+		found, err := structpb.NewStruct(stream)
+		if err != nil {
+			t.Fatal(err)
+		}
+		l := logged("lease", "10.0.0.1:80", 200, datav3.AccessLogType_DownstreamEnd)
+		l.CommonProperties.Metadata.FilterMetadata["penstock.stream"] = found
+		if e, ok := entry(l); !ok || e.Error != want {
+			t.Errorf("%v: got %d, want %d", stream, e.Error, want)
+		}
+	}
+}

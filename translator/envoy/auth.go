@@ -58,12 +58,18 @@ func (b *builder) externalAuth(a *model.ExternalAuth) *anypb.Any {
 
 // fill puts a filter into an empty place of the filter list (httpFilters).
 func (b *builder) fill(place string, filter proto.Message) *anypb.Any {
+	return b.fillWith(&compositev3.ExecuteFilterAction{TypedConfig: b.extension(place, filter)})
+}
+
+// fillAll puts several filters into a place.
+func (b *builder) fillAll(filters ...*corev3.TypedExtensionConfig) *anypb.Any {
+	return b.fillWith(&compositev3.ExecuteFilterAction{FilterChain: &compositev3.FilterChainConfiguration{TypedConfig: filters}})
+}
+
+func (b *builder) fillWith(action *compositev3.ExecuteFilterAction) *anypb.Any {
 	return b.any(&compositev3.CompositePerRoute{Matcher: &matcherxds.Matcher{
 		OnNoMatch: &matcherxds.Matcher_OnMatch{OnMatch: &matcherxds.Matcher_OnMatch_Action{
-			Action: &xdscore.TypedExtensionConfig{
-				Name:        "always",
-				TypedConfig: b.any(&compositev3.ExecuteFilterAction{TypedConfig: b.extension(place, filter)}),
-			},
+			Action: &xdscore.TypedExtensionConfig{Name: "always", TypedConfig: b.any(action)},
 		}},
 	}})
 }

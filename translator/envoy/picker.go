@@ -107,9 +107,9 @@ func (b *builder) pickerOverride(
 	}
 	if p.TokenUsage {
 		// Envoy logs a warning for each use of this filter, because its API is work in progress: it is in no list of a listener.
-		config[filterTokenUsage] = b.fill(filterTokenUsage, &aiv3.AiProtocolManager{ResponseHandling: &aiv3.ResponseHandling{
+		config[filterTokenUsage] = b.fillAll(b.extension(filterTokenUsage, &aiv3.AiProtocolManager{ResponseHandling: &aiv3.ResponseHandling{
 			TokenUsage: &aiv3.TokenUsageExtraction{IncludeUnconfiguredRoutes: true},
-		}})
+		}}), b.extension("stream-errors", b.streamErrors()))
 	}
 	return config
 }
