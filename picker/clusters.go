@@ -119,7 +119,11 @@ func (k *pick) rankClusters(stay string) {
 		stay = at
 	}
 	k.model, k.tokens = r.Facts.Model, promptTokens(r)
-	ranked, charge := k.picker.config.Chooser.Choose(pool.ID, ClusterPrompt{Tokens: k.tokens, Chain: r.Facts.Chain, Stay: stay}, true, make([]ClusterCost, 0, maxEndpoints))
+	asks := ClusterPrompt{Tokens: k.tokens, Chain: r.Facts.Chain, Stay: stay}
+	if pool.Clusters.Blind {
+		asks.Chain = nil
+	}
+	ranked, charge := k.picker.config.Chooser.Choose(pool.ID, asks, true, make([]ClusterCost, 0, maxEndpoints))
 	if len(ranked) == 0 {
 		k.model, k.tokens = "", 0
 		k.decide(immediate(503, ReasonNoEndpoints, "import "+quoted(pool.Name)+" has no cluster that takes requests"), ReasonNoEndpoints)
@@ -163,6 +167,9 @@ func (clusters) answer(k *pick) {
 	texts = append(texts, further...)
 	k.answer = extproc.Answer{Endpoints: texts[:min(len(texts), maxEndpoints)], MaxRetries: -1} // the route has as many retries as there are hops
 	k.answer.Headers = []extproc.Header{{Name: SenderHeader, Value: k.picker.config.Chooser.Sender()}}
+	if k.follows == followsKept { // the other clusters lack the response
+		k.answer.Endpoints, k.answer.MaxRetries = k.answer.Endpoints[:1], 0
+	}
 	if k.lease != nil {
 		k.counted(&k.answer)
 		k.answer.Keeps = k.keeps()

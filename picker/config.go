@@ -363,6 +363,8 @@ type Clusters struct {
 	Margin time.Duration
 	// Latency: by how fast the clusters answer, not by their load.
 	Latency bool
+	// Blind: prompts do not decide, even if bodies are read.
+	Blind bool
 	// Sessions: the requests of a session go to the cluster of its first one while it takes
 	// requests. Of Pool, SessionTTL and SessionCookie have an effect then.
 	Sessions bool

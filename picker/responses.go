@@ -177,9 +177,6 @@ func (pool *pool) place(served string) string {
 	if i := slices.IndexFunc(pool.Clusters.List, func(c Cluster) bool { return c.Hop == served }); i >= 0 {
 		return pool.Clusters.List[i].Hop
 	}
-	if i := slices.Index(pool.Clusters.Further, served); i >= 0 {
-		return pool.Clusters.Further[i]
-	}
 	return ""
 }
 

@@ -40,8 +40,8 @@ type Choice struct {
 	Members []ChoiceMember // that take requests, sorted by name
 	Further []model.HopID  // to the places where the import spills, in order
 	Margin  time.Duration  // by which another one must be cheaper than the own cluster
-	// Latency, Sessions and Responses are those of model.Choice.
-	Latency, Sessions, Responses bool
+	// Latency, Blind, Sessions and Responses are as in model.Choice.
+	Latency, Blind, Sessions, Responses bool
 }
 
 // ChoiceMember is an exporting cluster.
@@ -219,8 +219,8 @@ func (t *tables) choicePool(r *graph.Reader, id objectid.Target) (PickerPool, bo
 	pool := &model.Pool{Name: id, Ref: imp.Ref, Cluster: imp.Cluster, Last: imp.Cluster, Picker: imp.Choice.Picker, Owners: []report.Ref{imp.Ref},
 		Settings: model.PickerSettings{SessionTTL: imp.Choice.SessionTTL, SessionCookie: imp.Choice.SessionCookie}}
 	choice := &Choice{
-		Margin: imp.Choice.Margin, Latency: imp.Choice.Latency, Sessions: imp.Choice.Sessions,
-		Responses: imp.Choice.Picker.ResponseIDs,
+		Margin: imp.Choice.Margin, Latency: imp.Choice.Latency, Blind: imp.Choice.Blind,
+		Sessions: imp.Choice.Sessions, Responses: imp.Choice.Picker.ResponseIDs,
 	}
 	for i := range imp.Members {
 		if m := &imp.Members[i]; m.Takes() {

@@ -85,3 +85,28 @@ func TestResponseAffinity_EveryProcessFindsTheResponse(t *testing.T) {
 		}
 	}
 }
+
+// Where a picker chooses among the clusters of an import, the request goes to the cluster that keeps
+// the response.
+func TestResponseAffinity_FollowUpFindsItsCluster(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.keepers("a", "b")
+	s.up("responsesimport.yaml")
+	s.begins(t)
+	seen := map[string]bool{}
+	for i := range 20 {
+		stream := i%2 == 1
+		id, by, err := s.respond("", stream)
+		if err != nil {
+			t.Fatal(err)
+		}
+		seen[by] = true
+		if _, again, err := s.respond(id, stream); err != nil || again != by {
+			t.Fatalf("request %d: %s, then %s: %v\n%s", i, by, again, err, s.explain("--last", "1"))
+		}
+	}
+	if len(seen) != 2 {
+		t.Errorf("all responses are at %v: nothing is shown", seen)
+	}
+}

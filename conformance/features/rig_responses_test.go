@@ -22,28 +22,30 @@ type keeper struct {
 // keepers starts servers that keep responses.
 func (s *site) keepers(names ...string) {
 	for _, name := range names {
-		s.backend(name, &keeper{name: name, kept: map[string]bool{}})
+		k := &keeper{name: name, kept: map[string]bool{}}
+		mux := http.NewServeMux()
+		mux.HandleFunc("GET /v1/models", func(w http.ResponseWriter, _ *http.Request) {
+			fmt.Fprint(w, `{"data":[{"id":"llama"}]}`)
+		})
+		mux.HandleFunc("POST /v1/responses", k.create)
+		mux.HandleFunc("/v1/responses/{id}", k.named)
+		mux.HandleFunc("/v1/responses/{id}/{what}", k.named)
+		s.backend(name, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("x-served-by", k.name)
+			w.Header().Set("content-type", "application/json")
+			mux.ServeHTTP(w, r)
+		}))
 	}
 }
 
-// ServeHTTP implements http.Handler.
-func (k *keeper) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	w.Header().Set("x-served-by", k.name)
-	w.Header().Set("content-type", "application/json")
-	_, named, names := strings.Cut(r.URL.Path, "/v1/responses/")
-	named, _, _ = strings.Cut(named, "/")
-	switch {
-	case r.URL.Path == "/v1/models":
-		fmt.Fprint(w, `{"data":[{"id":"llama"}]}`)
-	case names && k.has(named):
-		fmt.Fprintf(w, `{"id":%q,"object":"response","status":"completed"}`, named)
-	case names:
-		http.Error(w, `{"error":{"message":"no response `+named+`"}}`, http.StatusNotFound)
-	case r.URL.Path == "/v1/responses":
-		k.create(w, r)
-	default:
-		http.NotFound(w, r)
+// named answers a request for a response.
+func (k *keeper) named(w http.ResponseWriter, r *http.Request) {
+	id := r.PathValue("id")
+	if !k.has(id) {
+		http.Error(w, `{"error":{"message":"no response `+id+`"}}`, http.StatusNotFound)
+		return
 	}
+	fmt.Fprintf(w, `{"id":%q,"object":"response","status":"completed"}`, id)
 }
 
 func (k *keeper) has(id string) bool {
@@ -91,7 +93,11 @@ func (k *keeper) create(w http.ResponseWriter, r *http.Request) {
 // respond sends a request of the Responses API that follows another one ("": none), and returns the
 // ID of the response.
 func (s *site) respond(previous string, stream bool) (id, by string, err error) {
-	body := map[string]any{"model": "llama", "input": "hi", "stream": stream}
+	return s.created(map[string]any{"model": "llama", "input": "hi", "stream": stream}, previous)
+}
+
+// created is respond with a body.
+func (s *site) created(body map[string]any, previous string) (id, by string, err error) {
 	if previous != "" {
 		body["previous_response_id"] = previous
 	}

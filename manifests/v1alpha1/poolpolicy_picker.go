@@ -147,11 +147,13 @@ type PickerSpec struct {
 	// +optional
 	// +kubebuilder:default=false
 	TokenUsage bool `json:"tokenUsage,omitempty"`
-	// ResponseAffinity sends a request that names a response of the Responses API to the server that keeps it: by previous_response_id, or
-	// by its path, /v1/responses/ID. It is for servers that keep responses in memory (vLLM with VLLM_ENABLE_RESPONSES_API_STORE=1). Envoy
-	// reads the ID of each response. The picker keeps 65,536 of a pool for an hour. A request for any other ID is picked for freely, after
-	// 100 ms. The picker reads the bodies of requests, as with prefix. For an InferencePoolImport it has an effect with
-	// selection.policy LeastLoad and Latency: the request goes to the cluster that keeps the response.
+	// ResponseAffinity sends a request that names a response of the Responses API to the server that
+	// keeps it: by previous_response_id, or by its path, /v1/responses/ID. It is for servers that keep
+	// responses in memory (vLLM with VLLM_ENABLE_RESPONSES_API_STORE=1). Envoy reads the ID of each
+	// response. The picker keeps 65,536 of a pool for an hour; a request for any other ID is picked for
+	// freely after 100 ms. The picker reads the bodies of requests, as with prefix. For an
+	// InferencePoolImport it has an effect with selection.policy LeastLoad and Latency: the request goes
+	// to the cluster that keeps the response.
 	//
 	// +optional
 	// +kubebuilder:default=false

@@ -9,7 +9,7 @@ import (
 )
 
 // ResponseID stands for the ID of a response of the Responses API; the zero value is none. It is a
-// hash: with the ID itself anybody continues a client's conversation, so the picker keeps no ID.
+// hash. The ID itself is enough to continue a client's conversation, so the picker keeps no ID.
 type ResponseID [16]byte
 
 // maxResponseID bounds an ID, in bytes. vLLM's have 37, OpenAI's 55.

@@ -150,6 +150,14 @@ func ineffectiveOn(ref report.Ref, members []model.ImportMember, policy *v1alpha
 	if policy.Spec.ExternalPicker != nil && !pickers {
 		out = append(out, unused(policy, []string{"spec.externalPicker"}, fmt.Sprintf("no exporting cluster of %s has a picker that is asked: their gateways are", ref), "remove it"))
 	}
+	if whole && chooses(policy) && policy.Spec.Picker.ResponseAffinity && pickers {
+		out = append(out, report.Finding{
+			Severity: report.Warning, Owner: store.PoolPolicies.Ref(policy), Field: "spec.picker.responseAffinity",
+			Problem: fmt.Sprintf("it finds the cluster of a response, and no server there: clusters of %s "+
+				"have pickers that are asked (EndpointMode), and these see no responses", ref),
+			Fix: "export the pool in ParentMode, and write responseAffinity into its PoolPolicy there",
+		})
+	}
 	parents := slices.ContainsFunc(members, func(m model.ImportMember) bool { return m.MaxGateways > 0 })
 	if policy.Spec.Remote.MaxGateways != nil && !parents {
 		out = append(out, unused(policy, []string{fieldMaxGateways}, fmt.Sprintf("no exporting cluster of %s is reached through gateways", ref), "remove it"))

@@ -65,6 +65,31 @@ func TestSession_PolicyOfTheImportSetsCookieAndTTL(t *testing.T) {
 	}
 }
 
+// Of an import the policy finds the cluster of a response; where it finds no server there, or does
+// nothing, a finding reports it.
+func TestResponseAffinity_PolicyOfTheImportFindsTheCluster(t *testing.T) {
+	with := func(policy string) string {
+		return strings.Replace(policy, "targetRef:", "picker: {responseAffinity: true}, targetRef:", 1)
+	}
+	const useless = "spec.picker.responseAffinity: it has no effect"
+	for _, selection := range []string{"", ", affinity: None", ", affinity: Session"} {
+		_, imp := imported(t, llmImport+westHost+with(leastLoad(selection)))
+		c := imp.Choice
+		if !c.Picker.ResponseIDs || c.Picker.Body != model.BodyBuffered || c.Blind != (selection != "") {
+			t.Errorf("%s: %+v", selection, c)
+		}
+		text := texts(imp.Findings)
+		if strings.Contains(text, useless) || !strings.Contains(text, "it finds the cluster of a response") {
+			t.Errorf("%s: findings %s", selection, text)
+		}
+	}
+	weighted := strings.Replace(with(leastLoad("")), "LeastLoad", "Weighted", 1)
+	_, imp := imported(t, llmImport+westHost+weighted)
+	if text := texts(imp.Findings); !strings.Contains(text, useless) {
+		t.Errorf("without a choice: findings %s", text)
+	}
+}
+
 func TestLatency_PickerChoosesWithoutReadingBodies(t *testing.T) {
 	_, imp := imported(t, llmImport+westHost+strings.Replace(leastLoad(", localMargin: 0s"), "LeastLoad", "Latency", 1))
 	if c := imp.Choice; c == nil || !c.Latency || c.Margin != 0 || c.Picker.Body != model.BodyNone || c.Picker.Cluster != model.OurPicker {

@@ -131,6 +131,7 @@ func choose(imp *model.Import, policy *v1alpha1.PoolPolicy) {
 		call.Body = model.BodyBuffered
 	}
 	call.Served = keepsSessions(policy) // for the token in the response
+	blind := call.Body == model.BodyNone
 	if policy.Spec.Picker.ResponseAffinity {
 		call.ResponseIDs, call.Body = true, model.BodyBuffered
 	}
@@ -138,7 +139,7 @@ func choose(imp *model.Import, policy *v1alpha1.PoolPolicy) {
 	if s.LocalMargin != nil {
 		margin = s.LocalMargin.Duration
 	}
-	imp.Choice = &model.Choice{Picker: call, Margin: margin, Latency: latency}
+	imp.Choice = &model.Choice{Picker: call, Margin: margin, Latency: latency, Blind: blind}
 	if keepsSessions(policy) {
 		of := settings(policy)
 		imp.Choice.Sessions, imp.Choice.SessionTTL, imp.Choice.SessionCookie = true, of.SessionTTL, of.SessionCookie

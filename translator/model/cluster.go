@@ -230,6 +230,8 @@ type Choice struct {
 	Margin time.Duration
 	// Latency: by how fast the clusters answer, not by their load.
 	Latency bool
+	// Blind: prompts do not decide, also where bodies are read for PickerCall.ResponseIDs.
+	Blind bool
 	// Sessions: the requests of a session go to the cluster of its first one. SessionTTL and SessionCookie are as those of PickerSettings.
 	Sessions      bool
 	SessionTTL    int32

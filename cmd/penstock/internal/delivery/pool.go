@@ -101,7 +101,9 @@ func pickerPool(pp translator.PickerPool) picker.Pool {
 
 // choicePool converts an import among whose clusters the picker chooses.
 func choicePool(id objectid.Target, body model.BodyMode, c *translator.Choice) picker.Pool {
-	out := picker.Pool{ID: id, Clusters: &picker.Clusters{Margin: c.Margin, Latency: c.Latency, Sessions: c.Sessions}}
+	out := picker.Pool{ID: id, Clusters: &picker.Clusters{
+		Margin: c.Margin, Latency: c.Latency, Blind: c.Blind, Sessions: c.Sessions,
+	}}
 	out.Metrics.Off = true
 	if body == model.BodyBuffered {
 		out.Body = picker.BodyPrompts

@@ -1,0 +1,114 @@
+package envoy
+
+import (
+	"strings"
+	"testing"
+
+	lua "github.com/yuin/gopher-lua"
+)
+
+// responseRun is one response that response.lua reads.
+type responseRun struct {
+	state  *lua.LState
+	id     string
+	chunks int // that the script has read
+}
+
+// run returns the ID that the script finds in a body of a content type, in chunks of a size.
+func (r *responseRun) run(t *testing.T, kind, status, keeps, body string, size int) string {
+	t.Helper()
+	r.id, r.chunks = "", 0
+	l := r.state
+	object := func(methods map[string]lua.LGFunction) *lua.LTable { return l.SetFuncs(l.NewTable(), methods) }
+	returns := func(v lua.LValue) lua.LGFunction {
+		return func(l *lua.LState) int { l.Push(v); return 1 }
+	}
+	values := map[string]string{":status": status, "content-type": kind}
+	metadata := object(map[string]lua.LGFunction{
+		"get": func(l *lua.LState) int {
+			of := l.NewTable()
+			if keeps != "" {
+				of.RawSetString("keeps", lua.LString(keeps))
+			}
+			l.Push(of)
+			return 1
+		},
+		"set": func(l *lua.LState) int { r.id = l.CheckString(4); return 0 },
+	})
+	next := func(l *lua.LState) int {
+		if body == "" {
+			return 0
+		}
+		chunk := body[:min(size, len(body))]
+		body, r.chunks = body[len(chunk):], r.chunks+1
+		l.Push(object(map[string]lua.LGFunction{
+			"length":   returns(lua.LNumber(len(chunk))),
+			"getBytes": func(l *lua.LState) int { l.Push(lua.LString(chunk[:l.CheckInt(3)])); return 1 },
+		}))
+		return 1
+	}
+	handle := object(map[string]lua.LGFunction{
+		"headers": returns(object(map[string]lua.LGFunction{"get": func(l *lua.LState) int {
+			if v, ok := values[l.CheckString(2)]; ok {
+				l.Push(lua.LString(v))
+				return 1
+			}
+			return 0
+		}})),
+		"streamInfo": returns(object(map[string]lua.LGFunction{"dynamicMetadata": returns(metadata)})),
+		"bodyChunks": returns(l.NewFunction(next)),
+	})
+	if err := l.CallByParam(lua.P{Fn: l.GetGlobal("envoy_on_response"), Protect: true}, handle); err != nil {
+		t.Fatalf("%q: %v", body, err)
+	}
+	return r.id
+}
+
+// The ID of a response is read wherever a chunk ends, and no other ID: those of items, of metadata
+// that a client has written, and of other APIs' responses lead follow-ups nowhere.
+func TestResponseAffinity_ScriptReadsTheResponsesOwnID(t *testing.T) {
+	r := &responseRun{state: lua.NewState()}
+	t.Cleanup(r.state.Close)
+	// This Lua panics where string.find begins beyond the end of a text.
+	const within = "local f=string.find string.find=function(s,p,i,n) return f(s,p,math.min(i or 1,#s+1),n) end "
+	if err := r.state.DoString(within + responseScript); err != nil {
+		t.Fatal(err)
+	}
+	const whole, stream = "application/json", "text/event-stream; charset=utf-8"
+	for _, c := range []struct{ kind, body, want string }{
+		{whole, `{"id":"resp_1","output":[{"id":"msg"}]}`, "resp_1"},
+		{whole, ` { "a" : [1,{"id":"x"}], "metadata":{"id":"x"}, "b":"\"id\":\"x\"}", "id" : "resp_1" }`, "resp_1"},
+		{whole, `{"error":{"id":"x"}}`, ""},
+		{whole, `{"id":7,"x":"resp"}`, ""},
+		{whole, `{"id":"a\"b"}`, ""},
+		{whole, `{"id":""}`, ""},
+		{whole, `[{"id":"x"}]`, ""},
+		{whole, `{"id":"` + strings.Repeat("a", 257) + `"}`, ""},
+		{whole, `no JSON`, ""},
+		{stream, "event: response.created\ndata: {\"response\":{\"id\":\"resp_1\",\"a\":1},\"type\":\"x\"}\n\n", "resp_1"},
+		{stream, ": ping\r\n\r\ndata: {\"type\":\"response\",\"response\":{\"m\":{\"id\":\"x\"},\"id\":\"resp_1\"}}", "resp_1"},
+		{stream, "data: {\"id\":\"chatcmpl\",\"choices\":[{\"response\":{\"id\":\"x\"}}]}\n\n", ""},
+		{stream, "data: [DONE]\n\n", ""},
+	} {
+		for _, size := range []int{1 << 20, 1000, 64, 13, 7} {
+			if got := r.run(t, c.kind, "200", "true", c.body, size); got != c.want && len(c.body) < 32*size {
+				t.Errorf("chunks of %d bytes of %.80q: %q, want %q", size, c.body, got, c.want)
+			}
+		}
+		for why, got := range map[string]string{
+			"a failed response":       r.run(t, c.kind, "404", "true", c.body, 100),
+			"the picker does not ask": r.run(t, c.kind, "200", "", c.body, 100),
+		} {
+			if got != "" {
+				t.Errorf("%s: %q is read", why, got)
+			}
+		}
+	}
+	late := `{"a":"` + strings.Repeat("a", 1<<20) + `","id":"resp_1"}`
+	if got := r.run(t, whole, "200", "true", late, 4096); got != "" || r.chunks > 4 {
+		t.Errorf("%q after %d chunks of 4 KiB: want 16 KiB at most", got, r.chunks)
+	}
+	if got := r.run(t, whole, "200", "true", late, 1); got != "" || r.chunks > 32 {
+		t.Errorf("%q after %d chunks of a byte: want 32 at most", got, r.chunks)
+	}
+}
