@@ -47,6 +47,9 @@ func (lease *Lease) Begun(after time.Duration) {
 		lease.mu.Unlock()
 		return
 	}
+	if lease.load != nil && lease.load.motion.stopped(lease.sent) {
+		after = 0 // it shows no speed
+	}
 	parts, first := lease.takeParts(), after
 	if !lease.work.Stream {
 		first = 0

@@ -67,6 +67,7 @@ type motion struct {
 	plain   atomic.Int64            // requests in flight whose answers are not streamed
 	page    atomic.Int64            // when a page last moved
 	blind   atomic.Bool             // bytes of a stream moved since, and no page
+	began   atomic.Int64            // when the last silence was found; 0: none was
 
 	mu     sync.Mutex
 	moved  int64 // when the server last moved
@@ -128,7 +129,7 @@ func (lease *Lease) Progress(p Progress, now time.Time) {
 			}
 		}
 		load.moves(moved)
-		if was == 0 && p.Streams && !lease.work.Early && p.First > 0 {
+		if was == 0 && p.Streams && !lease.work.Early && p.First > 0 && !load.motion.stopped(lease.sent) {
 			load.motion.first(p.First)
 		}
 	case p.Bytes > 0 && !event:
@@ -215,6 +216,12 @@ func (m *motion) longest(w *Work) time.Duration {
 		return unknownWait
 	}
 	return max(leastWait, beyond*m.slowest)
+}
+
+// stopped reports whether the server was found silent after a moment: requests since then show no speed.
+func (m *motion) stopped(since int64) bool {
+	began := m.began.Load()
+	return began != 0 && began >= since
 }
 
 // read compares two samples of a page. The use of the KV cache moves with the engine's steps, as
@@ -351,6 +358,7 @@ func (l *Load) judge(now int64) {
 func (m *motion) fallSilent(now int64) {
 	from := cmp.Or(m.from, now)
 	m.given.Store(0)
+	m.began.Store(now)
 	m.silence.Store(&Silence{Since: processStart.Add(time.Duration(from)), Headers: m.headers, from: from})
 }
 

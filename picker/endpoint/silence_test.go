@@ -273,3 +273,26 @@ func TestSilent_ServerThatLeavesIsForgotten(t *testing.T) {
 		t.Error("it is silent still")
 	}
 }
+
+// A first token that a stopped server sends after all shows nothing about its speed: the time would be the
+// prediction of the next requests, which would wait as long when it stops again.
+func TestSilent_TokensAfterItShowNoSpeed(t *testing.T) {
+	for _, silent := range []bool{true, false} {
+		m := newMotionRig()
+		work := stream
+		work.Tokens, work.Rate, work.Measure, work.Features = 1000, 1000, true, Features{Prefill: 1}
+		for range enough {
+			lease := m.send(0, work)
+			if silent {
+				m.e.Load().Suspect(m.at(1))
+			}
+			lease.Begun(15 * time.Second)
+			lease.Progress(Progress{Status: 200, Bytes: 1, Sent: 1, First: 15 * time.Second}, m.at(15))
+			lease.Release()
+		}
+		s := m.e.State()
+		if learned := s.Latency != nil || s.Rate > 0; learned == silent || s.Unread != 0 {
+			t.Errorf("silent %t: learned %t, %d tokens unread", silent, learned, s.Unread)
+		}
+	}
+}
