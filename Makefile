@@ -93,7 +93,7 @@ bench: build envoy $(TOOLS)/envoy-gateway ## measure: a table, its meaning, then
 
 bench-picker: build envoy ## measure picks: their cost through a real Envoy, and strategies by simulation (BENCH=regexp selects)
 	@export ENVOY="$(ENVOY_PATH)" CGO_ENABLED=0; { \
-	  (cd conformance && go run ./bench -picker -penstock ../bin/penstock -run '$(or $(BENCH),^(pick|rate|schedule|scrape|kv|sim|flow|rewrite|models|dropin|process|ended)_)') || echo 'FAIL bench'; \
+	  (cd conformance && go run ./bench -picker -penstock ../bin/penstock -run '$(or $(BENCH),^(pick|rate|schedule|scrape|kv|sim|flow|rewrite|models|dropin|process|ended|frozen)_)') || echo 'FAIL bench'; \
 	} | (cd conformance && go run ./bench/benchtable)
 
 bench-multicluster: build envoy labs helm ## measure cluster sets: exports, a hub in a lab, 100 simulated clusters, and gateways that choose among clusters by simulation (BENCH=regexp selects, ARGS=-shape=8x4)

@@ -11,20 +11,22 @@ import (
 )
 
 // A server that freezes before it has sent headers costs a stream as long as its headers may take
-// there (endpoint.Load.HeadersLimit). Then Envoy asks the next server of the pick beside it, and the
-// first that sends headers serves: Envoy resets the other one. So no request fails by the limit, not
-// even if both are only slow, and none runs on two servers once there are headers.
+// there (endpoint.Load.HeadersLimit). Then Envoy asks the next server of the pick beside it, and
+// the first that sends headers serves: Envoy resets the other one. So no request fails by the
+// limit, not even if both are only slow, and none runs on two servers once there are headers.
 //
-// A pool beyond its capacity is slow as a whole. It is not asked twice: the limit is withheld while the
-// next server has a queue, and for stormTime after several servers have exceeded theirs.
+// A pool beyond its capacity is slow as a whole. So that it is not asked twice, the limit is the
+// longest one while the next server is suspect or has a queue, and for stormTime after several
+// servers that are not suspect have exceeded theirs. The one request that shows whether a suspect
+// server works keeps its limit.
 const (
-	// stormWindow is how close to each other timeouts of several servers are, and stormShare which share of the
-	// pool's servers that is, at least two.
+	// stormWindow is how close to each other timeouts of several servers are, and stormShare which
+	// share of the pool's servers that is, at least two.
 	stormWindow = 10 * time.Second
 	stormShare  = 4
 	stormTime   = 30 * time.Second
-	// busyQueue requests wait at a server that takes no more (as for flow control by default), or it reads for busyReading
-	// seconds what it was sent.
+	// busyQueue requests wait at a server that takes no more (as for flow control by default), or
+	// it reads for busyReading seconds what it was sent.
 	busyQueue   = 5
 	busyReading = 3
 )
@@ -32,7 +34,7 @@ const (
 // storm is what a pool has seen of servers that exceed their limits.
 type storm struct {
 	requests atomic.Uint64 // that have gone to another server
-	until    atomic.Int64  // a moment: no limits before; 0: there was none
+	until    atomic.Int64  // a moment: the longest limit before; 0: there was none
 	mu       sync.Mutex
 	last     map[*endpoint.Load]endpoint.Moment
 }
@@ -50,12 +52,18 @@ func (s *storm) exceeded(at *endpoint.Load, servers int, now endpoint.Moment) {
 			delete(s.last, of)
 		}
 	}
-	if len(s.last) >= max(2, servers/stormShare) {
+	slow := 0
+	for of := range s.last {
+		if !of.Failing(now) { // else it gets single requests
+			slow++
+		}
+	}
+	if slow >= max(2, servers/stormShare) {
 		s.until.Store(int64(now) + int64(stormTime))
 	}
 }
 
-// raging reports whether limits are withheld.
+// raging reports whether the pool is slow as a whole.
 func (s *storm) raging(now endpoint.Moment) bool {
 	until := s.until.Load()
 	return until != 0 && int64(now) < until
@@ -68,8 +76,12 @@ func (k *pick) limitHeaders(a *extproc.Answer) {
 	}
 	now := endpoint.At(k.at)
 	limit := k.ranked[0].Endpoint.Load().HeadersLimit(k.query.Tokens)
-	if limit == 0 || k.pool.storm.raging(now) || k.ranked[1].Suspect() || busy(k.ranked[1].Endpoint, now) {
+	if limit == 0 {
 		return
+	}
+	next := &k.ranked[1]
+	if !k.ranked[0].Trial && (next.Suspect() || k.pool.storm.raging(now) || busy(next.Endpoint, now)) {
+		limit = endpoint.MaxHeadersLimit
 	}
 	a.HeadersLimit = limit
 	k.lease.LimitHeaders(limit)
@@ -82,8 +94,8 @@ func busy(e *endpoint.Endpoint, now endpoint.Moment) bool {
 	return s.Fresh && s.Queue >= busyQueue || s.Reading >= busyReading
 }
 
-// exceeds counts the server that was picked if it has exceeded its limit, by an entry of the access log. passed means that
-// another one has answered.
+// exceeds counts the server that was picked if it has exceeded its limit, by an entry of the access
+// log. passed means that another one has answered.
 func (p *Picker) exceeds(lease *endpoint.Lease, e accesslog.Entry, passed bool, now time.Time) {
 	after := e.Headers - e.Sent
 	if passed { // Sent is of the other one

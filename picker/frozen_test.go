@@ -88,8 +88,8 @@ func TestFrozen_LimitNeedsAServerThatMayAnswerInstead(t *testing.T) {
 	}
 }
 
-// There is no limit while the next server has prompts for 3 s to read, or is suspect.
-func TestFrozen_LimitNeedsARoomyNextServer(t *testing.T) {
+// The limit is 20 s while the next server has prompts for 3 s to read, or is suspect.
+func TestFrozen_LimitIsLongBeforeABusyServer(t *testing.T) {
 	for name, change := range map[string]func(*Picker){
 		"busy": func(p *Picker) {
 			for i := range 3 {
@@ -106,11 +106,11 @@ func TestFrozen_LimitNeedsARoomyNextServer(t *testing.T) {
 		},
 	} {
 		p, _ := frozenPool(t, Pool{Fallbacks: 1})
-		if p.Pick(t.Context(), streamOf500()).HeadersLimit == 0 {
-			t.Errorf("%s: no limit before", name)
-		}
-		if change(p); p.Pick(t.Context(), streamOf500()).HeadersLimit != 0 {
-			t.Errorf("%s: a limit", name)
+		before := p.Pick(t.Context(), streamOf500()).HeadersLimit
+		change(p)
+		after := p.Pick(t.Context(), streamOf500()).HeadersLimit
+		if before != time.Second || after != endpoint.MaxHeadersLimit {
+			t.Errorf("%s: %v, and %v before", name, after, before)
 		}
 	}
 }
@@ -123,12 +123,18 @@ func TestFrozen_ServerIsSuspect(t *testing.T) {
 	for range 40 {
 		a := p.Pick(t.Context(), streamOf500())
 		if a.Endpoints[0] != first {
+			p.Log(accesslog.Entry{Lease: a.Lease.String(), Gateway: "ns/gw", Served: a.Endpoints[0], Status: 200})
 			continue
 		}
 		failed++
 		e := accesslog.Entry{Lease: a.Lease.String(), Gateway: "ns/gw", Pool: "ns/pool", Open: true, Served: a.Endpoints[1], Status: 200, Headers: time.Second}
 		p.Log(e)
+		e.Open = false
 		p.Log(e)
+	}
+	p.pools.now.Load().byName["ns/pool"].storm.exceeded(p.loadOf("ns/pool", second), 3, endpoint.At(time.Now()))
+	if p.pools.now.Load().byName["ns/pool"].storm.raging(endpoint.At(time.Now())) {
+		t.Error("a suspect server and a slow one are no slow pool")
 	}
 	if _, now, _ := p.loadOf("ns/pool", first).Totals(); failed != 3 || now != before+3 {
 		t.Errorf("it got %d streams, of which %d count as failed", failed, now-before)
@@ -138,26 +144,26 @@ func TestFrozen_ServerIsSuspect(t *testing.T) {
 	}
 }
 
-// After two of three servers have exceeded their limits no stream gets one for 30 s.
-func TestFrozen_SlowPoolHasNoLimit(t *testing.T) {
+// After two of three servers have exceeded their limits the limit is 20 s, for 30 s.
+func TestFrozen_SlowPoolHasTheLongestLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, _ := frozenPool(t, Pool{Fallbacks: 1})
 		slow := map[string]bool{}
 		for len(slow) < 2 {
 			limit, at := answers(t, p, 0, 1100*time.Millisecond)
-			if limit == 0 {
-				t.Fatalf("no limit after %v", slow)
+			if limit == endpoint.MaxHeadersLimit {
+				t.Fatalf("the longest limit after %v", slow)
 			}
 			slow[at] = true
 		}
 		for range 3 {
-			if limit, _ := answers(t, p, 0, 5*time.Millisecond); limit != 0 {
+			if limit, _ := answers(t, p, 0, 5*time.Millisecond); limit != endpoint.MaxHeadersLimit {
 				t.Errorf("a limit of %v", limit)
 			}
 		}
 		time.Sleep(stormTime)
-		if limit, _ := answers(t, p, 0, 5*time.Millisecond); limit == 0 {
-			t.Error("no limit 30 s later")
+		if limit, _ := answers(t, p, 0, 5*time.Millisecond); limit == endpoint.MaxHeadersLimit {
+			t.Error("the longest limit 30 s later")
 		}
 		// One after the other, far apart: these are no signs of a slow pool.
 		for range 6 {

@@ -92,6 +92,7 @@ It serves POST /v1/chat/completions, /v1/completions, /v1/responses, /v1/message
 	flags.IntVar(&cfg.MaxLoRAs, "max-loras", 1, "number of adapters that can be active at the same time")
 	flags.IntVar(&cfg.MaxNumSeqs, "max-num-seqs", 256, "number of requests that run at the same time; others wait in the queue")
 	flags.IntVar(&cfg.KVCacheTokens, "kv-cache-tokens", 65536, "size of the KV cache in tokens, which is also the longest context")
+	flags.Float64Var(&cfg.TokenizerRate, "tokenizer-rate", 0, "tokens of prompts that are tokenized in a second, one prompt after the other, before the headers of its answer; 0: all at once (default 0)")
 	flags.DurationVar(&cfg.TimeToFirstToken, "time-to-first-token", 0, "time from a request leaving the queue to its first token (default 0s)")
 	flags.Float64Var(&cfg.PrefillRate, "prefill-rate", 0, "tokens of a prompt that are read in a second, before the first token; 0: all at once (default 0)")
 	flags.DurationVar(&cfg.InterTokenLatency, "inter-token-latency", 0, "time between two tokens (default 0s)")

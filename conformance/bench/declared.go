@@ -243,10 +243,18 @@ var figures = map[string]figure{
 	"sim_slow_pages.slow":    {"ratio", none, ""},
 	"sim_slow_pages.gone":    {"ratio", none, ""},
 	"sim_join":               {"ratio", 2, "TTFT p90 in the 10 s after the eighth server has joined empty, at 45 % load, over that of the same requests if it was there from the start: the worst workload, over 20 drawings."},
-	"ended_lag":              {"ms", 10, "How long a request counts as in flight after its end: from its client's last byte to the answer of the metrics page that has it no more. p99 of 400 requests of 4 ms, one after the other."},
-	"ended_lag.median":       {"ms", none, ""},
-	"ended_left":             {"requests", 2, "Of 100 identical requests of 20 ms, one after the other, to three servers by chwbl: how many the server of the first one does not answer."},
-	"ended_spilled":          {"requests", 0, "Of 40 requests of 4 ms, one after the other, to a pool with inFlight: 1, which spills: how many another pool answers."},
+	"frozen_wait": {"s", 3, "Longest time to the first token of streams at 60 % load of three servers of penstock sim, of which one is stopped, " +
+		"through a real Envoy. Prompts have 100 KB, headers wait for a tokenizer. Streams that had headers of the stopped server do not count."},
+	"frozen_wait.late": {"streams", none, "Those that took longer than 1 s."},
+	"frozen_storm": {"ratio", 1.02, "The same at 120 % load, and no server stops: streams whose first token comes within 3 s without a limit for headers, " +
+		"over those with it (picker.headersTimeout), one after the other. At most 1.02 means that at least 0.98 of them are served in time."},
+	"frozen_storm.with":    {"share", none, "Streams in time with the limit."},
+	"frozen_storm.without": {"share", none, "Streams in time without it."},
+
+	"ended_lag":        {"ms", 10, "How long a request counts as in flight after its end: from its client's last byte to the answer of the metrics page that has it no more. p99 of 400 requests of 4 ms, one after the other."},
+	"ended_lag.median": {"ms", none, ""},
+	"ended_left":       {"requests", 2, "Of 100 identical requests of 20 ms, one after the other, to three servers by chwbl: how many the server of the first one does not answer."},
+	"ended_spilled":    {"requests", 0, "Of 40 requests of 4 ms, one after the other, to a pool with inFlight: 1, which spills: how many another pool answers."},
 
 	"sim_docs":          {"ratio", 1.02, "TTFT p90 over the best of llm-d's, SGLang's and bounded-hash where short questions are about documents of which each of eight servers has room for half; at 50 and 70 % load, the worse."},
 	"sim_docs.once":     {"ratio", none, "The same where all servers together have room for each document once."},
@@ -301,6 +309,8 @@ var measurements = []measurement{
 	{names: []string{"dropin_failed"}, what: "a rollout of penstock picker in the place of llm-d's EPP", needs: havePickerEnvoy, run: measureDropin},
 	{names: []string{"pick_p99"}, what: "the time of Envoy's calls", needs: havePickerEnvoy, run: measurePickTime},
 	{names: []string{"pick_tax", "pick_tax_prefix"}, what: "CPU of penstock up and Envoy, with picks and without", needs: havePickerEnvoy, run: measurePickTax},
+	{names: []string{"frozen_wait"}, what: "streams while one of three servers freezes: 50 s", needs: havePickerEnvoy, run: measureFrozenWait},
+	{names: []string{"frozen_storm"}, what: "streams at 120 % load, with and without limits for headers: 2 minutes", needs: havePickerEnvoy, run: measureFrozenStorm},
 	{names: []string{"ended_lag", "ended_left", "ended_spilled"}, what: "when requests that have ended are counted as such", needs: havePickerEnvoy, run: measureEnded},
 	{names: []string{"flow_off"}, what: "flow control that is off", needs: havePicker, run: measureFlowOff},
 	{names: []string{"rewrite_100k", "models_1000"}, what: "CPU of picks that replace the model", needs: havePickerEnvoy, run: measureRewrite},

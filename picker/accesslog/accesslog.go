@@ -156,8 +156,9 @@ func entry(logged *datav3.HTTPAccessLogEntry) (Entry, bool) {
 	return e, true
 }
 
-// answered returns the endpoint that has answered. Of two attempts at the same time, the metadata names the one that began
-// last, and the address is of the one that sent headers first. Hops have no such address.
+// answered returns the endpoint that has answered. Of two attempts at the same time, the metadata
+// names the one that began last, and the address is of the one that sent headers first. Hops have
+// no such address.
 func answered(named string, from *corev3.SocketAddress) string {
 	addr := at(from)
 	if own, err := netip.ParseAddrPort(named); !addr.IsValid() || err == nil && own == addr {

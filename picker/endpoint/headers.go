@@ -8,19 +8,21 @@ import (
 	"time"
 )
 
-// Bounds of the wait for a stream's headers. minHeadersLimit leaves a busy server time for a pause of
-// its process. maxHeadersLimit is for prompts of a length that has fewer than headersEnough samples.
+// Bounds of the wait for a stream's headers. minHeadersLimit leaves a busy server time for a pause
+// of its process. MaxHeadersLimit is for prompts of a length that has fewer than headersEnough
+// samples.
 const (
 	minHeadersLimit = time.Second
-	maxHeadersLimit = 20 * time.Second
+	MaxHeadersLimit = 20 * time.Second
 	headersEnough   = 100
 	// headersTimes is how many times their 99th percentile the headers may take.
 	headersTimes = 4
 )
 
 const (
-	// headersGap is how long the headers precede the first byte of the body at least if a server sends
-	// them before it has read the prompt. Most of the last responses show that, from headersSeen on.
+	// headersGap is how long the headers precede the first byte of the body at least if a server
+	// sends them before it has read the prompt. Most of the last responses show that, from
+	// headersSeen on.
 	headersGap  = 10 * time.Millisecond
 	headersSeen = 20
 
@@ -70,7 +72,8 @@ func stepEnds(step int) time.Duration {
 	return time.Duration(math.Exp2(float64(step)/8) * float64(shortestStep))
 }
 
-// add takes the time to a response's headers, and how much later its body began; less than 0: unknown.
+// add takes the time to a response's headers, and how much later its body began; less than 0:
+// unknown.
 func (h *headers) add(tokens int, took, gap time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -112,17 +115,18 @@ func (h *headers) keep(class int, step uint8) {
 // limit is how long headers may take by these samples.
 func (t *headersTook) limit() time.Duration {
 	if t.count < headersEnough {
-		return maxHeadersLimit
+		return MaxHeadersLimit
 	}
 	step := headersSteps - 1
 	for above := int(t.steps[step]); above <= t.count/100; above += int(t.steps[step]) {
 		step--
 	}
-	return min(max(headersTimes*stepEnds(step), minHeadersLimit), maxHeadersLimit)
+	return min(max(headersTimes*stepEnds(step), minHeadersLimit), MaxHeadersLimit)
 }
 
-// HeadersLimit returns how long a stream with a prompt of so many tokens waits at most for its headers
-// there before another server is asked: 0 if the server is not known to send them before it reads the prompt.
+// HeadersLimit returns how long a stream with a prompt of so many tokens waits at most for its
+// headers there before another server is asked: 0 if the server is not known to send them before it
+// reads the prompt.
 func (l *Load) HeadersLimit(tokens int) time.Duration {
 	of := l.headers.Load()
 	if of == nil {
@@ -135,8 +139,9 @@ func (l *Load) HeadersLimit(tokens int) time.Duration {
 	return limits[lengthClass(tokens)]
 }
 
-// Answered records when the headers of the response came, and the first byte of its body, counted from when the server
-// got the request. It is called before Begun; only the first call of a stream at the server that was picked counts.
+// Answered records when the headers of the response came, and the first byte of its body, counted
+// from when the server got the request. It is called before Begun; only the first call of a stream
+// at the server that was picked counts.
 func (lease *Lease) Answered(headersAfter, first time.Duration) {
 	lease.mu.Lock()
 	defer lease.mu.Unlock()
@@ -156,15 +161,22 @@ func (lease *Lease) Answered(headersAfter, first time.Duration) {
 	of.add(lease.tag.Tokens, headersAfter, gap)
 }
 
-// LimitHeaders records that the gateway asks another server if the headers take longer; 0: it does not.
+// LimitHeaders records that the gateway asks another server if the headers take longer; 0: it does
+// not.
 func (lease *Lease) LimitHeaders(limit time.Duration) {
 	lease.mu.Lock()
 	defer lease.mu.Unlock()
 	lease.headersLimit = limit
 }
 
-// Exceeds takes the time to a response's headers. It returns true once, if that is longer than the limit. passed means that
-// another server has sent them: then Frozen is true from now on.
+// Failing reports whether requests to the server often fail, so that it is suspect.
+func (l *Load) Failing(at Moment) bool {
+	failing, _ := l.health.failing(int64(at))
+	return failing
+}
+
+// Exceeds takes the time to a response's headers. It returns true once, if that is longer than the
+// limit. passed means that another server has sent them: then Frozen is true from now on.
 func (lease *Lease) Exceeds(after time.Duration, passed bool) bool {
 	lease.mu.Lock()
 	defer lease.mu.Unlock()
@@ -174,7 +186,8 @@ func (lease *Lease) Exceeds(after time.Duration, passed bool) bool {
 	return exceeds
 }
 
-// Frozen reports whether the server that was picked has exceeded its limit, and another one has answered.
+// Frozen reports whether the server that was picked has exceeded its limit, and another one has
+// answered.
 func (lease *Lease) Frozen() bool {
 	lease.mu.Lock()
 	defer lease.mu.Unlock()

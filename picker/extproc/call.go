@@ -29,7 +29,8 @@ const (
 	MetadataKeySubset = "x-penstock-subset"
 	// MetadataKeyImport is "true" in calls from another cluster, which imports the pool.
 	MetadataKeyImport = "x-penstock-import"
-	// MetadataKeyTries is "fixed" where the route states how long one attempt may take: the picker's own limit would replace it.
+	// MetadataKeyTries is "fixed" where the route states how long one attempt may take: the
+	// picker's own limit would replace it.
 	MetadataKeyTries = "x-penstock-tries"
 	// MetadataKeyUpload makes a call one about an upload, which picks nothing. Its value is how many bytes of bodies the Envoy may
 	// hold in all, as decimal text. The call lasts as long as the request.

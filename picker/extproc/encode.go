@@ -24,8 +24,8 @@ type Answer struct {
 	Endpoints List
 	// MaxRetries is the value of x-envoy-max-retries; negative leaves the header alone.
 	MaxRetries int
-	// HeadersLimit is how long an endpoint may take for the headers of its response before the next one is asked beside it;
-	// 0: as long as it likes.
+	// HeadersLimit is how long an endpoint may take for the headers of its response before the next
+	// one is asked beside it; 0: as long as it likes.
 	HeadersLimit time.Duration
 	// Headers are set in the request: those of endpointpicker.RoutingHeaders. The others of them are removed.
 	Headers []Header

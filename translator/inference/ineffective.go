@@ -66,7 +66,8 @@ func ineffective(p *model.Pool, policy *v1alpha1.PoolPolicy) (out []report.Findi
 	return drop(out)
 }
 
-// withoutHeadersTimeout is the finding that no stream of a pool has a limit for its headers, although its policy asks for one.
+// withoutHeadersTimeout is the finding that no stream of a pool has a limit for its headers,
+// although its policy asks for one.
 func withoutHeadersTimeout(p *model.Pool, policy *v1alpha1.PoolPolicy) report.Finding {
 	fields := []string{"spec.picker.headersTimeout"}
 	switch {

@@ -125,14 +125,14 @@ spec: {targetRef: {kind: InferencePoolImport, name: llm}}
 	for name, want := range map[string][]string{
 		"external": {all + "InferencePool default/big has an external picker, which decides alone; remove them, or remove endpointPickerRef", "spec.remote.podCIDRs: it and spec.remote.maxGateways have no effect: it is for InferencePoolImports"},
 		"own":      {"spec.picker.criticality: it has no effect: strategy random does not read it", "spec.picker.chwbl: it has no effect: strategy random does not read it", "spec.picker.metrics: it has no effect: neither strategy random", "spec.picker.kvEvents: it has no effect: strategy random reads no prompts; remove it"},
-		"unshed":   {"spec.picker.shedAfter: it has no effect: requests of criticality Critical are not shed", "spec.picker.kvEvents: it has no effect: strategy load reads no prompts",
+		"unshed": {"spec.picker.shedAfter: it has no effect: requests of criticality Critical are not shed", "spec.picker.kvEvents: it has no effect: strategy load reads no prompts",
 			"spec.picker.headersTimeout: it has no effect: strategy load reads no bodies, which show that an answer is streamed"},
 		"shadowed": {},
-		"hashed":   {"spec.picker.kvEvents: it has no effect: strategy chwbl compares no prompts with what servers have cached; remove it",
+		"hashed": {"spec.picker.kvEvents: it has no effect: strategy chwbl compares no prompts with what servers have cached; remove it",
 			"spec.picker.headersTimeout: it has no effect: a pick names no further server"},
-		"relayed":  {all + "the picker of the exporting cluster decides for InferencePoolImport default/llm", "spec.remote.maxGateways: it has no effect: no exporting cluster of InferencePoolImport default/llm is reached through gateways"},
-		"parent":   {"spec.remote.podCIDRs: it has no effect: no exporting cluster"},
-		"whole":    {"spec: the policy has no effect: each exporting cluster of InferencePoolImport default/llm has a PoolPolicy of its own"},
+		"relayed": {all + "the picker of the exporting cluster decides for InferencePoolImport default/llm", "spec.remote.maxGateways: it has no effect: no exporting cluster of InferencePoolImport default/llm is reached through gateways"},
+		"parent":  {"spec.remote.podCIDRs: it has no effect: no exporting cluster"},
+		"whole":   {"spec: the policy has no effect: each exporting cluster of InferencePoolImport default/llm has a PoolPolicy of its own"},
 	} {
 		rep, _ := inference.PolicyReport(v, direct{}, "default/"+name)
 		if len(rep.Findings) != len(want) || rep.Conditions[0].Status != report.True || len(rep.Conditions) > 1 && rep.Conditions[1].Status != report.True {

@@ -76,6 +76,9 @@ func (s *Server) generate(a api) http.HandlerFunc {
 			failWith(w, err, a.fail)
 			return
 		}
+		if s.tokenize(r.Context(), len(job.tokens)) != nil {
+			return
+		}
 		answer := &reply{job: job, id: fmt.Sprintf("%s-%s-%d", a.prefix, s.cfg.Name, number), created: time.Now().Unix()}
 		send := sender(w)
 		var events stream
@@ -105,6 +108,21 @@ func (s *Server) generate(a api) http.HandlerFunc {
 		if err == nil { // else the client went away during the answer
 			s.ended(len(job.words), job.finish)
 		}
+	}
+}
+
+// tokenize takes the time in which the tokenizer reads a prompt, after those that came before. It
+// returns an error if the client goes away.
+func (s *Server) tokenize(ctx context.Context, tokens int) error {
+	if s.cfg.TokenizerRate <= 0 {
+		return nil
+	}
+	select {
+	case s.tokenizer <- struct{}{}:
+		defer func() { <-s.tokenizer }()
+		return pause(ctx, time.Duration(float64(tokens)/s.cfg.TokenizerRate*float64(time.Second)))
+	case <-ctx.Done():
+		return ctx.Err()
 	}
 }
 

@@ -27,6 +27,9 @@ type Config struct {
 	MaxNumSeqs    int // requests that run at a time; 0 means 256, vLLM's default on small GPUs
 	KVCacheTokens int // the size of the KV cache, rounded down to blocks of 16; 0 means 65536
 
+	// TokenizerRate is how many tokens of prompts are tokenized in a second, one prompt after the
+	// other and before the headers of its answer; 0: all at once.
+	TokenizerRate     float64
 	TimeToFirstToken  time.Duration // from the moment a request runs, not counting its time in the queue
 	PrefillRate       float64       // tokens of a prompt that are read in a second, before the first token; 0: all at once
 	InterTokenLatency time.Duration // between two tokens
@@ -64,6 +67,7 @@ type Server struct {
 	listeners []net.Listener
 	started   time.Time
 
+	tokenizer        chan struct{}            // holds a value while it is in use
 	adapters         atomic.Pointer[[]string] // that are loaded
 	draining         atomic.Bool
 	requests         atomic.Uint64 // to a model, so far
@@ -85,7 +89,7 @@ func New(cfg Config) (*Server, error) {
 			return nil, fmt.Errorf("sim: LoRA adapter %q: the name is empty or the base model's", lora)
 		}
 	}
-	if cfg.MaxLoRAs < 0 || cfg.MaxNumSeqs < 0 || cfg.KVCacheTokens < 0 || cfg.TimeToFirstToken < 0 || cfg.InterTokenLatency < 0 || cfg.PrefillRate < 0 {
+	if cfg.MaxLoRAs < 0 || cfg.MaxNumSeqs < 0 || cfg.KVCacheTokens < 0 || cfg.TimeToFirstToken < 0 || cfg.InterTokenLatency < 0 || cfg.PrefillRate < 0 || cfg.TokenizerRate < 0 {
 		return nil, errors.New("sim: a count, a rate or a latency is negative")
 	}
 	if cfg.FailRate < 0 || cfg.FailRate > 1 {
@@ -106,7 +110,8 @@ func New(cfg Config) (*Server, error) {
 	}
 	s := &Server{
 		cfg: cfg, log: cfg.Log, started: time.Now(), mux: http.NewServeMux(),
-		engine: newEngine(cfg.MaxNumSeqs, cfg.KVCacheTokens/blockSize, cfg.MaxLoRAs),
+		tokenizer: make(chan struct{}, 1),
+		engine:    newEngine(cfg.MaxNumSeqs, cfg.KVCacheTokens/blockSize, cfg.MaxLoRAs),
 	}
 	s.adapters.Store(&cfg.LoRAs)
 	publishes := cfg.KVEvents != "" || cfg.KVEventsConnect != ""

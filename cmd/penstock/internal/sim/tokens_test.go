@@ -6,6 +6,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -72,4 +73,29 @@ func TestTokens_BodyAndStoreTakeThePlaceOfWords(t *testing.T) {
 	if s.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/v1/completions", strings.NewReader(`{"prompt":"a","token_ids":[-1]}`))); w.Code != http.StatusBadRequest {
 		t.Errorf("an invalid token ID: %d", w.Code)
 	}
+}
+
+// The headers of a stream wait for the tokenizer, which reads one prompt after the other.
+func TestTokenizerRate_DelaysHeadersOfOneAfterTheOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, err := New(Config{Model: "base", TokenizerRate: 10, PrefillRate: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		took := make(chan time.Duration, 3)
+		for range 3 {
+			go func() {
+				if err := s.tokenize(t.Context(), 20); err != nil {
+					t.Error(err)
+				}
+				took <- time.Since(began)
+			}()
+		}
+		for i := range 3 {
+			if d := <-took; d != time.Duration(i+1)*2*time.Second {
+				t.Errorf("prompt %d was tokenized after %v", i, d)
+			}
+		}
+	})
 }
