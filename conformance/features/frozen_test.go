@@ -159,11 +159,20 @@ func TestFrozen_NoOtherServerIsAskedWhereThatIsNotAllowed(t *testing.T) {
 		{"/single", true, long, 0, limits, 1},
 		{"/bounded", true, long, 0, limits, 1},
 	} {
-		s.learns(servers)
-		servers[0].slow(c.headers, c.reads)
-		servers[1].slow(c.headers, c.reads)
-		if _, copies := s.asked(servers, c.path, s.prompt(40, c.stream), c.client...); copies != c.copies {
-			t.Errorf("%s, stream %t, headers after %v: %d servers were asked, want %d", c.path, c.stream, c.headers, copies, c.copies)
+		ask := func() error {
+			s.learns(servers)
+			servers[0].slow(c.headers, c.reads)
+			servers[1].slow(c.headers, c.reads)
+			_, copies := s.asked(servers, c.path, s.prompt(40, c.stream), c.client...)
+			if copies != c.copies {
+				return fmt.Errorf("%s, stream %t, headers after %v: %d servers were asked", c.path, c.stream, c.headers, copies)
+			}
+			return nil
+		}
+		if c.copies > 1 { // without CPU, the headers of other streams were slow, too
+			s.Eventually("another server is asked", ask)
+		} else if err := ask(); err != nil {
+			t.Error(err)
 		}
 	}
 }
