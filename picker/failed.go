@@ -3,6 +3,7 @@ package picker
 import (
 	"context"
 	"net/netip"
+	"slices"
 	"time"
 )
 
@@ -13,9 +14,28 @@ func (p *Picker) Dead(ctx context.Context, gateway, name string, server netip.Ad
 		return false
 	}
 	load := pool.snapshot.Find(server)
-	if load == nil || !p.liveness.Dead(ctx, server, pool.Metrics.TLS) {
+	if load == nil && !p.elsewhere(pool, server) || !p.liveness.Dead(ctx, server, pool.Metrics.TLS) {
 		return false
 	}
-	load.Died(time.Now())
+	if load != nil {
+		load.Died(time.Now())
+	}
 	return true
+}
+
+// elsewhere reports whether a server is one of a pool that another picker picks from: it is known, or in a
+// range that is declared for the pool.
+func (p *Picker) elsewhere(pool *pool, server netip.AddrPort) bool {
+	relay := pool.Relay
+	if relay == nil {
+		return false
+	}
+	if slices.ContainsFunc(pool.Servers, func(s Server) bool { return s.Addr == server }) {
+		return true
+	}
+	if relay.Listed || len(relay.Within) == 0 {
+		return false
+	}
+	inside, _ := p.nameable(relay, []string{server.String()})
+	return len(inside) > 0
 }

@@ -9,6 +9,37 @@ import (
 	"github.com/penstock-project/penstock/discovery/objectid"
 )
 
+// Of a pool that another picker picks from, the servers that are known, or in a range that is declared, are asked.
+func TestFailed_ServersOfExternalPickersAreLimited(t *testing.T) {
+	p, err := New(Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	within := [][]netip.Prefix{{netip.MustParsePrefix("10.1.0.0/16")}}
+	for name, c := range map[string]struct {
+		relay *Relay
+		asked bool
+	}{
+		"our own picker":   {},
+		"a declared range": {relay: &Relay{Within: within}, asked: true},
+		"another port":     {relay: &Relay{Within: within, Ports: []uint16{81}}},
+		"no range":         {relay: &Relay{}},
+		"listed":           {relay: &Relay{Listed: true}},
+	} {
+		of := &pool{Pool: Pool{Relay: c.relay}}
+		if got := p.elsewhere(of, netip.MustParseAddrPort("10.1.2.3:80")); got != c.asked {
+			t.Errorf("%s: got %v", name, got)
+		}
+		of.Servers = []Server{{Addr: netip.MustParseAddrPort("10.1.2.3:80")}}
+		if got := p.elsewhere(of, netip.MustParseAddrPort("10.1.2.3:80")); got != (c.relay != nil) {
+			t.Errorf("%s, known: got %v", name, got)
+		}
+		if c.relay != nil && p.elsewhere(of, netip.MustParseAddrPort("10.2.0.1:80")) {
+			t.Errorf("%s: an unknown server outside of the range is asked", name)
+		}
+	}
+}
+
 type allowing map[string]bool
 
 func (a allowing) Allowed(gateway string, _ objectid.Target) (bool, <-chan struct{}) {

@@ -296,3 +296,38 @@ func TestKilled_CostsNoRequestThatHadNotBegun(t *testing.T) {
 		t.Errorf("%d requests failed: %s", len(l.failed), strings.Join(l.failed, "\n"))
 	}
 }
+
+// Requests that an external picker picks for, of a pool and of an import, move on too.
+func TestKilled_ExternalPickersRequestsMoveOn(t *testing.T) {
+	t.Parallel()
+	both := []edit{
+		with("two", "external", "slice", "import"),
+		swap("targetPorts: [{number: ${pod-2}}]", "targetPorts: [{number: ${pod-1}}, {number: ${pod-2}}]"),
+		swap("targetPortNumber: ${pod-2}", "targetPorts: [{number: ${pod-1}}, {number: ${pod-2}}]"),
+	}
+	for name, die := range map[string]func(*mortal){
+		"reset": func(m *mortal) { m.fail(resets) },
+		"500": func(m *mortal) {
+			m.fail(internal)
+			m.health.Store(http.StatusServiceUnavailable)
+		},
+	} {
+		for _, path := range []string{"/", "/declared", "/relayed"} {
+			t.Run(name+" at "+path, func(t *testing.T) {
+				t.Parallel()
+				s := newSite(t)
+				first := s.mortal("pod-1")
+				s.mortal("pod-2")
+				p := &referencePicker{pick: s.address("pod-1") + "," + s.address("pod-2")}
+				s.ports["epp"], _ = serving(t, "127.0.0.1:0", p)
+				s.up("externalpicker.yaml", both...)
+				s.goes(path, "pod-1", 3)
+				before := first.served.Load()
+				die(first)
+				if got := s.outcomes(path, 4); got[http.StatusOK] != 4 || first.served.Load() == before {
+					t.Errorf("got %v, %d by the server that died", got, first.served.Load()-before)
+				}
+			})
+		}
+	}
+}

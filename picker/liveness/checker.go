@@ -14,8 +14,10 @@ import (
 )
 
 const (
-	// Within is how long a server may take to show that it is dead.
-	Within = 500 * time.Millisecond
+	// Within is how long a server that answers may take to show that it is dead; silence is how long one that does not
+	// answer may take: an engine that dies has better to do. A probe takes Within at most, so that Dead returns after
+	// both together.
+	Within, silence = 500 * time.Millisecond, 2 * time.Second
 	// pause is the time from one probe of a server to the next.
 	pause = 50 * time.Millisecond
 	// maxProbes run at a time; maxWaiting requests wait at a time. Beyond them, no server is dead.
@@ -45,8 +47,17 @@ type server struct {
 	waiting int           // requests
 	running chan struct{} // closed at the end of the probe that runs; nil if none does
 	ended   time.Time     // when the last probe ended
-	dead    bool          // by the last probe
+	last    result        // of the last probe
 }
+
+// result of a probe.
+type result uint8
+
+const (
+	silent result = iota // no answer in time
+	works                // an answer that shows no failure
+	dead
+)
 
 // New returns a Checker.
 func New(c Config) *Checker {
@@ -61,8 +72,8 @@ func New(c Config) *Checker {
 	return &Checker{config: c, probes: make(chan struct{}, maxProbes), servers: map[netip.AddrPort]*server{}}
 }
 
-// Dead reports whether a server is dead. It returns when a probe shows that, after Within, or when ctx ends. secure is how
-// the server is spoken to; nil: in cleartext.
+// Dead reports whether a server is dead. It returns when a probe shows that, after Within, or later if the server is silent.
+// secure is how the server is spoken to; nil: in cleartext.
 func (c *Checker) Dead(ctx context.Context, addr netip.AddrPort, secure *tls.Config) bool {
 	if c.config.Never(addr.Addr()) != "" {
 		return false
@@ -72,13 +83,16 @@ func (c *Checker) Dead(ctx context.Context, addr netip.AddrPort, secure *tls.Con
 		return false
 	}
 	defer c.leave(addr, s)
-	ctx, cancel := context.WithTimeout(ctx, Within)
+	ctx, cancel := context.WithTimeout(ctx, silence)
 	defer cancel()
-	next := time.NewTimer(pause)
+	began, next := time.Now(), time.NewTimer(pause)
 	defer next.Stop()
-	for {
-		if c.probed(ctx, s, addr, secure) {
+	for ctx.Err() == nil {
+		switch found := c.probed(ctx, s, addr, secure); {
+		case found == dead:
 			return true
+		case found == works && time.Since(began) >= Within:
+			return false
 		}
 		next.Reset(pause)
 		select {
@@ -87,6 +101,7 @@ func (c *Checker) Dead(ctx context.Context, addr netip.AddrPort, secure *tls.Con
 		case <-next.C:
 		}
 	}
+	return false
 }
 
 // enter adds a request that waits for a server; nil if too many wait.
@@ -116,7 +131,7 @@ func (c *Checker) leave(addr netip.AddrPort, s *server) {
 }
 
 // probed returns the result of the probe that runs, of the last one if it is recent, or of a new one.
-func (c *Checker) probed(ctx context.Context, s *server, addr netip.AddrPort, secure *tls.Config) bool {
+func (c *Checker) probed(ctx context.Context, s *server, addr netip.AddrPort, secure *tls.Config) (found result) {
 	c.mu.Lock()
 	running := s.running
 	switch {
@@ -125,24 +140,23 @@ func (c *Checker) probed(ctx context.Context, s *server, addr netip.AddrPort, se
 		select {
 		case <-running:
 		case <-ctx.Done():
-			return false
+			return silent
 		}
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		return s.dead
+		return s.last
 	case time.Since(s.ended) < pause:
 		defer c.mu.Unlock()
-		return s.dead
+		return s.last
 	}
 	running = make(chan struct{})
 	s.running = running
 	c.mu.Unlock()
 
-	dead := false
 	defer func() { // also after a panic
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		s.running, s.ended, s.dead = nil, time.Now(), dead
+		s.running, s.ended, s.last = nil, time.Now(), found
 		close(running)
 	}()
 	// The probe is not of this request alone: it does not end with it.
@@ -151,29 +165,38 @@ func (c *Checker) probed(ctx context.Context, s *server, addr netip.AddrPort, se
 	select {
 	case c.probes <- struct{}{}:
 		defer func() { <-c.probes }()
-		dead = c.probe(ctx, addr, secure)
+		found = c.probe(ctx, addr, secure)
 	default:
 	}
-	return dead
+	return found
 }
 
 // probe reads a server's /health. A status of 500 or more shows that the server is dead, and so does the system's
-// "connection refused". Other statuses, other protocols and silence show nothing.
-func (c *Checker) probe(ctx context.Context, addr netip.AddrPort, secure *tls.Config) bool {
+// "connection refused". Other statuses and other protocols show
+// that it works.
+func (c *Checker) probe(ctx context.Context, addr netip.AddrPort, secure *tls.Config) result {
 	u := url.URL{Scheme: "http", Host: addr.String(), Path: "/health"}
 	if secure != nil {
 		u.Scheme = "https"
 	}
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
 	if err != nil {
-		return false
+		return works
 	}
 	request.Header.Set("User-Agent", "penstock")
 	response, err := c.config.Transport(secure).RoundTrip(request)
-	if err != nil {
-		var dial *net.OpError
-		return errors.Is(err, syscall.ECONNREFUSED) && errors.As(err, &dial) && dial.Op == "dial"
+	var dial *net.OpError
+	switch {
+	case errors.Is(err, syscall.ECONNREFUSED) && errors.As(err, &dial) && dial.Op == "dial":
+		return dead
+	case err != nil && ctx.Err() != nil:
+		return silent
+	case err != nil:
+		return works
 	}
 	_ = response.Body.Close()
-	return response.StatusCode >= http.StatusInternalServerError
+	if response.StatusCode >= http.StatusInternalServerError {
+		return dead
+	}
+	return works
 }

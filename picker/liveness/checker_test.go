@@ -62,7 +62,7 @@ func TestLiveness_DeadServerIsFound(t *testing.T) {
 		"nothing listens later":      {after: 401 * time.Millisecond, err: closed, dead: true, took: 450 * time.Millisecond},
 		"it works":                   {status: 200, took: Within},
 		"it has no /health":          {status: 404, took: Within},
-		"it is too busy":             {took: Within},
+		"it is too busy":             {took: silence + 3*pause},
 		"it speaks another protocol": {err: errors.New("malformed HTTP response"), took: Within},
 		"it closes the connection":   {err: &net.OpError{Op: "read", Err: syscall.ECONNRESET}, took: Within},
 	} {
@@ -180,4 +180,20 @@ func TestLiveness_OfProcesses(t *testing.T) {
 	if !c.Dead(t.Context(), addr, secure) {
 		t.Error("a server whose port is closed works")
 	}
+}
+
+// An engine that dies prints its stack before it answers anything.
+func TestLiveness_SilentServerIsWaitedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		r := &replies{reply: func() (int, error) {
+			if time.Since(began) < time.Second {
+				return 0, nil
+			}
+			return 503, nil
+		}}
+		if dead := r.checker().Dead(t.Context(), at, nil); !dead || time.Since(began) != 1100*time.Millisecond {
+			t.Errorf("got %v after %s, want a dead server after 1.1 s", dead, time.Since(began))
+		}
+	})
 }

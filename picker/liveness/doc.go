@@ -3,7 +3,8 @@
 // core was killed, and its /health 503. A server that works answers so, too, to a request that it
 // cannot serve: that request fails at every server.
 //
-// A Checker reads the server's /health until it shows that the server is dead, for Within at most.
+// A Checker reads the server's /health until it shows that the server is dead, for Within at most, and
+// for two seconds while it does not answer.
 // Only package picker calls it, with servers of its pools.
 //
 // Invariants: a server has one probe at a time and one every pause at most, however many requests

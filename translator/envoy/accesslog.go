@@ -8,13 +8,11 @@ import (
 	datav3 "github.com/envoyproxy/go-control-plane/envoy/data/accesslog/v3"
 	filelogv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/access_loggers/file/v3"
 	grpclogv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/access_loggers/grpc/v3"
-	setv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/set_metadata/v3"
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
 	tracingv3 "github.com/envoyproxy/go-control-plane/envoy/type/tracing/v3"
 	"google.golang.org/protobuf/types/known/structpb"
 
-	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/translator/model"
 )
 
@@ -64,7 +62,7 @@ const (
 )
 
 // toMembers are the requests to exporting clusters of imports without a lease: how each was answered, by which cluster. Those that are behind no
-// hop are marked in their metadata (memberMetadata); hops lead to little else, and Envoy has no filter by cluster. It is a
+// hop are marked in their metadata (memberKey); hops lead to little else, and Envoy has no filter by cluster. It is a
 // stream of its own, whose entries never displace those of leases. An entry costs Envoy a part of a small request's CPU that larger buffers do not
 // change.
 func (b *builder) toMembers(hops bool) *accesslogv3.AccessLog {
@@ -98,11 +96,6 @@ var firstBody = []*tracingv3.CustomTag{{
 // loggedOfMembers are headers of answers: whether an exporting cluster has declined the request, and the ID that its gateway has given it.
 var loggedOfMembers = []string{peerMark, "x-request-id"}
 
-// memberMetadata has the access log of an edge report a request to an exporting cluster. An entry has the Envoy cluster only where a host was found.
-func memberMetadata(of objectid.Target) *setv3.Metadata {
-	return &setv3.Metadata{MetadataNamespace: "penstock", Value: field(memberKey, structpb.NewStringValue(of.String()))}
-}
-
 // renewals has each request in flight logged periodically: that renews its lease.
 func renewals() *hcmv3.HttpConnectionManager_HcmAccessLogOptions {
 	return &hcmv3.HttpConnectionManager_HcmAccessLogOptions{AccessLogFlushInterval: seconds(renewalInterval)}
@@ -110,8 +103,12 @@ func renewals() *hcmv3.HttpConnectionManager_HcmAccessLogOptions {
 
 // The keys of the dynamic metadata "penstock".
 const (
-	leaseKey  = "lease"  // of our picker
-	memberKey = "member" // objectid.Target of an exporting cluster (memberMetadata)
+	leaseKey = "lease" // of our picker
+	// objectid.Target of an exporting cluster: the access log of an edge reports requests to it. An entry has the Envoy
+	// cluster only where a host was found.
+	memberKey = "member"
+	// objectid.Target of the pool: our picker sends it with a lease; requests that another picker picks for have it, too.
+	poolKey = "pool"
 )
 
 // hasLease passes requests with a lease of our picker.

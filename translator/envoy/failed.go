@@ -25,8 +25,8 @@ const (
 	// deadMark marks such a response if our picker finds that the server is dead (extproc.HeaderDead): the
 	// request is sent to another one. It is removed from responses of pods to clients.
 	deadMark = "penstock-server-dead"
-	// failedTimeout is how long Envoy waits for the picker, which takes liveness.Within.
-	failedTimeout = time.Second
+	// failedTimeout is how long Envoy waits for the picker: longer than a server may take (liveness.Checker).
+	failedTimeout = 3 * time.Second
 
 	filterFailed = "failed" // in the router: composite
 )
@@ -49,7 +49,7 @@ func (b *builder) failed() *matchingv3.ExtensionWithMatcher {
 	service.RetryPolicy = b.callAgain()
 	service.InitialMetadata = []*corev3.HeaderValue{
 		{Key: metaFailed, Value: "%UPSTREAM_HOST%"},
-		{Key: metaPool, Value: "%DYNAMIC_METADATA(penstock:pool)%"},
+		{Key: metaPool, Value: "%DYNAMIC_METADATA(penstock:" + poolKey + ")%"},
 	}
 	call := &extprocv3.ExternalProcessor{
 		GrpcService:      service,
@@ -63,7 +63,7 @@ func (b *builder) failed() *matchingv3.ExtensionWithMatcher {
 	}
 	status := b.matching("status", &matcherv3.HttpResponseHeaderMatchInput{HeaderName: ":status"}, "500|503")
 	pool := &inputsv3.DynamicMetadataInput{Filter: "penstock", Path: []*inputsv3.DynamicMetadataInput_PathSegment{
-		{Segment: &inputsv3.DynamicMetadataInput_PathSegment_Key{Key: "pool"}},
+		{Segment: &inputsv3.DynamicMetadataInput_PathSegment_Key{Key: poolKey}},
 	}}
 	present := b.any(&metadatav3.Metadata{Value: &matcherv3.ValueMatcher{
 		MatchPattern: &matcherv3.ValueMatcher_PresentMatch{PresentMatch: true},

@@ -10,6 +10,7 @@ import (
 	headersv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/header_mutation/v3"
 	setv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/set_metadata/v3"
 	"google.golang.org/protobuf/types/known/anypb"
+	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/penstock-project/penstock/translator/model"
 )
@@ -97,8 +98,16 @@ func (b *builder) metadata(w *model.WeightedBackend) (list []*setv3.Metadata) {
 	if p := w.Picker; p != nil && p.Subset != nil && p.Cluster.External() {
 		list = append(list, subsetHint(p))
 	}
-	if to := w.Cluster.Pool(); !b.hops && to.Member != "" {
-		list = append(list, memberMetadata(to))
+	values := map[string]*structpb.Value{}
+	to := w.Cluster.Pool()
+	if !b.hops && to.Member != "" {
+		values[memberKey] = structpb.NewStringValue(to.String())
+	}
+	if p := w.Picker; p != nil && p.Cluster.External() && !p.Pool.IsZero() {
+		values[poolKey] = structpb.NewStringValue(p.Pool.String())
+	}
+	if len(values) > 0 {
+		list = append(list, &setv3.Metadata{MetadataNamespace: "penstock", Value: &structpb.Struct{Fields: values}})
 	}
 	return list
 }
