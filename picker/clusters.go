@@ -152,7 +152,7 @@ func (clusters) lease(k *pick) {
 		k.charge.End()
 		k.charge = nil
 	default:
-		k.lease = p.leases.OpenAt(p.nowhere, endpoint.Holder{Gateway: gateway, Pool: k.pool.Name}, k.charge.End, time.Now())
+		k.lease = p.leases.OpenAt(p.others.nowhere, endpoint.Holder{Gateway: gateway, Pool: k.pool.Name}, k.charge.End, time.Now())
 	}
 }
 

@@ -69,7 +69,7 @@ func (k *pick) listModels() bool {
 			add(other.servers(how.Get(poolSubset)))
 		}
 	}
-	list := p.models.List(k.ctx, asked)
+	list := p.asks.models.List(k.ctx, asked)
 	if len(list) == 0 {
 		return false
 	}

@@ -42,17 +42,27 @@ type Picker struct {
 	pools    pools
 	wire     wire
 	prompts  prompts
-	models   *models.Lister
-	liveness *liveness.Checker
-	runs     atomic.Bool // Run was called: lists of models are read
+	asks     asks
+	others   others
 	registry *endpoint.Registry
 	leases   *endpoint.Leases
-	nowhere  *endpoint.Load // has the requests that no endpoint of a pool serves
-	imported atomic.Int64   // requests of other clusters in flight
 	records  records
 	metrics  *metrics
 	tracer   trace.Tracer // nil: none
 	health   *health.Server
+}
+
+// asks are what model servers are asked beside requests.
+type asks struct {
+	models   *models.Lister
+	liveness *liveness.Checker
+	runs     atomic.Bool // Run was called: lists of models are read
+}
+
+// others counts the requests that other clusters serve, or have sent here.
+type others struct {
+	nowhere  *endpoint.Load // has the requests that no endpoint of a pool serves
+	imported atomic.Int64   // requests of other clusters in flight
 }
 
 // pools has the pools of a picker.
@@ -139,11 +149,13 @@ func New(c Config) (*Picker, error) {
 		wire:     wire{bodies: extproc.NewBodies(c.HeldBodies), imports: extproc.NewBodies(cmp.Or(c.HeldBodies, extproc.DefaultBodies) / 4), calls: extproc.NewCalls(0)},
 		prompts:  prompts{prefixes: prefixes, renderer: tokenize.New(tokenize.Config{})},
 		registry: endpoint.NewRegistry(endpoint.Config{Never: never, Read: read, Prefixes: prefixes, Jitter: mathrand.Float64, OnPanic: c.Troubles.Panicked}),
-		models:   models.New(models.Config{Never: never, OnPanic: c.Troubles.Panicked}),
-		liveness: liveness.New(liveness.Config{Never: never}),
-		leases:   endpoint.NewLeases(rand.Text()[:12], leaseTimeout), // random: other pickers receive the same access log
-		nowhere:  new(endpoint.Load),
-		health:   health.NewServer(),
+		asks: asks{
+			models:   models.New(models.Config{Never: never, OnPanic: c.Troubles.Panicked}),
+			liveness: liveness.New(liveness.Config{Never: never}),
+		},
+		leases: endpoint.NewLeases(rand.Text()[:12], leaseTimeout), // random: other pickers receive the same access log
+		others: others{nowhere: new(endpoint.Load)},
+		health: health.NewServer(),
 	}
 	p.prompts.events = kvevents.New(kvevents.Config{Prefixes: prefixes, Listener: c.KVEvents, Load: p.pushed, Never: never, Log: c.Log, OnPanic: c.Troubles.Panicked})
 	if c.Tracer != nil {
@@ -267,7 +279,7 @@ func (p *Picker) build(c Pool, old *pool) (*pool, error) {
 		next.counters, next.history, next.rendering, next.holders = old.counters, old.history, old.rendering, old.holders
 		next.storm = old.storm
 	} else {
-		next.counters, next.history, next.holders = p.metrics.pool(next.Name), newHistory(), p.models.Holders()
+		next.counters, next.history, next.holders = p.metrics.pool(next.Name), newHistory(), p.asks.models.Holders()
 		next.storm = new(storm)
 	}
 	if next.rendering == nil || old.Metrics.TLSKey != c.Metrics.TLSKey {
@@ -384,7 +396,7 @@ func (p *Picker) swap(next map[string]*pool, changed ...string) {
 			was.history.resize(0)
 			p.metrics.remove(name)
 			p.records.usage.remove(name)
-			p.models.Forget(name)
+			p.asks.models.Forget(name)
 		}
 	}
 }
@@ -401,7 +413,7 @@ func (p *Picker) pool(name string) *pool {
 // Run scrapes metrics pages and expires leases until ctx ends.
 func (p *Picker) Run(ctx context.Context) error {
 	defer p.health.Shutdown()
-	p.runs.Store(true)
+	p.asks.runs.Store(true)
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return p.registry.Run(ctx) })
 	group.Go(func() error { return p.leases.Run(ctx) })

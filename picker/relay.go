@@ -123,7 +123,7 @@ func (remote) lease(k *pick) {
 	if k.answer.Track = call; call == nil || !r.Reported() || k.pool.remote.Crowded() || p.leases.Bounded(r.Gateway) {
 		return
 	}
-	k.lease = p.leases.OpenAt(p.nowhere, endpoint.Holder{Gateway: r.Gateway, Pool: k.pool.Name}, call.End, time.Now())
+	k.lease = p.leases.OpenAt(p.others.nowhere, endpoint.Holder{Gateway: r.Gateway, Pool: k.pool.Name}, call.End, time.Now())
 	k.answer.Track = &relayedRequest{Tracker: call, lease: k.lease}
 }
 

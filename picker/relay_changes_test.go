@@ -167,7 +167,7 @@ func TestRelay_RemotePickerCountsRequestUntilItsEnd(t *testing.T) {
 	}
 	p.Log(accesslog.Entry{Lease: lease, Pool: "import/c", Served: "10.1.0.5:8000", Status: 200})
 	poll.Until(t, "the remote picker's call ends with the request", func() bool { return remote.open.Load() == 0 })
-	poll.Until(t, "the request is not counted", func() bool { return p.leases.Len() == 0 && p.nowhere.InFlight() == 0 })
+	poll.Until(t, "the request is not counted", func() bool { return p.leases.Len() == 0 && p.others.nowhere.InFlight() == 0 })
 
 	// A request whose Envoy is gone is reported no more.
 	stream, cancel = call(t, dialPicker(t, address), "x-penstock-pool", "import/c")

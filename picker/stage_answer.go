@@ -58,7 +58,7 @@ func (servers) answer(k *pick) {
 	track.picker, track.lease = k.picker, k.lease
 	track.session, track.pool = k.query.Session.ID, k.pool
 	if track.imported = k.request.Imported; track.imported {
-		k.picker.imported.Add(1)
+		k.picker.others.imported.Add(1)
 	}
 	a.Track = track
 	if k.picker.config.Protocol.Conformance {

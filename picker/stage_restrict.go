@@ -41,7 +41,7 @@ func (servers) restrict(k *pick) {
 	k.holder = endpoint.Holder{Gateway: r.Gateway, Pool: pool.Name}
 	k.query = pool.scheduled(r, k.started)
 	k.working = workings.Get().(*working)
-	if model := servedModel(&r.Facts); model != "" && k.picker.runs.Load() && hasModel(r.Facts.Kind) {
+	if model := servedModel(&r.Facts); model != "" && k.picker.asks.runs.Load() && hasModel(r.Facts.Kind) {
 		k.lacking = pool.holders.Lacking(k.ctx, model, time.Now())
 	}
 }

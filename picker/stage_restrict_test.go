@@ -37,7 +37,7 @@ func TestRestrict_ServerThatLacksTheModelIsNotPickedWhileAnotherHasIt(t *testing
 		}
 		t.Run(strategy, func(t *testing.T) {
 			p := runPicker(t, Config{})
-			poll.Until(t, "the picker to run", p.runs.Load)
+			poll.Until(t, "the picker to run", p.asks.runs.Load)
 			has, lacks := listing(t, "sql"), listing(t, "llama")
 			setPools(t, p, Pool{ID: poolID("ns/pool"), Strategy: strategy, Endpoints: specs(has, lacks)})
 			for range 20 {
@@ -62,7 +62,7 @@ func TestRestrict_ServerThatLacksTheModelIsNotPickedWhileAnotherHasIt(t *testing
 // A list may be wrong: it is a preference. A 404 proves it.
 func TestRestrict_ServerThatLacksTheModelTakesItIfNoOtherDoes(t *testing.T) {
 	p := runPicker(t, Config{})
-	poll.Until(t, "the picker to run", p.runs.Load)
+	poll.Until(t, "the picker to run", p.asks.runs.Load)
 	has, lacks := listing(t, "sql"), listing(t, "llama")
 	draining := specs(has, lacks)
 	pool := Pool{ID: poolID("ns/pool"), Strategy: "round-robin", Endpoints: draining, Full: schedule.Full{InFlight: 1}, Fallbacks: 1}

@@ -3,6 +3,7 @@ package picker
 import (
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -87,8 +88,8 @@ func TestPick_EndBetweenAnyTwoStagesLeavesNoLease(t *testing.T) {
 			for i := range pool.snapshot.Endpoints {
 				inFlight += pool.snapshot.Endpoints[i].State().InFlight
 			}
-			if p.leases.Len() != 0 || inFlight != 0 || p.nowhere.InFlight() != 0 || p.Imported() != 0 {
-				t.Errorf("%s: %s leaves %d leases, %d and %d requests in flight, %d of other clusters", name, before, p.leases.Len(), inFlight, p.nowhere.InFlight(), p.Imported())
+			if p.leases.Len() != 0 || inFlight != 0 || p.others.nowhere.InFlight() != 0 || p.Imported() != 0 {
+				t.Errorf("%s: %s leaves %d leases, %d and %d requests in flight, %d of other clusters", name, before, p.leases.Len(), inFlight, p.others.nowhere.InFlight(), p.Imported())
 			}
 			if c.open != 0 {
 				t.Errorf("%s: %s leaves %d charges of clusters", name, before, c.open)
@@ -305,5 +306,12 @@ func TestStages_RecordHasTheStagesThatAPickHasPassed(t *testing.T) {
 	}
 	if names, record = passed("ns/none"); !slices.Contains(names, "spill") || record.Status != 503 {
 		t.Errorf("a pick without endpoints has passed %v with status %d", names, record.Status)
+	}
+}
+
+// What a picker owns is in parts that own their state.
+func TestPicker_HasFewFields(t *testing.T) {
+	if n := reflect.TypeFor[Picker]().NumField(); n > 15 {
+		t.Errorf("Picker has %d fields, want 15 at most: give what belongs together a type of its own", n)
 	}
 }

@@ -114,7 +114,7 @@ func (t *tracker) End() {
 		t.lease.Release()
 	}
 	if t.imported {
-		t.picker.imported.Add(-1)
+		t.picker.others.imported.Add(-1)
 	}
 	t.lease.Done()
 	*t = tracker{}
@@ -122,7 +122,7 @@ func (t *tracker) End() {
 }
 
 // Imported returns how many requests of other clusters are in flight here: those that this picker has sent to endpoints.
-func (p *Picker) Imported() int64 { return p.imported.Load() }
+func (p *Picker) Imported() int64 { return p.others.imported.Load() }
 
 var _ accesslog.Sink = (*Picker)(nil)
 
@@ -188,7 +188,7 @@ func (p *Picker) follow(lease *endpoint.Lease, e accesslog.Entry) {
 	case served != nil:
 		lease.MoveTo(served, now)
 	case e.Open && e.Served != "": // a hop, whose own pick counts the request, or an endpoint that has left
-		lease.MoveTo(p.nowhere, now)
+		lease.MoveTo(p.others.nowhere, now)
 	}
 	switch {
 	case e.Body && ok && e.Status >= 400: // the server has not read the prompt
