@@ -30,7 +30,7 @@ in the header x-req-tokens-key that the token store of --tokens has. The respons
 It serves POST /v1/chat/completions, /v1/completions, /v1/responses, /v1/messages, /v1/embeddings, /v1/rerank (also /rerank and
 /v2/rerank); /v1/chat/completions/render and /v1/completions/render, which answer with the token IDs of a prompt;
 /v1/load_lora_adapter and /v1/unload_lora_adapter with a lora_name, which change the adapters; and, with
---prefix-caching, /reset_prefix_cache. GET /v1/models, /health, /metrics, and /debug/last, which shows the last request.`,
+--prefix-caching, /reset_prefix_cache. GET /v1/models, /health, /version, /metrics, and /debug/last, which shows the last request.`,
 		Example: `  # A server and a request. The response names the server.
   penstock sim --port 8001 --name pod-1 &
   curl -s localhost:8001/v1/chat/completions -d '{"messages": [{"role": "user", "content": "Hello there"}]}'
@@ -91,6 +91,8 @@ It serves POST /v1/chat/completions, /v1/completions, /v1/responses, /v1/message
 	flags.StringSliceVar(&cfg.LoRAs, "lora", nil, "name of a LoRA adapter; may be repeated (default: none)")
 	flags.IntVar(&cfg.MaxLoRAs, "max-loras", 1, "number of adapters that can be active at the same time")
 	flags.IntVar(&cfg.MaxNumSeqs, "max-num-seqs", 256, "number of requests that run at the same time; others wait in the queue")
+	flags.IntVar(&cfg.MaxPrefills, "max-num-partial-prefills", 0,
+		"number of prompts that are read at the same time, as a GPU reads one after the other; others wait in the queue; 0: no limit (default 0)")
 	flags.IntVar(&cfg.KVCacheTokens, "kv-cache-tokens", 65536, "size of the KV cache in tokens, which is also the longest context")
 	flags.Float64Var(&cfg.TokenizerRate, "tokenizer-rate", 0, "tokens of prompts that are tokenized in a second, one prompt after the other, before the headers of its answer; 0: all at once (default 0)")
 	flags.DurationVar(&cfg.TimeToFirstToken, "time-to-first-token", 0, "time from a request leaving the queue to its first token (default 0s)")

@@ -93,15 +93,15 @@ func (s *Server) generate(a api) http.HandlerFunc {
 				return
 			}
 		}
-		firstToken, cached, leave, err := s.enter(r.Context(), job.lora, job.salt, job.tokens, len(job.words))
+		cached, leave, err := s.enter(r.Context(), job.lora, job.salt, job.tokens, len(job.words))
 		if err != nil {
-			return // the client went away while it waited
+			return // the client went away before the first token
 		}
 		defer leave()
 		answer.tokens = usage{job.promptTokens, len(job.words), job.promptTokens + len(job.words), cached}
 		if job.stream {
-			err = s.stream(r.Context(), send, events, job.words, firstToken)
-		} else if err = pause(r.Context(), firstToken+time.Duration(len(job.words)-1)*s.cfg.InterTokenLatency); err == nil {
+			err = s.stream(r.Context(), send, events, job.words)
+		} else if err = pause(r.Context(), time.Duration(len(job.words)-1)*s.cfg.InterTokenLatency); err == nil {
 			w.Header().Set("content-type", "application/json")
 			err = json.NewEncoder(w).Encode(a.whole(answer))
 		}
@@ -141,15 +141,16 @@ func (s *Server) fails(n uint64) bool {
 	return math.Floor(float64(n)*s.cfg.FailRate) > math.Floor(float64(n-1)*s.cfg.FailRate)
 }
 
-// enter waits until a prompt of tokens and its answer may run; the caller then calls leave. It returns how long the first token takes
-// from there, and how much of the prompt was cached, nil without prefix caching.
-func (s *Server) enter(ctx context.Context, lora, salt string, tokens []uint32, answer int) (firstToken time.Duration, cached *promptDetails, leave func(), err error) {
+// enter waits until a prompt of tokens has its first token; the caller calls leave at the end of the
+// answer. It returns how much of the prompt was cached, nil without prefix caching.
+func (s *Server) enter(ctx context.Context, lora, salt string, tokens []uint32, answer int,
+) (cached *promptDetails, leave func(), err error) {
 	seq := &sequence{lora: lora, blocks: (len(tokens) + answer + blockSize - 1) / blockSize}
 	if err := s.engine.enter(ctx, seq); err != nil {
-		return 0, nil, nil, err
+		return nil, nil, err
 	}
 	s.promptTokens.Add(uint64(len(tokens)))
-	firstToken = s.cfg.TimeToFirstToken
+	firstToken := s.cfg.TimeToFirstToken
 	read := len(tokens)
 	if s.cache != nil {
 		cached = &promptDetails{s.cache.read(tokens, lora, salt)}
@@ -159,11 +160,17 @@ func (s *Server) enter(ctx context.Context, lora, salt string, tokens []uint32, 
 	if s.cfg.PrefillRate > 0 {
 		firstToken += time.Duration(float64(read) / s.cfg.PrefillRate * float64(time.Second))
 	}
-	return firstToken, cached, func() { // as in vLLM, both counters grow when a request ends
+	leave = func() { // as in vLLM, both counters grow when a request ends
 		s.prefillTokens.Add(uint64(read))
 		s.prefillTime.Add(int64(firstToken))
 		s.engine.leave(seq)
-	}, nil
+	}
+	if err := pause(ctx, firstToken); err != nil {
+		leave()
+		return nil, nil, err
+	}
+	s.engine.prefilled(seq)
+	return cached, leave, nil
 }
 
 // ended counts an answer that was sent to its end.
@@ -176,9 +183,9 @@ func (s *Server) ended(tokens int, finish string) {
 	}
 }
 
-// stream sends the events of an answer, one for each token, at the time of each.
-func (s *Server) stream(ctx context.Context, send func(...event) error, events stream, words []string, firstToken time.Duration) error {
-	delay, space := firstToken, ""
+// stream sends the events of an answer, one for each token, at the time of each. The first one is due.
+func (s *Server) stream(ctx context.Context, send func(...event) error, events stream, words []string) error {
+	delay, space := time.Duration(0), ""
 	for i, word := range words {
 		if err := pause(ctx, delay); err != nil {
 			return err

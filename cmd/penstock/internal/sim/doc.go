@@ -3,7 +3,7 @@
 //
 // Its callers are `penstock sim`, the demo, and tests, which use a Server as an http.Handler in their own process.
 //
-// Simulated: at most MaxNumSeqs requests run, the others wait in order. Each reserves blocks of the KV cache for its prompt
+// Simulated: at most MaxNumSeqs requests run, the others wait in order. With MaxPrefills at most so many of them read their prompt. Each reserves blocks of the KV cache for its prompt
 // and its longest answer, and waits until they are free. At most MaxLoRAs adapters are active; a request for another one
 // waits, and later requests may overtake it. A word is a token.
 //

@@ -14,12 +14,14 @@ type sequence struct {
 	lora    string        // the adapter it asks for; "" for the base model
 	blocks  int           // of the KV cache, for the prompt and the longest answer
 	running chan struct{} // closed when it may run
+	read    bool          // its prompt is read
 }
 
 // engine schedules sequences. It is vLLM's scheduler without preemption: a sequence reserves all that it may need when it
 // starts, so no running one is ever moved back to the queue.
 type engine struct {
 	slots, blocks, maxLoRAs int // limits
+	partial                 int // limit of prompts that are read at a time; 0: none
 
 	mu      sync.Mutex
 	waiting []*sequence // first come, first served, except for adapters
@@ -27,8 +29,8 @@ type engine struct {
 	used    int // blocks held by running
 }
 
-func newEngine(slots, blocks, maxLoRAs int) *engine {
-	return &engine{slots: slots, blocks: blocks, maxLoRAs: maxLoRAs}
+func newEngine(slots, blocks, maxLoRAs, partial int) *engine {
+	return &engine{slots: slots, blocks: blocks, maxLoRAs: maxLoRAs, partial: partial}
 }
 
 // enter waits until seq may run; the caller then calls leave. If ctx ends first, enter returns its error and seq holds nothing.
@@ -60,10 +62,32 @@ func (e *engine) leave(seq *sequence) {
 	e.admit()
 }
 
+// prefilled records that the prompt of seq is read, so that the next one can be.
+func (e *engine) prefilled(seq *sequence) {
+	if e.partial == 0 {
+		return
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	seq.read = true
+	e.admit()
+}
+
+// reading reports whether as many prompts are being read as may be at a time.
+func (e *engine) reading() bool {
+	n := 0
+	for _, seq := range e.running {
+		if !seq.read {
+			n++
+		}
+	}
+	return e.partial > 0 && n >= e.partial
+}
+
 // admit starts all sequences that can run. It skips a sequence whose adapter has no slot. One that lacks a slot or blocks
 // stops all after it, because large ones would never run otherwise.
 func (e *engine) admit() {
-	for i := 0; i < len(e.waiting) && len(e.running) < e.slots; {
+	for i := 0; i < len(e.waiting) && len(e.running) < e.slots && !e.reading(); {
 		seq := e.waiting[i]
 		if active := adapters(e.running); seq.lora != "" && !slices.Contains(active, seq.lora) && len(active) >= e.maxLoRAs {
 			i++

@@ -16,6 +16,9 @@ import (
 // shownBody is how much of a request's body /debug/last shows, in bytes. Length and hash are always those of the whole body.
 const shownBody = 64 << 10
 
+// vllmVersion is the version of vLLM whose endpoints the server has. Routers recognize vLLM by it.
+const vllmVersion = "0.32.0"
+
 // received is what /debug/last shows of the latest request to a model.
 type received struct {
 	Method  string      `json:"method"`

@@ -25,6 +25,7 @@ type Config struct {
 	MaxLoRAs int
 
 	MaxNumSeqs    int // requests that run at a time; 0 means 256, vLLM's default on small GPUs
+	MaxPrefills   int // prompts that are read at a time, vLLM's max_num_partial_prefills; 0: no limit
 	KVCacheTokens int // the size of the KV cache, rounded down to blocks of 16; 0 means 65536
 
 	// TokenizerRate is how many tokens of prompts are tokenized in a second, one prompt after the
@@ -89,7 +90,8 @@ func New(cfg Config) (*Server, error) {
 			return nil, fmt.Errorf("sim: LoRA adapter %q: the name is empty or the base model's", lora)
 		}
 	}
-	if cfg.MaxLoRAs < 0 || cfg.MaxNumSeqs < 0 || cfg.KVCacheTokens < 0 || cfg.TimeToFirstToken < 0 || cfg.InterTokenLatency < 0 || cfg.PrefillRate < 0 || cfg.TokenizerRate < 0 {
+	if cfg.MaxLoRAs < 0 || cfg.MaxNumSeqs < 0 || cfg.MaxPrefills < 0 || cfg.KVCacheTokens < 0 ||
+		cfg.TimeToFirstToken < 0 || cfg.InterTokenLatency < 0 || cfg.PrefillRate < 0 || cfg.TokenizerRate < 0 {
 		return nil, errors.New("sim: a count, a rate or a latency is negative")
 	}
 	if cfg.FailRate < 0 || cfg.FailRate > 1 {
@@ -111,7 +113,7 @@ func New(cfg Config) (*Server, error) {
 	s := &Server{
 		cfg: cfg, log: cfg.Log, started: time.Now(), mux: http.NewServeMux(),
 		tokenizer: make(chan struct{}, 1),
-		engine:    newEngine(cfg.MaxNumSeqs, cfg.KVCacheTokens/blockSize, cfg.MaxLoRAs),
+		engine:    newEngine(cfg.MaxNumSeqs, cfg.KVCacheTokens/blockSize, cfg.MaxLoRAs, cfg.MaxPrefills),
 	}
 	s.adapters.Store(&cfg.LoRAs)
 	publishes := cfg.KVEvents != "" || cfg.KVEventsConnect != ""
@@ -151,6 +153,9 @@ func New(cfg Config) (*Server, error) {
 	s.handle("POST /v1/load_lora_adapter", s.loadAdapter)
 	s.handle("POST /v1/unload_lora_adapter", s.unloadAdapter)
 	s.handle("GET /health", s.health)
+	s.handle("GET /version", func(w http.ResponseWriter, _ *http.Request) {
+		writeJSON(w, map[string]string{"version": vllmVersion})
+	})
 	s.handle("GET /metrics", s.metrics)
 	s.handle("GET /debug/last", s.debugLast)
 	return s, nil

@@ -273,6 +273,19 @@ func TestQueue_RequestsBeyondSlotsWaitAndAreCounted(t *testing.T) {
 	waitForMetrics(t, url, map[string]float64{"vllm:num_requests_running": 2, "vllm:num_requests_waiting": 1})
 }
 
+func TestPrefill_PromptsAreReadOneAfterTheOther(t *testing.T) {
+	_, url := serve(t, Config{MaxPrefills: 1, PrefillRate: 100, InterTokenLatency: time.Hour})
+	holdRequest(t, url+"/v1/completions", `{"prompt":"a"}`)
+	waitForMetrics(t, url, map[string]float64{"vllm:prompt_tokens_total": 1, "vllm:num_requests_running": 1})
+	long := `{"prompt":"` + strings.Repeat("b ", 30_000) + `"}`
+	reading := holdRequest(t, url+"/v1/completions", long) // the first one is read, and answers
+	waitForMetrics(t, url, map[string]float64{"vllm:num_requests_running": 2, "vllm:num_requests_waiting": 0})
+	holdRequest(t, url+"/v1/completions", `{"prompt":"c"}`)
+	waitForMetrics(t, url, map[string]float64{"vllm:num_requests_running": 2, "vllm:num_requests_waiting": 1})
+	reading() // its client goes away
+	waitForMetrics(t, url, map[string]float64{"vllm:num_requests_running": 2, "vllm:num_requests_waiting": 0})
+}
+
 func TestStreaming_HeadersDoNotWaitForTheQueue(t *testing.T) {
 	_, url := serve(t, Config{MaxNumSeqs: 1, TimeToFirstToken: time.Hour})
 	hold(t, url, "")
