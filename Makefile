@@ -26,7 +26,7 @@ SUITES := $(TOOLS)/gateway-api-conformance $(TOOLS)/inference-conformance
 # reading of every dependency. Each would cost a fresh clone some minutes; make race and make lint run them.
 FLAVOR := -trimpath -vet=off
 
-.PHONY: help demo demo-multicluster build test race fuzz simulate lint bench bench-kube bench-multicluster bench-picker soak conformance suites golden generate envoy sims helm audit image lab lab-down labs test-lab test-clients test-engines bin/lab bin/certify bin/clusterset-conformance go
+.PHONY: help demo demo-multicluster build test race fuzz simulate lint bench bench-kube bench-multicluster bench-picker bench-rivals soak conformance suites golden generate envoy sims helm audit image lab lab-down labs test-lab test-clients test-engines bin/lab bin/certify bin/clusterset-conformance go
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
@@ -100,6 +100,13 @@ bench-multicluster: build envoy labs helm ## measure cluster sets: exports, a hu
 	@export ENVOY="$(ENVOY_PATH)" CGO_ENABLED=0; { \
 	  (cd conformance && go run ./bench -multicluster -labs -penstock ../bin/penstock $(ARGS) -run '$(or $(BENCH),^(mc|sel)_|^attack_(member|hub)_)') || echo 'FAIL bench'; \
 	} | (cd conformance && go run ./bench/benchtable)
+
+bench-rivals: build envoy ## Penstock beside real SGLang router and smg, an hour (installs them, once: 250 MB; WORKLOAD=regexp, MINUTES=3, RIVAL='NAME=command {port} {workers}')
+	@conformance/tools/rivals/install.sh $(CURDIR)/.tools/rivals || echo 'the rivals are not installed: comparing without them' >&2
+	@export ENVOY="$(ENVOY_PATH)" CGO_ENABLED=0; { \
+	  (cd conformance && go run -trimpath ./rivals -penstock ../bin/penstock -rivals $(CURDIR)/.tools/rivals -workload '$(or $(WORKLOAD),.)' \
+	    -minutes '$(or $(MINUTES),55)' -rival '$(RIVAL)') || echo 'FAIL rivals'; \
+	} | (cd conformance && go run -trimpath ./bench/benchtable)
 
 bench-kube: build labs ## measure on Kubernetes, in labs
 	@export ENVOY="$(ENVOY_PATH)" CGO_ENABLED=0; { \

@@ -1,0 +1,53 @@
+package main
+
+import (
+	"encoding/json"
+	"math/rand/v2"
+
+	"github.com/penstock-project/penstock/picker/simulation"
+)
+
+// model is the name of the model that all servers serve.
+const model = "llama"
+
+// vocabulary has the words of prompts. A word is one token of penstock sim; words and spaces have
+// five characters on average.
+var vocabulary = func() (words []string) {
+	const consonants, vowels = "bdfgklmnprstvz", "aeiou"
+	for _, a := range consonants {
+		for _, b := range vowels {
+			words = append(words, string(a)+string(b))
+			for _, c := range consonants {
+				words = append(words, string(a)+string(b)+string(c), string(a)+string(b)+string(c)+"a")
+			}
+		}
+	}
+	return words
+}()
+
+// appendBlock appends n words, the beginning of a block. The block's number decides them: equal
+// blocks have equal text.
+func appendBlock(text []byte, block uint64, n int) []byte {
+	random := rand.New(rand.NewPCG(block, 1))
+	for range n {
+		text = append(append(text, vocabulary[random.IntN(len(vocabulary))]...), ' ')
+	}
+	return text
+}
+
+// body returns the JSON of a request as a streamed chat completion.
+func (r *request) body() []byte {
+	text := make([]byte, 0, 6*r.input)
+	for i, block := range r.blocks {
+		text = appendBlock(text, block, min(simulation.BlockTokens, r.input-i*simulation.BlockTokens))
+	}
+	out, err := json.Marshal(map[string]any{
+		"model": model, "stream": true, "stream_options": map[string]any{"include_usage": true},
+		"max_tokens": r.output, "ignore_eos": true,
+		"messages": []any{map[string]string{"role": "user", "content": string(text)}},
+	})
+	if err != nil {
+		panic(err) // strings and numbers
+	}
+	return out
+}

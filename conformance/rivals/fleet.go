@@ -1,0 +1,178 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/penstock-project/penstock/conformance/promises/process"
+)
+
+// fleet is a contender that runs, with its servers.
+type fleet struct {
+	contender
+	url     string
+	client  *http.Client
+	router  *process.Process
+	servers []*process.Process
+	names   []string // of the servers
+}
+
+// programs are the binaries of all fleets.
+type programs struct {
+	penstock, envoy string
+	ports           *process.Ports
+	folder          string // for files and logs
+}
+
+// start starts a contender with n servers and returns once each of them has answered through it.
+func (p *programs) start(ctx context.Context, c contender, n int, speed []string) (*fleet, error) {
+	f := &fleet{contender: c, client: newClient()}
+	if err := p.launch(ctx, f, n, speed); err != nil {
+		f.stop()
+		return nil, fmt.Errorf("%s: %w", c.name, err)
+	}
+	return f, nil
+}
+
+// launch starts the processes of a fleet.
+func (p *programs) launch(ctx context.Context, f *fleet, n int, speed []string) error {
+	dir := filepath.Join(p.folder, strings.Map(fileName, f.name))
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return err
+	}
+	var ports []int
+	for range n + 2 {
+		port, err := p.ports.Free()
+		if err != nil {
+			return err
+		}
+		ports = append(ports, port)
+	}
+	servers, port, port2 := ports[:n], ports[n], ports[n+1]
+	var urls []string
+	for i, at := range servers {
+		address, name := fmt.Sprint("127.0.0.1:", at), fmt.Sprint("server-", i)
+		args := []string{"sim", "--listen", address, "--name", name, "--model", model, "--grace", "1ms"}
+		server, err := process.Start(name, filepath.Join(dir, name+".log"), p.penstock, nil, append(args, speed...)...)
+		if err != nil {
+			return err
+		}
+		f.servers, f.names, urls = append(f.servers, server), append(f.names, name), append(urls, "http://"+address)
+	}
+	for i, server := range f.servers {
+		answers := func() error { return server.Answers(urls[i] + "/health") }
+		if err := process.Eventually(ctx, "a server", answers); err != nil {
+			return err
+		}
+	}
+	command := f.arguments(urls, port, port2)
+	if len(command) == 0 {
+		files := filepath.Join(dir, "config")
+		if err := writeObjects(files, port, servers); err != nil {
+			return err
+		}
+		command = []string{p.penstock, "up", "-f", files, "--state", filepath.Join(dir, "state")}
+	}
+	f.url = fmt.Sprint("http://127.0.0.1:", port)
+	log, env := filepath.Join(dir, "router.log"), []string{"ENVOY=" + p.envoy}
+	router, err := process.Start(f.name, log, command[0], env, command[1:]...)
+	if err != nil {
+		return err
+	}
+	f.router = router
+	return f.ready(ctx)
+}
+
+// fileName replaces characters that a file's name should not have.
+func fileName(r rune) rune {
+	if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' {
+		return r
+	}
+	return '_'
+}
+
+// ready sends short requests until each server has answered one. A router that does not pass the
+// servers' names on needs one answer alone.
+func (f *fleet) ready(ctx context.Context) error {
+	var lock sync.Mutex
+	served, round := map[string]bool{}, uint64(0)
+	return process.Eventually(ctx, "each server answers through the router", func() error {
+		if err := f.router.Running(); err != nil {
+			return err
+		}
+		round++
+		ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+		defer cancel()
+		errs := make([]error, 2*len(f.names))
+		var all sync.WaitGroup
+		for i := range errs {
+			// No prompt of a workload begins so.
+			r := request{input: 2, output: 1, blocks: []uint64{1<<40 | round<<8 | uint64(i)}}
+			all.Go(func() {
+				s := complete(ctx, f.client, f.url, r.body(), r.output)
+				lock.Lock()
+				defer lock.Unlock()
+				errs[i], served[s.server] = s.err, served[s.server] || s.err == nil
+			})
+		}
+		all.Wait()
+		if err := errors.Join(errs...); err != nil {
+			return err
+		}
+		for _, name := range f.names {
+			if !served[""] && !served[name] {
+				return fmt.Errorf("%s has not answered", name)
+			}
+		}
+		return nil
+	})
+}
+
+const (
+	// filling is how many requests a fleet has at a time while its caches are filled.
+	filling = 2 * serversOfFleet
+	// maxFill bounds the time of that, as a share of the workload's time.
+	maxFill = 0.3
+)
+
+// fill sends requests as fast as the fleet reads them, for answers of one token. Failed ones count
+// when they fail in the traffic, too.
+func (f *fleet) fill(ctx context.Context, requests []request, limit time.Duration) {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	next := make(chan request)
+	var all sync.WaitGroup
+	for range filling {
+		all.Go(func() {
+			for r := range next {
+				r.output = 1
+				_ = complete(ctx, f.client, f.url, r.body(), r.output)
+			}
+		})
+	}
+	for _, r := range requests {
+		if ctx.Err() != nil {
+			break
+		}
+		next <- r
+	}
+	close(next)
+	all.Wait()
+}
+
+// stop ends the fleet's processes.
+func (f *fleet) stop() {
+	for _, p := range append([]*process.Process{f.router}, f.servers...) {
+		if p != nil {
+			_ = p.Stop(10 * time.Second) // one that does not end in time is killed
+		}
+	}
+	f.client.CloseIdleConnections()
+}

@@ -1,0 +1,212 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"text/tabwriter"
+)
+
+// measure is one of the statistics that contenders are compared by.
+type measure struct {
+	name string
+	of   statistic
+	from func(*outcome) series
+}
+
+var measures = []measure{
+	{"TTFT p50", quantile(0.5), func(o *outcome) series { return o.ttft }},
+	{"TTFT p90", quantile(0.9), func(o *outcome) series { return o.ttft }},
+	{"mean time to the end", mean, func(o *outcome) series { return o.end }},
+}
+
+// p90 is the measure of the figures with a limit.
+const p90 = 1
+
+// value is the measure of one contender, in seconds.
+func (m *measure) value(o *outcome) float64 { return m.of(slices.Concat(m.from(o)...)) }
+
+// comparison has the ratios of Penstock over the other contenders, by measure.
+type comparison struct {
+	*played
+	ratios map[string][]ratio // by contender; without those that are not compared
+}
+
+// compareAll compares Penstock, which is the first contender, with the others. A void workload has
+// no ratios.
+func compareAll(p *played) comparison {
+	c := comparison{played: p, ratios: map[string][]ratio{}}
+	if p.void() || !p.outcomes[0].compared() {
+		return c
+	}
+	for i := 1; i < len(p.outcomes); i++ {
+		o := &p.outcomes[i]
+		if !o.compared() {
+			continue
+		}
+		var ratios []ratio
+		for _, m := range measures {
+			if r := compare(m.from(&p.outcomes[0]), m.from(o), m.of); !math.IsNaN(r.value) {
+				ratios = append(ratios, r)
+			}
+		}
+		if len(ratios) == len(measures) { // else no request counts
+			c.ratios[o.name] = ratios
+		}
+	}
+	return c
+}
+
+// print writes the table of a workload.
+func (c *comparison) print(to io.Writer) {
+	fmt.Fprintf(to, "\n%s: %s %d requests to each, p99 of lateness %.2g ms",
+		c.name, c.about, len(c.outcomes[0].samples), c.late.Seconds()*1000)
+	if c.void() {
+		fmt.Fprintf(to, ": VOID, above %s: the machine was too busy, so nothing is compared", maxLate)
+	}
+	fmt.Fprintln(to)
+	table := tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)
+	fmt.Fprint(table, "\tcached\tfailed")
+	for _, m := range measures {
+		fmt.Fprintf(table, "\t%s\tPenstock over it", m.name)
+	}
+	fmt.Fprintln(table)
+	again := c.ratios[secondName]
+	for i := range c.outcomes {
+		o := &c.outcomes[i]
+		fmt.Fprintf(table, "%s\t%.0f %%\t%d", o.name, 100*float64(o.cached)/float64(max(o.input, 1)), o.failed)
+		for k, m := range measures {
+			text := "-"
+			if r := c.ratios[o.name]; r != nil {
+				text = r[k].text(again, k, o.name == secondName)
+			}
+			fmt.Fprintf(table, "\t%.3f s\t%s", m.value(o), text)
+		}
+		fmt.Fprintln(table)
+	}
+	_ = table.Flush()
+	for i := range c.outcomes {
+		if o := &c.outcomes[i]; o.failed > 0 {
+			fmt.Fprintf(to, "%s failed %d requests; the first: %v\n", o.name, o.failed, o.first)
+		}
+	}
+}
+
+// text is a ratio in the table, beside the ratios of Penstock over itself.
+func (r ratio) text(again []ratio, k int, itself bool) string {
+	interval := fmt.Sprintf("%.2f (%.2f to %.2f)", r.value, r.low, r.high)
+	switch {
+	case itself:
+		return interval + fmt.Sprintf(", noise %.2f", r.noise())
+	case again == nil:
+		return interval + ", noise unknown"
+	case r.equal(again[k].noise()):
+		return "equal: " + interval
+	}
+	return interval
+}
+
+// figure is a JSON line in the form of conformance/bench.
+type figure struct {
+	Name  string   `json:"name"`
+	Value float64  `json:"value"`
+	Unit  string   `json:"unit"`
+	Limit *float64 `json:"limit"`
+	About string   `json:"about,omitempty"`
+}
+
+// figures returns those of all comparisons; void workloads count in none but lateness.
+func figures(all []comparison) (out []figure) {
+	add := func(name string, value float64, unit string, limit float64, about string) {
+		f := figure{Name: name, Value: round(value), Unit: unit, About: about}
+		if limit > 0 {
+			f.Limit = &limit
+		}
+		if !math.IsNaN(value) && !math.IsInf(value, 0) {
+			out = append(out, f)
+		}
+	}
+	worst, noise, late := 0.0, 0.0, 0.0
+	best := make([]geometric, len(measures))
+	each := map[string]*geometric{}
+	var names []string
+	for _, c := range all {
+		late = max(late, c.late.Seconds()*1000)
+		if again := c.ratios[secondName]; again != nil {
+			noise = max(noise, again[p90].noise())
+		}
+		for k := range measures {
+			most := 0.0 // Penstock over the best rival is the largest ratio
+			for i := 1; i < len(c.outcomes); i++ {
+				name := c.outcomes[i].name
+				if r := c.ratios[name]; r != nil && name != secondName {
+					most = max(most, r[k].value)
+					if k == p90 {
+						if each[name] == nil {
+							names = append(names, name)
+							each[name] = &geometric{}
+						}
+						each[name].add(r[k].value)
+					}
+				}
+			}
+			if most == 0 {
+				continue
+			}
+			best[k].add(most)
+			if k == p90 {
+				worst = max(worst, most)
+				add("rivals_p90."+c.name, most, "ratio", 0, "")
+			}
+		}
+	}
+	if worst > 0 {
+		about := fmt.Sprintf("TTFT p90 of Penstock over the best rival's of each workload, real processes with "+
+			"default settings, at %.0f %% load: the worst of %d workloads.", 100*load, best[p90].n)
+		add("rivals_p90", worst, "ratio", 1.10, about)
+		add("rivals_p90_mean", best[p90].mean(), "ratio", 0.90, "The geometric mean of these workloads.")
+		for _, name := range names {
+			add("rivals_p90_mean."+name, each[name].mean(), "ratio", 0,
+				fmt.Sprintf("The same over %s alone, of %d workloads.", name, each[name].n))
+		}
+		add("rivals_p50_mean", best[0].mean(), "ratio", 0,
+			"The same for TTFT p50, over the best rival of each workload.")
+		add("rivals_end_mean", best[2].mean(), "ratio", 0, "The same for the mean time to the end.")
+	}
+	if noise > 0 {
+		add("rivals_noise", noise, "ratio", 0, "TTFT p90 of Penstock over a second Penstock: the largest ratio in the "+
+			"interval, or its inverse, of the worst workload.")
+	}
+	add("rivals_late", late, "ms", maxLate.Seconds()*1000, "How late the load generator sent: the 99th percentile of "+
+		"the worst workload. Workloads above the limit are void.")
+	return out
+}
+
+// geometric is a geometric mean.
+type geometric struct {
+	logs float64
+	n    int
+}
+
+func (g *geometric) add(v float64) { g.logs, g.n = g.logs+math.Log(v), g.n+1 }
+func (g *geometric) mean() float64 { return math.Exp(g.logs / float64(g.n)) }
+
+// round keeps three significant digits.
+func round(v float64) float64 {
+	var out float64
+	_, _ = fmt.Sscanf(fmt.Sprintf("%.3g", v), "%g", &out)
+	return out
+}
+
+// emit writes figures as JSON lines.
+func emit(to io.Writer, all []figure) error {
+	lines := json.NewEncoder(to)
+	for _, f := range all {
+		if err := lines.Encode(f); err != nil {
+			return err
+		}
+	}
+	return nil
+}

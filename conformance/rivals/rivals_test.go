@@ -1,0 +1,196 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/penstock-project/penstock/conformance/promises/process"
+)
+
+// TestRivals_PenstockBesideItself runs the whole comparison for some seconds: real processes, a
+// real Envoy, and no rival.
+func TestRivals_PenstockBesideItself(t *testing.T) {
+	penstock, err := process.Penstock(t.Context(), t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	envoy, err := process.Envoy(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, missing, err := contenders(t.TempDir(), nil)
+	if err != nil || len(all) != 2 || len(missing) != 2 {
+		t.Fatalf("contenders %v, missing %q, %v; want Penstock twice, and two missing rivals", all, missing, err)
+	}
+	w := workload{name: "small", full: 2, slow: 0.2, thin: 1}
+	w.draw = func(rate float64, lasts time.Duration) ([]request, error) {
+		var requests []request
+		for i := range int(math.Round(rate * lasts.Seconds())) {
+			at := time.Duration(float64(i) / rate * float64(time.Second))
+			blocks := []uint64{uint64(i % 3), uint64(i)}
+			requests = append(requests, request{at: at, input: 600, output: 5, blocks: blocks})
+		}
+		return requests, nil
+	}
+	const lasts = 2 * time.Second
+	p, err := run(t.Context(), penstock, envoy, w, all, lasts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	planned, err := w.plan(load, serversOfFleet, lasts)
+	if err != nil || len(planned) != int(load*2*serversOfFleet*10) {
+		t.Fatalf("%d requests are planned, %v", len(planned), err)
+	}
+	_, rest := split(planned, time.Duration(warm*float64(lasts)))
+	want := len(rest)
+	for _, o := range p.outcomes {
+		if len(o.samples) != want || o.failed != 0 || o.cached == 0 {
+			t.Errorf("%s: %d requests, want %d; %d failed (%v), %d tokens were cached",
+				o.name, len(o.samples), want, o.failed, o.first, o.cached)
+		}
+		for _, s := range o.samples {
+			if s.ttft <= 0 || s.end < s.ttft || s.input != 600 || s.server == "" {
+				t.Fatalf("%s: %+v", o.name, s)
+			}
+		}
+	}
+	if p.late == 0 {
+		t.Error("no lateness was recorded")
+	}
+	p.late = 0 // this machine may be busy
+	c := compareAll(p)
+	var table, lines bytes.Buffer
+	c.print(&table)
+	for _, text := range []string{secondName, "noise", "TTFT p90"} {
+		if !strings.Contains(table.String(), text) {
+			t.Errorf("the table lacks %q:\n%s", text, table.String())
+		}
+	}
+	err = emit(&lines, figures([]comparison{c}))
+	if err != nil || !strings.Contains(lines.String(), `"name":"rivals_noise"`) {
+		t.Errorf("figures %s, %v", lines.String(), err)
+	}
+}
+
+func TestRivals_OneThatIsNotInstalledIsNamed(t *testing.T) {
+	var progress bytes.Buffer
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_ = compareRivals(ctx, config{rivals: t.TempDir(), workload: "uniform", minutes: 1}, &progress, &progress)
+	for _, text := range []string{"sglang-router is not installed", "smg is not installed", "about 1m", "70 % load"} {
+		if !strings.Contains(progress.String(), text) {
+			t.Errorf("want %q in:\n%s", text, progress.String())
+		}
+	}
+}
+
+func TestRivals_UsersRivalGetsItsPortAndServers(t *testing.T) {
+	all, _, err := contenders(t.TempDir(), []string{"mine=/bin/router --port={port} --urls {workers} --list={commas}"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := all[len(all)-1]
+	got := strings.Join(c.arguments([]string{"http://a", "http://b"}, 7, 8), " ")
+	want := "/bin/router --port=7 --urls http://a http://b --list=http://a,http://b"
+	if c.name != "mine" || got != want {
+		t.Errorf("%s: %q, want %q", c.name, got, want)
+	}
+	for _, bad := range []string{
+		"mine", "=x {port} {workers}", "mine=", "mine=x {port}", "mine=x {workers}", "Penstock=x {port} {workers}",
+	} {
+		if _, _, err := contenders(t.TempDir(), []string{bad}); err == nil {
+			t.Errorf("RIVAL %q is accepted", bad)
+		}
+	}
+}
+
+func TestRivals_InstalledRoutersAreStartedWithDefaults(t *testing.T) {
+	dir := t.TempDir()
+	for _, pkg := range []string{"sglang_router", "smg"} {
+		folder := filepath.Join(dir, "lib", "python3.11", "site-packages", pkg)
+		if err := os.MkdirAll(folder, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(folder, "launch_router.py"), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	all, missing, err := contenders(dir, nil)
+	if err != nil || len(missing) != 0 || len(all) != 4 {
+		t.Fatalf("%v, missing %q, %v", all, missing, err)
+	}
+	for _, c := range all[2:] {
+		args := fmt.Sprint(c.arguments([]string{"http://a"}, 7, 8))
+		if strings.Contains(args, "policy") || !strings.Contains(args, "--worker-urls http://a") {
+			t.Errorf("%s is started with %s", c.name, args)
+		}
+	}
+}
+
+func TestFigures_VoidAndFailedDoNotCount(t *testing.T) {
+	of := func(name string, late time.Duration, failed int) comparison {
+		p := &played{workload: workload{name: name}, late: late}
+		for i, c := range []string{penstockName, secondName, "slow", "bad"} {
+			o := outcome{contender: contender{name: c}, samples: make([]sample, 100)}
+			o.ttft, o.end = make(series, 4), make(series, 4)
+			for s := range o.ttft {
+				value := []float64{1, 1.01, 2, 0.1}[i]
+				o.ttft[s], o.end[s] = []float64{value, value}, []float64{value}
+			}
+			if c == "bad" {
+				o.failed = failed
+			}
+			p.outcomes = append(p.outcomes, o)
+		}
+		return compareAll(p)
+	}
+	values := map[string]float64{}
+	for _, f := range figures([]comparison{of("chat", time.Millisecond, 2), of("rag", maxLate+1, 0)}) {
+		values[f.Name] = f.Value
+	}
+	for name, want := range map[string]float64{
+		"rivals_p90": 0.5, "rivals_p90_mean": 0.5, "rivals_p90.chat": 0.5, "rivals_p90_mean.slow": 0.5,
+		"rivals_noise": 1.01, "rivals_late": 5,
+	} {
+		if values[name] != want {
+			t.Errorf("%s is %v, want %v in %v", name, values[name], want, values)
+		}
+	}
+	for _, name := range []string{"rivals_p90.rag", "rivals_p90_mean.bad"} {
+		if _, ok := values[name]; ok {
+			t.Errorf("%s is a figure", name)
+		}
+	}
+	c := of("chat", maxLate+1, 0)
+	var table bytes.Buffer
+	if c.print(&table); !strings.Contains(table.String(), "VOID") || len(c.ratios) != 0 {
+		t.Errorf("a void run is shown as\n%s", table.String())
+	}
+}
+
+func TestFigures_LinesHaveBenchsForm(t *testing.T) {
+	var lines bytes.Buffer
+	limit := 1.1
+	all := []figure{{"rivals_p90", 1.234, "ratio", &limit, "what"}, {"rivals_noise", 1, "ratio", nil, ""}}
+	if err := emit(&lines, all); err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(lines.String()) {
+		var object map[string]any
+		err := json.Unmarshal([]byte(line), &object)
+		if err != nil || object["name"] == nil || object["unit"] != "ratio" {
+			t.Errorf("%s: %v", line, err)
+		}
+	}
+	if !strings.Contains(lines.String(), `"limit":1.1`) || !strings.Contains(lines.String(), `"limit":null`) {
+		t.Error(lines.String())
+	}
+}

@@ -1,0 +1,167 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/penstock-project/penstock/conformance/promises/process"
+)
+
+const (
+	// serversOfFleet is how many servers each contender has.
+	serversOfFleet = 4
+	// load is the share of full load.
+	load = 0.7
+	// drain is how long the last answers may take once all requests are sent.
+	drain = 3 * time.Minute
+)
+
+// outcome is how one contender served a workload.
+type outcome struct {
+	contender
+	samples       []sample // by request
+	failed        int
+	first         error // of those that failed
+	input, cached int   // tokens of all prompts
+	ttft, end     series
+}
+
+// played is a workload that all contenders have served.
+type played struct {
+	workload
+	outcomes []outcome
+	late     time.Duration // 99th percentile
+}
+
+// run plays a workload to all contenders at the same time. Its traffic lasts so long.
+func run(ctx context.Context, penstock, envoy string, w workload, all []contender, lasts time.Duration,
+) (*played, error) {
+	requests, err := w.plan(load, serversOfFleet, lasts)
+	if err != nil {
+		return nil, err
+	}
+	early, requests := split(requests, time.Duration(warm*float64(lasts)))
+	if len(requests) == 0 {
+		return nil, fmt.Errorf("no request in %s: set MINUTES higher", lasts)
+	}
+	folder, err := os.MkdirTemp("", "rivals")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = os.RemoveAll(folder) }()
+	programs := &programs{penstock: penstock, envoy: envoy, ports: &process.Ports{}, folder: folder}
+	result := &played{workload: w}
+	var fleets []*fleet
+	for _, c := range all {
+		f, err := programs.start(ctx, c, serversOfFleet, w.speed())
+		if err != nil {
+			return nil, err
+		}
+		defer f.stop()
+		fleets = append(fleets, f)
+		result.outcomes = append(result.outcomes, outcome{contender: c, samples: make([]sample, len(requests))})
+	}
+	var filled sync.WaitGroup
+	for _, f := range fleets {
+		filled.Go(func() { f.fill(ctx, early, time.Duration(maxFill*float64(lasts))) })
+	}
+	filled.Wait()
+	lasts -= time.Duration(warm * float64(lasts))
+	traffic, cancel := context.WithTimeout(ctx, lasts+drain) // the requests that are cut then have failed
+	defer cancel()
+	bodies := bodyCache{requests: requests, uses: len(fleets)}
+	play(traffic, departures(requests, len(fleets)), func(d departure) sending {
+		body := bodies.take(d.request)
+		return func(ctx context.Context, late time.Duration) {
+			s := complete(ctx, fleets[d.contender].client, fleets[d.contender].url, body, requests[d.request].output)
+			s.late = late
+			result.outcomes[d.contender].samples[d.request] = s
+		}
+	})
+	for _, f := range fleets {
+		if err := f.router.Running(); err != nil {
+			return nil, err
+		}
+	}
+	result.summarize(requests, lasts)
+	return result, ctx.Err()
+}
+
+// split returns the requests before a time, and the others, whose times begin there.
+func split(all []request, at time.Duration) (early, rest []request) {
+	for _, r := range all {
+		if r.at < at {
+			early = append(early, r)
+			continue
+		}
+		r.at -= at
+		rest = append(rest, r)
+	}
+	return early, rest
+}
+
+// bodyCache has the bodies of requests that some contenders have not received yet.
+type bodyCache struct {
+	requests []request
+	uses     int // of each body
+	bodies   map[int]*usedBody
+}
+
+type usedBody struct {
+	text []byte
+	left int
+}
+
+// take returns the body of a request.
+func (c *bodyCache) take(request int) []byte {
+	b := c.bodies[request]
+	if b == nil {
+		if c.bodies == nil {
+			c.bodies = map[int]*usedBody{}
+		}
+		b = &usedBody{c.requests[request].body(), c.uses}
+		c.bodies[request] = b
+	}
+	if b.left--; b.left == 0 {
+		delete(c.bodies, request)
+	}
+	return b.text
+}
+
+// summarize fills in what is computed from samples.
+func (p *played) summarize(requests []request, lasts time.Duration) {
+	var late []time.Duration
+	for i := range p.outcomes {
+		o := &p.outcomes[i]
+		o.ttft, o.end = make(series, slicesOfRun), make(series, slicesOfRun)
+		for n, s := range o.samples {
+			late = append(late, s.late)
+			if s.err != nil {
+				o.failed++
+				o.first = cmp.Or(o.first, s.err)
+				continue
+			}
+			slice := sliceOf(requests[n].at, lasts)
+			if slice < 0 {
+				continue
+			}
+			o.input += s.input
+			o.cached += s.cached
+			o.ttft[slice] = append(o.ttft[slice], s.ttft.Seconds())
+			o.end[slice] = append(o.end[slice], s.end.Seconds())
+		}
+	}
+	slices.Sort(late)
+	p.late = late[len(late)*99/100]
+}
+
+// compared reports whether a contender failed few enough requests to be compared.
+func (o *outcome) compared() bool { return float64(o.failed) <= maxFailed*float64(len(o.samples)) }
+
+// void reports whether the load generator was too late.
+func (p *played) void() bool { return p.late > maxLate }

@@ -1,0 +1,55 @@
+package main
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+)
+
+// departure is a request that leaves at a time, to one contender.
+type departure struct {
+	at        time.Duration // since the start
+	request   int
+	contender int
+}
+
+// stagger is the time between the departures of one request to two contenders.
+const stagger = 5 * time.Millisecond
+
+// departures plans each request for each contender. The order of contenders rotates from one
+// request to the next.
+func departures(requests []request, contenders int) []departure {
+	var all []departure
+	for i, r := range requests {
+		for c := range contenders {
+			all = append(all, departure{at: r.at + time.Duration((c+i)%contenders)*stagger, request: i, contender: c})
+		}
+	}
+	slices.SortStableFunc(all, func(a, b departure) int { return int(min(max(a.at-b.at, -1), 1)) })
+	return all
+}
+
+// sending sends one request, late by some time.
+type sending func(ctx context.Context, late time.Duration)
+
+// play lets each departure leave at its time, whatever the others do. prepare is called before that
+// time, in order, and returns the function that sends; this function gets how late it was called.
+// play returns when all have returned. When ctx ends, no other departure leaves.
+func play(ctx context.Context, all []departure, prepare func(departure) sending) {
+	var sent sync.WaitGroup
+	defer sent.Wait()
+	begin := time.Now()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for _, d := range all {
+		send := prepare(d)
+		timer.Reset(time.Until(begin.Add(d.at)))
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+		}
+		sent.Go(func() { send(ctx, time.Since(begin.Add(d.at))) })
+	}
+}

@@ -1,0 +1,92 @@
+package main
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+	"time"
+)
+
+const (
+	slicesOfRun = 32   // of the time that counts
+	resamples   = 1000 // of an interval
+	// warm is the share of a workload's requests that fill the caches before its traffic, and
+	// settle the share of its traffic until queues are as long as they will be. Neither counts.
+	warm, settle = 0.2, 0.1
+	// maxLate is the 99th percentile of lateness above which a workload is void; maxFailed is the
+	// share of failed requests above which a contender is not compared.
+	maxLate   = 5 * time.Millisecond
+	maxFailed = 0.01
+)
+
+// series has a value of each answered request, in seconds, by slice.
+type series [][]float64
+
+// sliceOf is the slice of an arrival in traffic that lasts so long; negative: it does not count.
+func sliceOf(at, lasts time.Duration) int {
+	from := time.Duration(settle * float64(lasts))
+	if at < from {
+		return -1
+	}
+	return min(int(float64(at-from)/float64(lasts-from)*slicesOfRun), slicesOfRun-1)
+}
+
+// statistic is what a series is compared by.
+type statistic func([]float64) float64
+
+// quantile is the statistic of a quantile. It sorts its argument.
+func quantile(q float64) statistic {
+	return func(values []float64) float64 {
+		if len(values) == 0 {
+			return math.NaN()
+		}
+		slices.Sort(values)
+		return values[min(int(q*float64(len(values))), len(values)-1)]
+	}
+}
+
+func mean(values []float64) float64 {
+	sum := 0.0
+	for _, v := range values {
+		sum += v
+	}
+	return sum / float64(len(values))
+}
+
+// ratio is a statistic of one series over that of another, and the middle 95 % of the same of
+// resampled slices.
+type ratio struct{ value, low, high float64 }
+
+// compare returns the ratio of two series with the same slices. Equal arguments give equal ratios.
+func compare(a, b series, of statistic) ratio {
+	pooled := func(s series, drawn []int) float64 {
+		var values []float64
+		for _, i := range drawn {
+			values = append(values, s[i]...)
+		}
+		return of(values)
+	}
+	drawn := make([]int, len(a))
+	for i := range drawn {
+		drawn[i] = i
+	}
+	r := ratio{value: pooled(a, drawn) / pooled(b, drawn)}
+	random := rand.New(rand.NewPCG(1, 1))
+	var all []float64
+	for range resamples {
+		for i := range drawn {
+			drawn[i] = random.IntN(len(a))
+		}
+		if v := pooled(a, drawn) / pooled(b, drawn); !math.IsNaN(v) {
+			all = append(all, v)
+		}
+	}
+	r.low, r.high = quantile(0.025)(all), quantile(0.975)(all)
+	return r
+}
+
+// noise is the largest ratio, or its inverse, in the interval of a comparison of equals.
+func (r ratio) noise() float64 { return max(r.high, 1/r.low) }
+
+// equal reports whether the ratio is within the noise.
+func (r ratio) equal(noise float64) bool { return r.value < noise && r.value > 1/noise }

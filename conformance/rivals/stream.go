@@ -1,0 +1,114 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+)
+
+// sample is one answered request.
+type sample struct {
+	request       int
+	late          time.Duration // how much after its time it was sent
+	ttft, end     time.Duration // since it was sent
+	input, cached int           // tokens of the prompt
+	server        string        // that answered, if the router shows it
+	err           error         // it failed
+}
+
+// maxLine is the largest line of a stream, in bytes.
+const maxLine = 1 << 20
+
+// newClient returns a client with connections of its own.
+func newClient() *http.Client {
+	return &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 1000, DisableCompression: true}}
+}
+
+// complete sends a streamed completion and reads its answer, which must have so many tokens.
+func complete(ctx context.Context, client *http.Client, url string, body []byte, tokens int) (s sample) {
+	begin := time.Now()
+	s.err = func() error {
+		req, err := http.NewRequestWithContext(ctx, http.MethodPost, url+"/v1/chat/completions", bytes.NewReader(body))
+		if err != nil {
+			return err
+		}
+		req.Header.Set("content-type", "application/json")
+		resp, err := client.Do(req)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = resp.Body.Close() }()
+		s.server = resp.Header.Get("x-served-by")
+		if resp.StatusCode != http.StatusOK {
+			text, _ := io.ReadAll(io.LimitReader(resp.Body, 200))
+			return fmt.Errorf("%s: %s", resp.Status, text)
+		}
+		return s.read(resp.Body, begin, tokens)
+	}()
+	if s.end = time.Since(begin); s.err != nil {
+		s.err = fmt.Errorf("after %.3g s, first token after %.3g s: %w", s.end.Seconds(), s.ttft.Seconds(), s.err)
+	}
+	return s
+}
+
+// The members of events: content alone begins an answer, and the usage is in one of the last
+// events.
+var (
+	content = []byte(`"content":"`)
+	empty   = []byte(`"content":""`)
+	usage   = []byte(`"usage":{`)
+	done    = []byte("data: [DONE]")
+)
+
+// read reads the events of an answer.
+func (s *sample) read(from io.Reader, begin time.Time, tokens int) error {
+	lines := bufio.NewScanner(from)
+	lines.Buffer(make([]byte, 0, 4<<10), maxLine)
+	pieces, ended := 0, false
+	for lines.Scan() {
+		line := lines.Bytes()
+		if bytes.Contains(line, content) && !bytes.Contains(line, empty) {
+			if pieces++; pieces == 1 {
+				s.ttft = time.Since(begin)
+			}
+		}
+		if bytes.Contains(line, usage) {
+			if err := s.count(line); err != nil {
+				return err
+			}
+		}
+		ended = ended || bytes.Equal(line, done)
+	}
+	switch {
+	case lines.Err() != nil:
+		return lines.Err()
+	case !ended:
+		return errors.New("the stream has no end")
+	case pieces != tokens:
+		return fmt.Errorf("the answer has %d tokens, want %d", pieces, tokens)
+	}
+	return nil
+}
+
+// count takes the tokens of the prompt from an event with the usage.
+func (s *sample) count(line []byte) error {
+	var event struct {
+		Usage struct {
+			Prompt  int `json:"prompt_tokens"`
+			Details struct {
+				Cached int `json:"cached_tokens"`
+			} `json:"prompt_tokens_details"`
+		}
+	}
+	if err := json.Unmarshal(bytes.TrimPrefix(line, []byte("data: ")), &event); err != nil {
+		return fmt.Errorf("usage: %w", err)
+	}
+	s.input, s.cached = event.Usage.Prompt, event.Usage.Details.Cached
+	return nil
+}
