@@ -162,6 +162,26 @@ func TestKilled_WithoutFallbacksARequestIsSentOnce(t *testing.T) {
 	}
 }
 
+// A route's time for one attempt ends a slow request: it is not run again by other servers.
+func TestKilled_AttemptThatTakesTooLongIsNotRepeated(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	a, b := s.mortal("a"), s.mortal("b")
+	s.up("killed.yaml", swap("  - backendRefs:", "  - timeouts: {backendRequest: 700ms}\n    backendRefs:"))
+	s.goes("/", "a", 1)
+	s.goes("/", "b", 1)
+	before := a.served.Load() + b.served.Load()
+	slow := func(http.ResponseWriter) { time.Sleep(3 * time.Second) }
+	a.fail(slow)
+	b.fail(slow)
+	if got := s.outcomes("/", 4); got[http.StatusGatewayTimeout] != 4 {
+		t.Errorf("got %v, want 504 for each", got)
+	}
+	if n := a.served.Load() + b.served.Load() - before; n != 4 {
+		t.Errorf("4 requests have run %d times", n)
+	}
+}
+
 // A request that a server cannot serve would fail at every server.
 func TestKilled_ErrorOfWorkingServerIsTheAnswer(t *testing.T) {
 	t.Parallel()

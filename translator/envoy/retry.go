@@ -20,11 +20,11 @@ const (
 	// grpc-status.
 	spillRetries = ",retriable-status-codes,unavailable,resource-exhausted"
 
-	// deadRetries also repeat what a server may have begun and has not answered: its connection has ended, or our
-	// picker has found it dead after it answered 500 or 503 (failed.go).
-	deadRetries = ",reset,retriable-headers"
+	// resetRetries also repeat what a server may have begun and has not answered: its connection has ended.
+	resetRetries = ",reset"
 
-	// markedRetries repeat what a hop to an exporting cluster, or a member's gateway, has marked: no pod has begun it.
+	// markedRetries repeat what is marked: by a hop to an exporting cluster, or a member's gateway, because no pod has begun
+	// it; or because our picker has found that the server that answered 500 or 503 is dead (failed.go).
 	markedRetries = ",retriable-headers"
 
 	// poolRetries walks a list of picked endpoints; our picker sets the number that its list can serve.
@@ -57,8 +57,12 @@ func (b *builder) retryPolicy(f *model.Forward) *routev3.RetryPolicy {
 		}},
 		HostSelectionRetryMaxAttempts: otherHostTries,
 	}
+	timed := f.BackendTimeout != nil && *f.BackendTimeout > 0
 	if movesOn(f) {
-		p.RetryOn += deadRetries
+		if !timed { // "reset" would also repeat an attempt that takes too long
+			p.RetryOn += resetRetries
+		}
+		p.RetryOn += markedRetries
 		p.RetriableHeaders = append(p.RetriableHeaders, present(deadMark))
 	}
 	attempts := uint32(serviceRetries)
@@ -91,7 +95,7 @@ func (b *builder) retryPolicy(f *model.Forward) *routev3.RetryPolicy {
 			p.RetryBackOff = &routev3.RetryPolicy_RetryBackOff{BaseInterval: seconds(r.Backoff)}
 		}
 	}
-	if f.BackendTimeout != nil && *f.BackendTimeout > 0 {
+	if timed {
 		p.PerTryTimeout = seconds(*f.BackendTimeout)
 	}
 	slices.Sort(p.RetriableStatusCodes)
