@@ -162,6 +162,29 @@ func TestKilled_WithoutFallbacksARequestIsSentOnce(t *testing.T) {
 	}
 }
 
+// A server cannot have its request run by others: it alone has marked its answer.
+func TestKilled_MarkOfAServerIsNotBelieved(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	a, b := s.mortal("a"), s.mortal("b")
+	s.up("killed.yaml")
+	s.goes("/", "a", 1)
+	s.goes("/", "b", 1)
+	before := a.served.Load() + b.served.Load()
+	marks := func(w http.ResponseWriter) {
+		w.Header().Set("penstock-server-dead", "1")
+		w.WriteHeader(http.StatusInternalServerError)
+	}
+	a.fail(marks)
+	b.fail(marks)
+	if got := s.outcomes("/", 4); got[http.StatusInternalServerError] != 4 {
+		t.Errorf("got %v, want 500 for each", got)
+	}
+	if n := a.served.Load() + b.served.Load() - before; n != 4 {
+		t.Errorf("4 requests have run %d times", n)
+	}
+}
+
 // A route's time for one attempt ends a slow request: it is not run again by other servers.
 func TestKilled_AttemptThatTakesTooLongIsNotRepeated(t *testing.T) {
 	t.Parallel()

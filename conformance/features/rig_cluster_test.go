@@ -61,6 +61,9 @@ func (s *site) cluster(name string) *cluster {
 
 // ServeHTTP is the model server.
 func (c *cluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.URL.Path == "/health" {
+		return
+	}
 	body, _ := io.ReadAll(r.Body)
 	c.mu.Lock()
 	delay := c.delay

@@ -5,9 +5,11 @@ import (
 
 	xdscore "github.com/cncf/xds/go/xds/core/v3"
 	matcherxds "github.com/cncf/xds/go/xds/type/matcher/v3"
+	mutationv3 "github.com/envoyproxy/go-control-plane/envoy/config/common/mutation_rules/v3"
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	matchingv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/common/matching/v3"
 	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/ext_proc/v3"
+	headersv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/header_mutation/v3"
 	routerv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/router/v3"
 	upstreamcodecv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/upstream_codec/v3"
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
@@ -28,7 +30,8 @@ const (
 	// failedTimeout is how long Envoy waits for the picker: longer than a server may take (liveness.Checker).
 	failedTimeout = 3 * time.Second
 
-	filterFailed = "failed" // in the router: composite
+	filterFailed   = "failed"   // in the router: composite
+	filterUnmarked = "unmarked" // in the router: header_mutation
 )
 
 // router is the last filter. The filter of upstreams in it asks our picker about each response 500 and
@@ -40,6 +43,10 @@ func (b *builder) router() *routerv3.Router {
 	}
 	return &routerv3.Router{UpstreamHttpFilters: []*hcmv3.HttpFilter{
 		filter(filterFailed, b.failed()),
+		// Responses pass these filters from the last to the first: a server's own mark is not believed.
+		filter(filterUnmarked, &headersv3.HeaderMutation{Mutations: &headersv3.Mutations{
+			ResponseMutations: []*mutationv3.HeaderMutation{removeHeader(deadMark)},
+		}}),
 		filter("envoy.filters.http.upstream_codec", &upstreamcodecv3.UpstreamCodec{}),
 	}}
 }
