@@ -12,6 +12,8 @@ import (
 const (
 	penstockName = "Penstock"
 	secondName   = "Penstock again"
+	// serviceName is a route of Penstock's Envoy to a Service of the same servers, without a picker.
+	serviceName = "its Envoy alone"
 )
 
 // contender is a router, and how it is started.
@@ -96,7 +98,7 @@ func (c *contender) arguments(workers []string, port, port2 int) []string {
 	return words
 }
 
-// objects has the configuration of Penstock: a Gateway, a route and a pool, without a policy.
+// objects has the configuration of Penstock: a Gateway, a route, a pool without a policy, and a Service.
 const objects = `apiVersion: gateway.networking.k8s.io/v1
 kind: Gateway
 metadata: {name: gw}
@@ -111,7 +113,7 @@ metadata: {name: all}
 spec:
   parentRefs: [{name: gw}]
   rules:
-  - backendRefs: [{group: inference.networking.k8s.io, kind: InferencePool, name: model}]
+  - backendRefs: [%s]
 ---
 apiVersion: inference.networking.k8s.io/v1
 kind: InferencePool
@@ -123,17 +125,37 @@ kind: ModelServers
 metadata: {name: model, labels: {app: model}}
 spec:
   servers: [%s]
+---
+apiVersion: v1
+kind: Service
+metadata: {name: model}
+spec: {ports: [{name: http, port: 80}]}
+`
+
+const slice = `---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {name: model-%[1]d, labels: {kubernetes.io/service-name: model}}
+addressType: IPv4
+ports: [{name: http, port: %[1]d}]
+endpoints: [{addresses: [127.0.0.1]}]
 `
 
 // writeObjects writes Penstock's configuration into a new folder.
-func writeObjects(folder string, gateway int, servers []int) error {
+func (c *contender) writeObjects(folder string, gateway int, servers []int) error {
 	var list []string
+	var endpoints []byte
 	for _, port := range servers {
 		list = append(list, fmt.Sprintf("{address: 127.0.0.1, ports: [%d]}", port))
+		endpoints = fmt.Appendf(endpoints, slice, port)
+	}
+	backend := "{group: inference.networking.k8s.io, kind: InferencePool, name: model}"
+	if c.name == serviceName {
+		backend = "{name: model, port: 80}"
 	}
 	if err := os.Mkdir(folder, 0o700); err != nil {
 		return err
 	}
-	text := fmt.Appendf(nil, objects, gateway, strings.Join(list, ", "))
+	text := append(fmt.Appendf(nil, objects, gateway, backend, strings.Join(list, ", ")), endpoints...)
 	return os.WriteFile(filepath.Join(folder, "all.yaml"), text, 0o600)
 }

@@ -9,6 +9,8 @@
 //	fleet.go       one of them with its servers
 //	statistics.go  slices, quantiles, intervals
 //	report.go      the table and the figures
+//	overhead.go    what routers add to a request whose server answers at once
+//	cpu.go         the CPU time of a router's processes
 //	run.go         one workload, with all contenders
 //	main.go        flags, all workloads
 //

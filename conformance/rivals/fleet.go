@@ -18,6 +18,7 @@ import (
 type fleet struct {
 	contender
 	url     string
+	direct  string // the URL of a server
 	client  *http.Client
 	router  *process.Process
 	servers []*process.Process
@@ -75,12 +76,12 @@ func (p *programs) launch(ctx context.Context, f *fleet, n int, speed []string) 
 	command := f.arguments(urls, port, port2)
 	if len(command) == 0 {
 		files := filepath.Join(dir, "config")
-		if err := writeObjects(files, port, servers); err != nil {
+		if err := f.writeObjects(files, port, servers); err != nil {
 			return err
 		}
 		command = []string{p.penstock, "up", "-f", files, "--state", filepath.Join(dir, "state")}
 	}
-	f.url = fmt.Sprint("http://127.0.0.1:", port)
+	f.url, f.direct = fmt.Sprint("http://127.0.0.1:", port), urls[0]
 	log, env := filepath.Join(dir, "router.log"), []string{"ENVOY=" + p.envoy}
 	router, err := process.Start(f.name, log, command[0], env, command[1:]...)
 	if err != nil {

@@ -54,7 +54,8 @@ func compareRivals(ctx context.Context, c config, out, progress io.Writer) error
 		return fmt.Errorf("WORKLOAD: %w", err)
 	}
 	all := slices.DeleteFunc(workloads(c.traces), func(w workload) bool { return !chosen.MatchString(w.name) })
-	if len(all) == 0 {
+	adds := chosen.MatchString(overheadName)
+	if len(all) == 0 && !adds {
 		return fmt.Errorf("no workload matches %q", c.workload)
 	}
 	against, missing, err := contenders(c.rivals, []string{c.own})
@@ -65,29 +66,30 @@ func compareRivals(ctx context.Context, c config, out, progress io.Writer) error
 		fmt.Fprintln(progress, "rivals:", line)
 	}
 	lasts := traffic(c.minutes, len(all))
-	var names, played []string
-	for _, w := range all {
-		played = append(played, w.name)
-	}
-	for _, a := range against {
-		names = append(names, a.name)
-	}
-	fmt.Fprintf(progress, "rivals: about %s: %s of traffic at %.0f %% load for each of %s\n",
-		(time.Duration(len(all)) * (lasts + around)).Round(time.Minute), lasts.Round(time.Second), 100*load,
-		strings.Join(played, ", "))
-	fmt.Fprintf(progress, "rivals: at the same time %s, each with %d servers\n",
-		strings.Join(names, ", "), serversOfFleet)
-	var compared []comparison
+	announce(progress, all, against, lasts, adds)
+	var lines []figure
 	var failures []error
+	fail := func(name string, err error) {
+		failures = append(failures, fmt.Errorf("%s: %w", name, err))
+		fmt.Fprintln(progress, "rivals:", failures[len(failures)-1])
+	}
+	if adds {
+		if found, err := overhead(ctx, c.penstock, c.envoy, against); err != nil {
+			fail(overheadName, err)
+		} else {
+			printOverhead(progress, found)
+			lines = overheadFigures(found)
+		}
+	}
+	var compared []comparison
 	for _, w := range all {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
 		fmt.Fprintf(progress, "rivals: %s %s begins\n", time.Now().Format(time.TimeOnly), w.name)
 		p, err := run(ctx, c.penstock, c.envoy, w, against, lasts)
 		if err != nil {
-			if ctx.Err() != nil {
-				return ctx.Err()
-			}
-			failures = append(failures, fmt.Errorf("%s: %w", w.name, err))
-			fmt.Fprintln(progress, "rivals:", failures[len(failures)-1])
+			fail(w.name, err)
 			continue
 		}
 		result := compareAll(p)
@@ -97,10 +99,35 @@ func compareRivals(ctx context.Context, c config, out, progress io.Writer) error
 			failures = append(failures, fmt.Errorf("%s: nothing is compared", w.name))
 		}
 	}
-	return errors.Join(emit(out, figures(compared)), errors.Join(failures...))
+	if len(compared) > 0 {
+		lines = append(figures(compared), lines...)
+	}
+	return errors.Join(emit(out, lines), errors.Join(failures...))
+}
+
+// announce writes what is about to run, and how long it takes.
+func announce(progress io.Writer, all []workload, against []contender, lasts time.Duration, adds bool) {
+	var names, played []string
+	for _, a := range against {
+		names = append(names, a.name)
+	}
+	takes := time.Duration(len(all)) * (lasts + around)
+	if adds {
+		played, takes = append(played, overheadName), takes+around
+	}
+	for _, w := range all {
+		played = append(played, w.name)
+	}
+	fmt.Fprintf(progress, "rivals: about %s: %s\n", takes.Round(time.Minute), strings.Join(played, ", "))
+	if len(all) > 0 {
+		fmt.Fprintf(progress, "rivals: each workload has %s of traffic at %.0f %% load\n",
+			lasts.Round(time.Second), 100*load)
+	}
+	fmt.Fprintf(progress, "rivals: at the same time %s, each with %d servers\n",
+		strings.Join(names, ", "), serversOfFleet)
 }
 
 // traffic is how long each of n workloads has traffic, if all of them take so many minutes.
 func traffic(minutes float64, n int) time.Duration {
-	return max(leastTraffic, time.Duration(minutes*float64(time.Minute))/time.Duration(n)-around)
+	return max(leastTraffic, time.Duration(minutes*float64(time.Minute))/time.Duration(max(n, 1))-around)
 }

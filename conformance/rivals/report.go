@@ -68,7 +68,7 @@ func (c *comparison) print(to io.Writer) {
 	}
 	fmt.Fprintln(to)
 	table := tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)
-	fmt.Fprint(table, "\tcached\tfailed")
+	fmt.Fprint(table, "\tcached\tfailed\tCPU a request")
 	for _, m := range measures {
 		fmt.Fprintf(table, "\t%s\tPenstock over it", m.name)
 	}
@@ -76,7 +76,8 @@ func (c *comparison) print(to io.Writer) {
 	again := c.ratios[secondName]
 	for i := range c.outcomes {
 		o := &c.outcomes[i]
-		fmt.Fprintf(table, "%s\t%.0f %%\t%d", o.name, 100*float64(o.cached)/float64(max(o.input, 1)), o.failed)
+		cached := 100 * float64(o.cached) / float64(max(o.input, 1))
+		fmt.Fprintf(table, "%s\t%.0f %%\t%d\t%.1f ms", o.name, cached, o.failed, ms(o.cpu))
 		for k, m := range measures {
 			text := "-"
 			if r := c.ratios[o.name]; r != nil {

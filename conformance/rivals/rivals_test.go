@@ -62,6 +62,9 @@ func TestRivals_PenstockBesideItself(t *testing.T) {
 			}
 		}
 	}
+	if p.outcomes[0].cpu <= 0 {
+		t.Error("Penstock has used no CPU")
+	}
 	if p.late == 0 {
 		t.Error("no lateness was recorded")
 	}
@@ -192,5 +195,32 @@ func TestFigures_LinesHaveBenchsForm(t *testing.T) {
 	}
 	if !strings.Contains(lines.String(), `"limit":1.1`) || !strings.Contains(lines.String(), `"limit":null`) {
 		t.Error(lines.String())
+	}
+}
+
+func TestOverhead_IsAboveAServerWithoutRouter(t *testing.T) {
+	all := addedOf("1k", []target{
+		{name: directName, times: []float64{.001, .001, .002}},
+		{name: penstockName, times: []float64{.003, .003, .006}, cpu: 6 * time.Millisecond},
+		{name: secondName, times: []float64{.003, .003, .006}},
+		{name: "smg", times: []float64{.002, .002, .004}, cpu: 3 * time.Millisecond},
+	})
+	values := map[string]float64{}
+	for _, f := range overheadFigures(all) {
+		values[f.Name] = f.Value
+	}
+	for name, want := range map[string]float64{
+		"added_1k": 2, "added_1k.p50.direct": 1, "added_1k.p50.Penstock": 2, "added_1k.p99.smg": 2,
+		"added_1k.cpu.Penstock": 2,
+	} {
+		if values[name] != want {
+			t.Errorf("%s is %v, want %v in %v", name, values[name], want, values)
+		}
+	}
+	if n := len(plain(100<<10, 1)); n < 100<<10 || n > 101<<10 {
+		t.Errorf("a request of 100 KB has %d bytes", n)
+	}
+	if string(plain(1<<10, 1)) == string(plain(1<<10, 2)) {
+		t.Error("two requests have the same prompt")
 	}
 }

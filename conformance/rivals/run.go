@@ -29,6 +29,7 @@ type outcome struct {
 	first         error // of those that failed
 	input, cached int   // tokens of all prompts
 	ttft, end     series
+	cpu           time.Duration // of the router for one request; 0: unknown
 }
 
 // played is a workload that all contenders have served.
@@ -74,6 +75,9 @@ func run(ctx context.Context, penstock, envoy string, w workload, all []contende
 	lasts -= time.Duration(warm * float64(lasts))
 	traffic, cancel := context.WithTimeout(ctx, lasts+drain) // the requests that are cut then have failed
 	defer cancel()
+	for i, f := range fleets {
+		result.outcomes[i].cpu = -cpu(f.router.PID())
+	}
 	bodies := bodyCache{requests: requests, uses: len(fleets)}
 	play(traffic, departures(requests, len(fleets)), func(d departure) sending {
 		body := bodies.take(d.request)
@@ -83,10 +87,12 @@ func run(ctx context.Context, penstock, envoy string, w workload, all []contende
 			result.outcomes[d.contender].samples[d.request] = s
 		}
 	})
-	for _, f := range fleets {
+	for i, f := range fleets {
 		if err := f.router.Running(); err != nil {
 			return nil, err
 		}
+		o := &result.outcomes[i]
+		o.cpu = (o.cpu + cpu(f.router.PID())) / time.Duration(len(requests))
 	}
 	result.summarize(requests, lasts)
 	return result, ctx.Err()

@@ -1,0 +1,33 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// cpu returns the CPU time of a process and its descendants so far; 0 where the kernel's /proc does
+// not have it.
+func cpu(pid int) (total time.Duration) {
+	tasks, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*", pid)) // the pattern is valid
+	for _, task := range tasks {
+		if fields := words(task, "schedstat"); len(fields) > 0 { // the first is nanoseconds on a CPU
+			ns, _ := strconv.ParseInt(fields[0], 10, 64)
+			total += time.Duration(ns)
+		}
+		for _, child := range words(task, "children") {
+			if pid, err := strconv.Atoi(child); err == nil {
+				total += cpu(pid)
+			}
+		}
+	}
+	return total
+}
+
+func words(folder, file string) []string {
+	text, _ := os.ReadFile(filepath.Join(folder, file)) // a thread may have ended
+	return strings.Fields(string(text))
+}
