@@ -105,7 +105,7 @@ func compareRivals(ctx context.Context, c config, out, progress io.Writer) error
 	return errors.Join(emit(out, lines), errors.Join(failures...))
 }
 
-// announce writes what is about to run, and how long it takes.
+// announce lists the workloads that are about to run, and how long they take.
 func announce(progress io.Writer, all []workload, against []contender, lasts time.Duration, adds bool) {
 	var names, played []string
 	for _, a := range against {

@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -147,6 +148,9 @@ func (p *played) summarize(requests []request, lasts time.Duration) {
 		o.ttft, o.end = make(series, slicesOfRun), make(series, slicesOfRun)
 		for n, s := range o.samples {
 			late = append(late, s.late)
+			if s.end == 0 {
+				s.err = errors.New("it was not sent")
+			}
 			if s.err != nil {
 				o.failed++
 				o.first = cmp.Or(o.first, s.err)

@@ -14,7 +14,6 @@ import (
 
 // sample is one answered request.
 type sample struct {
-	request       int
 	late          time.Duration // how much after its time it was sent
 	ttft, end     time.Duration // since it was sent
 	input, cached int           // tokens of the prompt
