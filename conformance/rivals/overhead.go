@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"slices"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -187,13 +188,14 @@ func overheadFigures(all []added) (out []figure) {
 		if a.router == secondName {
 			continue
 		}
-		name := "added_" + a.size
-		out = append(out,
-			figure{Name: name + ".p50." + a.router, Value: round(ms(a.p50)), Unit: "ms"},
-			figure{Name: name + ".p99." + a.router, Value: round(ms(a.p99)), Unit: "ms"},
-		)
+		add := func(what string, value time.Duration) {
+			name := "added_" + a.size + "." + what + "." + strings.ReplaceAll(a.router, " ", "_")
+			out = append(out, figure{Name: name, Value: round(ms(value)), Unit: "ms"})
+		}
+		add("p50", a.p50)
+		add("p99", a.p99)
 		if a.cpu > 0 {
-			out = append(out, figure{Name: name + ".cpu." + a.router, Value: round(ms(a.cpu)), Unit: "ms"})
+			add("cpu", a.cpu)
 		}
 	}
 	return out
