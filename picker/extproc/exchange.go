@@ -313,6 +313,8 @@ func (x *exchange) requestBody(m *Message) error {
 	case problem != nil:
 		return x.answer(replyRequestBody, problem)
 	case !streamed:
+		// A gateway with an access log needs the call no more. A request of another cluster counts until its call ends.
+		x.done = x.request.Reported() && !x.request.Imported
 		err := x.choose(replyRequestBody)
 		x.dropBody()
 		return err

@@ -46,6 +46,10 @@ func YAML(c Config) ([]byte, error) {
 	return out, nil
 }
 
+// callsLast is how long Envoy keeps a client of gRPC without a new call. Its default is 50 s, and Envoy 1.40 crashes when a call
+// of the client ends later: each request whose call to the picker, or about its upload, lasts that long. A client takes some KiB.
+const callsLast = 7 * 24 * time.Hour
+
 // New is the bootstrap as a message. An error is an invalid Config.
 func New(c Config) (*bootstrapv3.Bootstrap, error) {
 	c = c.withDefaults()
@@ -67,6 +71,9 @@ func New(c Config) (*bootstrapv3.Bootstrap, error) {
 		DeferredStatOptions: &bootstrapv3.Bootstrap_DeferredStatOptions{EnableDeferredCreationStats: true},
 		ClusterManager:      &bootstrapv3.ClusterManager{EnableDeferredClusterCreation: true},
 		LayeredRuntime:      runtime(),
+		GrpcAsyncClientManagerConfig: &bootstrapv3.Bootstrap_GrpcAsyncClientManagerConfig{
+			MaxCachedEntryIdleDuration: durationpb.New(callsLast),
+		},
 	}
 	for _, k := range sortedKeys(c.Tags) {
 		if msg.StatsConfig == nil {
