@@ -127,11 +127,18 @@ func modelServer(reply string) *httptest.Server {
 // victimObjects are the Gateway of the platform, and the victim's objects.
 func (r *rig) victimObjects() string {
 	ip, port := "127.0.0.1", portOf(r.server)
-	return fmt.Sprintf(`apiVersion: gateway.networking.k8s.io/v1
+	return fmt.Sprintf(`apiVersion: penstock.dev/v1alpha1
+kind: EnvoyFleet
+metadata: {name: gw, namespace: infra}
+# The matrix has a route for each cell of a model server.
+spec: {routes: {budgetMilliseconds: 80}}
+---
+apiVersion: gateway.networking.k8s.io/v1
 kind: Gateway
 metadata: {name: gw, namespace: infra}
 spec:
   gatewayClassName: penstock
+  infrastructure: {parametersRef: {group: penstock.dev, kind: EnvoyFleet, name: gw}}
   addresses: [{value: 127.0.0.1}]
   listeners:
   - {name: http, port: %d, protocol: HTTP, allowedRoutes: {namespaces: {from: All}}}
