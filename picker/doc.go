@@ -8,8 +8,8 @@
 //
 // The path of a request: extproc reads the wire, and a pick is one value that passes a table of
 // stages (stages.go), each in a file of its name: admit, read, rewrite, wake, find, recall,
-// hold, process, restrict, prompt, score, rank, lease, spill, answer, note. What a pick chooses
-// among is its target (target.go): the model servers of a pool, such servers with sessions
+// hold, process, restrict, prompt, score, rank, lease, spill, answer, note. How endpoints are
+// ranked and taken is in choose.go and take.go, for the stages that do. What a pick chooses among is its target (target.go): the model servers of a pool, such servers with sessions
 // (session.go), the clusters of an import (clusters.go, stays.go), a remote picker (relay.go). Where
 // the responses are that servers keep is in responses.go. The gateway's access
 // log (accesslog) reports every 2 s that the request goes on and which endpoint serves it, which

@@ -2,7 +2,6 @@ package picker
 
 import (
 	"slices"
-	"time"
 
 	"github.com/penstock-project/penstock/picker/extproc"
 	"github.com/penstock-project/penstock/picker/schedule"
@@ -51,14 +50,6 @@ func (k *pick) whenFull() {
 		k.choose(pool.unlimited)
 		k.take()
 	}
-}
-
-// awaitEnd calls try each time that a request of the pool has ended, until it returns true,
-// and reports whether it has. All waits of a pick together last at most Config.EndWait.
-func (k *pick) awaitEnd(try func() bool) bool {
-	began := time.Now()
-	defer func() { k.endWaited += time.Since(began) }()
-	return k.pool.slots.Wait(k.ctx, k.picker.config.EndWait-k.endWaited, try)
 }
 
 // limits returns those because of which no endpoint takes the request.

@@ -1,0 +1,115 @@
+//go:build engines
+
+package features
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// rateRuns are compared by their median, of so many prompts each.
+const rateRuns, ratePrompts = 5, 8
+
+// maxNoise is the error of an A/A run, in percent, above which rate_error_vllm has no limit.
+const maxNoise = 10
+
+var promptLength = regexp.MustCompile(`a prompt of ([\d,]+) tokens`)
+
+// figure prints a figure as the benchmarks do. It has no limit if that is NaN.
+func figure(name, unit string, value, limit float64, about string) {
+	out := map[string]any{"name": name, "value": value, "unit": unit, "limit": nil, "about": about}
+	if !math.IsNaN(limit) {
+		out["limit"] = limit
+	}
+	text, _ := json.Marshal(out)
+	fmt.Println(string(text))
+}
+
+// direct sends prompts to an engine, one after the other, and returns how many of its tokens it
+// reads a second: a regression through the origin, because the attention of a tiny model makes the
+// time of a token proportional to the prompt's length, and all prompts are about as long.
+func (e *engine) direct(s *site, first int) (rate float64, err error) {
+	var squares, products float64
+	for i := range ratePrompts {
+		body := fmt.Sprintf(`{"model":"tiny","max_tokens":1,"stream":true,"stream_options":{"include_usage":true},"messages":[{"role":"user","content":%q}]}`, long(first+i))
+		_, events, err := timed(s, e.url("/v1/chat/completions"), body)
+		if err != nil {
+			return 0, err
+		}
+		if len(events) < 2 {
+			return 0, fmt.Errorf("no token in %v", events)
+		}
+		tokens, _ := field(events[len(events)-2].data, "usage", "prompt_tokens").(float64)
+		squares, products = squares+tokens*tokens, products+tokens*events[0].at.Seconds()
+	}
+	return squares / products, nil
+}
+
+// vllmRates compares the rates that the picker takes from the engines' series with those of direct
+// requests, and prints rate_error_vllm.
+func vllmRates(t *testing.T, s *site, engines ...*engine) {
+	next := int(time.Now().UnixMicro() % 1e6)
+	var errors, noise []float64
+	for run := range rateRuns {
+		var before, again float64
+		for _, e := range engines {
+			for _, to := range []*float64{&before, &again} {
+				rate, err := e.direct(s, next)
+				if err != nil {
+					t.Fatal(err)
+				}
+				next += ratePrompts
+				*to += rate / float64(len(engines))
+			}
+		}
+		counted, tokens := 0.0, 0.0
+		for range ratePrompts * len(engines) {
+			got, err := s.ask("/", fmt.Sprintf(`{"model":"tiny","max_tokens":1,"messages":[{"role":"user","content":%q}]}`, long(next)))
+			next++
+			if err != nil {
+				t.Fatal(err)
+			}
+			n, _ := field(got.body, "usage", "prompt_tokens").(float64)
+			found := promptLength.FindStringSubmatch(s.explain("--why", got.header.Get("x-request-id")))
+			if found == nil || n == 0 {
+				t.Fatalf("no length of the prompt: %s", got.body)
+			}
+			own, _ := strconv.ParseFloat(strings.ReplaceAll(found[1], ",", ""), 64)
+			counted, tokens = counted+own, tokens+n
+		}
+		var sum float64
+		s.Eventually("both rates are reported", func() error {
+			found := reads.FindAllStringSubmatch(s.status(), -1)
+			if sum = 0; len(found) != len(engines) {
+				return fmt.Errorf("rates: %v", found)
+			}
+			for _, f := range found {
+				rate, _ := strconv.ParseFloat(f[1], 64)
+				sum += rate / float64(len(engines))
+			}
+			return nil
+		})
+		learned, is := sum*tokens/counted, (before+again)/2
+		errors = append(errors, 100*math.Abs(learned-is)/is)
+		noise = append(noise, 100*math.Abs(again-before)/before)
+		t.Logf("run %d: learned %.0f of the engine's tokens a second, direct %.0f and %.0f", run, learned, before, again)
+	}
+	slices.Sort(errors)
+	slices.Sort(noise)
+	limit := 20.
+	if noise[rateRuns/2] > maxNoise {
+		limit = math.NaN()
+	}
+	figure("rate_error_vllm.noise", "%", noise[rateRuns/2], math.NaN(), "The same of direct requests against direct requests.")
+	figure("rate_error_vllm", "%", errors[rateRuns/2], limit, "The rate at which a real vLLM reads prompts, by its series, against a regression over direct requests just before: the median of five runs.")
+	if errors[rateRuns/2] > limit {
+		t.Errorf("the learned rate is wrong by %.1f %%, noise %.1f %%", errors[rateRuns/2], noise[rateRuns/2])
+	}
+}

@@ -1,0 +1,56 @@
+package picker
+
+import (
+	"time"
+
+	"github.com/penstock-project/penstock/picker/extproc"
+	"github.com/penstock-project/penstock/picker/prefix"
+	"github.com/penstock-project/penstock/picker/request"
+	"github.com/penstock-project/penstock/picker/schedule"
+)
+
+// What strategies read of a request.
+
+// scheduled returns what strategies read of a request.
+func (pool *pool) scheduled(r *extproc.Request, now time.Time) schedule.Request {
+	q := schedule.Request{Model: servedModel(&r.Facts), Stream: r.Facts.Stream, Responses: r.Facts.Kind == request.Responses, Tokens: promptTokens(r), Chain: r.Facts.Chain, Exact: r.Facts.Exact, Criticality: criticality(pool.priority(r)), Spread: r.Facts.Spread,
+		MaxTokens: r.Facts.MaxTokens, Objective: pool.objective(r.Headers.Header),
+		Session: pool.session(r.Headers.Header, now)}
+	if q.Model == "" { // the body is not read
+		q.Model = string(r.Headers.Header(modelHeader))
+	}
+	return q
+}
+
+// promptTokens is how long a request's prompt is, as far as that is known.
+func promptTokens(r *extproc.Request) int {
+	if r.Bodyless {
+		return 1 // there is none
+	}
+	if r.Facts.Size == 0 { // the body is not read: most of it is the prompt
+		return min(length(r.Headers.Header("content-length"))/prefix.BytesPerToken, prefix.MaxTokens)
+	}
+	return r.Facts.Tokens
+}
+
+// servedModel is the model that the server gets.
+func servedModel(f *request.Facts) string {
+	if f.Target != nil {
+		return f.Target.Name
+	}
+	return f.Model
+}
+
+// length reads a content-length of at most 9 digits; 0 for any other text.
+func length(text []byte) (n int) {
+	if len(text) > 9 {
+		return 0
+	}
+	for _, c := range text {
+		if c < '0' || c > '9' {
+			return 0
+		}
+		n = 10*n + int(c-'0')
+	}
+	return n
+}

@@ -1,0 +1,72 @@
+package picker
+
+import (
+	"time"
+
+	"github.com/penstock-project/penstock/picker/endpoint"
+	"github.com/penstock-project/penstock/picker/request"
+)
+
+// How a pick takes an endpoint, for the stages that do: lease and spill.
+
+// take opens a lease at the first of the ranked endpoints. Another pick may have taken the
+// endpoint's last slot since, or its trial: the next rank takes that into account. It returns false
+// if no endpoint takes the request.
+func (k *pick) take() bool {
+	limit := int64(k.pool.Full.InFlight)
+	if k.strategy == k.pool.unlimited {
+		limit = 0
+	}
+	leases := k.picker.leases
+	for len(k.ranked) > 0 {
+		work := k.ranked[0].Work(&k.query)
+		k.foresees(&work)
+		k.addFurther(&work)
+		if leases.Bounded(k.holder.Gateway) {
+			k.picker.metrics.uncounted.WithLabelValues(k.holder.Gateway).Inc()
+			return true
+		}
+		if k.lease = leases.Open(k.ranked[0].Endpoint, k.holder, work, limit, k.at); k.lease == nil {
+			k.further.release()
+			k.choose(k.strategy)
+			continue
+		}
+		k.lease.AddParts(k.further.leases...)
+		k.further.leases = nil
+		if limit == 0 || k.picker.confirm(k.ctx, k.ranked[0].Endpoint.Load(), limit) {
+			return true
+		}
+		k.contested = k.ranked[0].Endpoint.Load().Total()
+		k.lease.Release()
+		k.lease.Done()
+		k.lease, k.ranked, k.further, k.verdicts = nil, nil, further{}, nil
+	}
+	return false
+}
+
+// foresees sets what shows whether the server answers.
+func (k *pick) foresees(w *endpoint.Work) {
+	kind := k.request.Facts.Kind
+	if k.request.Facts.Size == 0 { // the body is not read
+		kind = request.KindOf(k.request.Headers.Header(":path"))
+	}
+	w.Generates, w.Held = generates(kind), k.at.Sub(k.started)+k.waited
+}
+
+// generates reports whether the answers to requests of a kind have tokens.
+func generates(of request.Kind) bool {
+	switch of {
+	case request.ChatCompletions, request.Completions, request.Responses, request.Messages,
+		request.Generate, request.GRPCGenerate:
+		return true
+	}
+	return false
+}
+
+// awaitEnd calls try each time that a request of the pool has ended, until it returns true,
+// and reports whether it has. All waits of a pick together last at most Config.EndWait.
+func (k *pick) awaitEnd(try func() bool) bool {
+	began := time.Now()
+	defer func() { k.endWaited += time.Since(began) }()
+	return k.pool.slots.Wait(k.ctx, k.picker.config.EndWait-k.endWaited, try)
+}
