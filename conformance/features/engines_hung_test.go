@@ -4,7 +4,6 @@ package features
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -82,18 +81,6 @@ func (s *site) chats(ctx context.Context, stream bool, limit time.Duration) (sen
 	}
 }
 
-// figure prints a measurement as make bench does.
-func figure(name string, value float64, unit string, limit float64, about string) {
-	line, _ := json.Marshal(struct {
-		Name  string  `json:"name"`
-		Value float64 `json:"value"`
-		Unit  string  `json:"unit"`
-		Limit float64 `json:"limit"`
-		About string  `json:"about"`
-	}{name, value, unit, limit, about})
-	fmt.Println(string(line))
-}
-
 // The engine core of one of two servers stops: its API server stays healthy, its page keeps its values,
 // and streams get headers. It gets three requests at most after the first three seconds, with streams
 // and without, whether clients wait or give up, and serves again once it goes on.
@@ -169,7 +156,7 @@ func TestEngines_VLLMHung(t *testing.T) {
 			t.Logf("%d requests, %d failed", result[0], result[1])
 		})
 	}
-	figure("hung_stuck", float64(most), "requests", 3,
+	figure("hung_stuck", "requests", float64(most), 3,
 		"Requests given to a vLLM whose engine core is stopped, from 3 s to 15 s after that: the worst of streams, "+
 			"of streams whose clients give up after 2 s, and of answers that are not streamed.")
 }

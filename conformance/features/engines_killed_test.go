@@ -3,9 +3,7 @@
 package features
 
 import (
-	"encoding/json"
 	"fmt"
-	"os"
 	"strconv"
 	"strings"
 	"syscall"
@@ -96,13 +94,8 @@ func coreAlone(e *engine) error {
 func TestEngines_KilledCostsNoRequestThatHadNotBegun(t *testing.T) {
 	failed := killed(t, "llamacpp", whole, whole, whole, whole, whole, whole, whole)
 	failed += killed(t, "vllm", coreAlone, whole, coreAlone)
-	figure := map[string]any{
-		"name": "killed_failed", "value": failed, "unit": "requests", "limit": 0,
-		"about": "requests that had not begun and failed when one of two servers was killed under load: ten kills",
-	}
-	if err := json.NewEncoder(os.Stdout).Encode(figure); err != nil {
-		t.Fatal(err)
-	}
+	figure("killed_failed", "requests", float64(failed), 0,
+		"Requests that had not begun and failed when one of two servers was killed under load: ten kills.")
 	if failed > 0 {
 		t.Errorf("%d requests failed", failed)
 	}

@@ -3,7 +3,6 @@
 package features
 
 import (
-	"encoding/json"
 	"fmt"
 	"math"
 	"regexp"
@@ -21,16 +20,6 @@ const rateRuns, ratePrompts = 5, 8
 const maxNoise = 10
 
 var promptLength = regexp.MustCompile(`a prompt of ([\d,]+) tokens`)
-
-// figure prints a figure as the benchmarks do. It has no limit if that is NaN.
-func figure(name, unit string, value, limit float64, about string) {
-	out := map[string]any{"name": name, "value": value, "unit": unit, "limit": nil, "about": about}
-	if !math.IsNaN(limit) {
-		out["limit"] = limit
-	}
-	text, _ := json.Marshal(out)
-	fmt.Println(string(text))
-}
 
 // direct sends prompts to an engine, one after the other, and returns how many of its tokens it
 // reads a second: a regression through the origin, because the attention of a tiny model makes the

@@ -3,8 +3,10 @@
 package features
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"net"
 	"net/http"
 	"os"
@@ -143,4 +145,14 @@ func (s *site) starts(all ...*engine) {
 			}
 		}
 	}
+}
+
+// figure prints a figure as the benchmarks do. A limit that is NaN is none.
+func figure(name, unit string, value, limit float64, about string) {
+	out := map[string]any{"name": name, "value": value, "unit": unit, "limit": nil, "about": about}
+	if !math.IsNaN(limit) {
+		out["limit"] = limit
+	}
+	text, _ := json.Marshal(out)
+	fmt.Println(string(text))
 }
