@@ -409,6 +409,7 @@ func TestEngines_VLLM(t *testing.T) {
 		)
 	})
 	t.Run("first token", func(t *testing.T) { firstToken(t, s, long) })
+	t.Run("rates", func(t *testing.T) { vllmRates(t, s, a, b) })
 	t.Run("KV events", func(t *testing.T) {
 		s.write("engines.yaml", with("kvevents"))
 		engineHits(t, s, a, b)
