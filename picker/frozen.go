@@ -31,7 +31,7 @@ const (
 	busyReading = 3
 )
 
-// storm is what a pool has seen of servers that exceed their limits.
+// storm counts a pool's servers that exceed their limits.
 type storm struct {
 	requests atomic.Uint64 // that have gone to another server
 	until    atomic.Int64  // a moment: the longest limit before; 0: there was none

@@ -52,7 +52,7 @@ type Picker struct {
 	health   *health.Server
 }
 
-// asks are what model servers are asked beside requests.
+// asks has the questions to model servers beside requests.
 type asks struct {
 	models   *models.Lister
 	liveness *liveness.Checker

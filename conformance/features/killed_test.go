@@ -162,6 +162,24 @@ func TestKilled_WithoutFallbacksARequestIsSentOnce(t *testing.T) {
 	}
 }
 
+// runsOnce sends requests, each of which one server runs and answers with a status.
+func (s *site) runsOnce(status int, servers ...*mortal) {
+	s.Helper()
+	served := func() (n int32) {
+		for _, m := range servers {
+			n += m.served.Load()
+		}
+		return n
+	}
+	before := served()
+	if got := s.outcomes("/", 4); got[status] != 4 {
+		s.Errorf("got %v, want %d for each", got, status)
+	}
+	if n := served() - before; n != 4 {
+		s.Errorf("4 requests have run %d times", n)
+	}
+}
+
 // A server cannot have its request run by others: it alone has marked its answer.
 func TestKilled_MarkOfAServerIsNotBelieved(t *testing.T) {
 	t.Parallel()
@@ -170,19 +188,13 @@ func TestKilled_MarkOfAServerIsNotBelieved(t *testing.T) {
 	s.up("killed.yaml")
 	s.goes("/", "a", 1)
 	s.goes("/", "b", 1)
-	before := a.served.Load() + b.served.Load()
 	marks := func(w http.ResponseWriter) {
 		w.Header().Set("penstock-server-dead", "1")
 		w.WriteHeader(http.StatusInternalServerError)
 	}
 	a.fail(marks)
 	b.fail(marks)
-	if got := s.outcomes("/", 4); got[http.StatusInternalServerError] != 4 {
-		t.Errorf("got %v, want 500 for each", got)
-	}
-	if n := a.served.Load() + b.served.Load() - before; n != 4 {
-		t.Errorf("4 requests have run %d times", n)
-	}
+	s.runsOnce(http.StatusInternalServerError, a, b)
 }
 
 // A route's time for one attempt ends a slow request: it is not run again by other servers.
@@ -193,16 +205,10 @@ func TestKilled_AttemptThatTakesTooLongIsNotRepeated(t *testing.T) {
 	s.up("killed.yaml", swap("  - backendRefs:", "  - timeouts: {backendRequest: 700ms}\n    backendRefs:"))
 	s.goes("/", "a", 1)
 	s.goes("/", "b", 1)
-	before := a.served.Load() + b.served.Load()
 	slow := func(http.ResponseWriter) { time.Sleep(3 * time.Second) }
 	a.fail(slow)
 	b.fail(slow)
-	if got := s.outcomes("/", 4); got[http.StatusGatewayTimeout] != 4 {
-		t.Errorf("got %v, want 504 for each", got)
-	}
-	if n := a.served.Load() + b.served.Load() - before; n != 4 {
-		t.Errorf("4 requests have run %d times", n)
-	}
+	s.runsOnce(http.StatusGatewayTimeout, a, b)
 }
 
 // A request that a server cannot serve would fail at every server.

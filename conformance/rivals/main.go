@@ -22,7 +22,7 @@ const around = time.Minute
 // leastTraffic is the shortest traffic of a workload.
 const leastTraffic = 20 * time.Second
 
-// config is what flags select.
+// config has what flags select.
 type config struct {
 	penstock, envoy, rivals, traces, workload, own string
 	minutes                                        float64

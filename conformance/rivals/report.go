@@ -118,7 +118,7 @@ type figure struct {
 	About string   `json:"about,omitempty"`
 }
 
-// figures returns those of all comparisons; void workloads count in none but lateness.
+// figures returns the figures of all comparisons; void workloads count in none but lateness.
 func figures(all []comparison) (out []figure) {
 	add := func(name string, value float64, unit string, limit float64, about string) {
 		f := figure{Name: name, Value: round(value), Unit: unit, About: about}

@@ -34,7 +34,7 @@ type workload struct {
 	draw func(rate float64, lasts time.Duration) ([]request, error)
 }
 
-// workloads are those that are compared. The rates of full load are those of conformance/bench
+// workloads are compared, one after the other. The rates of full load are those of conformance/bench
 // (fullLoad, of 8 servers); of uniform it is 95 % of what a server can read.
 func workloads(traces string) []workload {
 	generated := func(name string, full, slow float64, thin int) workload {

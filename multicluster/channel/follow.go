@@ -331,7 +331,7 @@ func (c *Channel) read(ctx context.Context, p *peer, conn Connection, connected 
 		wait := c.received(p, r)
 		if whole == nil {
 			delivering.Go(func() {
-				if pause(ctx, wait) {
+				if Pause(ctx, wait) {
 					inEffect[t.name].Store(true)
 					_ = send(acknowledge) // if it fails, so does Recv
 				}
@@ -359,8 +359,8 @@ func (c *Channel) received(p *peer, r *response) time.Duration {
 	return c.cfg.Received(p.address, len(r.GetResources())+len(r.GetRemovedResources()), weight(r))
 }
 
-// pause waits. It returns false if the context ends.
-func pause(ctx context.Context, d time.Duration) bool {
+// Pause waits. It returns false if the context ends.
+func Pause(ctx context.Context, d time.Duration) bool {
 	if d <= 0 {
 		return ctx.Err() == nil
 	}

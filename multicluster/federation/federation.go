@@ -452,7 +452,7 @@ func (f *Federation) apply(ctx context.Context, peer string, u registry.Update) 
 		part := u
 		part.Partial, part.Withdrawn, part.Unread, part.Exports, all = true, nil, nil, all[:slice], all[slice:]
 		applied = f.cfg.Apply(part) && applied
-		if !pause(ctx, f.paces.spent(peer, slice*exportCost, time.Now())) {
+		if !channel.Pause(ctx, f.paces.spent(peer, slice*exportCost, time.Now())) {
 			return false
 		}
 		for i := range part.Exports {

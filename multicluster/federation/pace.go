@@ -100,23 +100,8 @@ func (f *Federation) paced(
 		if in.Disconnected { // it waits too: the member would connect again at once
 			cost = 0
 		}
-		pause(ctx, f.paces.spent(in.Peer, cost, time.Now()))
+		channel.Pause(ctx, f.paces.spent(in.Peer, cost, time.Now()))
 		return err
-	}
-}
-
-// pause waits. It returns false if the context ends.
-func pause(ctx context.Context, d time.Duration) bool {
-	if d <= 0 {
-		return ctx.Err() == nil
-	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return true
 	}
 }
 

@@ -169,12 +169,6 @@ func (lease *Lease) LimitHeaders(limit time.Duration) {
 	lease.headersLimit = limit
 }
 
-// Failing reports whether requests to the server often fail, so that it is suspect.
-func (l *Load) Failing(at Moment) bool {
-	failing, _ := l.health.failing(int64(at))
-	return failing
-}
-
 // Exceeds takes the time to a response's headers. It returns true once, if that is longer than the
 // limit. passed means that another server has sent them: then Frozen is true from now on.
 func (lease *Lease) Exceeds(after time.Duration, passed bool) bool {

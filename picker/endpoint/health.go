@@ -57,3 +57,16 @@ func (h *health) failing(now int64) (yes, trial bool) {
 	}
 	return true, now >= h.next.Load() && !h.trial.Load()
 }
+
+// Failing reports whether requests to the server often fail, so that it is suspect.
+func (l *Load) Failing(at Moment) bool {
+	failing, _ := l.health.failing(int64(at))
+	return failing
+}
+
+// Died records that the server is dead. It is suspect until a request shows that it works again.
+func (l *Load) Died(now time.Time) {
+	for l.health.score.Load() < failing {
+		l.health.fail(sinceStart(now))
+	}
+}

@@ -60,7 +60,7 @@ func (s *Silence) String() string {
 	return text
 }
 
-// motion is what requests and pages show of a server's progress.
+// motion has what requests and pages show of a server's progress.
 type motion struct {
 	silence atomic.Pointer[Silence] // nil: the server is not silent
 	given   atomic.Int64            // requests sent to the silent server
@@ -87,7 +87,7 @@ type motion struct {
 	watched           bool // the Registry has it in watched
 }
 
-// Progress is what a report shows of a request.
+// Progress has what a report shows of a request.
 type Progress struct {
 	Status   int
 	Bytes    int64         // of the response's body
@@ -371,7 +371,7 @@ func (l *Load) readSoon() {
 	}
 }
 
-// Suspect makes the server silent until it is probed, for callers that have seen it freeze.
+// Suspect makes the server silent until it is probed. Tests of other packages begin with it.
 func (l *Load) Suspect(now time.Time) {
 	if l.registry == nil {
 		return

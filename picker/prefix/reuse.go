@@ -12,7 +12,7 @@ import (
 // without another use costs T times the share of uses whose block had about the age T, over the
 // share that miss (Che's approximation of LRU). Ages from 3T/4 to T count as about T.
 
-// reuse is what the uses of a server's blocks show about its cache. Server.mu guards it, but for evicted.
+// reuse has what the uses of a server's blocks show about its cache. Server.mu guards it, but for evicted.
 type reuse struct {
 	clock  uint32   // pieces used; it wraps
 	stamps []uint32 // by node: the clock at its last use
@@ -31,7 +31,7 @@ func (s *Server) Evicts() float64 { return math.Float64frombits(s.reuse.evicted.
 // blockTokens is the size of the largest block.
 var blockTokens = blockPieces(MaxBlocks-1) * pieceTokens
 
-// visit is what one Add uses and reads, in pieces, of a list whose oldest block has an age.
+// visit counts what one Add uses and reads, in pieces, of a list whose oldest block has an age.
 type visit struct{ age, used, old, read uint32 }
 
 // visit begins an Add. s.mu is held.
