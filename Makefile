@@ -101,11 +101,11 @@ bench-multicluster: build envoy labs helm ## measure cluster sets: exports, a hu
 	  (cd conformance && go run ./bench -multicluster -labs -penstock ../bin/penstock $(ARGS) -run '$(or $(BENCH),^(mc|sel)_|^attack_(member|hub)_)') || echo 'FAIL bench'; \
 	} | (cd conformance && go run ./bench/benchtable)
 
-bench-rivals: build envoy ## Penstock beside real SGLang router and smg, an hour (installs them, once: 250 MB; WORKLOAD=regexp, MINUTES=3, RIVAL='NAME=command {port} {workers}')
+bench-rivals: build envoy ## Penstock beside real SGLang router and smg, an hour (installs them and LiteLLM, once: 1 GB; FULL=1: six hours, WORKLOAD=regexp, MINUTES=3, RIVAL='NAME=command {port} {workers}')
 	@conformance/tools/rivals/install.sh $(CURDIR)/.tools/rivals || echo 'the rivals are not installed: comparing without them' >&2
 	@export ENVOY="$(ENVOY_PATH)" CGO_ENABLED=0; { \
 	  (cd conformance && go run -trimpath ./rivals -penstock ../bin/penstock -rivals $(CURDIR)/.tools/rivals -workload '$(or $(WORKLOAD),.)' \
-	    -minutes '$(or $(MINUTES),55)' -rival '$(RIVAL)') || echo 'FAIL rivals'; \
+	    -minutes '$(or $(MINUTES),55)' -rival '$(RIVAL)' $(if $(FULL),-full)) || echo 'FAIL rivals'; \
 	} | (cd conformance && go run -trimpath ./bench/benchtable)
 
 bench-kube: build labs ## measure on Kubernetes, in labs

@@ -1,24 +1,15 @@
 package picker
 
 import (
-	"bytes"
 	"context"
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net"
-	"net/http"
-	"net/http/httptest"
 	"net/netip"
-	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
-	"time"
 
-	filterv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/ext_proc/v3"
-	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
 	"github.com/vmihailenco/msgpack/v5"
 
 	"github.com/penstock-project/penstock/picker/endpoint"
@@ -153,93 +144,4 @@ func TestKVEvents_ExplainShowsWhyThereAreNone(t *testing.T) {
 			t.Errorf("%s compares no prompts, and shows prefixes %s", name, got)
 		}
 	}
-}
-
-// TestKVEvents_TextPromptIsRendered has a server that renders: the picker needs the body for it, which Envoy sends in BUFFERED.
-func TestKVEvents_TextPromptIsRendered(t *testing.T) {
-	tokens := make([]uint32, 1024)
-	for i := range tokens {
-		tokens[i] = uint32(i * 31)
-	}
-	const text = "A question that is long enough to have a block of its own in the chain of prefixes, which is 256 bytes. "
-	body, _ := json.Marshal(map[string]any{"model": "base", "messages": []any{map[string]any{"role": "user", "content": strings.Repeat(text, 8)}}})
-	var rendered atomic.Int32
-	model := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		got, _ := io.ReadAll(r.Body)
-		if r.URL.Path != "/v1/chat/completions/render" || !bytes.Equal(got, body) {
-			t.Errorf("%s with %d bytes", r.URL, len(got))
-		}
-		rendered.Add(1)
-		_ = json.NewEncoder(w).Encode(map[string]any{"token_ids": tokens})
-	}))
-	defer model.Close()
-	p := runPicker(t, Config{})
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var events publisher
-	go func() { _ = events.Serve(t.Context(), listener) }()
-	at := netip.MustParseAddrPort(listener.Addr().String())
-	server := specs(model.Listener.Addr().String())
-	pool := Pool{
-		ID: poolID("ns/pool"), Endpoints: server, Metrics: endpoint.Metrics{Off: true}, Body: BodyPrompts,
-		KVEvents: &KVEvents{Port: at.Port(), Render: time.Minute},
-	}
-	setPools(t, p, pool)
-	poll.Until(t, "the picker subscribes", func() bool { return events.Subscribers() == 1 })
-	events.publish(t, []any{"AllBlocksCleared"})
-	load := p.pool("ns/pool").snapshot.Find(server[0].Addr)
-	poll.Until(t, "the server reports", func() bool { return load.Prefixes().Knowledge() == prefix.Reported })
-	hashes := make([]any, len(tokens)/16)
-	for i := range hashes {
-		hashes[i] = uint64(1000 + i)
-	}
-	_, address := servePicker(t, p)
-	conn := dialPicker(t, address)
-	pick := func() []byte {
-		stream, cancel := call(t, conn, "x-penstock-pool", "ns/pool")
-		defer cancel()
-		headers := headerMessage(nil, ":path", "/v1/chat/completions", "content-type", "application/json")
-		headers.GetRequestHeaders().EndOfStream = false
-		headers.ProtocolConfig = &extprocv3.ProtocolConfiguration{RequestBodyMode: filterv3.ProcessingMode_BUFFERED}
-		exchange(t, stream, headers)
-		answer := exchange(t, stream, &extprocv3.ProcessingRequest{Request: &extprocv3.ProcessingRequest_RequestBody{RequestBody: &extprocv3.HttpBody{Body: body, EndOfStream: true}}})
-		if answer.GetRequestBody() == nil {
-			t.Fatalf("%v", answer)
-		}
-		return answer.GetRequestBody().GetResponse().GetBodyMutation().GetBody()
-	}
-	unread := func() int64 { return p.pool("ns/pool").snapshot.Endpoints[0].State().Unread }
-	pick()
-	if got := unread(); got != 1024 {
-		t.Errorf("a prompt of 1,024 tokens counts as %d to be read", got)
-	}
-	events.publish(t, []any{"BlockStored", hashes, nil, tokens, 16})
-	poll.Until(t, "the pick's two seconds are over, and the report stays", func() bool { return load.Prefixes().Picks() == 0 })
-	pick()
-	if got := unread(); got != 1024 {
-		t.Errorf("with a second one that is cached, %d tokens are to be read", got)
-	}
-	if rendered.Load() != 1 {
-		t.Errorf("the prompt was rendered %d times", rendered.Load())
-	}
-	// Dynamo's frontends get the token IDs, which are then kept.
-	pool.Strategy, pool.Plugins = "plugins", parsed(t, "plugins: [{type: active-request-scorer}, {type: dynamo-headers}]")
-	setPools(t, p, pool)
-	for range 2 {
-		var got struct {
-			Nvext struct {
-				Tokens []uint32 `json:"token_data"`
-			} `json:"nvext"`
-			Messages []any `json:"messages"`
-		}
-		if err := json.Unmarshal(pick(), &got); err != nil || !slices.Equal(got.Nvext.Tokens, tokens) || len(got.Messages) != 1 {
-			t.Errorf("the frontend gets %d token IDs, %v", len(got.Nvext.Tokens), err)
-		}
-	}
-	if rendered.Load() != 2 {
-		t.Errorf("the prompt was rendered %d times", rendered.Load())
-	}
-	poll.Until(t, "no body is held", func() bool { return p.wire.bodies.Held() == 0 })
 }

@@ -2,7 +2,6 @@ package picker
 
 import (
 	"context"
-	"encoding/json"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
@@ -13,9 +12,6 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
 	"github.com/prometheus/client_golang/prometheus"
-	"go.opentelemetry.io/otel/attribute"
-	"go.opentelemetry.io/otel/sdk/trace"
-	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/health/grpc_health_v1"
@@ -23,7 +19,6 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/penstock-project/penstock/picker/endpoint"
-	"github.com/penstock-project/penstock/picker/schedule"
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
@@ -142,71 +137,6 @@ func TestSubsetHint_BindsInEveryForm(t *testing.T) {
 	}
 }
 
-func TestEndpointPicker_RetriesComposeWithTheUsers(t *testing.T) {
-	p := runPicker(t, Config{})
-	_, address := servePicker(t, p)
-	setPools(t, p,
-		Pool{ID: poolID("ns/one"), Spill: []string{"envoy://b/", "envoy://c/"}, Endpoints: specs("10.0.0.1:80")},
-		Pool{ID: poolID("ns/two"), Strategy: "round-robin", Fallbacks: 5, Endpoints: specs("10.0.0.1:80", "10.0.0.2:80")},
-		Pool{ID: poolID("ns/none"), Spill: []string{"envoy://b/"}},
-		Pool{ID: poolID("ns/default"), Default: true, Endpoints: specs("10.0.0.9:80")})
-	conn := dialPicker(t, address)
-	for _, tt := range []struct {
-		pool, retries, spill, header string
-		want                         string
-	}{
-		{"ns/one", "", "", "", "10.0.0.1:80 0"},
-		{"ns/one", "2", "", "", "10.0.0.1:80,10.0.0.1:80,10.0.0.1:80 2"},
-		{"ns/one", "1", "", "2", "10.0.0.1:80,10.0.0.1:80,10.0.0.1:80 2"},
-		{"ns/one", "", "envoy://b/,envoy://c/", "", "10.0.0.1:80,envoy://b/,envoy://c/ 2"},
-		{"ns/two", "1", "", "", "10.0.0.1:80,10.0.0.2:80,10.0.0.1:80,10.0.0.2:80,10.0.0.1:80 4"},
-		{"ns/none", "", "envoy://b/", "", "envoy://b/ 0"},
-		{"ns/none", "", "envoy://new/,envoy://b/", "", "envoy://b/ 0"}, // Envoy does not have the first one yet
-		{"", "", "", "", "10.0.0.9:80 "},                               // the retry policy of a gateway that Penstock does not configure stays
-		{"", "", "", "2", "10.0.0.9:80 "},
-	} {
-		var pairs []string
-		for key, value := range map[string]string{"x-penstock-pool": tt.pool, "x-penstock-retries": tt.retries, "x-penstock-spill": tt.spill} {
-			if value != "" {
-				pairs = append(pairs, key, value)
-			}
-		}
-		var header []string
-		if tt.header != "" {
-			header = []string{"x-envoy-max-retries", tt.header}
-		}
-		stream, cancel := call(t, conn, pairs...)
-		list, retries, _ := answered(exchange(t, stream, headerMessage(nil, header...)))
-		cancel()
-		if got := list + " " + retries; got != tt.want {
-			t.Errorf("%+v: %s", tt, got)
-		}
-	}
-}
-
-func TestLease_WithoutAccessLogEndsWithStream(t *testing.T) {
-	p := runPicker(t, Config{})
-	_, address := servePicker(t, p)
-	setPools(t, p, Pool{ID: poolID("ns/pool"), Default: true, Strategy: "round-robin", Fallbacks: 1, Endpoints: specs("10.0.0.1:80", "10.0.0.2:80")})
-	stream, cancel := call(t, dialPicker(t, address))
-	exchange(t, stream, headerMessage(nil))
-	counts := func() [2]int64 { return [2]int64{inFlight(p, "10.0.0.1:80"), inFlight(p, "10.0.0.2:80")} }
-	if got := counts(); got != [2]int64{1, 0} {
-		t.Errorf("after the pick: %v", got)
-	}
-	served, _ := structpb.NewStruct(map[string]any{"x-gateway-destination-endpoint-served": "10.0.0.2:80"})
-	exchange(t, stream, &extprocv3.ProcessingRequest{
-		Request: &extprocv3.ProcessingRequest_ResponseHeaders{ResponseHeaders: &extprocv3.HttpHeaders{
-			Headers: &corev3.HeaderMap{Headers: []*corev3.HeaderValue{{Key: ":status", RawValue: []byte("200")}}}}},
-		MetadataContext: &corev3.Metadata{FilterMetadata: map[string]*structpb.Struct{"envoy.lb": served}},
-	})
-	if got := counts(); got != [2]int64{0, 1} {
-		t.Errorf("after the second endpoint served: %v", got)
-	}
-	cancel()
-	poll.Until(t, "the stream's end", func() bool { return counts() == [2]int64{} })
-}
-
 func TestEndpointPicker_ExplainsWhyAnEndpointIsNotFresh(t *testing.T) {
 	status := func(code int) string {
 		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(code) }))
@@ -285,87 +215,6 @@ func TestEndpointPicker_HealthServesOncePoolsAreSet(t *testing.T) {
 	}
 }
 
-func TestTracing_PickIsSpanOfSampledCall(t *testing.T) {
-	spans := tracetest.NewSpanRecorder()
-	p := runPicker(t, Config{Tracer: trace.NewTracerProvider(trace.WithSpanProcessor(spans))})
-	_, address := servePicker(t, p)
-	setPools(t, p, Pool{ID: poolID("ns/pool"), Strategy: "round-robin", Endpoints: specs("10.0.0.1:80")})
-	conn := dialPicker(t, address)
-	const (
-		id     = "0af7651916cd43dd8448eb211c80319c"
-		caller = "00-" + id + "-00000000000000aa-01"
-		client = "00-" + id + "-00000000000000bb-01"
-	)
-	for _, tt := range []struct{ call, header, parent string }{
-		{caller, client, "00000000000000aa"},
-		{"", client, "00000000000000bb"},
-		{strings.TrimSuffix(caller, "1") + "0", client, ""},
-		{"", "", ""},
-	} {
-		spans.Reset()
-		pairs := []string{"x-penstock-pool", "ns/pool"}
-		if tt.call != "" {
-			pairs = append(pairs, "traceparent", tt.call)
-		}
-		stream, cancel := call(t, conn, pairs...)
-		exchange(t, stream, headerMessage(nil, "traceparent", tt.header))
-		cancel()
-		ended := spans.Ended()
-		if tt.parent == "" {
-			if len(ended) != 0 {
-				t.Errorf("%+v: a span without a sampled parent", tt)
-			}
-			continue
-		}
-		if len(ended) != 1 || ended[0].Parent().SpanID().String() != tt.parent || ended[0].Name() != "pick" {
-			t.Fatalf("%+v: %v", tt, ended)
-		}
-		got := map[attribute.Key]string{}
-		for _, a := range ended[0].Attributes() {
-			got[a.Key] = a.Value.String()
-		}
-		if got["penstock.pool"] != "ns/pool" || got["penstock.strategy"] != "round-robin" || got["penstock.candidates"] != "1" ||
-			got["penstock.chosen"] != "10.0.0.1:80" || got["penstock.reason"] != "picked" {
-			t.Errorf("attributes %v", got)
-		}
-	}
-}
-
-func TestMetrics_CountPicksAndDropRemovedPools(t *testing.T) {
-	registry := prometheus.NewRegistry()
-	p := runPicker(t, Config{Registerer: registry})
-	_, address := servePicker(t, p)
-	setPools(t, p, Pool{ID: poolID("ns/a"), Strategy: "random", Endpoints: specs("10.0.0.1:80")}, Pool{ID: poolID("ns/empty")}, Pool{ID: poolID("ns/paged"), Endpoints: specs("10.0.0.1:80", "10.0.0.2:80")})
-	p.pool("ns/paged").snapshot.Endpoints[0].BeginScrape().Succeed(endpoint.Reading{Problem: "no series"}, time.Now())
-	conn := dialPicker(t, address)
-	for _, pool := range []string{"ns/a", "ns/a", "ns/empty", ""} {
-		stream, _ := call(t, conn, "x-penstock-pool", pool)
-		exchange(t, stream, headerMessage(nil))
-	}
-	for series, want := range map[string]float64{
-		"penstock_picker_in_flight_requests ns/a":           2,
-		"penstock_picker_in_flight_requests ns/empty":       0,
-		"penstock_picker_picks_total ns/a picked":           2,
-		"penstock_picker_picks_total ns/empty no_endpoints": 1,
-		"penstock_picker_unknown_pool_total":                1,
-		"penstock_picker_endpoints ns/a stale":              0, // its strategy reads no pages
-		"penstock_picker_endpoints ns/a unread":             1,
-		"penstock_picker_page_problems ns/a":                0,
-		"penstock_picker_endpoints ns/paged unread":         0,
-		"penstock_picker_page_problems ns/paged":            1,
-	} {
-		if got, ok := gathered(t, registry)[series]; !ok || got != want {
-			t.Errorf("%s: %v (there: %v), want %v", series, got, ok, want)
-		}
-	}
-	p.Remove(poolID("ns/a"))
-	for series := range gathered(t, registry) {
-		if strings.Contains(series, " ns/a ") || strings.HasSuffix(series, " ns/a") {
-			t.Errorf("%s remains of a removed pool", series)
-		}
-	}
-}
-
 // gathered returns counters, gauges, and how many values histograms have, by name and label values.
 func gathered(t *testing.T, registry *prometheus.Registry) map[string]float64 {
 	t.Helper()
@@ -384,47 +233,4 @@ func gathered(t *testing.T, registry *prometheus.Registry) map[string]float64 {
 		}
 	}
 	return out
-}
-
-func TestDebugPicks_ShowWhyEndpointWasPicked(t *testing.T) {
-	p := runPicker(t, Config{})
-	_, address := servePicker(t, p)
-	list := specs("10.0.0.1:80", "10.0.0.2:80")
-	list[1].Draining = true
-	setPools(t, p, Pool{ID: poolID("ns/pool"), Strategy: "least-request", Full: schedule.Full{InFlight: 9}, Endpoints: list})
-	stream, _ := call(t, dialPicker(t, address), "x-penstock-pool", "ns/pool")
-	exchange(t, stream, headerMessage(nil))
-	w := httptest.NewRecorder()
-	p.ServeHTTP(w, httptest.NewRequest("GET", "/debug/picks?pool=ns/pool", nil))
-	var page struct{ Picks []Record }
-	if err := json.Unmarshal(w.Body.Bytes(), &page); err != nil || len(page.Picks) != 1 {
-		t.Fatalf("%v %s", err, w.Body)
-	}
-	pick := page.Picks[0]
-	if pick.Endpoints != "10.0.0.1:80" || pick.Result != "picked" || pick.Verdicts[0].State.InFlight != 0 || pick.Verdicts[1].Out != "draining" {
-		t.Errorf("%+v", pick)
-	}
-	w = httptest.NewRecorder()
-	p.ServeHTTP(w, httptest.NewRequest("GET", "/debug/picks?pool=unknown", nil))
-	if w.Code != 404 {
-		t.Errorf("unknown pool: %d", w.Code)
-	}
-}
-
-func TestPicker_PickAfterAStopNamesWhatHasChanged(t *testing.T) {
-	stopped, asked := make(chan struct{}), make(chan struct{})
-	p := runPicker(t, Config{Stops: stops(func(time.Time) time.Duration {
-		close(asked)
-		<-stopped
-		return time.Millisecond
-	})})
-	setPools(t, p, Pool{ID: poolID("ns/pool"), Default: true, Endpoints: specs("10.0.0.1:80")})
-	go func() {
-		<-asked
-		setPools(t, p, Pool{ID: poolID("ns/pool"), Default: true, Endpoints: specs("10.0.0.2:80")})
-		close(stopped)
-	}()
-	if got := p.Pick(t.Context(), longPrompt(10)).Endpoints.String(); got != "10.0.0.2:80" {
-		t.Errorf("the pick names %q, which has left while the process was stopped", got)
-	}
 }

@@ -160,35 +160,6 @@ func TestExplain_PicksHaveCostsOrScoresIfTheyAreComparedBy(t *testing.T) {
 	}
 }
 
-// A length that is estimated by the content-length, and decides nothing, looked like that of a prompt that was read.
-func TestExplain_PicksHaveTheLengthOfAPromptThatIsReadOrDecides(t *testing.T) {
-	for _, tt := range []struct {
-		pool Pool
-		body string // "read", "unread" with 400 bytes, or "" for none
-		want int
-	}{
-		{Pool{Strategy: "round-robin"}, "unread", 0}, {Pool{Strategy: "session"}, "unread", 0}, {Pool{Strategy: "least-request"}, "unread", 0}, {Pool{Strategy: "round-robin"}, "", 0},
-		{Pool{Strategy: "load"}, "unread", 100}, {Pool{Strategy: "least-request", ShedAfter: time.Minute}, "unread", 100}, {Pool{Strategy: "load"}, "", 0},
-		{Pool{Strategy: "load"}, "read", 40}, {Pool{Strategy: "chwbl", Body: BodyBuffered}, "read", 40},
-	} {
-		p := runPicker(t, Config{})
-		tt.pool.ID, tt.pool.Endpoints = poolID("ns/pool"), specs("10.0.0.1:80")
-		setPools(t, p, tt.pool)
-		if tt.body == "read" {
-			p.Pick(t.Context(), longPrompt(40))
-		} else {
-			_, address := servePicker(t, p)
-			stream, _ := call(t, dialPicker(t, address), "x-penstock-pool", "ns/pool")
-			headers := headerMessage(nil, ":path", "/v1/completions", "content-length", "400")
-			headers.GetRequestHeaders().EndOfStream = tt.body == ""
-			exchange(t, stream, headers)
-		}
-		if got := p.Picks(Picks{}); len(got) != 1 || got[0].Tokens != tt.want {
-			t.Errorf("strategy %s, body %q: %+v, want %d tokens", tt.pool.Strategy, tt.body, got, tt.want)
-		}
-	}
-}
-
 // With more endpoints than a note has, the two that were drawn are among those that it has, however low their scores.
 func TestExplain_PicksByPowerOfTwoNameTheTwoThatWereDrawn(t *testing.T) {
 	p := runPicker(t, Config{})

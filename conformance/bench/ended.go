@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -200,18 +201,38 @@ func (e *ended) ask(ctx context.Context, pool string) (by string, err error) {
 }
 
 // lag is how long a request of pool any counts as in flight after its client has the whole answer:
-// until the answer of the first page that does not have it any more.
+// until the answer of the first page of its pick that has its outcome.
 func (e *ended) lag(ctx context.Context) (time.Duration, error) {
+	begin := time.Now()
 	if _, err := e.ask(ctx, "any"); err != nil {
 		return 0, err
 	}
 	end := time.Now()
 	for {
-		n, err := e.plane.metric(ctx, `penstock_picker_in_flight_requests{pool="default/any"}`)
-		if lag := time.Since(end); err != nil || n == 0 || lag > time.Second {
+		known, err := e.outcome(ctx, begin)
+		if lag := time.Since(end); err != nil || known || lag > time.Second {
 			return lag, err
 		}
 	}
+}
+
+// outcome reports whether the picker knows how the last request, which began after a moment, has ended.
+func (e *ended) outcome(ctx context.Context, begin time.Time) (bool, error) {
+	page, err := e.plane.open(ctx, "/debug/picks?pool=default/any&last=1")
+	if err != nil {
+		return false, err
+	}
+	defer func() { _ = page.Close() }()
+	var found struct {
+		Picks []struct {
+			Time    time.Time
+			Outcome any
+		}
+	}
+	if err := json.NewDecoder(page).Decode(&found); err != nil {
+		return false, err
+	}
+	return len(found.Picks) > 0 && found.Picks[0].Outcome != nil && found.Picks[0].Time.After(begin), nil
 }
 
 // elsewhere counts how many of n requests, one after the other, another server answers than the first one.

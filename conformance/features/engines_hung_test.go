@@ -143,7 +143,9 @@ func TestEngines_VLLMHung(t *testing.T) {
 			most = max(most, given)
 			text := s.explain(s.url("/"))
 			t.Logf("given %d in the first 3 s, then %d; %d are in flight there", early-before, given, stuck)
-			if given > 3 || !strings.Contains(text, "since 20") {
+			// Three requests that were given up are too few to show a silence.
+			few := early-before+given <= 3
+			if given > 3 || !few && !strings.Contains(text, "since 20") {
 				t.Errorf("the stopped server got %d requests after the first three seconds\n%s", given, text)
 			}
 			resume()

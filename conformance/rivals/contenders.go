@@ -8,12 +8,12 @@ import (
 	"strings"
 )
 
-// penstockName and its second are Penstock, compared with itself.
 const (
+	// penstockName and its second are Penstock, compared with itself.
 	penstockName = "Penstock"
 	secondName   = "Penstock again"
-	// serviceName is a route of Penstock's Envoy to a Service of the same servers, without a picker.
-	serviceName = "its Envoy alone"
+	// smgName is the rival that added_1k is a ratio to.
+	smgName = "smg"
 )
 
 // contender is a router, and how it is started.
@@ -21,31 +21,57 @@ type contender struct {
 	name string
 	// command is the program and its arguments; empty: penstock up. Of a word {workers} is the list
 	// of the servers' URLs, as further words; {commas} the same, joined by commas; {port} and
-	// {port2} are free ports, of which the router serves at the first.
+	// {port2} are free ports, of which the router serves at the first; {config} is a file.
 	command []string
+	config  func(port int, servers []int) string // what that file, or a file of penstock up, has
+	env     []string
 }
 
-// python is the command of a router of Python's packages, with its default settings.
-func python(interpreter, module string) []string {
-	return []string{
-		interpreter, "-m", module, "--host", "127.0.0.1", "--port", "{port}",
-		"--prometheus-host", "127.0.0.1", "--prometheus-port", "{port2}", "--worker-urls", "{workers}",
-	}
+// rivals are routers of Python's packages. best are the settings that the documentation of both
+// recommends for prefix caches: https://docs.sglang.io/advanced_features/sgl_model_gateway.html,
+// and smg's docs/getting-started/load-balancing.md (bursts: lower thresholds). The default strategy of
+// both is cache_aware.
+var rivals = []struct {
+	name, pkg string
+	best      []string
+}{
+	{"sglang-router", "sglang_router", bestSettings},
+	{smgName, "smg", bestSettings},
 }
+
+var bestSettings = []string{
+	"--policy", "cache_aware", "--cache-threshold", "0.5", "--balance-abs-threshold", "32",
+	"--balance-rel-threshold", "1.5",
+}
+
+// setting is how rivals are set up.
+type setting string
+
+const (
+	defaults  setting = "default settings"
+	best      setting = "the settings that their documentation recommends"
+	ourFolder         = "routers"
+)
 
 // contenders returns Penstock twice and the rivals that are installed in a folder, and a line for
 // each that is not. own are those of the user, as NAME=command.
-func contenders(folder string, own []string) (all []contender, missing []string, err error) {
-	all = []contender{{name: penstockName}, {name: secondName}}
-	interpreter := filepath.Join(folder, "bin", "python")
-	for _, r := range []struct{ name, pkg string }{{"sglang-router", "sglang_router"}, {"smg", "smg"}} {
+func contenders(folder string, by setting, own []string) (all []contender, missing []string, err error) {
+	all = []contender{{name: penstockName, config: pool}, {name: secondName, config: pool}}
+	folder = filepath.Join(folder, ourFolder)
+	for _, r := range rivals {
 		found, _ := filepath.Glob(filepath.Join(folder, "lib", "python3*", "site-packages", r.pkg, "launch_router.py"))
 		if len(found) == 0 {
-			missing = append(missing, fmt.Sprintf("%s is not installed in %q: "+
-				"conformance/tools/rivals/install.sh installs it", r.name, folder))
+			missing = append(missing, notInstalled(r.name, folder))
 			continue
 		}
-		all = append(all, contender{r.name, python(interpreter, r.pkg+".launch_router")})
+		command := []string{
+			filepath.Join(folder, "bin", "python"), "-m", r.pkg + ".launch_router", "--host", "127.0.0.1", "--port", "{port}",
+			"--prometheus-host", "127.0.0.1", "--prometheus-port", "{port2}", "--worker-urls", "{workers}",
+		}
+		if by == best {
+			command = append(command, r.best...)
+		}
+		all = append(all, contender{name: r.name, command: command})
 	}
 	for _, text := range own {
 		if text == "" {
@@ -67,6 +93,10 @@ func contenders(folder string, own []string) (all []contender, missing []string,
 	return all, missing, nil
 }
 
+func notInstalled(name, folder string) string {
+	return fmt.Sprintf("%s is not installed in %q: conformance/tools/rivals/install.sh installs it", name, folder)
+}
+
 // parseRival reads NAME=command.
 func parseRival(text string) (contender, error) {
 	name, command, ok := strings.Cut(text, "=")
@@ -80,14 +110,15 @@ func parseRival(text string) (contender, error) {
 		return contender{}, errors.New("RIVAL: write {port} into the command, " +
 			"and {workers} (words) or {commas} (one word)")
 	}
-	return contender{name, words}, nil
+	return contender{name: name, command: words}, nil
 }
 
 // arguments fills in a command.
-func (c *contender) arguments(workers []string, port, port2 int) []string {
+func (c *contender) arguments(workers []string, port, port2 int, config string) []string {
 	var words []string
 	commas := strings.Join(workers, ",")
-	fill := strings.NewReplacer("{port}", fmt.Sprint(port), "{port2}", fmt.Sprint(port2), "{commas}", commas)
+	fill := strings.NewReplacer(
+		"{port}", fmt.Sprint(port), "{port2}", fmt.Sprint(port2), "{commas}", commas, "{config}", config)
 	for _, word := range c.command {
 		if word == "{workers}" {
 			words = append(words, workers...)
@@ -98,7 +129,7 @@ func (c *contender) arguments(workers []string, port, port2 int) []string {
 	return words
 }
 
-// objects has the configuration of Penstock: a Gateway, a route, a pool without a policy, and a Service.
+// objects has the configuration of Penstock: a Gateway, a route, a pool, and a Service.
 const objects = `apiVersion: gateway.networking.k8s.io/v1
 kind: Gateway
 metadata: {name: gw}
@@ -141,21 +172,114 @@ ports: [{name: http, port: %[1]d}]
 endpoints: [{addresses: [127.0.0.1]}]
 `
 
-// writeObjects writes Penstock's configuration into a new folder.
-func (c *contender) writeObjects(folder string, gateway int, servers []int) error {
+const policy = `---
+apiVersion: penstock.dev/v1alpha1
+kind: PoolPolicy
+metadata: {name: model}
+spec:
+  targetRef: {name: model}
+  picker: {prefix: false}
+`
+
+// written returns Penstock's configuration with a route to a backend.
+func written(port int, servers []int, backend string) string {
 	var list []string
 	var endpoints []byte
-	for _, port := range servers {
-		list = append(list, fmt.Sprintf("{address: 127.0.0.1, ports: [%d]}", port))
-		endpoints = fmt.Appendf(endpoints, slice, port)
+	for _, server := range servers {
+		list = append(list, fmt.Sprintf("{address: 127.0.0.1, ports: [%d]}", server))
+		endpoints = fmt.Appendf(endpoints, slice, server)
 	}
-	backend := "{group: inference.networking.k8s.io, kind: InferencePool, name: model}"
-	if c.name == serviceName {
-		backend = "{name: model, port: 80}"
+	return fmt.Sprintf(objects, port, backend, strings.Join(list, ", ")) + string(endpoints)
+}
+
+const toPool = "{group: inference.networking.k8s.io, kind: InferencePool, name: model}"
+
+// pool is a route to a pool without a policy.
+func pool(port int, servers []int) string { return written(port, servers, toPool) }
+
+// poolByHeaders is a route to a pool whose picks read no prompt.
+func poolByHeaders(port int, servers []int) string { return written(port, servers, toPool) + policy }
+
+// service is a route to a Service of the same servers, without a picker.
+func service(port int, servers []int) string {
+	return written(port, servers, "{name: model, port: 80}")
+}
+
+// Parts of Penstock's overhead, each with what the one before it has.
+const (
+	plainName   = "plain Envoy"
+	serviceName = "its Envoy alone"
+	headersName = "without prompts"
+	liteLLMName = "LiteLLM"
+)
+
+// parts returns the contenders whose overhead alone is measured: the parts of Penstock's, and LiteLLM's
+// proxy, with a line if it is not installed.
+func parts(envoy, folder string) (all []contender, missing []string) {
+	all = []contender{
+		{name: plainName, command: []string{envoy, "-c", "{config}", "--log-level", "error"}, config: plainEnvoy},
+		{name: serviceName, config: service},
+		{name: headersName, config: poolByHeaders},
+	}
+	folder = filepath.Join(folder, "litellm")
+	program := filepath.Join(folder, "bin", "litellm")
+	if _, err := os.Stat(program); err != nil {
+		return all, []string{notInstalled(liteLLMName, folder)}
+	}
+	return append(all, contender{
+		name: liteLLMName, config: liteLLM,
+		command: []string{program, "--config", "{config}", "--host", "127.0.0.1", "--port", "{port}", "--telemetry", "False"},
+		env:     []string{"LITELLM_LOCAL_MODEL_COST_MAP=True", "LITELLM_DANGEROUSLY_PERMIT_WEAK_OR_UNSET_MASTER_KEY=true"},
+	}), nil
+}
+
+// plainEnvoy is the configuration of an Envoy that passes requests on in turns, and does nothing else.
+func plainEnvoy(port int, servers []int) string {
+	var endpoints []string
+	for _, server := range servers {
+		endpoints = append(endpoints, fmt.Sprintf(
+			"{endpoint: {address: {socket_address: {address: 127.0.0.1, port_value: %d}}}}", server))
+	}
+	return fmt.Sprintf(`static_resources:
+  listeners:
+  - address: {socket_address: {address: 127.0.0.1, port_value: %d}}
+    filter_chains:
+    - filters:
+      - name: http
+        typed_config:
+          "@type": type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager
+          stat_prefix: http
+          http_filters:
+          - name: router
+            typed_config: {"@type": type.googleapis.com/envoy.extensions.filters.http.router.v3.Router}
+          route_config:
+            virtual_hosts:
+            - {name: all, domains: ["*"], routes: [{match: {prefix: /}, route: {cluster: model, timeout: 0s}}]}
+  clusters:
+  - name: model
+    connect_timeout: 5s
+    load_assignment: {cluster_name: model, endpoints: [{lb_endpoints: [%s]}]}
+`, port, strings.Join(endpoints, ", "))
+}
+
+// liteLLM is the configuration of a LiteLLM proxy.
+func liteLLM(_ int, servers []int) string {
+	out := "model_list:\n"
+	for _, server := range servers {
+		out += fmt.Sprintf("- model_name: %[1]s\n  litellm_params: {model: openai/%[1]s, "+
+			"api_base: \"http://127.0.0.1:%[2]d/v1\", api_key: none}\n", model, server)
+	}
+	return out
+}
+
+// writeConfig writes the configuration of a contender into a new folder, and returns the file.
+func (c *contender) writeConfig(folder string, port int, servers []int) (string, error) {
+	file := filepath.Join(folder, "all.yaml")
+	if c.config == nil {
+		return file, nil
 	}
 	if err := os.Mkdir(folder, 0o700); err != nil {
-		return err
+		return "", err
 	}
-	text := append(fmt.Appendf(nil, objects, gateway, backend, strings.Join(list, ", ")), endpoints...)
-	return os.WriteFile(filepath.Join(folder, "all.yaml"), text, 0o600)
+	return file, os.WriteFile(file, []byte(c.config(port, servers)), 0o600)
 }

@@ -9,22 +9,23 @@ import (
 	"time"
 )
 
-// cpu returns the CPU time of a process and its descendants so far; 0 where the kernel's /proc does
-// not have it.
-func cpu(pid int) (total time.Duration) {
+// cpu returns the CPU time of a process so far, and of the process and its descendants; 0 where the
+// kernel's /proc does not have it.
+func cpu(pid int) (own, total time.Duration) {
 	tasks, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*", pid)) // the pattern is valid
 	for _, task := range tasks {
 		if fields := words(task, "schedstat"); len(fields) > 0 { // the first is nanoseconds on a CPU
 			ns, _ := strconv.ParseInt(fields[0], 10, 64)
-			total += time.Duration(ns)
+			own += time.Duration(ns)
 		}
 		for _, child := range words(task, "children") {
 			if pid, err := strconv.Atoi(child); err == nil {
-				total += cpu(pid)
+				_, of := cpu(pid)
+				total += of
 			}
 		}
 	}
-	return total
+	return own, own + total
 }
 
 func words(folder, file string) []string {

@@ -31,7 +31,8 @@
 //     with replacement; both sides of a ratio have the same slices.
 //   - A second Penstock is a contender, too. The largest ratio in the interval of Penstock over it is
 //     the noise. A rival's ratio that is closer to 1 is printed as equal.
-//   - Contenders have their default settings. The output names each rival that is not installed.
+//   - Contenders have their default settings; FULL=1 also plays with those that the documentation of the
+//     rivals recommends. The output names each rival that is not installed.
 //
 // conformance/tools/rivals pins the rivals. Tests: cd conformance && go test ./rivals. They need
 // Envoy, and no rival.

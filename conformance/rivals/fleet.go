@@ -73,16 +73,17 @@ func (p *programs) launch(ctx context.Context, f *fleet, n int, speed []string) 
 			return err
 		}
 	}
-	command := f.arguments(urls, port, port2)
+	files := filepath.Join(dir, "config")
+	config, err := f.writeConfig(files, port, servers)
+	if err != nil {
+		return err
+	}
+	command := f.arguments(urls, port, port2, config)
 	if len(command) == 0 {
-		files := filepath.Join(dir, "config")
-		if err := f.writeObjects(files, port, servers); err != nil {
-			return err
-		}
 		command = []string{p.penstock, "up", "-f", files, "--state", filepath.Join(dir, "state")}
 	}
 	f.url, f.direct = fmt.Sprint("http://127.0.0.1:", port), urls[0]
-	log, env := filepath.Join(dir, "router.log"), []string{"ENVOY=" + p.envoy}
+	log, env := filepath.Join(dir, "router.log"), append([]string{"ENVOY=" + p.envoy}, f.env...)
 	router, err := process.Start(f.name, log, command[0], env, command[1:]...)
 	if err != nil {
 		return err

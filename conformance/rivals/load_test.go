@@ -108,12 +108,12 @@ func TestBodies_EachIsBuiltOnceAndDropped(t *testing.T) {
 func TestWorkloads_ArriveAtTheirRate(t *testing.T) {
 	for _, w := range workloads("../bench/traces") {
 		const lasts = 5 * time.Minute
-		requests, err := w.plan(load, serversOfFleet, lasts)
+		requests, err := w.plan(usual.load, serversOfFleet, lasts)
 		if err != nil {
 			t.Errorf("%s: %v", w.name, err)
 			continue
 		}
-		want := load * w.full * serversOfFleet * lasts.Seconds() / w.slow
+		want := usual.load * w.full * serversOfFleet * lasts.Seconds() / w.slow
 		last := requests[len(requests)-1].at
 		if n := float64(len(requests)); n < want*.7 || n > want*1.4 || last > lasts*5/4 || last < lasts*3/4 {
 			t.Errorf("%s: %v requests until %s, want about %.0f in %s", w.name, n, last, want, lasts)

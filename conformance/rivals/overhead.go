@@ -10,8 +10,11 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"text/tabwriter"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/penstock-project/penstock/conformance/promises/process"
 )
@@ -30,23 +33,32 @@ var overheads = []struct {
 	rounds int // the first does not count
 }{{"1k", 1 << 10, 60}, {"100k", 100 << 10, 20}}
 
-// requestsOfRound is how many requests a router gets in a row.
-const requestsOfRound = 25
+const (
+	// requestsOfRound is how many requests a router gets in a row.
+	requestsOfRound = 25
+	// Throughput is measured with so many clients, in turns of such a time. The first does not count.
+	throughputClients = 16
+	throughputTurns   = 6
+	throughputTurn    = time.Second
+)
 
 // added is what a router adds to a request of a size.
 type added struct {
 	size, router string
-	p50, p99     time.Duration // above a server without a router; of directName the times themselves
-	cpu          time.Duration // of all processes of the router, for one request
+	p50, p99     ratio         // seconds above a server without a router; of directName the times themselves
+	control, cpu time.Duration // of the router's first process, and of all of them, for one request
+	rate         float64       // requests a second at most; 0: not measured
+	overSMG      *ratio        // of p50 over that of smg; nil: it is not Penstock, or smg is not there
 }
 
 // target is a router, or a server without one.
 type target struct {
-	name, url string
-	client    *http.Client
-	pid       int // 0: none
-	times     []float64
-	cpu       time.Duration
+	name, url    string
+	client       *http.Client
+	pid          int    // 0: none
+	times        series // by round
+	control, cpu time.Duration
+	rates        []float64
 }
 
 // overhead measures what each contender adds to the time of a request whose server answers at once.
@@ -58,7 +70,7 @@ func overhead(ctx context.Context, penstock, envoy string, all []contender) ([]a
 	defer func() { _ = os.RemoveAll(folder) }()
 	programs := &programs{penstock: penstock, envoy: envoy, ports: &process.Ports{}, folder: folder}
 	var targets []target
-	for _, c := range append(slices.Clone(all), contender{name: serviceName}) {
+	for _, c := range all {
 		f, err := programs.start(ctx, c, serversOfFleet, nil)
 		if err != nil {
 			return nil, err
@@ -72,7 +84,7 @@ func overhead(ctx context.Context, penstock, envoy string, all []contender) ([]a
 	var out []added
 	for _, size := range overheads {
 		for i := range targets {
-			targets[i].times, targets[i].cpu = nil, 0
+			targets[i].times, targets[i].control, targets[i].cpu = nil, 0, 0
 		}
 		for round := range size.rounds {
 			for i := range targets {
@@ -84,6 +96,17 @@ func overhead(ctx context.Context, penstock, envoy string, all []contender) ([]a
 		}
 		out = append(out, addedOf(size.name, targets)...)
 	}
+	for turn := range throughputTurns {
+		for i := range targets {
+			t := &targets[(i+turn)%len(targets)]
+			if err := t.saturate(ctx, turn); err != nil {
+				return nil, fmt.Errorf("%s, %d clients: %w", t.name, throughputClients, err)
+			}
+		}
+	}
+	for i, t := range targets { // the first size is of small requests
+		out[i].rate = quantile(0.5)(t.rates)
+	}
 	return out, nil
 }
 
@@ -93,23 +116,46 @@ func (t *target) measure(ctx context.Context, size, round int) error {
 	for i := range requestsOfRound {
 		bodies = append(bodies, plain(size, uint64(round*requestsOfRound+i)))
 	}
-	before := time.Duration(0)
-	if t.pid != 0 {
-		before = cpu(t.pid)
-	}
+	control, before := cpu(t.pid)
+	var times []float64
 	for _, body := range bodies {
 		begin := time.Now()
 		if err := ask(ctx, t.client, t.url, body); err != nil {
 			return err
 		}
-		if round > 0 {
-			t.times = append(t.times, time.Since(begin).Seconds())
-		}
+		times = append(times, time.Since(begin).Seconds())
 	}
-	if t.pid != 0 && round > 0 {
-		t.cpu += cpu(t.pid) - before
+	if round > 0 {
+		own, all := cpu(t.pid)
+		t.times = append(t.times, times)
+		t.control += own - control
+		t.cpu += all - before
 	}
 	return nil
+}
+
+// saturate sends small requests of many clients for a turn.
+func (t *target) saturate(ctx context.Context, turn int) error {
+	begin := time.Now()
+	var served atomic.Int64
+	var all errgroup.Group
+	for i := range throughputClients {
+		all.Go(func() error {
+			for n := 0; time.Since(begin) < throughputTurn; n++ {
+				number := uint64(1)<<30 | uint64(turn)<<24 | uint64(i)<<16 | uint64(n)
+				if err := ask(ctx, t.client, t.url, plain(overheads[0].bytes, number)); err != nil {
+					return err
+				}
+				served.Add(1)
+			}
+			return nil
+		})
+	}
+	err := all.Wait()
+	if turn > 0 {
+		t.rates = append(t.rates, float64(served.Load())/time.Since(begin).Seconds())
+	}
+	return err
 }
 
 // plain is a completion that is not streamed, of about so many bytes.
@@ -143,17 +189,37 @@ func ask(ctx context.Context, client *http.Client, url string, body []byte) erro
 	return err
 }
 
+// above returns how far a quantile of a router's times is above the same of a server without one.
+func above(direct, router series, q float64) ratio {
+	of := quantile(q)
+	return resampled(len(router), func(drawn []int) float64 {
+		return of(router.pooled(drawn)) - of(direct.pooled(drawn))
+	})
+}
+
 // addedOf computes what routers add to the times of the first target.
 func addedOf(size string, targets []target) (out []added) {
-	seconds := func(v float64) time.Duration { return time.Duration(v * float64(time.Second)) }
-	var direct added
+	direct := targets[0].times
+	none := make(series, len(direct))
+	for i := range none {
+		none[i] = []float64{0}
+	}
+	smg := slices.IndexFunc(targets, func(t target) bool { return t.name == smgName })
 	for i, t := range targets {
-		a := added{size: size, router: t.name, cpu: t.cpu / time.Duration(len(t.times))}
-		a.p50, a.p99 = seconds(quantile(0.5)(t.times)), seconds(quantile(0.99)(t.times))
+		n := time.Duration(len(t.times) * requestsOfRound)
+		a := added{size: size, router: t.name, control: t.control / n, cpu: t.cpu / n}
+		base := direct
 		if i == 0 {
-			direct = a
-		} else {
-			a.p50, a.p99 = a.p50-direct.p50, a.p99-direct.p99
+			base = none
+		}
+		a.p50, a.p99 = above(base, t.times, 0.5), above(base, t.times, 0.99)
+		if t.name == penstockName && smg >= 0 {
+			of, rival := quantile(0.5), targets[smg].times
+			r := resampled(len(direct), func(drawn []int) float64 {
+				floor := of(direct.pooled(drawn))
+				return (of(t.times.pooled(drawn)) - floor) / (of(rival.pooled(drawn)) - floor)
+			})
+			a.overSMG = &r
 		}
 		out = append(out, a)
 	}
@@ -162,40 +228,53 @@ func addedOf(size string, targets []target) (out []added) {
 
 // printOverhead writes the table.
 func printOverhead(to io.Writer, all []added) {
-	fmt.Fprintf(to, "\n%s: what a router adds to a request that its server answers at once; %s: the time itself\n",
-		overheadName, directName)
+	fmt.Fprintf(to, "\n%s: what a router adds to a request that its server answers at once; %s: the time itself. "+
+		"Intervals have 95 %%; CPU is of all processes of a router, and of its first one alone (of Penstock all but Envoy); "+
+		"the rate is of %d clients, which use the same cores.\n", overheadName, directName, throughputClients)
 	table := tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "request\trouter\tp50 ms\tp99 ms\tCPU ms")
+	fmt.Fprintln(table, "request\trouter\tp50 ms\tp99 ms\tCPU ms\tfirst\trequests/s")
 	for _, a := range all {
-		fmt.Fprintf(table, "%s\t%s\t%.2f\t%.2f\t%.2f\n", a.size, a.router, ms(a.p50), ms(a.p99), ms(a.cpu))
+		rate := ""
+		if a.rate > 0 {
+			rate = fmt.Sprintf("%.0f", a.rate)
+		}
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%.2f\t%.2f\t%s\n",
+			a.size, a.router, inMS(a.p50), inMS(a.p99), ms(a.cpu), ms(a.control), rate)
 	}
 	_ = table.Flush()
 }
 
 func ms(d time.Duration) float64 { return d.Seconds() * 1000 }
 
+func inMS(r ratio) string {
+	return fmt.Sprintf("%.2f (%.2f to %.2f)", 1000*r.value, 1000*r.low, 1000*r.high)
+}
+
 // overheadFigures returns the figures of overhead: added_1k is a ratio to smg, if smg is there.
 func overheadFigures(all []added) (out []figure) {
-	at := func(size, router string) int {
-		return slices.IndexFunc(all, func(a added) bool { return a.size == size && a.router == router })
-	}
-	if ours, smg := at("1k", penstockName), at("1k", "smg"); ours >= 0 && smg >= 0 && all[smg].p50 > 0 {
-		limit := 1.3
-		out = append(out, figure{"added_1k", round(float64(all[ours].p50) / float64(all[smg].p50)), "ratio", &limit,
-			"Added latency of a request of 1 KB, p50: of a pool of Penstock over that of smg, in turns."})
+	for _, a := range all {
+		if r := a.overSMG; r != nil && a.size == overheads[0].name && r.value > 0 {
+			limit := 1.3
+			out = append(out, figure{"added_1k", round(r.value), "ratio", &limit, fmt.Sprintf(
+				"Added latency of a request of 1 KB, p50: of a pool of Penstock over that of smg, in turns (95 %%: %.2f to %.2f).",
+				r.low, r.high)})
+		}
 	}
 	for _, a := range all {
 		if a.router == secondName {
 			continue
 		}
-		add := func(what string, value time.Duration) {
+		add := func(what string, value float64, unit string) {
 			name := "added_" + a.size + "." + what + "." + strings.ReplaceAll(a.router, " ", "_")
-			out = append(out, figure{Name: name, Value: round(ms(value)), Unit: "ms"})
+			out = append(out, figure{Name: name, Value: round(value), Unit: unit})
 		}
-		add("p50", a.p50)
-		add("p99", a.p99)
+		add("p50", 1000*a.p50.value, "ms")
+		add("p99", 1000*a.p99.value, "ms")
 		if a.cpu > 0 {
-			add("cpu", a.cpu)
+			add("cpu", ms(a.cpu), "ms")
+		}
+		if a.rate > 0 {
+			add("rate", a.rate, "1/s")
 		}
 	}
 	return out

@@ -118,11 +118,11 @@ type figure struct {
 	About string   `json:"about,omitempty"`
 }
 
-// figures returns the figures of all comparisons; void workloads count in none but lateness.
-func figures(all []comparison) (out []figure) {
+// figures returns the figures of all comparisons of a scenario; void workloads count in none but lateness.
+func figures(all []comparison, by scenario) (out []figure) {
 	add := func(name string, value float64, unit string, limit float64, about string) {
-		f := figure{Name: name, Value: round(value), Unit: unit, About: about}
-		if limit > 0 {
+		f := figure{Name: name + by.suffix(), Value: round(value), Unit: unit, About: about}
+		if limit > 0 && by == usual {
 			f.Limit = &limit
 		}
 		if !math.IsNaN(value) && !math.IsInf(value, 0) {
@@ -130,7 +130,7 @@ func figures(all []comparison) (out []figure) {
 		}
 	}
 	worst, noise, late := 0.0, 0.0, 0.0
-	best := make([]geometric, len(measures))
+	top := make([]geometric, len(measures))
 	each := map[string]*geometric{}
 	var names []string
 	for _, c := range all {
@@ -156,7 +156,7 @@ func figures(all []comparison) (out []figure) {
 			if most == 0 {
 				continue
 			}
-			best[k].add(most)
+			top[k].add(most)
 			if k == p90 {
 				worst = max(worst, most)
 				add("rivals_p90."+c.name, most, "ratio", 0, "")
@@ -165,16 +165,16 @@ func figures(all []comparison) (out []figure) {
 	}
 	if worst > 0 {
 		about := fmt.Sprintf("TTFT p90 of Penstock over the best rival's of each workload, real processes with "+
-			"default settings, at %.0f %% load: the worst of %d workloads.", 100*load, best[p90].n)
+			"%s, at %.0f %% load: the worst of %d workloads.", by.rivals, 100*by.load, top[p90].n)
 		add("rivals_p90", worst, "ratio", 1.10, about)
-		add("rivals_p90_mean", best[p90].mean(), "ratio", 0.90, "The geometric mean of these workloads.")
+		add("rivals_p90_mean", top[p90].mean(), "ratio", 0.90, "The geometric mean of these workloads.")
 		for _, name := range names {
 			add("rivals_p90_mean."+name, each[name].mean(), "ratio", 0,
 				fmt.Sprintf("The same over %s alone, of %d workloads.", name, each[name].n))
 		}
-		add("rivals_p50_mean", best[0].mean(), "ratio", 0,
+		add("rivals_p50_mean", top[0].mean(), "ratio", 0,
 			"The same for TTFT p50, over the best rival of each workload.")
-		add("rivals_end_mean", best[2].mean(), "ratio", 0, "The same for the mean time to the end.")
+		add("rivals_end_mean", top[2].mean(), "ratio", 0, "The same for the mean time to the end.")
 	}
 	if noise > 0 {
 		add("rivals_noise", noise, "ratio", 0, "TTFT p90 of Penstock over a second Penstock: the largest ratio in the "+

@@ -26,7 +26,7 @@ func TestRivals_PenstockBesideItself(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	all, missing, err := contenders(t.TempDir(), nil)
+	all, missing, err := contenders(t.TempDir(), defaults, nil)
 	if err != nil || len(all) != 2 || len(missing) != 2 {
 		t.Fatalf("contenders %v, missing %q, %v; want Penstock twice, and two missing rivals", all, missing, err)
 	}
@@ -41,12 +41,12 @@ func TestRivals_PenstockBesideItself(t *testing.T) {
 		return requests, nil
 	}
 	const lasts = 2 * time.Second
-	p, err := run(t.Context(), penstock, envoy, w, all, lasts)
+	p, err := run(t.Context(), penstock, envoy, w, all, usual.load, lasts)
 	if err != nil {
 		t.Fatal(err)
 	}
-	planned, err := w.plan(load, serversOfFleet, lasts)
-	if err != nil || len(planned) != int(load*2*serversOfFleet*10) {
+	planned, err := w.plan(usual.load, serversOfFleet, lasts)
+	if err != nil || len(planned) != int(usual.load*2*serversOfFleet*10) {
 		t.Fatalf("%d requests are planned, %v", len(planned), err)
 	}
 	_, rest := split(planned, time.Duration(warm*float64(lasts)))
@@ -77,7 +77,7 @@ func TestRivals_PenstockBesideItself(t *testing.T) {
 			t.Errorf("the table lacks %q:\n%s", text, table.String())
 		}
 	}
-	err = emit(&lines, figures([]comparison{c}))
+	err = emit(&lines, figures([]comparison{c}, usual))
 	if err != nil || !strings.Contains(lines.String(), `"name":"rivals_noise"`) {
 		t.Errorf("figures %s, %v", lines.String(), err)
 	}
@@ -96,12 +96,12 @@ func TestRivals_OneThatIsNotInstalledIsNamed(t *testing.T) {
 }
 
 func TestRivals_UsersRivalGetsItsPortAndServers(t *testing.T) {
-	all, _, err := contenders(t.TempDir(), []string{"mine=/bin/router --port={port} --urls {workers} --list={commas}"})
+	all, _, err := contenders(t.TempDir(), defaults, []string{"mine=/bin/router --port={port} --urls {workers} --list={commas}"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	c := all[len(all)-1]
-	got := strings.Join(c.arguments([]string{"http://a", "http://b"}, 7, 8), " ")
+	got := strings.Join(c.arguments([]string{"http://a", "http://b"}, 7, 8, "file"), " ")
 	want := "/bin/router --port=7 --urls http://a http://b --list=http://a,http://b"
 	if c.name != "mine" || got != want {
 		t.Errorf("%s: %q, want %q", c.name, got, want)
@@ -109,7 +109,7 @@ func TestRivals_UsersRivalGetsItsPortAndServers(t *testing.T) {
 	for _, bad := range []string{
 		"mine", "=x {port} {workers}", "mine=", "mine=x {port}", "mine=x {workers}", "Penstock=x {port} {workers}",
 	} {
-		if _, _, err := contenders(t.TempDir(), []string{bad}); err == nil {
+		if _, _, err := contenders(t.TempDir(), defaults, []string{bad}); err == nil {
 			t.Errorf("RIVAL %q is accepted", bad)
 		}
 	}
@@ -118,7 +118,7 @@ func TestRivals_UsersRivalGetsItsPortAndServers(t *testing.T) {
 func TestRivals_InstalledRoutersAreStartedWithDefaults(t *testing.T) {
 	dir := t.TempDir()
 	for _, pkg := range []string{"sglang_router", "smg"} {
-		folder := filepath.Join(dir, "lib", "python3.11", "site-packages", pkg)
+		folder := filepath.Join(dir, ourFolder, "lib", "python3.11", "site-packages", pkg)
 		if err := os.MkdirAll(folder, 0o700); err != nil {
 			t.Fatal(err)
 		}
@@ -126,13 +126,23 @@ func TestRivals_InstalledRoutersAreStartedWithDefaults(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	all, missing, err := contenders(dir, nil)
+	all, missing, err := contenders(dir, defaults, nil)
 	if err != nil || len(missing) != 0 || len(all) != 4 {
 		t.Fatalf("%v, missing %q, %v", all, missing, err)
 	}
 	for _, c := range all[2:] {
-		args := fmt.Sprint(c.arguments([]string{"http://a"}, 7, 8))
+		args := fmt.Sprint(c.arguments([]string{"http://a"}, 7, 8, ""))
 		if strings.Contains(args, "policy") || !strings.Contains(args, "--worker-urls http://a") {
+			t.Errorf("%s is started with %s", c.name, args)
+		}
+	}
+	all, _, err = contenders(dir, best, nil)
+	if err != nil || len(all) != 4 {
+		t.Fatalf("%v, %v", all, err)
+	}
+	for _, c := range all[2:] {
+		args := fmt.Sprint(c.arguments([]string{"http://a"}, 7, 8, ""))
+		if !strings.Contains(args, "--worker-urls http://a --policy cache_aware") {
 			t.Errorf("%s is started with %s", c.name, args)
 		}
 	}
@@ -156,7 +166,7 @@ func TestFigures_VoidAndFailedDoNotCount(t *testing.T) {
 		return compareAll(p)
 	}
 	values := map[string]float64{}
-	for _, f := range figures([]comparison{of("chat", time.Millisecond, 2), of("rag", maxLate+1, 0)}) {
+	for _, f := range figures([]comparison{of("chat", time.Millisecond, 2), of("rag", maxLate+1, 0)}, usual) {
 		values[f.Name] = f.Value
 	}
 	for name, want := range map[string]float64{
@@ -200,18 +210,19 @@ func TestFigures_LinesHaveBenchsForm(t *testing.T) {
 
 func TestOverhead_IsAboveAServerWithoutRouter(t *testing.T) {
 	all := addedOf("1k", []target{
-		{name: directName, times: []float64{.001, .001, .002}},
-		{name: penstockName, times: []float64{.003, .003, .006}, cpu: 6 * time.Millisecond},
-		{name: secondName, times: []float64{.003, .003, .006}},
-		{name: "smg", times: []float64{.002, .002, .004}, cpu: 3 * time.Millisecond},
+		{name: directName, times: series{{.001, .001, .002}}},
+		{name: penstockName, times: series{{.003, .003, .006}}, cpu: 50 * time.Millisecond},
+		{name: secondName, times: series{{.003, .003, .006}}},
+		{name: smgName, times: series{{.002, .002, .004}}, cpu: 25 * time.Millisecond},
 	})
+	all[1].rate = 900
 	values := map[string]float64{}
 	for _, f := range overheadFigures(all) {
 		values[f.Name] = f.Value
 	}
 	for name, want := range map[string]float64{
 		"added_1k": 2, "added_1k.p50.direct": 1, "added_1k.p50.Penstock": 2, "added_1k.p99.smg": 2,
-		"added_1k.cpu.Penstock": 2,
+		"added_1k.cpu.Penstock": 2, "added_1k.rate.Penstock": 900,
 	} {
 		if values[name] != want {
 			t.Errorf("%s is %v, want %v in %v", name, values[name], want, values)
@@ -222,5 +233,20 @@ func TestOverhead_IsAboveAServerWithoutRouter(t *testing.T) {
 	}
 	if string(plain(1<<10, 1)) == string(plain(1<<10, 2)) {
 		t.Error("two requests have the same prompt")
+	}
+}
+
+func TestScenarios_FullHasEachLoadAndSetting(t *testing.T) {
+	if all := (&config{}).scenarios(); len(all) != 1 || all[0].suffix() != "" {
+		t.Errorf("by default %v are played, want %v alone", all, usual)
+	}
+	suffixes := map[string]bool{}
+	for _, by := range (&config{full: true}).scenarios() {
+		suffixes[by.suffix()] = true
+	}
+	for _, want := range []string{"", ".defaults_50", ".defaults_90", ".best_50", ".best_70", ".best_90"} {
+		if !suffixes[want] || len(suffixes) != 6 {
+			t.Errorf("figures have the suffixes %v, want %q among six", suffixes, want)
+		}
 	}
 }

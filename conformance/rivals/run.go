@@ -16,8 +16,6 @@ import (
 const (
 	// serversOfFleet is how many servers each contender has.
 	serversOfFleet = 4
-	// load is the share of full load.
-	load = 0.7
 	// drain is how long the last answers may take once all requests are sent.
 	drain = 3 * time.Minute
 )
@@ -33,6 +31,27 @@ type outcome struct {
 	cpu           time.Duration // of the router for one request; 0: unknown
 }
 
+// scenario is how workloads are played.
+type scenario struct {
+	rivals setting
+	load   float64 // the share of full load
+}
+
+// usual is the scenario whose figures have limits.
+var usual = scenario{defaults, 0.7}
+
+// suffix distinguishes the figures of a scenario.
+func (s scenario) suffix() string {
+	if s == usual {
+		return ""
+	}
+	name := "defaults"
+	if s.rivals == best {
+		name = "best"
+	}
+	return fmt.Sprintf(".%s_%.0f", name, 100*s.load)
+}
+
 // played is a workload that all contenders have served.
 type played struct {
 	workload
@@ -41,7 +60,7 @@ type played struct {
 }
 
 // run plays a workload to all contenders at the same time. Its traffic lasts so long.
-func run(ctx context.Context, penstock, envoy string, w workload, all []contender, lasts time.Duration,
+func run(ctx context.Context, penstock, envoy string, w workload, all []contender, load float64, lasts time.Duration,
 ) (*played, error) {
 	requests, err := w.plan(load, serversOfFleet, lasts)
 	if err != nil {
@@ -77,7 +96,8 @@ func run(ctx context.Context, penstock, envoy string, w workload, all []contende
 	traffic, cancel := context.WithTimeout(ctx, lasts+drain) // the requests that are cut then have failed
 	defer cancel()
 	for i, f := range fleets {
-		result.outcomes[i].cpu = -cpu(f.router.PID())
+		_, used := cpu(f.router.PID())
+		result.outcomes[i].cpu = -used
 	}
 	bodies := bodyCache{requests: requests, uses: len(fleets)}
 	play(traffic, departures(requests, len(fleets)), func(d departure) sending {
@@ -93,7 +113,8 @@ func run(ctx context.Context, penstock, envoy string, w workload, all []contende
 			return nil, err
 		}
 		o := &result.outcomes[i]
-		o.cpu = (o.cpu + cpu(f.router.PID())) / time.Duration(len(requests))
+		_, used := cpu(f.router.PID())
+		o.cpu = (o.cpu + used) / time.Duration(len(requests))
 	}
 	result.summarize(requests, lasts)
 	return result, ctx.Err()

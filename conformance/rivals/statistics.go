@@ -53,31 +53,37 @@ func mean(values []float64) float64 {
 	return sum / float64(len(values))
 }
 
-// ratio is a statistic of one series over that of another, and the middle 95 % of the same of
-// resampled slices.
+// ratio is a value, such as a statistic of one series over the same of another, and the middle 95 % of
+// the values of resampled slices.
 type ratio struct{ value, low, high float64 }
 
 // compare returns the ratio of two series with the same slices. Equal arguments give equal ratios.
 func compare(a, b series, of statistic) ratio {
-	pooled := func(s series, drawn []int) float64 {
-		var values []float64
-		for _, i := range drawn {
-			values = append(values, s[i]...)
-		}
-		return of(values)
+	return resampled(len(a), func(drawn []int) float64 { return of(a.pooled(drawn)) / of(b.pooled(drawn)) })
+}
+
+// pooled returns the values of slices.
+func (s series) pooled(drawn []int) (values []float64) {
+	for _, i := range drawn {
+		values = append(values, s[i]...)
 	}
-	drawn := make([]int, len(a))
+	return values
+}
+
+// resampled computes a value of n slices, and of the same number of slices drawn with replacement.
+func resampled(n int, of func(drawn []int) float64) ratio {
+	drawn := make([]int, n)
 	for i := range drawn {
 		drawn[i] = i
 	}
-	r := ratio{value: pooled(a, drawn) / pooled(b, drawn)}
+	r := ratio{value: of(drawn)}
 	random := rand.New(rand.NewPCG(1, 1))
 	var all []float64
 	for range resamples {
 		for i := range drawn {
-			drawn[i] = random.IntN(len(a))
+			drawn[i] = random.IntN(n)
 		}
-		if v := pooled(a, drawn) / pooled(b, drawn); !math.IsNaN(v) {
+		if v := of(drawn); !math.IsNaN(v) {
 			all = append(all, v)
 		}
 	}
