@@ -208,16 +208,20 @@ func service(port int, servers []int) string {
 // Parts of Penstock's overhead, each with what the one before it has.
 const (
 	plainName   = "plain Envoy"
+	echoName    = "plain Envoy, echo"
 	serviceName = "its Envoy alone"
 	headersName = "without prompts"
 	liteLLMName = "LiteLLM"
 )
 
-// parts returns the contenders whose overhead alone is measured: the parts of Penstock's, and LiteLLM's
+// parts returns the contenders whose overhead alone is measured: the parts of Penstock's, beside an Envoy
+// that asks the external processor at the port echo about each request with its body, and LiteLLM's
 // proxy, with a line if it is not installed.
-func parts(envoy, folder string) (all []contender, missing []string) {
+func parts(envoy, folder string, echo int) (all []contender, missing []string) {
+	command := []string{envoy, "-c", "{config}", "--log-level", "error", "--use-dynamic-base-id"}
 	all = []contender{
-		{name: plainName, command: []string{envoy, "-c", "{config}", "--log-level", "error"}, config: plainEnvoy},
+		{name: plainName, command: command, config: plainEnvoy(0)},
+		{name: echoName, command: command, config: plainEnvoy(echo)},
 		{name: serviceName, config: service},
 		{name: headersName, config: poolByHeaders},
 	}
@@ -233,14 +237,24 @@ func parts(envoy, folder string) (all []contender, missing []string) {
 	}), nil
 }
 
-// plainEnvoy is the configuration of an Envoy that passes requests on in turns, and does nothing else.
-func plainEnvoy(port int, servers []int) string {
-	var endpoints []string
-	for _, server := range servers {
-		endpoints = append(endpoints, fmt.Sprintf(
-			"{endpoint: {address: {socket_address: {address: 127.0.0.1, port_value: %d}}}}", server))
+// plainEnvoy is the configuration of an Envoy that passes requests on in turns, and does nothing else
+// but to ask an external processor, if there is one.
+func plainEnvoy(echo int) func(port int, servers []int) string {
+	return func(port int, servers []int) string {
+		var endpoints []string
+		for _, server := range servers {
+			endpoints = append(endpoints, fmt.Sprintf(
+				"{endpoint: {address: {socket_address: {address: 127.0.0.1, port_value: %d}}}}", server))
+		}
+		filter, cluster := "", ""
+		if echo != 0 {
+			filter, cluster = echoFilter, fmt.Sprintf(echoCluster, echo)
+		}
+		return fmt.Sprintf(plainConfig, port, filter, strings.Join(endpoints, ", "), cluster)
 	}
-	return fmt.Sprintf(`static_resources:
+}
+
+const plainConfig = `static_resources:
   listeners:
   - address: {socket_address: {address: 127.0.0.1, port_value: %d}}
     filter_chains:
@@ -249,7 +263,7 @@ func plainEnvoy(port int, servers []int) string {
         typed_config:
           "@type": type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager
           stat_prefix: http
-          http_filters:
+          http_filters:%s
           - name: router
             typed_config: {"@type": type.googleapis.com/envoy.extensions.filters.http.router.v3.Router}
           route_config:
@@ -259,8 +273,27 @@ func plainEnvoy(port int, servers []int) string {
   - name: model
     connect_timeout: 5s
     load_assignment: {cluster_name: model, endpoints: [{lb_endpoints: [%s]}]}
-`, port, strings.Join(endpoints, ", "))
-}
+%s`
+
+const echoFilter = `
+          - name: echo
+            typed_config:
+              "@type": type.googleapis.com/envoy.extensions.filters.http.ext_proc.v3.ExternalProcessor
+              grpc_service: {envoy_grpc: {cluster_name: echo}}
+              processing_mode: {request_header_mode: SEND, response_header_mode: SKIP, request_body_mode: BUFFERED}
+              message_timeout: 10s
+              allow_content_length_header: true`
+
+const echoCluster = `  - name: echo
+    connect_timeout: 5s
+    load_assignment:
+      cluster_name: echo
+      endpoints: [{lb_endpoints: [{endpoint: {address: {socket_address: {address: 127.0.0.1, port_value: %d}}}}]}]
+    typed_extension_protocol_options:
+      envoy.extensions.upstreams.http.v3.HttpProtocolOptions:
+        "@type": type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions
+        explicit_http_config: {http2_protocol_options: {}}
+`
 
 // liteLLM is the configuration of a LiteLLM proxy.
 func liteLLM(_ int, servers []int) string {

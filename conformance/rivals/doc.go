@@ -10,6 +10,7 @@
 //	statistics.go  slices, quantiles, intervals
 //	report.go      the table and the figures
 //	overhead.go    what routers add to a request whose server answers at once
+//	echo.go        the external processor that costs the least
 //	cpu.go         the CPU time of a router's processes
 //	run.go         one workload, with all contenders
 //	main.go        flags, all workloads

@@ -78,7 +78,12 @@ func compareRivals(ctx context.Context, c config, out, progress io.Writer) error
 	if err != nil {
 		return err
 	}
-	further, alsoMissing := parts(c.envoy, c.rivals)
+	echo, stop, err := serveEcho()
+	if err != nil {
+		return err
+	}
+	defer stop()
+	further, alsoMissing := parts(c.envoy, c.rivals, echo)
 	for _, line := range append(missing, alsoMissing...) {
 		fmt.Fprintln(progress, "rivals:", line)
 	}
@@ -91,9 +96,11 @@ func compareRivals(ctx context.Context, c config, out, progress io.Writer) error
 		fmt.Fprintln(progress, "rivals:", failures[len(failures)-1])
 	}
 	if adds {
-		if found, err := overhead(ctx, c.penstock, c.envoy, append(slices.Clone(against), further...)); err != nil {
+		found, err := overhead(ctx, c.penstock, c.envoy, append(slices.Clone(against), further...))
+		if err != nil {
 			fail(overheadName, err)
-		} else {
+		}
+		if len(found) > 0 {
 			printOverhead(progress, found)
 			lines = overheadFigures(found)
 		}

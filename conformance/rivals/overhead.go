@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -61,7 +62,8 @@ type target struct {
 	rates        []float64
 }
 
-// overhead measures what each contender adds to the time of a request whose server answers at once.
+// overhead measures what each contender adds to the time of a request whose server answers at once. An
+// error names the contenders that do not start; the others are measured.
 func overhead(ctx context.Context, penstock, envoy string, all []contender) ([]added, error) {
 	folder, err := os.MkdirTemp("", "rivals")
 	if err != nil {
@@ -70,16 +72,21 @@ func overhead(ctx context.Context, penstock, envoy string, all []contender) ([]a
 	defer func() { _ = os.RemoveAll(folder) }()
 	programs := &programs{penstock: penstock, envoy: envoy, ports: &process.Ports{}, folder: folder}
 	var targets []target
+	var failures []error
 	for _, c := range all {
 		f, err := programs.start(ctx, c, serversOfFleet, nil)
 		if err != nil {
-			return nil, err
+			failures = append(failures, err)
+			continue
 		}
 		defer f.stop()
 		if len(targets) == 0 {
 			targets = append(targets, target{name: directName, url: f.direct, client: newClient()})
 		}
 		targets = append(targets, target{name: f.name, url: f.url, client: f.client, pid: f.router.PID()})
+	}
+	if len(targets) == 0 {
+		return nil, errors.Join(failures...)
 	}
 	var out []added
 	for _, size := range overheads {
@@ -107,7 +114,7 @@ func overhead(ctx context.Context, penstock, envoy string, all []contender) ([]a
 	for i, t := range targets { // the first size is of small requests
 		out[i].rate = quantile(0.5)(t.rates)
 	}
-	return out, nil
+	return out, errors.Join(failures...)
 }
 
 // measure sends the requests of a round, of which each has a prompt of its own.
