@@ -6,9 +6,13 @@ import (
 	"strconv"
 	"strings"
 
+	inferencev1 "sigs.k8s.io/gateway-api-inference-extension/api/v1"
 	upstream "sigs.k8s.io/gateway-api-inference-extension/apix/v1alpha1"
 
+	"github.com/penstock-project/penstock/discovery/status/report"
+	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
+	"github.com/penstock-project/penstock/manifests/v1alpha1"
 	"github.com/penstock-project/penstock/multicluster/registry"
 )
 
@@ -24,6 +28,9 @@ const (
 
 // Annotation asks for the export of a pool; its one value is ClusterSet.
 var Annotation = upstream.ExportAnnotationKey
+
+// hub is the controller of the parent that a hub writes into the status of a pool that it exports.
+const hub = v1alpha1.Group + "/multicluster-hub"
 
 // known are the annotations above.
 var known = []string{Annotation, ModeAnnotation, ToAnnotation, WeightAnnotation}
@@ -100,10 +107,59 @@ func parse(annotations map[string]string, members []string) (w Wish, asked bool,
 	return w, true, problems
 }
 
-// unknown is the first annotation by name that is meant to be one of an export, and is none; "" if there is no such.
+// findings are problems for a reader.
+func findings(owner report.Ref, problems []problem) (all []report.Finding) {
+	for _, p := range problems {
+		severity := report.Error
+		if p.harmless {
+			severity = report.Warning
+		}
+		field := fmt.Sprintf("metadata.annotations[%s]", p.annotation)
+		all = append(all, report.Finding{Severity: severity, Owner: owner, Field: field, Problem: p.text, Fix: p.fix})
+	}
+	return all
+}
+
+// Check returns the findings of a pool's annotations where no export is decided. members are the members
+// of the ClusterSet; without one no cluster imports the pool, unless a hub reads the annotations.
+func Check(pool *inferencev1.InferencePool, set bool, members []string) []report.Finding {
+	owner := store.InferencePools.Ref(pool)
+	_, asked, problems := parse(pool.Annotations, members)
+	if set {
+		return findings(owner, problems)
+	}
+	problems = slices.DeleteFunc(problems, func(p problem) bool { return p.annotation == ToAnnotation && asked })
+	all := findings(owner, problems)
+	hubs := func(p inferencev1.ParentStatus) bool { return p.ControllerName == hub }
+	if asked && !slices.ContainsFunc(pool.Status.Parents, hubs) {
+		all = append(all, report.Finding{
+			Severity: report.Warning, Owner: owner, Field: fmt.Sprintf("metadata.annotations[%s]", Annotation),
+			Problem: "no other cluster imports the pool: this cluster has no ClusterSet",
+			Fix:     "join the clusters with `penstock clusters join`, have `penstock hub` read this one, or remove the annotation",
+		})
+	}
+	return all
+}
+
+// Annotated reports whether a pool has an annotation about exports, a misspelled one included.
+func Annotated(pool *inferencev1.InferencePool) bool {
+	for _, a := range known {
+		if _, ok := pool.Annotations[a]; ok {
+			return true
+		}
+	}
+	return unknown(pool.Annotations) != ""
+}
+
+// meant begin the names of annotations that are meant to be about exports.
+var meant = []string{"penstock.dev/", Annotation, "inference.networking.k8s.io/export"}
+
+// unknown is the first annotation by name that is meant to be one of an export, and has another name;
+// "" if there is no such annotation.
 func unknown(annotations map[string]string) (first string) {
 	for a := range annotations {
-		if (strings.HasPrefix(a, "penstock.dev/") || strings.HasPrefix(a, Annotation)) && !slices.Contains(known, a) && (first == "" || a < first) {
+		begins := func(prefix string) bool { return strings.HasPrefix(a, prefix) }
+		if slices.ContainsFunc(meant, begins) && !slices.Contains(known, a) && (first == "" || a < first) {
 			first = a
 		}
 	}

@@ -78,14 +78,7 @@ func Decide(r store.Reader, c Config, id objectid.Pool, has Pool) (d Decision, o
 	d.Pool = id
 	owner := store.InferencePools.Ref(pool)
 	w, asked, problems := parse(pool.Annotations, c.Members)
-	d.Asked = asked
-	for _, p := range problems {
-		severity := report.Error
-		if p.harmless {
-			severity = report.Warning
-		}
-		d.Findings = append(d.Findings, report.Finding{Severity: severity, Owner: owner, Field: fmt.Sprintf("metadata.annotations[%s]", p.annotation), Problem: p.text, Fix: p.fix})
-	}
+	d.Asked, d.Findings = asked, findings(owner, problems)
 	if !asked {
 		return d, true
 	}

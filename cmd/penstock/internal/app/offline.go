@@ -3,7 +3,9 @@ package app
 import (
 	"context"
 	"errors"
+	"time"
 
+	"github.com/penstock-project/penstock/cmd/penstock/internal/clusterset"
 	"github.com/penstock-project/penstock/discovery/file"
 	"github.com/penstock-project/penstock/discovery/status"
 	"github.com/penstock-project/penstock/discovery/store"
@@ -58,6 +60,7 @@ func (o *Offline) Translate(ctx context.Context) (t *translator.Translator, out 
 		}
 	}
 	o.board.Set(status.Translation, out.Reports...)
+	o.board.Set(status.Members, clusterset.Check(o.store.View(), time.Now())...)
 	o.translation.Read(func(is *translator.Translator) { t = is })
 	return t, out, nil
 }

@@ -143,6 +143,7 @@ type Set struct {
 	services  []string                   // whose EndpointSlices are read
 	nodePods  map[string][]string        // by keys of the index of labels: the Services whose Pods are read
 	annotated map[objectid.Pool]bool     // pools with an annotation about exports
+	alone     []report.Report            // on these pools, without a ClusterSet
 	decisions map[objectid.Pool]export.Decision
 
 	writing sync.Mutex // of the file that others join this cluster with

@@ -8,8 +8,6 @@ import (
 	"slices"
 	"time"
 
-	inferencev1 "sigs.k8s.io/gateway-api-inference-extension/api/v1"
-
 	"github.com/penstock-project/penstock/cmd/penstock/internal/delivery"
 	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/discovery/status"
@@ -154,7 +152,7 @@ func (s *Set) noteAnnotations(r store.Reader, p objectid.Pool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	pool, ok := store.InferencePools.Get(r, p.String())
-	if ok && asks(pool) {
+	if ok && export.Annotated(pool) {
 		s.annotated[p] = true
 		return
 	}
@@ -172,15 +170,6 @@ func (s *Set) askedAt(service string, dirty map[objectid.Pool]bool) {
 			dirty[key] = true
 		}
 	}
-}
-
-func asks(pool *inferencev1.InferencePool) bool {
-	for _, a := range []string{export.Annotation, export.ModeAnnotation, export.ToAnnotation, export.WeightAnnotation} {
-		if _, ok := pool.Annotations[a]; ok {
-			return true
-		}
-	}
-	return false
 }
 
 // readServices has the EndpointSlices of the Services in front of pickers read, and the pods of those that are reached at nodes.
@@ -219,6 +208,7 @@ func (s *Set) decide(r store.Reader, dirty map[objectid.Pool]bool, again bool) {
 	cfg := export.Config{Cluster: s.name, Pickers: s.cfg.Pickers, Cleartext: s.cfg.Cleartext, Offers: s.cfg.Offers}
 	s.mu.Unlock()
 	if spec == nil || f == nil {
+		s.checkAlone(r, spec)
 		return
 	}
 	s.readServices(r)
@@ -289,6 +279,23 @@ func (s *Set) decide(r store.Reader, dirty map[objectid.Pool]bool, again bool) {
 		s.cfg.Log.Error("a pool cannot be exported", "error", err)
 	}
 	s.report()
+}
+
+// checkAlone reports on the annotations of pools while this cluster is in no set.
+func (s *Set) checkAlone(r store.Reader, spec *v1alpha1.ClusterSet) {
+	s.mu.Lock()
+	var alone []report.Report
+	if spec == nil {
+		for _, key := range slices.SortedFunc(maps.Keys(s.annotated), objectid.Pool.Compare) {
+			alone = append(alone, annotations(r, key, nil)...)
+		}
+	}
+	same := len(alone) == 0 && len(s.alone) == 0
+	s.alone = alone
+	s.mu.Unlock()
+	if !same {
+		s.report()
+	}
 }
 
 // adopt takes the ClusterSet over: the oldest, or the first by name. With the first one, and a name of this cluster, come the records that were
@@ -470,7 +477,9 @@ func (s *Set) report() {
 		rep.Conditions[0].Message = summary(rep.Findings)
 		reports = append(reports, rep)
 	}
-	reports = append(reports, s.others...)
+	if reports = append(reports, s.others...); spec == nil {
+		reports = append(reports, s.alone...)
+	}
 	decisions := slices.SortedFunc(maps.Values(s.decisions), func(a, b export.Decision) int { return a.Pool.Compare(b.Pool) })
 	s.mu.Unlock()
 	for _, d := range decisions {

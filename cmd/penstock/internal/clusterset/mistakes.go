@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
@@ -102,6 +103,36 @@ func mistakes(set *v1alpha1.ClusterSet, now time.Time) (out []report.Finding) {
 		addresses[m.Peer.Address] = m.Name
 	}
 	return out
+}
+
+// Check reports on a ClusterSet and the annotations of pools where nothing runs.
+func Check(r store.Reader, now time.Time) (all []report.Report) {
+	spec := selected(r)
+	if spec != nil {
+		all = append(all, report.Report{Owner: store.ClusterSets.Ref(spec), Findings: mistakes(spec, now)})
+	}
+	for _, pool := range store.InferencePools.All(r) {
+		if export.Annotated(pool) {
+			all = append(all, annotations(r, objectid.PoolOf(pool), spec)...)
+		}
+	}
+	return all
+}
+
+// annotations reports on the annotations of a pool where no export is decided; spec is nil without a
+// ClusterSet.
+func annotations(r store.Reader, key objectid.Pool, spec *v1alpha1.ClusterSet) []report.Report {
+	pool, ok := store.InferencePools.Get(r, key.String())
+	if !ok {
+		return nil
+	}
+	var members []string
+	if spec != nil {
+		for i := range spec.Spec.Members {
+			members = append(members, spec.Spec.Members[i].Name)
+		}
+	}
+	return []report.Report{{Owner: store.InferencePools.Ref(pool), Findings: export.Check(pool, spec != nil, members)}}
 }
 
 // ranged is a range of pods: whose, and where that is written.
