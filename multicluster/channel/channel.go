@@ -48,14 +48,22 @@ type Config struct {
 	// exceeded one, or because it does not follow the protocol; optional.
 	Limits   Limits
 	Exceeded func(peer, problem string)
-	// Received is called with the number of items and of bytes of each message of a peer. It returns how
-	// long the acknowledgement of a message waits that is not the last one of its response. Optional.
-	Received func(peer string, items, bytes int) time.Duration
+	// Received is called with each message of a peer. It returns how long the acknowledgement of a message
+	// waits that is not the last one of its response. Optional.
+	Received func(peer string, in Received) time.Duration
 	// Now is the clock that certificates are compared with; time.Now if nil.
 	Now func() time.Time
 	Log *slog.Logger // nil: discarded
 	// OnPanic is called when handling a message of a peer has panicked. That ends the peer's stream, or drops the message. nil drops it.
 	OnPanic func(peer string, value any, stack []byte)
+}
+
+// Received describes a message of a peer.
+type Received struct {
+	Items, Bytes int
+	// Dropped describes the items that Topic.Keys has had dropped, of this message and of those before in
+	// its response; nil: this message has no such item.
+	Dropped error
 }
 
 // Connect makes a connection to the process at an address. It is established when a stream is made.

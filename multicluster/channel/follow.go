@@ -280,18 +280,10 @@ func (c *Channel) read(ctx context.Context, p *peer, conn Connection, connected 
 		defer sending.Unlock()
 		return s.Send(r)
 	}
-	resumed, inEffect := map[string]bool{}, map[string]*atomic.Bool{}
-	for name := range topics {
-		inEffect[name] = &atomic.Bool{}
-		inEffect[name].Store(true)
-		first := &request{TypeUrl: name, Node: &corev3.Node{Id: c.id}}
-		c.mu.Lock()
-		if has := p.versions[name]; has != nil && nameable(has) {
-			first.InitialResourceVersions, resumed[name] = maps.Clone(has), true
-		} else {
-			delete(p.versions, name)
-		}
-		c.mu.Unlock()
+	follows := make(map[string]*followed, len(topics))
+	for name, t := range topics {
+		is, first := c.begin(p, t)
+		follows[name] = is
 		if err := send(first); err != nil {
 			return err
 		}
@@ -316,47 +308,67 @@ func (c *Channel) read(ctx context.Context, p *peer, conn Connection, connected 
 			connected = nil
 			delivering.Go(func() { end(c.untilExpiry(ctx, expires(s.Context()))) })
 		}
-		t := topics[r.GetTypeUrl()]
-		if t == nil {
+		is := follows[r.GetTypeUrl()]
+		if is == nil {
 			return violation{fmt.Errorf("response for topic %.100q, which was not requested", r.GetTypeUrl())}
 		}
-		if !inEffect[t.name].CompareAndSwap(true, false) {
-			return violation{fmt.Errorf("a response of topic %s came before the last one was acknowledged", t.name)}
+		if !is.inEffect.CompareAndSwap(true, false) {
+			return violation{fmt.Errorf("a response of topic %s came before the last one was acknowledged", is.topic.name)}
 		}
-		acknowledge := &request{TypeUrl: t.name, ResponseNonce: r.GetNonce()}
+		wait := c.received(p, is, r)
 		whole, err := incomplete.add(r)
 		if err != nil {
-			return violation{fmt.Errorf("topic %s: %w", t.name, err)}
+			return violation{fmt.Errorf("topic %s: %w", is.topic.name, err)}
 		}
-		wait := c.received(p, r)
-		if whole == nil {
-			delivering.Go(func() {
-				if Pause(ctx, wait) {
-					inEffect[t.name].Store(true)
-					_ = send(acknowledge) // if it fails, so does Recv
-				}
-			})
-			continue
-		}
-		r = whole
-		// The next response of this topic comes after this one's acknowledgement; other topics do not wait for it.
+		// The next message of this topic comes after this one's acknowledgement; other topics do not wait for it.
 		delivering.Go(func() {
-			if err := c.receive(ctx, p, t, r, resumed[t.name]); errors.Is(err, ErrSendAgain) {
+			if whole == nil {
+				if !Pause(ctx, wait) {
+					return
+				}
+			} else if err := c.receive(ctx, p, is, whole); errors.Is(err, ErrSendAgain) {
 				end(err)
 				return
 			}
-			inEffect[t.name].Store(true)
-			_ = send(acknowledge) // if it fails, so does Recv
+			is.inEffect.Store(true)
+			_ = send(&request{TypeUrl: is.topic.name, ResponseNonce: r.GetNonce()}) // if it fails, so does Recv
 		})
 	}
 }
 
-// received is Config.Received.
-func (c *Channel) received(p *peer, r *response) time.Duration {
+// followed is a topic to which one connection to a peer subscribes.
+type followed struct {
+	topic    *Topic
+	resumed  bool        // it began with the versions of what is in effect
+	inEffect atomic.Bool // all messages so far are acknowledged
+	dropped  Problems    // of the response that arrives
+}
+
+// begin subscribes to a topic of a peer by the first request.
+func (c *Channel) begin(p *peer, t *Topic) (is *followed, first *request) {
+	is, first = &followed{topic: t}, &request{TypeUrl: t.name, Node: &corev3.Node{Id: c.id}}
+	is.inEffect.Store(true)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if has := p.versions[t.name]; has != nil && nameable(has) {
+		first.InitialResourceVersions, is.resumed = maps.Clone(has), true
+	} else {
+		delete(p.versions, t.name)
+	}
+	return is, first
+}
+
+// received drops what has invalid keys from a message, and returns how long its acknowledgement waits if
+// it is not the last one of its response.
+func (c *Channel) received(p *peer, is *followed, r *response) time.Duration {
+	in := Received{Items: len(r.GetResources()) + len(r.GetRemovedResources()), Bytes: weight(r)}
+	if is.topic.drop(r, &is.dropped) {
+		in.Dropped = is.dropped.Err()
+	}
 	if c.cfg.Received == nil {
 		return 0
 	}
-	return c.cfg.Received(p.address, len(r.GetResources())+len(r.GetRemovedResources()), weight(r))
+	return c.cfg.Received(p.address, in)
 }
 
 // Pause waits. It returns false if the context ends.
@@ -374,12 +386,13 @@ func Pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// receive delivers one response. resumed: it is of a stream that began with the versions of what is in effect.
-func (c *Channel) receive(ctx context.Context, p *peer, t *Topic, r *response, resumed bool) error {
+// receive delivers one response.
+func (c *Channel) receive(ctx context.Context, p *peer, f *followed, r *response) error {
+	t, problems := f.topic, f.dropped
+	f.dropped = Problems{}
 	c.mu.Lock()
-	u := Update{Peer: p.address, Snapshot: !p.synced[t.name] && !resumed, Retracted: r.GetRemovedResources()}
+	u := Update{Peer: p.address, Snapshot: !p.synced[t.name] && !f.resumed, Retracted: r.GetRemovedResources()}
 	c.mu.Unlock()
-	var problems Problems
 	for _, is := range r.GetResources() {
 		it, bad := decode(is)
 		if bad != nil {
@@ -388,8 +401,9 @@ func (c *Channel) receive(ctx context.Context, p *peer, t *Topic, r *response, r
 		}
 		u.Items = append(u.Items, it)
 	}
+	u.Dropped = problems.Err()
 	delivered := c.guard(p.address, func() error { return t.deliver(ctx, u) })
-	err := errors.Join(problems.Err(), delivered)
+	err := errors.Join(u.Dropped, delivered)
 	if err != nil && ctx.Err() == nil && !errors.Is(err, ErrSendAgain) && c.mayLog(p) {
 		c.log(p).Error("an update of a peer had no effect", "topic", t.name, "error", clip(err.Error()))
 	}

@@ -146,7 +146,7 @@ func FuzzChannel_HostileMessageIsAnError(f *testing.F) {
 			return
 		}
 		delivered = nil
-		_ = c.receive(t.Context(), &peer{address: "p", synced: map[string]bool{}}, topic, &r, false)
+		_ = c.receive(t.Context(), &peer{address: "p", synced: map[string]bool{}}, &followed{topic: topic}, &r)
 		if len(delivered) != 1 || len(delivered[0].Items) > len(r.GetResources()) {
 			t.Fatalf("%d updates: %v", len(delivered), delivered)
 		}

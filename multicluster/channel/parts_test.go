@@ -210,7 +210,7 @@ func TestPeers_PartWaitsForItsAcknowledgement(t *testing.T) {
 		return nil
 	})
 	subscriber := New(Config{
-		Peers: []string{address}, Received: func(string, int, int) time.Duration { return time.Hour },
+		Peers: []string{address}, Received: func(string, Received) time.Duration { return time.Hour },
 	})
 	for _, name := range []string{"large", "small"} {
 		subscriber.Topic(name).Subscribe(func(context.Context, Update) error { return nil })
@@ -218,6 +218,69 @@ func TestPeers_PartWaitsForItsAcknowledgement(t *testing.T) {
 	go func() { _ = subscriber.Run(t.Context()) }()
 	if got := <-acknowledged; got != "small" {
 		t.Errorf("got an acknowledgement of topic %s first, want small", got)
+	}
+}
+
+// A peer that sends items with invalid keys has none of them kept until its response is complete. Its
+// valid items take effect.
+func TestPeers_ItemWithInvalidKeyIsDroppedAsItArrives(t *testing.T) {
+	const parts = 20
+	limits := Limits{Items: 100, Bytes: func() int { return 20_000 }} // of all parts together
+	address, streams := hostile(t, func(stream grpc.ServerStream) error {
+		for n := range parts {
+			r := &response{TypeUrl: "things", Nonce: fmt.Sprintf("1/%d", n), SystemVersionInfo: "hostile"}
+			for i := range 10 {
+				key := fmt.Sprint("Invalid ", n, "-", i, strings.Repeat("x", 200))
+				r.Resources = append(r.Resources, published{}.encode(key, time.Unix(0, 0)))
+				r.RemovedResources = append(r.RemovedResources, key)
+			}
+			if n == parts-1 {
+				r.Nonce = "1"
+				r.Resources = append(r.Resources, published{value: []byte("v")}.encode("good", time.Unix(0, 0)))
+			}
+			if err := stream.SendMsg(r); err != nil {
+				return err
+			}
+			if err := stream.RecvMsg(&request{}); err != nil { // the acknowledgement
+				return err
+			}
+		}
+		<-stream.Context().Done()
+		return nil
+	})
+	var dropped atomic.Int32 // messages
+	updates := make(chan Update, 1)
+	subscriber := New(Config{Peers: []string{address}, Limits: limits, Received: func(_ string, in Received) time.Duration {
+		if in.Items >= 20 && in.Dropped != nil {
+			dropped.Add(1)
+		}
+		return 0
+	}})
+	topic := subscriber.Topic("things")
+	topic.Keys(func(key string) error {
+		if strings.HasPrefix(key, "Invalid") {
+			return fmt.Errorf("%.20q is invalid", key)
+		}
+		return nil
+	})
+	topic.Subscribe(func(_ context.Context, u Update) error {
+		if !u.Disconnected {
+			updates <- u
+		}
+		return nil
+	})
+	go func() { _ = subscriber.Run(t.Context()) }()
+	poll(t, "the valid item takes effect", func() bool { return len(updates) == 1 },
+		func() string { return fmt.Sprint(streams.Load(), " streams have ended") })
+	u := <-updates
+	if len(u.Items) != 1 || u.Items[0].Key != "good" || len(u.Retracted) != 0 {
+		t.Errorf("got %d items and %d retractions, want the item good", len(u.Items), len(u.Retracted))
+	}
+	if text := fmt.Sprint(u.Dropped); !strings.Contains(text, "is invalid") || !strings.Contains(text, "and 397 more") {
+		t.Errorf("the update describes the dropped items as %q, want the first of them and their number", text)
+	}
+	if n := dropped.Load(); n != parts {
+		t.Errorf("%d messages were reported with invalid keys, want all %d", n, parts)
 	}
 }
 

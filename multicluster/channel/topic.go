@@ -6,8 +6,11 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
+
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 )
 
 // Item is one published value.
@@ -29,6 +32,8 @@ type Update struct {
 	// Items are new or published again; Retracted are keys.
 	Items     []Item
 	Retracted []string
+	// Dropped describes items that are left out, because they or their keys are invalid (Topic.Keys); nil: none is.
+	Dropped error
 }
 
 // Topic is one kind of items, published by this process and by its peers. It is safe for concurrent use.
@@ -40,6 +45,7 @@ type Topic struct {
 	handlers []func(context.Context, Update) error
 	snapshot func() []Item                     // nil: none
 	visible  func(subscriber, key string) bool // nil: all items are
+	keys     func(key string) error            // nil: all keys are valid
 	resumes  bool
 	run      []func(context.Context) // what Mirrors run beside the channel
 
@@ -92,6 +98,28 @@ func (t *Topic) Snapshot(make func() []Item) { t.snapshot = make }
 // key. is is called when the item is published, and for all items when a subscriber connects and after Judge: an item that is no longer visible
 // is retracted there then, and one that has become visible is sent. Call Visible before Run.
 func (t *Topic) Visible(is func(subscriber, key string) bool) { t.visible = is }
+
+// Keys has check called with the key of each item and retraction as a message of a peer arrives. One with an error is
+// dropped then, before the other messages of its response are read. Call Keys before Run.
+func (t *Topic) Keys(check func(key string) error) { t.keys = check }
+
+// drop removes what has an invalid key from a message, and reports whether there was any.
+func (t *Topic) drop(r *response, problems *Problems) (dropped bool) {
+	if t.keys == nil {
+		return false
+	}
+	invalid := func(key string) bool {
+		err := t.keys(key)
+		if err != nil {
+			dropped = true
+			problems.Addf("%.500v", err) // no error that is kept has the key, which may be long
+		}
+		return err != nil
+	}
+	r.Resources = slices.DeleteFunc(r.GetResources(), func(is *discoveryv3.Resource) bool { return invalid(is.GetName()) })
+	r.RemovedResources = slices.DeleteFunc(r.GetRemovedResources(), invalid)
+	return dropped
+}
 
 // Resume has a subscriber that connects again be sent what has changed meanwhile, in place of a snapshot: it names the version of each item
 // that it has. The handlers of such a topic keep what a disconnected peer has published. Both ends call Resume, before Run.

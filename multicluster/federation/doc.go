@@ -42,7 +42,8 @@
 // bounded, and an element of a list counts as 32 bytes of its member's share: an empty one takes one byte on the wire.
 //
 // Invariants: a member receives only the exports that are for it. A record that is too large, or
-// that does not decode, is left out and logged, and affects no other. A silent member withdraws
+// that does not decode, is left out and logged, and affects no other. An item whose key names no pool
+// is dropped as its message arrives, and has the member's next message wait. A silent member withdraws
 // nothing (multicluster/registry). Keys and Secrets never leave.
 //
 // An Apply that returns false, because a stamp is old or there is no room, has all exports of the

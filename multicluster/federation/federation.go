@@ -112,11 +112,13 @@ func New(c Config) *Federation {
 	f.imports.Resume()
 	// Exports to a cluster that left the set are retracted from it.
 	f.exports.Visible(func(member, key string) bool { return f.trust.has(member) && f.audience.receives(member, key) })
+	f.exports.Keys(func(key string) error { _, err := receivedKey(key); return err })
 	f.exports.Subscribe(f.paced(followCost, f.receive))
 	f.imports.Subscribe(f.paced(followCost, f.noted(f.receiveImports)))
 	f.wanted.Subscribe(f.paced(0, f.noted(f.receiveWanted)))
 	f.loads.Subscribe(f.paced(0, f.noted(f.receiveLoads)))
 	for _, t := range []*channel.Topic{f.imports, f.wanted, f.loads} {
+		t.Keys(func(key string) error { _, err := memberPool(key); return err })
 		t.Visible(func(member, key string) bool {
 			m, ok := objectid.ParseMember(key)
 			return ok && m.Member == member && f.trust.has(member)
@@ -398,7 +400,7 @@ func (f *Federation) receive(ctx context.Context, in channel.Update) error {
 	if !known {
 		problems.Add(errors.New("it has not published its state"))
 	}
-	if err := problems.Err(); err != nil && f.cfg.Problem != nil {
+	if err := errors.Join(in.Dropped, problems.Err()); err != nil && f.cfg.Problem != nil {
 		defer f.cfg.Problem(m.Name, fmt.Sprintf("%.500v", err))
 	}
 	if !known {
@@ -460,7 +462,7 @@ func (f *Federation) apply(ctx context.Context, peer string, u registry.Update) 
 		}
 	}
 	u.Exports = all
-	f.paces.spent(peer, time.Duration(len(all)+len(u.Withdrawn))*exportCost, time.Now()) // paced waits
+	f.paces.spent(peer, time.Duration(len(all)+len(u.Withdrawn)+len(u.Unread))*exportCost, time.Now()) // paced waits
 	return f.cfg.Apply(u) && applied
 }
 

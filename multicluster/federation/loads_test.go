@@ -104,6 +104,31 @@ func TestFederation_ReportsWithoutEffectAreNoted(t *testing.T) {
 	}
 }
 
+// The parts of an update that name no pool are reported before the last of them has arrived.
+func TestFederation_UnreadableUpdateIsReportedWithItsFirstPart(t *testing.T) {
+	a, b := newSite(t, "a", id("a")), newSite(t, "b", id("b"))
+	problems := make(chan string, 100)
+	b.cfg.Problem = func(_, problem string) { problems <- problem }
+	join(a, b)
+	b.exports() // without a decision, b reads no report
+	a.exports(exported("10.0.0.1", "b"))
+	b.has("a=10.0.0.1")
+	b.paces.spent(a.listener.Addr().String(), burst, time.Now()) // each part waits for seconds
+	items := make([]channel.Item, 20_000)
+	for i := range items {
+		items[i].Key = fmt.Sprintf("b/no pool/%d", i)
+	}
+	a.imports.Publish(items...)
+	select {
+	case text := <-problems:
+		if !strings.Contains(text, "is not the name of a pool") || !strings.Contains(text, "and 1021 more") {
+			t.Errorf("got %q, want the first items of the first part and the number of the others", text)
+		}
+	case <-time.After(poll.Limit):
+		t.Fatal("the update is not reported")
+	}
+}
+
 // reported polls until a load has arrived.
 func (s *site) reported(of objectid.Member, want Load) {
 	s.t.Helper()

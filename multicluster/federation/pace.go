@@ -2,6 +2,7 @@ package federation
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -80,9 +81,14 @@ func (p *paces) keep(is func(address string) bool) {
 }
 
 // messageReceived is channel.Config.Received: an update costs what its messages do, and more once it
-// is whole. So the parts of a large update are read one at a time.
-func (f *Federation) messageReceived(member string, items, bytes int) time.Duration {
-	cost := time.Duration(items)*itemCost + time.Duration(bytes)*byteCost
+// is whole. So the parts of a large update are read one at a time. A part with invalid keys is reported
+// at once, and the next part of a member that sends many such parts waits longest.
+func (f *Federation) messageReceived(member string, in channel.Received) time.Duration {
+	cost := time.Duration(in.Items)*itemCost + time.Duration(in.Bytes)*byteCost
+	if in.Dropped != nil {
+		cost += problemCost
+		f.exceeded(member, fmt.Sprintf("%.500v", in.Dropped))
+	}
 	return f.paces.spent(member, cost, time.Now())
 }
 
@@ -111,8 +117,8 @@ func (f *Federation) noted(
 ) func(context.Context, channel.Update) error {
 	return func(ctx context.Context, in channel.Update) error {
 		err := handle(ctx, in)
-		if err != nil && ctx.Err() == nil {
-			f.exceeded(in.Peer, fmt.Sprintf("%.500v", err))
+		if problem := errors.Join(in.Dropped, err); problem != nil && ctx.Err() == nil {
+			f.exceeded(in.Peer, fmt.Sprintf("%.500v", problem))
 		}
 		return err
 	}

@@ -21,7 +21,7 @@ func TestFederation_MemberKeepsNoCoreBusy(t *testing.T) {
 			update := channel.Update{Peer: peer, Items: []channel.Item{{Value: make([]byte, size)}}}
 			began := time.Now()
 			for range n {
-				_ = f.messageReceived(peer, 1, size)
+				_ = f.messageReceived(peer, channel.Received{Items: 1, Bytes: size})
 				_ = handle(t.Context(), update)
 			}
 			return time.Since(began)
@@ -51,11 +51,18 @@ func TestFederation_MemberKeepsNoCoreBusy(t *testing.T) {
 		}
 		began := time.Now()
 		for range 20 { // parts of a response that is never complete
-			time.Sleep(f.messageReceived("endless", 1000, 1<<20))
+			time.Sleep(f.messageReceived("endless", channel.Received{Items: 1000, Bytes: 1 << 20}))
 		}
 		want = waits(20 * (1<<20*byteCost + 1000*itemCost))
 		if took := time.Since(began); (took - want).Abs() > time.Second {
 			t.Errorf("got %s for 20 parts of 1 MiB, want %s", took, want)
+		}
+		began = time.Now()
+		for range 20 { // parts of a response
+			time.Sleep(f.messageReceived("unreadable", channel.Received{Dropped: errors.New("invalid keys")}))
+		}
+		if took := time.Since(began); (took - waits(20*problemCost)).Abs() > time.Second {
+			t.Errorf("got %s for 20 parts with invalid keys, want %s", took, waits(20*problemCost))
 		}
 		f.paces.keep(func(address string) bool { return address == "other" })
 		if n := len(f.paces.of); n != 1 {
