@@ -73,9 +73,9 @@ func hostileExports() []attack {
 		}},
 		{"responses that never end", "responses that are not complete", func(v *parties.Subscriber) error {
 			for part := 0; ; part++ {
-				for _, topic := range []string{"loads", "wanted", "imports", "exports"} {
+				for topic, pool := range map[string]string{"loads": "east/evil/", "wanted": "east/evil/", "imports": "east/evil/", "exports": "evil/"} {
 					r := &discoveryv3.DeltaDiscoveryResponse{TypeUrl: topic, SystemVersionInfo: "hostile", Nonce: fmt.Sprint("1/", part)}
-					r.Resources = many(1000, func(n int) *discoveryv3.Resource { return parties.Item(fmt.Sprint("evil/", part, "-", n), "") })
+					r.Resources = many(1000, func(n int) *discoveryv3.Resource { return parties.Item(fmt.Sprint(pool, part, "-", n), "") })
 					if err := v.SendMsg(r); err != nil {
 						return err
 					}
