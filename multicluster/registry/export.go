@@ -108,26 +108,6 @@ func (e *Export) ports(yield func(int32) bool) {
 	}
 }
 
-// addresses are what requests for the pool are sent to, less its endpoints: pickers and gateways.
-func (e *Export) addresses() (out []string) {
-	add := func(list []inferenceapi.ServiceImport) {
-		for _, s := range list {
-			for _, a := range s.Addresses {
-				if !slices.Contains(out, a) {
-					out = append(out, a)
-				}
-			}
-		}
-	}
-	if e.Entry.EndpointPicker != nil {
-		add(e.Entry.EndpointPicker.Service)
-	}
-	for _, p := range e.Entry.Parents {
-		add(p.Service)
-	}
-	return out
-}
-
 // since is when an export that is stored now was received first: the same for all of a transaction,
 // and later than all before.
 func (r *Registry) since(t txn, old *Export) int64 {
@@ -220,11 +200,4 @@ func (r *Registry) PodCIDRs(cluster string) []string {
 		}
 	}
 	return nil
-}
-
-// ExportsAt returns the exports whose picker or gateways have an address, sorted by cluster and pool.
-func (r *Registry) ExportsAt(address string) []*Export {
-	out := slices.Collect(rows.Walk[Export](r.read(), nil, exportTable, byAddress, rows.Key(address)))
-	slices.SortFunc(out, func(a, b *Export) int { return cmp.Or(cmp.Compare(a.Cluster, b.Cluster), a.Pool.Compare(b.Pool)) })
-	return out
 }

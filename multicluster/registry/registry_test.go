@@ -71,9 +71,6 @@ func TestExport_WithdrawnDrainsAndIsCollected(t *testing.T) {
 		if got := of(r, chat); !slices.Equal(changed, []objectid.Pool{chat}) || got != "east=a, draining; west=b" {
 			t.Errorf("after the withdrawal %v have changed: %s", changed, got)
 		}
-		if at := r.ExportsAt("a"); len(at) != 2 {
-			t.Errorf("%d exports at the address, want 2", len(at))
-		}
 		time.Sleep(10 * time.Minute)
 		if wait, ok := r.Next(); !ok || wait != 0 {
 			t.Errorf("next in %v", wait)

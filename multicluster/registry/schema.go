@@ -24,7 +24,6 @@ const (
 const (
 	byState    = "state"    // members
 	byPool     = "pool"     // exports and placements
-	byAddress  = "address"  // exports, by each address that requests for them are sent to
 	byDraining = "draining" // exports that are withdrawn, the first to be collected first
 	byFailed   = "failed"   // placements that have failed
 	byDeadline = "deadline" // leases, the first to expire first
@@ -52,12 +51,6 @@ func schema() *memdb.DBSchema {
 		table(exportTable,
 			unique(func(row any) []byte { e := row.(*Export); return exportKey(e.Cluster, e.Pool) }),
 			index(byPool, func(row any) []byte { return poolKey(row.(*Export).Pool) }),
-			&memdb.IndexSchema{Name: byAddress, AllowMissing: true, Indexer: rows.MultiIndex{Keys: func(row any) (keys [][]byte) {
-				for _, a := range row.(*Export).addresses() {
-					keys = append(keys, rows.Key(a))
-				}
-				return keys
-			}}},
 			index(byDraining, func(row any) []byte {
 				if e := row.(*Export); e.withdrawn {
 					return deadlineKey(e.collect)

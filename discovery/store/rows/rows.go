@@ -29,21 +29,6 @@ func (ix Index) FromArgs(args ...any) ([]byte, error) { return args[0].([]byte),
 // PrefixFromArgs implements memdb.PrefixIndexer.
 func (ix Index) PrefixFromArgs(args ...any) ([]byte, error) { return args[0].([]byte), nil }
 
-// MultiIndex is Index for rows with several keys.
-type MultiIndex struct{ Keys func(row any) [][]byte }
-
-// FromObject implements memdb.MultiIndexer.
-func (ix MultiIndex) FromObject(row any) (bool, [][]byte, error) {
-	k := ix.Keys(row)
-	return len(k) > 0, k, nil
-}
-
-// FromArgs implements memdb.Indexer.
-func (ix MultiIndex) FromArgs(args ...any) ([]byte, error) { return args[0].([]byte), nil }
-
-// PrefixFromArgs implements memdb.PrefixIndexer.
-func (ix MultiIndex) PrefixFromArgs(args ...any) ([]byte, error) { return args[0].([]byte), nil }
-
 // Key makes a key of its parts.
 func Key(parts ...string) []byte { return []byte(strings.Join(parts, "\x00") + "\x00") }
 

@@ -20,12 +20,6 @@ func table(t *testing.T) *memdb.Txn {
 			}
 			return nil
 		}}},
-		"letter": {Name: "letter", AllowMissing: true, Indexer: MultiIndex{func(r any) (keys [][]byte) {
-			for letter := range strings.SplitSeq(r.(*row).color, "") {
-				keys = append(keys, Key(letter))
-			}
-			return keys
-		}}},
 	}}}})
 	if err != nil {
 		t.Fatal(err)
@@ -53,7 +47,6 @@ func TestRows_PrefixEndsWithAPartAndRowsComeInOrder(t *testing.T) {
 		{ByID, nil, []string{"a/b", "a/c", "ab/c"}},
 		{ByID, Key("a"), []string{"a/b", "a/c"}},
 		{"color", nil, []string{"ab/c", "a/b"}},
-		{"letter", Key("e"), []string{"a/b", "ab/c"}},
 	} {
 		if got := names(c.index, c.prefix); !slices.Equal(got, c.want) {
 			t.Errorf("%s %q: %v, want %v", c.index, c.prefix, got, c.want)
