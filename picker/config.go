@@ -41,7 +41,7 @@ type Config struct {
 	Observer Observer
 	// Recording is where requests are recorded; nil: nowhere.
 	Recording *recording.File
-	// Troubles receives what goes wrong; nil: it is dropped.
+	// Troubles receives what goes wrong; nil: it is dropped, and idle pools are not watched.
 	Troubles Troubles
 	// HeldBodies bounds the bodies that are held for picks, in bytes of all streams; 0 is
 	// extproc.DefaultBodies. Those of calls from other clusters have a quarter as much beside it.
@@ -150,6 +150,9 @@ type Troubles interface {
 	// RelayFailed receives the failure when relayed picks of a pool begin to fail, and the zero
 	// value when they succeed again or the pool is removed or replaced.
 	RelayFailed(pool objectid.Target, f RelayFailure)
+	// Unserved receives that no server of a pool serves, and the zero value when one does again or
+	// the pool is removed.
+	Unserved(pool objectid.Target, u Unserved)
 }
 
 // Addresses are those that nothing is sent to.
@@ -176,6 +179,7 @@ func (discarded) Forward(accesslog.Entry)                   {}
 func (discarded) Attempt(accesslog.Attempt)                 {}
 func (discarded) Panicked(string, any, []byte)              {}
 func (discarded) RelayFailed(objectid.Target, RelayFailure) {}
+func (discarded) Unserved(objectid.Target, Unserved)        {}
 
 // Protocol has what differs for gateways that Penstock does not configure.
 type Protocol struct {
@@ -334,8 +338,10 @@ type Pool struct {
 	// NoHeadersLimit lets streams wait for the headers of their server without a limit.
 	NoHeadersLimit bool
 	Endpoints      []endpoint.Spec
+	// Gone: no route leads to the pool any more. It is picked from for a while.
+	Gone bool
 	// Servers are the model servers of a pool with a Relay as far as they are known here,
-	// MaxServers at most. They are asked for their models only.
+	// MaxServers at most. They are asked for their models, and whether they work.
 	Servers []Server
 	// Clusters are those of an import, of which a pick names the best; nil: a pick names endpoints.
 	// Only Name, Body, BodyLimit and Responses have an effect beside it.

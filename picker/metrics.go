@@ -169,6 +169,7 @@ func (poolCollector) Describe(ch chan<- *prometheus.Desc) {
 	ch <- endpointsDesc
 	ch <- problemsDesc
 	ch <- silentDesc
+	ch <- servingDesc
 	ch <- requestsDesc
 	ch <- firstByteDesc
 	ch <- rateDesc
@@ -270,6 +271,7 @@ func (c poolCollector) Collect(ch chan<- prometheus.Metric) {
 		gauge(problemsDesc, problems, name)
 		gauge(silentDesc, silent, name)
 	}
+	c.picker.collectServing(ch)
 	count(failuresDesc, float64(c.picker.registry.ScrapeFailures()))
 	own, others := c.picker.wire.bodies, c.picker.wire.imports
 	gauge(bodiesDesc, int(own.Held()+others.Held()))

@@ -44,6 +44,7 @@ type Picker struct {
 	prompts  prompts
 	asks     asks
 	others   others
+	watch    watch
 	registry *endpoint.Registry
 	leases   *endpoint.Leases
 	records  records
@@ -418,6 +419,9 @@ func (p *Picker) Run(ctx context.Context) error {
 	group.Go(func() error { return p.registry.Run(ctx) })
 	group.Go(func() error { return p.leases.Run(ctx) })
 	group.Go(func() error { return p.watchSilence(ctx) })
+	if _, none := p.config.Troubles.(discarded); !none {
+		group.Go(func() error { return p.watchServers(ctx) })
+	}
 	group.Go(func() error { return p.prompts.prefixes.Run(ctx) })
 	if p.config.Recording != nil {
 		group.Go(func() error { return p.config.Recording.Run(ctx) })

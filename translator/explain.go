@@ -80,20 +80,31 @@ type HopView struct {
 func (t *Translator) Explain(q Query) Explanation {
 	e := t.follow(q)
 	if len(e.Backends) > 0 {
-		e.Served = allServed(e.Backends)
+		e.Served = allServed(e.Backends, nil)
 	}
 	return e
 }
 
-// allServed reports whether servers answer the requests of all shares that take some. Shares that all take none are not served.
-func allServed(backends []BackendView) bool {
+// Without takes into account that no server of some clusters serves.
+func (e *Explanation) Without(unserved func(cluster string) bool) {
+	if !e.Served || len(e.Backends) == 0 {
+		return
+	}
+	if e.Served = allServed(e.Backends, unserved); !e.Served {
+		e.Answer += ", and not served: no server of a backend serves now"
+	}
+}
+
+// allServed reports whether servers answer the requests of all shares that take some. Shares that all take none are not served. unserved
+// reports that the servers of a cluster do not serve; nil: all serve.
+func allServed(backends []BackendView, unserved func(cluster string) bool) bool {
 	some := false
 	for i := range backends {
 		b := &backends[i]
 		if b.Share == "0%" || b.Share == "0.0%" {
 			continue
 		}
-		if some = true; !b.served() {
+		if some = true; !b.served(unserved) {
 			return false
 		}
 	}
@@ -101,15 +112,18 @@ func allServed(backends []BackendView) bool {
 }
 
 // served reports whether a server may answer the requests of this share: behind an endpoint, or one that a picker of another cluster names.
-func (b *BackendView) served() bool {
+func (b *BackendView) served(unserved func(cluster string) bool) bool {
 	if b.Cluster == "" {
 		return false
 	}
 	hops := 0
 	for _, h := range b.Hops {
-		if hops++; allServed(h.Backends) {
+		if hops++; allServed(h.Backends, unserved) {
 			return true
 		}
+	}
+	if unserved != nil && unserved(b.Cluster) {
+		return false
 	}
 	return b.relayed || len(b.Endpoints) > hops
 }

@@ -39,8 +39,8 @@ shares, the picker, the endpoint that it would pick now, what happens without a 
 involved. The command queries the penstock that runs for the same files. If none runs, it reads the files itself and omits
 the picker's view. With --http it queries the penstock at that address, for example in Kubernetes.
 
-The exit status is 1 if the request, or a share of it, would not reach a backend that has endpoints. A redirect counts as
-success.
+The exit status is 1 if the request, or a share of it, would not reach a backend that has endpoints, or one of which no server
+serves now. A redirect counts as success.
 
 A URL with the scheme grpc or grpcs is a gRPC request, such as grpc://localhost:8080/echo.Echo/Echo. A URL with the scheme
 tls or tcp is a connection that a TLSRoute or TCPRoute forwards.
@@ -245,6 +245,9 @@ func (p *printer) backend(indent, what string, b translator.BackendView, e app.E
 		p.line(indent+"endpoints", "%s", placesText(b.Endpoints, " "))
 	case b.Cluster != "":
 		p.line(indent+"endpoints", "none")
+	}
+	if is, ok := e.Servers[b.Cluster]; ok && is.Servers > 0 {
+		p.line(indent+"servers", "%s", is.String())
 	}
 	if b.NoPick != "" {
 		p.line(indent+"no pick", "%s", b.NoPick)

@@ -119,6 +119,7 @@ var conditionRows = []conditionRow{
 	{"InferencePool", "ResolvedRefs", "True", "ResolvedRefs", "The pool's picker exists, or it names none"},
 	{"InferencePool", "ResolvedRefs", "False", "InvalidExtensionRef", "`endpointPickerRef` names no Service with the port, or one of type ExternalName whose addresses are not allowed"},
 
+	{"InferencePool", "penstock.dev/Serving", "False", "NoServer", "No server of the pool serves; the message has the reason of the first. Absent while one does"},
 	{"InferencePool", "Exported", "True", "Exported", "Every intended member of the ClusterSet imports the pool. The parent is the InferencePoolImport of the pool's name"},
 	{"InferencePool", "Exported", "False", "NotSupported", "An annotation about the export is invalid (a pool that was exported stays so until Penstock starts again, unless `export-to` names no member), other clusters cannot reach the pool's picker, or members cannot take what is exported; the message states which"},
 	{"InferencePool", "Exported", "False", "NoAddress", "The picker's Service, or in ParentMode the Gateway, has no address yet"},

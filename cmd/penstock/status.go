@@ -14,6 +14,7 @@ import (
 	"github.com/penstock-project/penstock/cmd/penstock/internal/app"
 	"github.com/penstock-project/penstock/cmd/penstock/internal/clusterset"
 	"github.com/penstock-project/penstock/discovery/status"
+	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/picker"
 	"github.com/penstock-project/penstock/xds/resource"
 	"github.com/penstock-project/penstock/xds/server"
@@ -76,6 +77,7 @@ type statusJSON struct {
 	Proxies []server.ProxyStatus `json:"proxies,omitempty"`
 	Rates   []picker.Rate        `json:"rates,omitempty"`
 	Silent  []picker.Silent      `json:"silent,omitempty"`
+	Serving []picker.Serving     `json:"serving,omitempty"`
 	// ClusterSet is absent if the cluster takes part in none.
 	ClusterSet *clusterset.Status `json:"clusterSet,omitempty"`
 }
@@ -85,7 +87,11 @@ func watchStatus(cmd *cobra.Command, at running, output string) error {
 	if is := at.hub(cmd.Context()); is != nil {
 		return errors.New(hubsFolder(is))
 	}
-	return watchLines(cmd, at, "/status?watch", output, func(doc *status.Document) error { return status.Text(cmd.OutOrStdout(), doc) })
+	return watchLines(cmd, at, "/status?watch", output, func(doc *status.Document) error {
+		var serving []picker.Serving
+		_ = at.get(cmd.Context(), "/debug/serving", &serving)
+		return status.Text(cmd.OutOrStdout(), doc, endpoints(serving))
+	})
 }
 
 // watchLines prints what a page of a process serves, a line of JSON now and one after each change, until ctx ends: as it is with output json, else
@@ -134,6 +140,7 @@ func printStatus(cmd *cobra.Command, at running, file, output string) error {
 		err = errors.Join(at.get(cmd.Context(), "/proxies", &out.Proxies), at.get(cmd.Context(), "/clusters", &set))
 		_ = at.get(cmd.Context(), "/debug/rates", &out.Rates) // a process of an earlier version has no such page
 		_ = at.get(cmd.Context(), "/debug/silent", &out.Silent)
+		_ = at.get(cmd.Context(), "/debug/serving", &out.Serving)
 		if set.Cluster != "" {
 			out.ClusterSet = &set
 		}
@@ -154,7 +161,7 @@ func printStatus(cmd *cobra.Command, at running, file, output string) error {
 	if !runs {
 		fmt.Fprintln(cmd.ErrOrStderr(), "penstock is not running, or its state folder has no socket: this is the last status that it wrote")
 	}
-	if err := status.Text(cmd.OutOrStdout(), out.Document); err != nil {
+	if err := status.Text(cmd.OutOrStdout(), out.Document, endpoints(out.Serving)); err != nil {
 		return err
 	}
 	if err := printProxies(cmd.OutOrStdout(), out.Proxies); err != nil {
@@ -162,6 +169,7 @@ func printStatus(cmd *cobra.Command, at running, file, output string) error {
 	}
 	printRates(cmd.OutOrStdout(), out.Rates)
 	printSilent(cmd.OutOrStdout(), out.Silent)
+	printOut(cmd.OutOrStdout(), out.Serving)
 	if out.ClusterSet != nil {
 		fmt.Fprintln(cmd.OutOrStdout())
 		if err := printClusters(cmd.OutOrStdout(), out.ClusterSet, time.Now()); err != nil {
@@ -219,6 +227,23 @@ func printRates(w io.Writer, rates []picker.Rate) {
 	}
 }
 
+// endpoints is the column of pools and imports: how many of their servers serve.
+func endpoints(serving []picker.Serving) func(report.Ref) string {
+	counts := map[report.Ref][2]int{}
+	for i := range serving {
+		ref := app.OwnerOf(serving[i].Pool)
+		n := counts[ref]
+		counts[ref] = [2]int{n[0] + serving[i].Serving, n[1] + serving[i].Servers}
+	}
+	return func(ref report.Ref) string {
+		n, ok := counts[ref]
+		if !ok {
+			return ""
+		}
+		return fmt.Sprintf("%d/%d", n[0], n[1])
+	}
+}
+
 // printSilent prints the model servers that get no requests because they send no tokens.
 func printSilent(w io.Writer, silent []picker.Silent) {
 	for i := range silent[:min(len(silent), maxRates)] {
@@ -227,6 +252,26 @@ func printSilent(w io.Writer, silent []picker.Silent) {
 	}
 	if more := len(silent) - maxRates; more > 0 {
 		fmt.Fprintf(w, "%d more servers are suspect: -o json shows them\n", more)
+	}
+}
+
+// printOut prints the other model servers that do not serve.
+func printOut(w io.Writer, serving []picker.Serving) {
+	printed, more := 0, 0
+	for i := range serving {
+		for _, o := range serving[i].Out {
+			switch {
+			case o.Silent:
+			case printed < maxRates:
+				printed++
+				fmt.Fprintf(w, "Server %s of pool %s does not serve: %s\n", o.Server, serving[i].Pool, o.Reason())
+			default:
+				more++
+			}
+		}
+	}
+	if more > 0 {
+		fmt.Fprintf(w, "%d more servers do not serve: -o json shows them\n", more)
 	}
 }
 

@@ -160,7 +160,7 @@ func (o *translateOptions) print(w io.Writer, gateways []gatewayConfig, doc *sta
 		if o.output == "json" {
 			return printJSON(w, doc)
 		}
-		return status.Text(w, doc)
+		return status.Text(w, doc, nil)
 	}
 	for i, g := range gateways {
 		raw, err := json.MarshalIndent(g, "", "  ")

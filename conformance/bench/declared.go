@@ -34,6 +34,9 @@ var figures = map[string]figure{
 	"lease_phantoms":         {"requests", 0, "Requests that are still counted 5 s after their Envoy was killed: of 100, with as many of another Envoy in flight, by the pickers of two penstock serve."},
 	"lease_phantoms.missing": {"requests", none, "Requests of the other Envoy that are not counted then."},
 
+	"dead_pool_seen":        {"s", 2, "The last of a pool's three servers is killed, to the Warning of penstock up, without a request: the longest of 5."},
+	"dead_pool_seen.frozen": {"s", none, "The same if the servers are stopped (SIGSTOP), with 20 requests a second."},
+
 	"cold_start":               {"s", 3, "5,000 routes: from the start of penstock serve with a new folder of files until a proxy, which connects at once, has the last byte of everything."},
 	"cold_start.cpu":           {"s", none, "CPU of the process in that time, which depends less on how busy the machine is."},
 	"cold_start.restart":       {"s", none, "The same with the state of the first run."},
@@ -281,6 +284,7 @@ var measurements = []measurement{
 	{names: []string{"endpoint_fanout", "endpoint_fanout_vs_gcp"}, what: "one endpoint's change to 1,000 streams", run: measureFanout},
 	{names: []string{"commit_isolation"}, what: "an endpoint's change while another pool's removal waits for a frozen peer", needs: havePenstock, run: measureIsolation},
 	{names: []string{"lease_phantoms"}, what: "the requests in flight of an Envoy that is killed", needs: haveEnvoy, run: measurePhantoms},
+	{names: []string{"dead_pool_seen"}, what: "a pool whose last server is killed, or freezes: 2 minutes", needs: haveEnvoy, run: measureDeadPool},
 	{names: []string{"cold_start", "memory_heap", "memory_rss", "reconnect_storm", "reconnect_resent", "idle_cpu"}, what: "penstock serve with 5,000 routes and 1,000 streams", needs: havePenstock, run: measureProcess},
 	{names: []string{"change_to_effective"}, what: "a saved file to a request through Envoy", needs: haveEnvoy, run: measureEffective},
 	{names: []string{"failed_requests"}, what: "1,000 random changes and 6 restarts under load, on a real Envoy: about 5 minutes", needs: haveEnvoy, run: measureLoss},

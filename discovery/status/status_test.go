@@ -85,7 +85,7 @@ func golden(t *testing.T, name string, got []byte) {
 func TestStatus_GoldenTextAndJSON(t *testing.T) {
 	doc := status.NewDocument(fleet().List(nil), "penstock.dev/gateway-controller", nil, start)
 	var text bytes.Buffer
-	if err := status.Text(&text, doc); err != nil {
+	if err := status.Text(&text, doc, nil); err != nil {
 		t.Fatal(err)
 	}
 	golden(t, "status.txt", text.Bytes())
@@ -98,7 +98,7 @@ func TestStatus_GoldenTextAndJSON(t *testing.T) {
 
 func TestStatus_TextOfAnEmptyDocument(t *testing.T) {
 	var text bytes.Buffer
-	if err := status.Text(&text, status.NewDocument(nil, "c", nil, start)); err != nil || text.Len() == 0 {
+	if err := status.Text(&text, status.NewDocument(nil, "c", nil, start), nil); err != nil || text.Len() == 0 {
 		t.Errorf("%q, %v", text.String(), err)
 	}
 }

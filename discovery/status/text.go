@@ -28,9 +28,10 @@ type row struct {
 	under   []row // a Gateway's listeners
 }
 
-// Text prints a document for people: one table for each kind, objects with a problem first, then the findings.
-func Text(out io.Writer, doc *Document) error {
-	w := &printer{out: out}
+// Text prints a document for people: one table for each kind, objects with a problem first, then the findings. endpoints returns
+// how many endpoints of an object serve, of how many; "" for an object without any, and nil for all.
+func Text(out io.Writer, doc *Document, endpoints func(report.Ref) string) error {
+	w := &printer{out: out, endpoints: endpoints}
 	for len(doc.Objects) > 0 {
 		n := slices.IndexFunc(doc.Objects, func(o Object) bool { return o.Kind != doc.Objects[0].Kind })
 		if n < 0 {
@@ -50,6 +51,8 @@ type printer struct {
 	out     io.Writer
 	err     error
 	printed bool
+	// endpoints is an argument of Text.
+	endpoints func(report.Ref) string
 }
 
 func (p *printer) printf(format string, args ...any) {
@@ -67,7 +70,7 @@ func (p *printer) gap() {
 }
 
 func (p *printer) table(objects []Object) {
-	rows, second := tableRows(objects)
+	rows, second := p.tableRows(objects)
 	slices.SortStableFunc(rows, func(a, b row) int { return cmp.Compare(severity(a), severity(b)) })
 	var shown []string
 	for _, c := range columns {
@@ -97,7 +100,7 @@ func (p *printer) table(objects []Object) {
 
 // tableRows makes the rows of one kind's objects: one row for each parent, if objects of the kind have parents. second are the
 // headings of the columns after the name.
-func tableRows(objects []Object) (rows []row, second []string) {
+func (p *printer) tableRows(objects []Object) (rows []row, second []string) {
 	withParents := slices.ContainsFunc(objects, func(o Object) bool { return len(o.Status.allParents()) > 0 })
 	withListeners := slices.ContainsFunc(objects, func(o Object) bool { return len(o.Status.Listeners) > 0 })
 	switch {
@@ -106,12 +109,23 @@ func tableRows(objects []Object) (rows []row, second []string) {
 	case withListeners:
 		second = []string{"ADDRESS", "ROUTES"}
 	}
+	withEndpoints := p.endpoints != nil && slices.ContainsFunc(objects, func(o Object) bool { return p.endpoints(o.Ref) != "" })
+	if withEndpoints {
+		second = append(second, "ENDPOINTS")
+	}
+	serving := func(r row, o Object) row {
+		if withEndpoints {
+			r.cells = append(r.cells, cmp.Or(p.endpoints(o.Ref), "-"))
+		}
+		return r
+	}
 	for _, o := range objects {
 		r := row{cells: []string{o.Key()}, list: o.Status.Conditions}
 		switch {
 		case withParents && len(o.Status.allParents()) > 0:
 			for _, p := range o.Status.allParents() {
-				rows = append(rows, row{cells: []string{o.Key(), parentName(o, p.ParentRef)}, list: p.Conditions, problem: bad(p.Conditions)})
+				r := row{cells: []string{o.Key(), parentName(o, p.ParentRef)}, list: p.Conditions, problem: bad(p.Conditions)}
+				rows = append(rows, serving(r, o))
 			}
 			continue
 		case withParents:
@@ -129,7 +143,7 @@ func tableRows(objects []Object) (rows []row, second []string) {
 			r.problem = r.problem || u.problem
 			r.under = append(r.under, u)
 		}
-		rows = append(rows, r)
+		rows = append(rows, serving(r, o))
 	}
 	return rows, second
 }

@@ -92,6 +92,22 @@ func (e *Endpoint) Staleness(at Moment) string {
 	}
 }
 
+// PageRead reports whether the metrics page was ever read.
+func (e *Endpoint) PageRead() bool { return e.source != nil && e.source.sample.Load() != nil }
+
+// Shown returns when the metrics page or a response last showed a working server; the zero time: never.
+func (e *Endpoint) Shown() time.Time {
+	shown := e.load.Succeeded()
+	if src := e.source; src != nil && src.failures.Load() == 0 {
+		if s := src.sample.Load(); s != nil {
+			if read := processStart.Add(time.Duration(s.at)); read.After(shown) {
+				shown = read
+			}
+		}
+	}
+	return shown
+}
+
 // State is an endpoint's load at one moment.
 type State struct {
 	// Fresh is false for an endpoint without a usable scrape: never scraped, several scrapes failed in a row, or the last
@@ -213,6 +229,14 @@ type Snapshot struct {
 	registry  *Registry
 	slots     *Slots       // nil if the pool does not limit requests in flight
 	used      atomic.Int64 // when MarkUsed last notified the scrapers, in nanoseconds since processStart
+}
+
+// Used returns when the pool last had a pick, at most markEvery late; the zero time: never.
+func (s *Snapshot) Used() time.Time {
+	if at := s.used.Load(); at != 0 {
+		return processStart.Add(time.Duration(at))
+	}
+	return time.Time{}
 }
 
 // Find returns the counters of an address, or nil if the pool does not have it.

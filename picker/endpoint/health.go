@@ -21,10 +21,12 @@ type health struct {
 	trial  atomic.Bool  // one is in flight
 	// proven means that a request has succeeded since the server's page became stale.
 	proven atomic.Bool
+	good   atomic.Int64 // when a response last showed a working server, in nanoseconds since processStart; 0: never
 }
 
 // succeed records a response that shows a working server.
-func (h *health) succeed() {
+func (h *health) succeed(now int64) {
+	h.good.Store(now)
 	h.proven.Store(true)
 	h.trials.Store(0)
 	for {
@@ -62,6 +64,14 @@ func (h *health) failing(now int64) (yes, trial bool) {
 func (l *Load) Failing(at Moment) bool {
 	failing, _ := l.health.failing(int64(at))
 	return failing
+}
+
+// Succeeded returns when a response last showed a working server; the zero time: never.
+func (l *Load) Succeeded() time.Time {
+	if at := l.health.good.Load(); at != 0 {
+		return processStart.Add(time.Duration(at))
+	}
+	return time.Time{}
 }
 
 // Died records that the server is dead. It is suspect until a request shows that it works again.

@@ -104,7 +104,7 @@ func (l *Load) Record(ok bool, firstByte time.Duration, now time.Time) {
 		return
 	}
 	l.served.Add(1)
-	l.health.succeed()
+	l.health.succeed(sinceStart(now))
 	l.waited.Add(int64(firstByte))
 }
 
@@ -112,7 +112,7 @@ func (l *Load) Record(ok bool, firstByte time.Duration, now time.Time) {
 func (l *Load) RecordCanceled() { l.failed.Add(1) }
 
 // Works records that the server has begun a response that shows no failure.
-func (l *Load) Works() { l.health.succeed() }
+func (l *Load) Works() { l.health.succeed(sinceStart(time.Now())) }
 
 // Totals returns the requests served and failed since the endpoint was added, and the time to the first byte of all served
 // requests together.

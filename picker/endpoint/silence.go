@@ -404,7 +404,7 @@ func (l *Load) Model() string {
 // Answers records that a probe that was sent at a moment got a token: the server serves.
 func (l *Load) Answers(sent, now time.Time) {
 	l.moves(sinceStart(now))
-	l.health.succeed()
+	l.health.succeed(sinceStart(now))
 	m := &l.motion
 	m.mu.Lock()
 	defer m.mu.Unlock()

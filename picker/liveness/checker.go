@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"strconv"
 	"sync"
 	"syscall"
 	"time"
@@ -54,8 +55,9 @@ type server struct {
 type result uint8
 
 const (
-	silent result = iota // no answer in time
-	works                // an answer that shows no failure
+	silent      result = iota // no answer in time
+	works                     // an answer that shows no failure
+	unreachable               // no connection, perhaps from here only
 	dead
 )
 
@@ -165,38 +167,43 @@ func (c *Checker) probed(ctx context.Context, s *server, addr netip.AddrPort, se
 	select {
 	case c.probes <- struct{}{}:
 		defer func() { <-c.probes }()
-		found = c.probe(ctx, addr, secure)
+		if found, _ = c.probe(ctx, addr, secure); found == unreachable {
+			found = works
+		}
 	default:
 	}
 	return found
 }
 
-// probe reads a server's /health. A status of 500 or more shows that the server is dead, and so does the system's
-// "connection refused". Other statuses and other protocols show
-// that it works.
-func (c *Checker) probe(ctx context.Context, addr netip.AddrPort, secure *tls.Config) result {
+// probe reads a server's /health, and describes what shows no working server. A status of 500 or more
+// shows that the server is dead, and so does the system's "connection refused". Other statuses and other
+// protocols show that it works.
+func (c *Checker) probe(ctx context.Context, addr netip.AddrPort, secure *tls.Config) (found result, why string) {
 	u := url.URL{Scheme: "http", Host: addr.String(), Path: "/health"}
 	if secure != nil {
 		u.Scheme = "https"
 	}
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
 	if err != nil {
-		return works
+		return works, ""
 	}
 	request.Header.Set("User-Agent", "penstock")
 	response, err := c.config.Transport(secure).RoundTrip(request)
 	var dial *net.OpError
+	dialing := errors.As(err, &dial) && dial.Op == "dial"
 	switch {
-	case errors.Is(err, syscall.ECONNREFUSED) && errors.As(err, &dial) && dial.Op == "dial":
-		return dead
+	case errors.Is(err, syscall.ECONNREFUSED) && dialing:
+		return dead, "connection refused"
 	case err != nil && ctx.Err() != nil:
-		return silent
+		return silent, "no answer at /health"
+	case dialing:
+		return unreachable, dial.Err.Error()
 	case err != nil:
-		return works
+		return works, ""
 	}
 	_ = response.Body.Close()
 	if response.StatusCode >= http.StatusInternalServerError {
-		return dead
+		return dead, "/health answers " + strconv.Itoa(response.StatusCode)
 	}
-	return works
+	return works, ""
 }

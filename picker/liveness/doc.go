@@ -4,12 +4,13 @@
 // cannot serve: that request fails at every server.
 //
 // A Checker reads the server's /health until it shows that the server is dead, for Within at most, and
-// for two seconds while it does not answer.
+// for two seconds while it does not answer (Dead). Look probes a server once, without a request that
+// waits: a Sight keeps whether the server is down.
 // Only package picker calls it, with servers of its pools.
 //
-// Invariants: a server has one probe at a time and one every pause at most, however many requests
-// wait for it; without a request that waits there is no probe; no time limit that has passed shows
-// that a server is dead.
+// Invariants: a server has one probe of Dead at a time and one every pause at most, however many requests
+// wait for it; without a request that waits Dead sends no probe; no time limit that has passed shows
+// Dead that a server is dead. A Sight is not down while requests to the server succeed.
 //
 // Tests: go test ./picker/liveness
 package liveness

@@ -57,3 +57,8 @@ func (r around) Panicked(page string, value any, stack []byte) {
 func (r around) RelayFailed(pool objectid.Target, f picker.RelayFailure) {
 	r.app.relays.Trouble(pool, f)
 }
+
+// Unserved implements picker.Troubles.
+func (r around) Unserved(pool objectid.Target, u picker.Unserved) {
+	reportUnserved(r.app.board, pool, u)
+}

@@ -22,6 +22,8 @@ type Explained struct {
 	translator.Explanation
 	// Picks is what our picker would choose now, by the name of each pool that it serves.
 	Picks map[string]json.RawMessage `json:"picks,omitempty"`
+	// Servers are how many servers of backends serve now, by cluster.
+	Servers map[string]picker.Serving `json:"servers,omitempty"`
 	// Conditions are the reports of the route and the Gateway.
 	Conditions []status.Object `json:"objects,omitempty"`
 	// Silent are the members of the cluster set that do not report now, with their states.
@@ -58,6 +60,7 @@ func (a *App) Explain(q translator.Query) Explained {
 		out.Silent = a.set.Silent()
 	}
 	a.picks(out.Picks, out.Backends, q.Header)
+	a.addServers(&out)
 	return out
 }
 

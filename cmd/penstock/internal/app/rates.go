@@ -9,7 +9,6 @@ import (
 	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/discovery/status"
 	"github.com/penstock-project/penstock/discovery/status/report"
-	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/picker"
 	"github.com/penstock-project/penstock/picker/endpoint"
 )
@@ -45,11 +44,6 @@ func compareRates(ctx context.Context, board *status.Board, rates func() []picke
 	}
 }
 
-func poolOf(id objectid.Target) report.Ref {
-	pools := store.InferencePools
-	return report.Ref{Group: pools.Group(), Kind: pools.Kind(), Namespace: id.Namespace, Name: id.Name}
-}
-
 // differences are servers whose rates differ, by pool and address.
 type differences map[[2]string]*difference
 
@@ -79,7 +73,7 @@ func (d differences) reports(rates []picker.Rate, now time.Time) (out []report.R
 				r.Server, r.Rate, r.Inferred)
 		}
 		if r.Pool != last {
-			out, last = append(out, report.Report{Owner: poolOf(r.Pool)}), r.Pool
+			out, last = append(out, report.Report{Owner: OwnerOf(r.Pool)}), r.Pool
 		}
 		if of := &out[len(out)-1]; len(of.Findings) < maxDiffering {
 			of.Findings = append(of.Findings, report.Finding{

@@ -139,7 +139,7 @@ func (s *Pools) leave(name objectid.Target) {
 		return
 	}
 	s.gone[name] = time.Now().Add(s.cfg.Keep)
-	pool.Metrics.Off = true // its servers may be gone too
+	pool.Metrics.Off, pool.Gone = true, true // its servers may be gone too
 	s.set(pool)
 	poke(s.retire)
 }

@@ -1,0 +1,88 @@
+package app
+
+import (
+	"fmt"
+
+	"github.com/penstock-project/penstock/discovery/objectid"
+	"github.com/penstock-project/penstock/discovery/status"
+	"github.com/penstock-project/penstock/discovery/status/report"
+	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/picker"
+	"github.com/penstock-project/penstock/translator"
+	"github.com/penstock-project/penstock/translator/model"
+)
+
+// ConditionServing of a pool is False while no server of it serves.
+const ConditionServing = "penstock.dev/Serving"
+
+// OwnerOf is the object that a pool is of: an InferencePool or an InferencePoolImport.
+func OwnerOf(pool objectid.Target) report.Ref {
+	if pool.Imported() {
+		return store.RefOf(store.InferencePoolImports, pool.Pool.String())
+	}
+	return store.RefOf(store.InferencePools, pool.Pool.String())
+}
+
+// reportUnserved puts on the board that no server of a pool serves, or takes that back. Each process
+// watches the servers, so each reports for itself.
+func reportUnserved(board *status.Board, pool objectid.Target, u picker.Unserved) {
+	source := status.Instance(status.Servers, pool.String())
+	if u == (picker.Unserved{}) {
+		board.Replace(source)
+		return
+	}
+	text := fmt.Sprintf("no request can be served: none of %d servers serves (%s: %s)", u.Servers, u.Server, u.Why)
+	if u.Servers == 1 {
+		text = fmt.Sprintf("no request can be served: its only server does not serve (%s: %s)", u.Server, u.Why)
+	}
+	rep, field := report.Report{Owner: OwnerOf(pool)}, "spec.selector"
+	if pool.Imported() {
+		field = "status.clusters"
+		text = "cluster " + pool.Member + ": " + text
+	} else {
+		rep.Conditions = []report.Condition{{Type: ConditionServing, Status: report.False, Reason: "NoServer", Message: text}}
+	}
+	rep.Findings = []report.Finding{{
+		Severity: report.Warning, Owner: rep.Owner, Field: field, Problem: text,
+		Fix: "start the servers, or look at why they fail: penstock status names each",
+	}}
+	board.Replace(source, rep)
+}
+
+// addServers adds the servers of each backend to an explanation, and takes into account those that do not serve.
+func (a *App) addServers(e *Explained) {
+	e.Servers = map[string]picker.Serving{}
+	var add func([]translator.BackendView)
+	add = func(backends []translator.BackendView) {
+		for i := range backends {
+			if is, ok := a.servingOf(backends[i].Cluster); ok {
+				e.Servers[backends[i].Cluster] = is
+			}
+			for _, h := range backends[i].Hops {
+				add(h.Backends)
+			}
+		}
+	}
+	add(e.Backends)
+	e.Without(func(cluster string) bool {
+		is, ok := e.Servers[cluster]
+		return ok && is.Servers > 0 && is.Serving == 0
+	})
+}
+
+// servingOf returns how many servers of a cluster serve; false if that is not known.
+func (a *App) servingOf(cluster string) (picker.Serving, bool) {
+	id, ok := model.ParseClusterID(cluster)
+	if !ok {
+		return picker.Serving{}, false
+	}
+	pool := objectid.Target{Pool: objectid.Pool{Namespace: id.Namespace, Name: id.Name}}
+	switch id.Kind {
+	case model.PoolKind: // its subsets are not watched apart
+	case model.ImportKind, model.ParentKind, model.PeerKind:
+		pool.Member = id.Member
+	default:
+		return picker.Serving{}, false
+	}
+	return a.picker.ServingOf(pool.String())
+}

@@ -1,0 +1,150 @@
+package features
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"os/exec"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+)
+
+const unserved = "no request can be served"
+
+// counts waits until status, explain and the metrics agree on how many of pool chat's two servers serve.
+func (s *site) counts(serving int) {
+	s.Helper()
+	s.Eventually(fmt.Sprint(serving, " servers serve"), func() error {
+		text, err := s.command("status")
+		row := ""
+		for line := range strings.Lines(text) {
+			if fields := strings.Fields(line); len(fields) > 2 && fields[0] == "default/chat" {
+				row = fields[2]
+			}
+		}
+		return because(err == nil && row == fmt.Sprintf("%d/2", serving), text, err)
+	})
+	if n := s.series(`penstock_picker_serving_endpoints{pool="default/chat"}`); n != float64(serving) {
+		s.Errorf("%v endpoints are counted, want %d", n, serving)
+	}
+	cmd := exec.CommandContext(s.Context(), binary, "explain", s.url("/"), "-X", "POST", "-f", s.Files, "--state", s.state)
+	text, err := cmd.Output()
+	if want := fmt.Sprintf("%d of 2 serve", serving); !strings.Contains(string(text), want) || (err == nil) != (serving > 0) {
+		s.Errorf("explain: %v, want %q in\n%s", err, want, text)
+	}
+}
+
+// lines counts the lines of penstock up with a text.
+func (s *site) lines(text string) int { return strings.Count(s.output(), text) }
+
+// broken answers 503 to each request while it is.
+type broken struct {
+	mortal
+	is     atomic.Bool
+	health bool // it answers 200 to GET /health all the same
+}
+
+func (b *broken) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if b.is.Load() && (!b.health || r.URL.Path != "/health") {
+		http.Error(w, "no", http.StatusServiceUnavailable)
+		return
+	}
+	b.mortal.ServeHTTP(w, r)
+}
+
+// A pool of which no server serves has a Warning, which penstock up prints once, until a server is
+// back: without a request if its servers were killed, else with some.
+func TestServing_DeadPoolHasAWarning(t *testing.T) {
+	t.Parallel()
+	for name, signal := range map[string]syscall.Signal{"killed": syscall.SIGKILL, "frozen": syscall.SIGSTOP} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSite(t)
+			a, b := s.server("a"), s.server("b")
+			s.up("serving.yaml")
+			s.counts(2)
+			if signal == syscall.SIGSTOP {
+				s.answers("/", http.StatusOK)
+			}
+			a.Signal(signal)
+			s.counts(1)
+			if n := s.lines(unserved); n > 0 {
+				t.Errorf("one server serves:\n%s", s.output())
+			}
+			b.Signal(signal)
+			s.logged("InferencePool default/chat spec.selector: " + unserved)
+			s.counts(0)
+			s.reports("NoServer: " + unserved)
+			if signal == syscall.SIGKILL {
+				s.sim("a", "--listen", s.address("a"))
+			} else {
+				a.Signal(syscall.SIGCONT)
+			}
+			s.counts(1)
+			b.Signal(syscall.SIGCONT) // else requests may wait there
+			s.answers("/", http.StatusOK)
+			s.logged("all errors and warnings are resolved")
+			if n := s.lines(unserved); n != 1 {
+				t.Errorf("the Warning is printed %d times:\n%s", n, s.output())
+			}
+		})
+	}
+}
+
+// Servers that answer each request with 503 serve none, be their health as it may.
+func TestServing_PoolThatAnswers503HasAWarning(t *testing.T) {
+	t.Parallel()
+	for _, health := range []bool{false, true} {
+		t.Run(fmt.Sprint("healthy ", health), func(t *testing.T) {
+			t.Parallel()
+			s := newSite(t)
+			servers := []*broken{{mortal: mortal{name: "a"}, health: health}, {mortal: mortal{name: "b"}, health: health}}
+			for _, b := range servers {
+				s.backend(b.name, b)
+			}
+			s.up("serving.yaml")
+			s.answers("/", http.StatusOK)
+			for _, b := range servers {
+				b.is.Store(true)
+			}
+			s.Eventually("penstock up prints a Warning", func() error {
+				got, err := s.ask("/", question)
+				return errors.Join(err, because(s.lines("default/chat spec.selector: "+unserved) == 1, got.status, s.output()))
+			})
+			s.counts(0)
+			for _, b := range servers {
+				b.is.Store(false)
+			}
+			s.answers("/", http.StatusOK)
+			s.logged("all errors and warnings are resolved")
+		})
+	}
+}
+
+// The pool has a Warning although its requests are served elsewhere: explain shows that they are.
+func TestServing_SpillOfADeadPoolServes(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.closed("a")
+	s.closed("b")
+	s.server("spare")
+	s.up("serving.yaml", with("spill"))
+	s.logged("InferencePool default/chat spec.selector: " + unserved)
+	if text := s.explain(s.url("/"), "-X", "POST", "-o", "json"); !strings.Contains(text, `"served": true`) {
+		t.Error(text)
+	}
+}
+
+// Pools whose servers another picker names are watched, too, here and in an exporting cluster.
+func TestServing_DeadServersOfExternalPickersHaveAWarning(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.closed("pod-1")
+	s.closed("pod-2")
+	s.ports["epp"], _ = serving(t, "127.0.0.1:0", &referencePicker{pick: s.address("pod-1")})
+	s.up("externalpicker.yaml", with("two", "external", "slice", "import"))
+	s.logged("InferencePool default/chat spec.selector: " + unserved + ": none of 2 servers serves")
+	s.logged("InferencePoolImport default/far status.clusters: cluster declared: " + unserved)
+}

@@ -1,0 +1,59 @@
+package liveness
+
+import (
+	"errors"
+	"net"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// A server is down by what its probes meet, while no request succeeds there. A probe without an answer
+// shows that only of a server that was reached before.
+func TestSight_ServerIsDownByItsProbes(t *testing.T) {
+	closed := &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}
+	noRoute := &net.OpError{Op: "dial", Err: syscall.EHOSTUNREACH}
+	type probe struct {
+		status int
+		err    error
+		good   bool // a request succeeds after the probe
+		read   bool // the metrics page was read
+		want   string
+	}
+	works := probe{status: 200}
+	for name, probes := range map[string][]probe{
+		"nothing listens":    {{err: closed, want: "connection refused"}},
+		"health":             {works, {status: 503, want: "/health answers 503"}, works},
+		"frozen":             {works, {want: "no answer at /health"}, {want: "no answer at /health"}, works},
+		"frozen, with page":  {{read: true, want: "no answer at /health"}},
+		"never reached":      {{}, {err: noRoute}, {}},
+		"unreachable later":  {works, {err: noRoute, want: "no route to host"}},
+		"another protocol":   {{err: errors.New("malformed HTTP response")}},
+		"has no health":      {{status: 404}},
+		"requests succeed":   {{err: closed, good: true}, {err: closed}, {err: closed}},
+		"down after success": {{err: closed, good: true}, works, {err: closed, want: "connection refused"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var next probe
+				c := (&replies{reply: func() (int, error) { return next.status, next.err }}).checker()
+				var s Sight
+				var shown Shown
+				for i, p := range probes {
+					next, shown.Read = p, shown.Read || p.read
+					up, _ := c.Look(t.Context(), at, nil)(&s, shown)
+					time.Sleep(time.Second)
+					if p.good {
+						shown.Good = time.Now()
+					}
+					why, since := s.Down(shown.Good)
+					if why != p.want || (why == "") != since.IsZero() || !p.good && up != (why == "") {
+						t.Errorf("probe %d: %q since %s, want %q; up %t", i, why, since, p.want, up)
+					}
+					time.Sleep(time.Second)
+				}
+			})
+		})
+	}
+}
