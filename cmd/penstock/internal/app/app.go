@@ -19,6 +19,7 @@ import (
 	"github.com/penstock-project/penstock/cmd/penstock/internal/clusterload"
 	"github.com/penstock-project/penstock/cmd/penstock/internal/clusterset"
 	"github.com/penstock-project/penstock/cmd/penstock/internal/delivery"
+	"github.com/penstock-project/penstock/cmd/penstock/internal/expiry"
 	"github.com/penstock-project/penstock/cmd/penstock/internal/failback"
 	"github.com/penstock-project/penstock/cmd/penstock/internal/parenthost"
 	"github.com/penstock-project/penstock/cmd/penstock/internal/peers"
@@ -74,6 +75,7 @@ type App struct {
 	// clusterLoads choose among the clusters of imports.
 	clusterLoads *clusterload.Loads
 	failback     *failback.Keeper
+	expiry       *expiry.Keeper
 	learner      *learned.Keeper
 	prober       *probe.Prober
 	// attempts counts and keeps what became of requests to exporting clusters.
@@ -152,6 +154,7 @@ func newApp(cfg Config, c core, w wiring) (a *App, err error) {
 	a.learner = learned.New(learned.Config{Store: a.store, Delivery: envoys, Object: delivery.LearnedObject, Peers: a.channel.Topic(learned.Topic)})
 	a.stops = delivery.NewStops(a.channel.Isolated, a.log)
 	a.failback = failback.New(a.store, a.log)
+	a.expiry = expiry.New(a.board, a.registry)
 	a.entries = peers.NewEntries(a.channel, func(e accesslog.Entry) { a.picker.LogOwn(e) })
 	a.loads = peers.NewLoads(a.channel)
 	a.shared = peers.NewPicks(a.channel, func() peers.Caches { return a.picker })
@@ -203,7 +206,7 @@ func (a *App) pipeline(cfg pipeline.Config, own ...delivery.Part) *pipeline.Pipe
 	relays := delivery.On(delivery.Shrink, func(_ context.Context, c *delivery.Change) { a.relays.Follow(c.Output.Pools, c.Output.PoolsGone) })
 	pickers := delivery.On(delivery.Shrink, a.followPickers)
 	cfg.Delivery = delivery.New(append(own,
-		delivery.Reports{Board: a.board, Log: a.log, OnPanic: a.panics.of(partTranslation)}, relays, a.access, a.pools, pickers, delivery.Probes{Prober: a.prober}, a.holds, a.failback, a.progress)...)
+		delivery.Reports{Board: a.board, Log: a.log, OnPanic: a.panics.of(partTranslation)}, relays, a.access, a.pools, pickers, delivery.Probes{Prober: a.prober}, a.holds, a.failback, a.expiry, a.progress)...)
 	return pipeline.New(cfg)
 }
 
@@ -219,7 +222,7 @@ func (a *App) serve(ctx context.Context, group *errgroup.Group, line *pipeline.P
 	rested := startTight()
 	start := func(run func(context.Context) error) { group.Go(func() error { return quiet(ctx, run(ctx)) }) }
 	for _, run := range []func(context.Context) error{
-		a.hosts.Run, a.stops.Run, line.Run, a.linger.Run, a.holds.Run, a.xds.Run, a.channel.Run, a.prober.Run, a.picker.Run, a.learner.Run, a.failback.Run, a.entries.Run, a.loads.Run, a.shared.Run, a.pages.Run, a.sessions.Run, a.pools.Run, a.clusterLoads.Run, a.clusterLoads.RunPages, a.parentHosts.Run,
+		a.hosts.Run, a.stops.Run, line.Run, a.linger.Run, a.holds.Run, a.xds.Run, a.channel.Run, a.prober.Run, a.picker.Run, a.learner.Run, a.failback.Run, a.expiry.Run, a.entries.Run, a.loads.Run, a.shared.Run, a.pages.Run, a.sessions.Run, a.pools.Run, a.clusterLoads.Run, a.clusterLoads.RunPages, a.parentHosts.Run,
 		func(ctx context.Context) error { return reclaim(ctx, rested) },
 		func(ctx context.Context) error { return compareRates(ctx, a.board, a.picker.Rates) },
 	} {

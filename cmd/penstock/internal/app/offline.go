@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/penstock-project/penstock/cmd/penstock/internal/clusterset"
+	"github.com/penstock-project/penstock/cmd/penstock/internal/expiry"
 	"github.com/penstock-project/penstock/discovery/file"
 	"github.com/penstock-project/penstock/discovery/status"
 	"github.com/penstock-project/penstock/discovery/store"
@@ -60,6 +61,7 @@ func (o *Offline) Translate(ctx context.Context) (t *translator.Translator, out 
 		}
 	}
 	o.board.Set(status.Translation, out.Reports...)
+	o.board.Set(status.Certificates, expiry.Check(o.store.View(), time.Now())...)
 	o.board.Set(status.Members, clusterset.Check(o.store.View(), time.Now())...)
 	o.translation.Read(func(is *translator.Translator) { t = is })
 	return t, out, nil
