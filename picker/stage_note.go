@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/penstock-project/penstock/picker/endpoint"
+	"github.com/penstock-project/penstock/picker/request"
 )
 
 // keepNote records the pick: in metrics, in its span, in the ring of notes and in the pool's
@@ -33,7 +34,8 @@ func (k *pick) tag(number uint64) {
 	if k.charge != nil {
 		tag.Charge = k.charge
 	}
-	if f := &k.request.Facts; hasModel(f.Kind) {
+	// A 404 for a response that is not there shows nothing of the model.
+	if f := &k.request.Facts; hasModel(f.Kind) && f.Previous == (request.ResponseID{}) {
 		tag.Asks = servedModel(f)
 	}
 	if k.compared > 0 {

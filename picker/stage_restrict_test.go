@@ -86,3 +86,21 @@ func TestRestrict_ServerThatLacksTheModelTakesItIfNoOtherDoes(t *testing.T) {
 		t.Errorf("the server that has it leaves: got %d %v, want the other one", got.Status, got.Endpoints)
 	}
 }
+
+// A 404 for a response that a request names shows nothing about the model.
+func TestRestrict_ResponseThatIsNotThereConcernsNoModel(t *testing.T) {
+	p := runPicker(t, Config{})
+	poll.Until(t, "the picker to run", p.asks.runs.Load)
+	a, b := listing(t, "sql"), listing(t, "sql")
+	setPools(t, p, Pool{ID: poolID("ns/pool"), Strategy: "round-robin", Endpoints: specs(a, b)})
+	facts := request.Facts{Kind: request.Responses, Model: "sql", Previous: request.ResponseOf("resp_gone")}
+	asks := func() extproc.Answer {
+		return p.Pick(t.Context(), &extproc.Request{Pool: "ns/pool", Gateway: "ns/gw", Headers: &extproc.Message{}, Facts: facts})
+	}
+	answer := asks()
+	served := answer.Endpoints[0]
+	p.Log(accesslog.Entry{Lease: answer.Lease.String(), Gateway: "ns/gw", Served: served, Status: 404})
+	if l := p.pool("ns/pool").holders.Known("sql"); l != nil {
+		t.Errorf("after a 404 for a response a server is left out: %+v", l)
+	}
+}

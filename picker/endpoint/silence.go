@@ -148,9 +148,10 @@ func (lease *Lease) waits(p Progress, at int64) {
 		model: cmp.Or(lease.tag.Asks, lease.tag.Model),
 	}
 	for _, load := range lease.waitsAt() {
-		first := load.motion.longest(&lease.work)
+		expected := load.motion.expected(&lease.work)
+		first := max(leastWait, beyond*expected)
 		w.limit = int64(load.longest(first, lease.work.Whole, p.Streams, at, load == lease.load))
-		late := !p.Ended || at-w.from >= int64(first)/beyond // a client that gives up early shows nothing
+		late := !p.Ended || at-w.from >= int64(expected) // a client that gives up before that shows nothing
 		if w.limit > 0 && late {
 			load.waits(w, at)
 		}
@@ -204,18 +205,18 @@ func (m *motion) first(after time.Duration) {
 	m.slowest = max(after, m.slowest-m.slowest/64)
 }
 
-// longest is how long a request may wait for its first token. Where nothing is predicted, earlier
-// first tokens decide.
-func (m *motion) longest(w *Work) time.Duration {
+// expected is how long a request's first token takes at most, if the server serves. Where nothing is
+// predicted, earlier first tokens decide.
+func (m *motion) expected(w *Work) time.Duration {
 	if w.First > 0 {
-		return max(leastWait, beyond*w.First)
+		return w.First
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.firsts < enoughFirsts {
-		return unknownWait
+		return unknownWait / beyond
 	}
-	return max(leastWait, beyond*m.slowest)
+	return m.slowest
 }
 
 // stopped reports whether the server was found silent after a moment: requests since then show no speed.

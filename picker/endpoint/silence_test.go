@@ -177,7 +177,8 @@ func TestSilent_ClientsThatGiveUpShowIt(t *testing.T) {
 		lasts, gap, want float64
 		page             bool
 	}{
-		{1, 0, 2, true}, {1, 0.5, 3, true}, {1, 0, 5, false}, {0.4, 0, 0, true}, {0.4, 0, 0, false}, {1, 31, 0, true},
+		{1, 0, 2, true}, {1, 0.5, 3, true}, {1, 0, 5, false}, {0.4, 0, 2, true}, {0.4, 0, 4, false},
+		{0.05, 0, 0, true}, {0.05, 0, 0, false}, {1, 31, 0, true},
 	} {
 		t.Run(fmt.Sprintf("%+v", tt), func(t *testing.T) {
 			m, got := newMotionRig(), 0.0

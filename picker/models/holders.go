@@ -323,16 +323,14 @@ func (h *Holders) every() time.Duration {
 	return max(readAfter, time.Duration(len(h.servers))*perServer)
 }
 
-// ask reads lists and stores them.
+// ask reads lists, and stores each when it arrives: a server that hangs delays no other.
 func (h *Holders) ask(p Pool, servers []Server, done chan struct{}) {
-	lists := make([][]string, len(servers))
 	defer func() {
 		if v := recover(); v != nil {
 			h.lister.panicked("lists of models of pool "+p.Name, v, debug.Stack())
 		}
 		h.mu.Lock()
 		defer h.mu.Unlock()
-		h.store(servers, lists, time.Now())
 		h.reading = nil
 		close(done)
 	}()
@@ -344,62 +342,70 @@ func (h *Holders) ask(p Pool, servers []Server, done chan struct{}) {
 	}
 	var calls errgroup.Group
 	calls.SetLimit(maxRead / 4)
-	for i, s := range servers {
+	for _, s := range servers {
 		calls.Go(func() error {
 			list, err := h.lister.ask(ctx, by, scheme, s.Addr, &p)
-			for _, m := range list {
-				lists[i] = append(lists[i], m.ID)
+			var names []string
+			if err == nil && len(list) < maxAnswer { // else there may be more
+				for _, m := range list {
+					names = append(names, m.ID)
+				}
 			}
-			if err != nil || len(list) == maxAnswer { // there may be more
-				lists[i] = nil
-			}
+			h.mu.Lock()
+			defer h.mu.Unlock()
+			h.store(s, names, time.Now())
 			return nil
 		})
 	}
 	_ = calls.Wait() // they return no error
 }
 
-// store takes lists over. A changed list ends the marks of its server. h.mu is held.
-func (h *Holders) store(servers []Server, lists [][]string, now time.Time) {
-	late, changes := false, h.view.Load() == nil
-	for i, s := range servers {
-		of := h.servers[s.Addr]
-		if of == nil {
-			continue
+// store takes the list of a server over; nil: it has not answered with one. A changed list ends the
+// server's marks. h.mu is held.
+func (h *Holders) store(s Server, names []string, now time.Time) {
+	of := h.servers[s.Addr]
+	if of == nil {
+		return
+	}
+	changes := h.view.Load() == nil
+	if names == nil {
+		if of.again = now.Add(askAfter); now.Sub(of.good) > staleAfter {
+			changes = changes || of.names != nil
+			of.names = nil
 		}
-		names := lists[i]
-		if names == nil {
-			if of.again = now.Add(askAfter); now.Sub(of.good) > staleAfter {
-				changes = changes || of.names != nil
-				of.names = nil
-			}
-			continue
-		}
-		of.good, of.again = now, now.Add(h.every())
-		slices.Sort(names)
-		changed := !slices.Equal(names, of.names)
-		of.names, changes = names, changes || changed
-		ends := func(m mark) bool {
-			read := m.server == s.Addr && !m.at.After(h.began)
-			return read && (changed || slices.Contains(names, m.model))
-		}
-		for _, m := range h.marks {
-			if m.server == s.Addr {
-				of.strict, changes = of.strict || !slices.Contains(names, m.model), true
-			}
-		}
-		h.marks, h.answers = slices.DeleteFunc(h.marks, ends), slices.DeleteFunc(h.answers, ends)
+	} else {
+		changes = h.takeOver(s, of, names, now) || changes
 	}
 	kept := len(h.marks)
 	h.marks = slices.DeleteFunc(h.marks, func(m mark) bool { return now.Sub(m.at) > markFor })
 	changes = changes || len(h.marks) < kept
 	for _, of := range h.servers {
-		late = late || of.again.Before(now)
-	}
-	if late {
-		h.next.Store(now.Add(readGap).UnixNano())
+		if of.again.Before(now) {
+			h.next.Store(now.Add(readGap).UnixNano())
+			break
+		}
 	}
 	if changes {
 		h.rebuild()
 	}
+}
+
+// takeOver stores a server's list, and reports whether that changes which servers lack a model. h.mu
+// is held.
+func (h *Holders) takeOver(s Server, of *holder, names []string, now time.Time) (changes bool) {
+	of.good, of.again = now, now.Add(h.every())
+	slices.Sort(names)
+	changed := !slices.Equal(names, of.names)
+	of.names, changes = names, changed
+	ends := func(m mark) bool {
+		read := m.server == s.Addr && !m.at.After(h.began)
+		return read && (changed || slices.Contains(names, m.model))
+	}
+	for _, m := range h.marks {
+		if m.server == s.Addr {
+			of.strict, changes = of.strict || !slices.Contains(names, m.model), true
+		}
+	}
+	h.marks, h.answers = slices.DeleteFunc(h.marks, ends), slices.DeleteFunc(h.answers, ends)
+	return changes
 }

@@ -19,6 +19,7 @@ type lister struct {
 	addr  netip.AddrPort
 	list  atomic.Pointer[string]
 	asked atomic.Int32
+	hangs atomic.Pointer[chan struct{}] // until it closes
 }
 
 func (l *lister) set(list string) { l.list.Store(&list) }
@@ -28,6 +29,9 @@ func newLister(t *testing.T, list string) *lister {
 	l.set(list)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		l.asked.Add(1)
+		if hangs := l.hangs.Load(); hangs != nil {
+			<-*hangs
+		}
 		var data []string
 		for name := range strings.FieldsSeq(*l.list.Load()) {
 			data = append(data, fmt.Sprintf(`{"id":%q}`, name))
@@ -152,5 +156,29 @@ func TestHolders_ServerThatAnswersHasTheModel(t *testing.T) {
 	}
 	if len(h.marks) > maxMarks || len(h.answers) > maxMarks || len(h.view.Load().lacking) > 2*maxMarks {
 		t.Errorf("%d marks, %d answers", len(h.marks), len(h.answers))
+	}
+}
+
+// A 404 at a server that lists the model may be for something else: then the server comes before one
+// that is suspect. The mark ends when its list is read, whatever another server does.
+func TestHolders_404OfAServerThatListsTheModelIsWeak(t *testing.T) {
+	a, b := newLister(t, "base"), newLister(t, "base")
+	h := holders(a, b)
+	h.Lacking(t.Context(), "base", time.Now())
+	hangs := make(chan struct{})
+	b.hangs.Store(&hangs)
+	defer close(hangs)
+	h.mu.Lock()
+	h.began = time.Time{} // the lists are read at once
+	h.mu.Unlock()
+	h.NotFound("base", a.addr, time.Now())
+	if l := h.Known("base"); l != nil && l.Strict {
+		t.Errorf("after a 404 of a server that lists the model: %+v", l)
+	}
+	poll.Until(t, "the list of a to be read", func() bool { return kept(h, "base", a, b) == "ab" })
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.reading == nil {
+		t.Error("the mark ended with the reading, which waits for the other server")
 	}
 }

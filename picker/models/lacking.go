@@ -116,6 +116,9 @@ func (h *Holders) lack(model string, has, unknown map[netip.AddrPort]bool) *Lack
 		switch {
 		case l.lacks[server]:
 			l.NotFound++
+			if _, listed := slices.BinarySearch(of.names, model); listed {
+				l.Strict = false // the list is old, or the 404 was for something else
+			}
 		case !l.keeps(server):
 			l.Unlisted++
 			l.Strict = l.Strict && of.strict
