@@ -11,6 +11,7 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/manifests/inferenceapi"
 	"github.com/penstock-project/penstock/translator"
 )
 
@@ -81,5 +82,43 @@ func BenchmarkUpdate(b *testing.B) {
 			}
 			b.ReportMetric(float64(live)/(1<<20), "live-MiB")
 		})
+	}
+}
+
+// BenchmarkImports is the first translation of what 100 members export: 100 pools each, with 10 endpoints. No route names them.
+func BenchmarkImports(b *testing.B) {
+	s := store.New()
+	if _, err := s.Apply(store.AddressPolicies.Put(&store.AddressPolicy{
+		ObjectMeta: metav1.ObjectMeta{Name: store.OwnAddressPolicy}, Allowed: []string{"10.0.0.0/8"},
+	})); err != nil {
+		b.Fatal(err)
+	}
+	var ops []store.Op
+	for m := range 100 {
+		for p := range 100 {
+			name, cluster := fmt.Sprintf("pool-%03d-%03d", m, p), fmt.Sprintf("c%03d", m)
+			o := &store.Offer{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: store.OfferName(name, cluster)}, Import: name, Since: int64(m)}
+			o.Cluster = inferenceapi.ImportedCluster{
+				Name: cluster, RoutingMode: inferenceapi.EndpointMode, TargetPortNumber: 8000, FailureMode: "FailClose",
+				EndpointPicker: &inferenceapi.EndpointPickerImport{Name: "picker", Service: inferenceapi.ServiceImports{{
+					Addresses: []string{fmt.Sprintf("10.%d.255.%d", m, p)}, Ports: []inferenceapi.Port{{Number: 9002}},
+				}}},
+			}
+			for i := range 10 {
+				address := fmt.Sprintf("10.%d.%d.%d", m, p, i+1)
+				o.Cluster.Endpoints = append(o.Cluster.Endpoints, inferenceapi.ImportedEndpoint{Address: address})
+			}
+			ops = append(ops, store.Offers.Put(o))
+		}
+	}
+	rev, err := s.Apply(ops...)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		if out := translator.New(config()).Update(s.View(), rev.Changes); len(out.Reports) != len(ops) {
+			b.Fatalf("%d reports", len(out.Reports))
+		}
 	}
 }

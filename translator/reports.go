@@ -40,7 +40,11 @@ func (t *tables) declareReports() {
 			return report.Report{}, false
 		}
 		gateways, spilledTo := t.usersOfImport(r, imp)
-		return inference.ImportReport(imp, inference.PickerPortFindings(r, key), gateways, spilledTo), true
+		var ports []report.Finding
+		if imp.Credentials {
+			ports = inference.PickerPortFindings(r, key)
+		}
+		return inference.ImportReport(imp, ports, gateways, spilledTo), true
 	})
 }
 

@@ -236,7 +236,9 @@ func (d *Delta) moved() {
 
 func (t *Translator) reports(d *graph.Diff, out *Output) {
 	for _, table := range t.tables.reports {
-		for _, c := range table.Changes(d) {
+		changes := table.Changes(d)
+		out.Reports = slices.Grow(out.Reports, len(changes))
+		for _, c := range changes {
 			if c.Has {
 				out.Reports = append(out.Reports, c.New)
 			} else {

@@ -48,7 +48,7 @@ func BackendPolicy(r store.Reader, id model.ClusterID) *BackendTLS {
 			section = p.Name
 		}
 	}
-	if only := pickerSection(id.Member); id.Kind == model.ImportPickerKind && oldest(r, target, only) != nil {
+	if only := pickerSection(id.Member); id.Kind == model.ImportPickerKind && oldest(policiesOf(r, target), target, only) != nil {
 		section = only
 	}
 	return PolicyFor(r, target, section)
@@ -126,11 +126,12 @@ func PolicyTrust(r store.Reader, key string) (*model.Secret, bool) {
 // winner is the policy that counts for a section of a target: of equal ones the oldest, then the first by name. A policy for
 // NAME-CLUSTER is one for that section of the import NAME.
 func winner(r store.Reader, target report.Ref, section string) *gatewayv1.BackendTLSPolicy {
-	if p := oldest(r, target, section); section != "" {
+	list := policiesOf(r, target)
+	if p := oldest(list, target, section); section != "" {
 		if isImport(target) {
 			pinned := target
 			pinned.Name = AliasName(target.Name, section)
-			if q := oldest(r, pinned, ""); q != nil && (p == nil || older(q, p)) && IsImportAlias(r, target.Namespace, target.Name, section) {
+			if q := oldest(policiesOf(r, pinned), pinned, ""); q != nil && (p == nil || older(q, p)) && IsImportAlias(r, target.Namespace, target.Name, section) {
 				p = q
 			}
 		}
@@ -138,16 +139,18 @@ func winner(r store.Reader, target report.Ref, section string) *gatewayv1.Backen
 			return p
 		}
 	}
-	p := oldest(r, target, "")
+	p := oldest(list, target, "")
 	if p != nil && isImport(target) && !HasItsName(r, target.Namespace, target.Name) {
 		return nil // the policy is for a cluster of another import
 	}
 	return p
 }
 
-// oldest is the oldest of the policies that name a target with a section, then the first by name.
-func oldest(r store.Reader, target report.Ref, section string) (best *gatewayv1.BackendTLSPolicy) {
-	for _, p := range policiesOf(r, target) {
+// oldest is the oldest of the policies of a list that name a target with a section, then the first by name.
+func oldest(
+	list []*gatewayv1.BackendTLSPolicy, target report.Ref, section string,
+) (best *gatewayv1.BackendTLSPolicy) {
+	for _, p := range list {
 		if selects(p, target, section) && (best == nil || older(p, best)) {
 			best = p
 		}

@@ -104,9 +104,14 @@ func (t *Table[K, V]) update(d *Diff) {
 		t.markDirty(key, nil)
 	}
 	t.kept = nil
-	for _, key := range slices.SortedFunc(maps.Keys(t.dirty), t.Order) {
+	keys := slices.AppendSeq(make([]K, 0, len(t.dirty)), maps.Keys(t.dirty))
+	slices.SortFunc(keys, t.Order)
+	for i, key := range keys {
 		d.Computed[t.Name]++
 		if c, changed := t.recompute(key, t.dirty[key], d); changed {
+			if changes == nil {
+				changes = make([]Change[K, V], 0, len(keys)-i)
+			}
 			changes = append(changes, c)
 		}
 	}

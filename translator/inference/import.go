@@ -36,7 +36,9 @@ func Import(r store.Reader, key string) (*model.Import, bool) {
 	governs := map[*v1alpha1.PoolPolicy][]model.ImportMember{}
 	for i := range imp.Members {
 		m, policy := &imp.Members[i], policies[i]
-		governs[policy] = append(governs[policy], *m)
+		if policy != nil {
+			governs[policy] = append(governs[policy], *m)
+		}
 		spills := policy != nil && len(policy.Spec.Spill) > 0
 		if spills && policy != whole && !imp.Cluster.IsZero() {
 			imp.Findings = append(imp.Findings, report.Finding{
@@ -74,6 +76,9 @@ func Import(r store.Reader, key string) (*model.Import, bool) {
 }
 
 func unique(findings []report.Finding) (out []report.Finding) {
+	if len(findings) < 2 {
+		return findings
+	}
 	seen := make(map[report.Finding]bool, len(findings))
 	for _, f := range findings {
 		if !seen[f] {
@@ -94,19 +99,23 @@ func baseImport(r store.Reader, key string) (imp *model.Import, whole *v1alpha1.
 	imp = &model.Import{Ref: store.InferencePoolImports.Ref(obj), Findings: append(ignored, beyond(whole, obj, outside)...)}
 	whole, found := withDocument(r, whole)
 	imp.Findings = append(append(imp.Findings, found...), misnamed(r, whole, obj, outside)...)
-	clusters := slices.SortedStableFunc(slices.Values(obj.Status.Clusters), func(a, b inferenceapi.ImportedCluster) int { return strings.Compare(a.Name, b.Name) })
-	usable := 0
-	places := make(map[string]int, len(clusters))
-	for i := range obj.Status.Clusters {
-		if _, twice := places[obj.Status.Clusters[i].Name]; !twice {
-			places[obj.Status.Clusters[i].Name] = i
-		}
+	clusters := obj.Status.Clusters
+	order := make([]int, len(clusters)) // by name
+	for i := range order {
+		order[i] = i
 	}
-	for _, c := range clusters {
-		i := places[c.Name]
+	slices.SortStableFunc(order, func(a, b int) int { return strings.Compare(clusters[a].Name, clusters[b].Name) })
+	imp.Members, policies = make([]model.ImportMember, 0, len(clusters)), make([]*v1alpha1.PoolPolicy, 0, len(clusters))
+	usable, place := 0, 0
+	for n, i := range order {
+		c := &clusters[i]
+		if n == 0 || clusters[order[n-1]].Name != c.Name {
+			place = i // the first of its name
+		}
+		imp.Credentials = imp.Credentials || asksWithSecret(c)
 		policy, ignored := memberPolicy(r, imp.Ref, c.Name, whole)
 		imp.Findings = append(imp.Findings, ignored...)
-		m := importMember(r, imp, policy, c, fmt.Sprintf("status.clusters[%d]", i))
+		m := importMember(r, imp, policy, c, fmt.Sprintf("status.clusters[%d]", place))
 		if m.Problem == "" && m.NotReady == "" {
 			usable++
 		}
@@ -190,7 +199,9 @@ func notReady(conditions []metav1.Condition) string {
 	return ""
 }
 
-func importMember(r store.Reader, imp *model.Import, policy *v1alpha1.PoolPolicy, c inferenceapi.ImportedCluster, field string) model.ImportMember {
+func importMember(
+	r store.Reader, imp *model.Import, policy *v1alpha1.PoolPolicy, c *inferenceapi.ImportedCluster, field string,
+) model.ImportMember {
 	m := model.ImportMember{
 		Name: c.Name, Region: c.Region, Zone: c.Zone, Protocol: model.HTTP1,
 		Cluster: model.ImportCluster(imp.Ref.Namespace, imp.Ref.Name, c.Name),
@@ -211,18 +222,20 @@ func importMember(r store.Reader, imp *model.Import, policy *v1alpha1.PoolPolicy
 		problem(".name", "the name has control characters", "write the name of the exporting cluster")
 		return m
 	}
-	if o, ok := store.Offers.Get(r, objectid.Join(imp.Ref.Namespace, store.OfferName(imp.Ref.Name, c.Name))); c.Local && !ok || ok && o.Local {
+	offer, member := store.Offers.Get(r, objectid.Join(imp.Ref.Namespace, store.OfferName(imp.Ref.Name, c.Name)))
+	if c.Local && !member || member && offer.Local {
 		m.Cluster, m.Local = model.PoolCluster(imp.Ref.Namespace, imp.Ref.Name), true
 		if _, ok := store.InferencePools.Get(r, imp.Ref.Key()); !ok {
 			problem("", "there is no InferencePool "+imp.Ref.Key()+" here", "")
 		}
 		return m
 	}
+	fixes := exporterFixes{member, c.Name}
 	allowed, pods := allowedFor(r, imp.Ref.Namespace, imp.Ref.Name, c.Name)
 	allowed, bad := allowed.narrowed(policy, fieldAddresses)
 	pods, badPods := pods.narrowed(policy, fieldPodCIDRs)
 	imp.Findings = append(append(imp.Findings, bad...), badPods...)
-	names := namesOf(&c)
+	names := namesOf(c)
 	imp.Findings = append(imp.Findings, names.findings(imp, c.Name, field)...)
 	if c.RoutingMode == inferenceapi.ParentMode && throughPeers(r, imp, &m, c, names, allowed, field) {
 		m.Protocol = protocolOf(c.AppProtocol)
@@ -271,9 +284,10 @@ func importMember(r store.Reader, imp *model.Import, policy *v1alpha1.PoolPolicy
 		case waiting != "":
 			m.NotReady, m.Share = cmp.Or(m.NotReady, waiting), 0
 		default:
-			unaddressed(imp, &m, denied, field+".parents", "no parent gateway has a known address", fixesAt(r, imp.Ref, c.Name).gatewayAddresses)
+			unaddressed(imp, &m, denied, field+".parents", "no parent gateway has a known address", fixes.gatewayAddresses())
 		}
-		imp.Exposed = append(imp.Exposed, exposed(r, imp.Ref, m.Cluster, m.Parents, "its gateways", field+".parents", fixesAt(r, imp.Ref, c.Name).gatewayTLS)...)
+		tls := gatewayapi.BackendPolicy(r, m.Cluster)
+		imp.Exposed = append(imp.Exposed, exposure(m.Cluster, m.Parents, tls, member, "its gateways", field+".parents"))
 		return m
 	}
 	if c.EndpointPicker == nil {
@@ -283,7 +297,7 @@ func importMember(r store.Reader, imp *model.Import, policy *v1alpha1.PoolPolicy
 	pickers, outside := dialablePickers(r, allowed, names, c.EndpointPicker.Service, field+".endpointPicker.service")
 	imp.Findings = append(imp.Findings, notAllowed(imp.Ref, c.Name, outside)...)
 	if len(pickers) == 0 {
-		unaddressed(imp, &m, outside, field+".endpointPicker.service", "no address of the remote picker is known", fixesAt(r, imp.Ref, c.Name).pickerAddresses)
+		unaddressed(imp, &m, outside, field+".endpointPicker.service", "no address of the remote picker is known", fixes.pickerAddresses())
 		return m
 	}
 	at := model.ImportPickerCluster(imp.Ref.Namespace, imp.Ref.Name, c.Name)
@@ -316,6 +330,8 @@ func importMember(r store.Reader, imp *model.Import, policy *v1alpha1.PoolPolicy
 	m.Pool.Findings = append(m.Pool.Findings, badPods...)
 	var denied string
 	if len(c.Endpoints) > 0 {
+		askExternal(r, m.Pool, at, "cluster "+c.Name+": ", field+".endpointPicker", field+".failureMode")
+		m.Pool.Picker.Cluster = configured(importPicker(m.Pool.Picker.Cluster, imp.Ref, c, pickers, tls))
 		denied = declaredEndpoints(r, m.Pool, imp, c, pods, field)
 	} else {
 		denied = relayed(m.Pool, imp, c, pods, pickers, field)
@@ -324,43 +340,18 @@ func importMember(r store.Reader, imp *model.Import, policy *v1alpha1.PoolPolicy
 		m.Problem, m.Reason = denied, reasonNotAllowed
 	}
 	if !c.EndpointPicker.Peer {
-		imp.Exposed = append(imp.Exposed, exposed(r, imp.Ref, at, pickers, "its picker", field+".endpointPicker.service", fixesAt(r, imp.Ref, c.Name).pickerTLS)...)
+		imp.Exposed = append(imp.Exposed, exposure(at, pickers, tls, member, "its picker", field+".endpointPicker.service"))
 	}
-	imp.Exposed = append(imp.Exposed, exposed(r, imp.Ref, m.Cluster, []model.RemoteAddress{{Cleartext: true}}, "its model servers", field, "")...)
+	tls = gatewayapi.BackendPolicy(r, m.Cluster)
+	cleartext := []model.RemoteAddress{{Cleartext: true}}
+	imp.Exposed = append(imp.Exposed, exposure(m.Cluster, cleartext, tls, member, "its model servers", field))
 	nameLast(m.Pool, policy)
 	return m
 }
 
-// exposed are the findings about requests that leave this cluster without TLS, or towards servers that are not verified. cure is what
-// makes the servers speak TLS beside a policy; "" if nothing else does.
-func exposed(r store.Reader, owner report.Ref, id model.ClusterID, at []model.RemoteAddress, who, field, cure string) (out []report.Finding) {
-	policy := gatewayapi.BackendPolicy(r, id)
-	secured := policy != nil && id.Kind != model.ImportPickerKind // there, a policy leaves ports alone that are marked as cleartext
-	section := id.Member
-	if id.Kind == model.ImportPickerKind {
-		section += ".picker"
-	}
-	write := fmt.Sprintf("write a BackendTLSPolicy for %s with sectionName %s", owner, section)
-	found := func(severity report.Severity, problem, fix string) {
-		out = append(out, report.Finding{Severity: severity, Owner: owner, Field: field, Problem: "cluster " + id.Member + ": " + problem, Fix: fix})
-	}
-	if !secured && slices.ContainsFunc(at, func(a model.RemoteAddress) bool { return a.Cleartext }) {
-		fix := write
-		switch {
-		case id.Kind == model.ImportPickerKind:
-			fix = cure
-		case cure != "":
-			fix = cure + ", or " + write
-		}
-		found(report.Warning, "requests, with their prompts, are sent to "+who+" in cleartext", fix)
-	}
-	if policy == nil && slices.ContainsFunc(at, func(a model.RemoteAddress) bool { return !a.Cleartext }) {
-		found(report.Info, "requests are sent to "+who+" over TLS, and the certificate is not verified", write)
-	}
-	return out
-}
-
-func remotePool(imp *model.Import, policy *v1alpha1.PoolPolicy, c inferenceapi.ImportedCluster, cluster model.ClusterID) *model.Pool {
+func remotePool(
+	imp *model.Import, policy *v1alpha1.PoolPolicy, c *inferenceapi.ImportedCluster, cluster model.ClusterID,
+) *model.Pool {
 	p := &model.Pool{
 		Name:     objectid.Target{Pool: objectid.Pool{Namespace: imp.Ref.Namespace, Name: imp.Ref.Name}, Member: c.Name},
 		Ref:      imp.Ref,
@@ -386,10 +377,11 @@ func remotePool(imp *model.Import, policy *v1alpha1.PoolPolicy, c inferenceapi.I
 
 // declaredEndpoints: the exporter declares its pods, so Envoy asks the remote picker itself. It returns why none of them is allowed; "" if one is,
 // or there is none.
-func declaredEndpoints(r store.Reader, p *model.Pool, imp *model.Import, c inferenceapi.ImportedCluster, allowed ranges, field string) (denied string) {
-	p.External = true
+func declaredEndpoints(
+	r store.Reader, p *model.Pool, imp *model.Import, c *inferenceapi.ImportedCluster, allowed ranges, field string,
+) (denied string) {
+	p.External, p.Remote = true, make([]netip.AddrPort, 0, len(c.Endpoints))
 	policy := addresses.Of(r)
-	askExternal(r, p, model.ImportPickerCluster(imp.Ref.Namespace, imp.Ref.Name, c.Name), "cluster "+c.Name+": ", field+".endpointPicker", field+".failureMode")
 	var found []report.Finding
 	for i, e := range c.Endpoints {
 		addr, err := netip.ParseAddr(e.Address)
@@ -430,7 +422,9 @@ func declaredEndpoints(r store.Reader, p *model.Pool, imp *model.Import, c infer
 
 // relayed: the pods are not known here. Our picker asks the remote one, checks what it names, and has it added to the
 // cluster before it answers. It returns why it can name none; "" if it can.
-func relayed(p *model.Pool, imp *model.Import, c inferenceapi.ImportedCluster, allowed ranges, pickers []model.RemoteAddress, field string) (denied string) {
+func relayed(
+	p *model.Pool, imp *model.Import, c *inferenceapi.ImportedCluster, allowed ranges, pickers []model.RemoteAddress, field string,
+) (denied string) {
 	p.Picker = model.PickerCall{Cluster: model.OurPicker, Names: p.Picker.Names, Pool: p.Name, RemotePool: p.Picker.RemotePool, Body: model.BodyBuffered, Served: true, Open: p.FailOpen}
 	p.Relay = &model.Relay{Pickers: pickers, Import: imp.Ref.Key(), Member: c.Name, Field: field, Within: allowed.lists()}
 	if len(p.Relay.Within) == 0 {

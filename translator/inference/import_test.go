@@ -389,7 +389,7 @@ status:
 	if len(want) > 0 {
 		t.Errorf("missing: %v", want)
 	}
-	text := texts(imp.Exposed)
+	text := texts(inference.Exposed(imp))
 	for _, want := range []string{
 		"status.clusters[0].parents: cluster west: requests, with their prompts, are sent to its gateways in cleartext; set appProtocol: https on the service's port, or write a BackendTLSPolicy for InferencePoolImport default/llm with sectionName west",
 		"status.clusters[0].parents: cluster west: requests are sent to its gateways over TLS, and the certificate is not verified",
@@ -428,7 +428,7 @@ func TestBackendTLSPolicy_ReachesThePickerOfAnImport(t *testing.T) {
 		if p := gatewayapi.BackendPolicy(v, pods); (p != nil) != both {
 			t.Errorf("%s: the policy of the pods is %+v", section, p)
 		}
-		if text := texts(imp.Exposed); strings.Contains(text, "not verified") || strings.Contains(text, "its model servers in cleartext") == both {
+		if text := texts(inference.Exposed(imp)); strings.Contains(text, "not verified") || strings.Contains(text, "its model servers in cleartext") == both {
 			t.Errorf("%s: findings %s", section, text)
 		}
 		if rep, _ := gatewayapi.PolicyReport(v, "default/secured", direct{}); len(rep.Findings) > 0 {

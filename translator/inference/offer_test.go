@@ -162,8 +162,8 @@ func TestOffer_FixesAreForTheMembersCluster(t *testing.T) {
 		{unresolved, "no address of the remote picker is known; in cluster north, give the picker an address"},
 		{unresolved, "no parent gateway has a known address; in cluster east, give the Gateways addresses"},
 	} {
-		if _, imp := imported(t, strings.TrimPrefix(c.offers, "\n---")); !strings.Contains(texts(append(imp.Findings, imp.Exposed...)), c.want) {
-			t.Errorf("no %q in\n%s%s", c.want, texts(imp.Findings), texts(imp.Exposed))
+		if _, imp := imported(t, strings.TrimPrefix(c.offers, "\n---")); !strings.Contains(texts(append(imp.Findings, inference.Exposed(imp)...)), c.want) {
+			t.Errorf("no %q in\n%s%s", c.want, texts(imp.Findings), texts(inference.Exposed(imp)))
 		}
 	}
 }

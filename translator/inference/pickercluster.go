@@ -19,28 +19,19 @@ const pickerHealth = "envoy.service.ext_proc.v3.ExternalProcessor"
 
 // PickerCluster decides the cluster of an external picker. False if its object is gone.
 func PickerCluster(r store.Reader, id model.ClusterID) (*model.Cluster, bool) {
-	c := &model.Cluster{Name: id, Protocol: model.GRPC, HealthService: pickerHealth, ServesHealth: id.Variant == model.HealthVariant}
 	if id.Kind == model.ImportPickerKind {
 		obj, i, ok := ImportedCluster(r, id)
 		if !ok || obj.Status.Clusters[i].EndpointPicker == nil {
 			return nil, false
 		}
-		c.Owners = []report.Ref{store.InferencePoolImports.Ref(obj)}
-		if obj.Status.Clusters[i].EndpointPicker.Peer {
-			c.TLS = PeerTLS(id.Member, model.PeerAuthority(obj.Namespace, obj.Name, id.Member))
-			return c, true
-		}
-		var some bool
-		if some, c.Cleartext = RemoteTLS(Dialable(r, obj, &obj.Status.Clusters[i])); some {
-			c.TLS = &model.UpstreamTLS{Insecure: true}
-			gatewayapi.BackendPolicy(r, id).Secure(c)
-		}
-		return c, true
+		c, owner := &obj.Status.Clusters[i], store.InferencePoolImports.Ref(obj)
+		return importPicker(id, owner, c, Dialable(r, obj, c), gatewayapi.BackendPolicy(r, id)), true
 	}
 	svc, ok := services.Of(r, id)
 	if !ok {
 		return nil, false
 	}
+	c := pickerCluster(id)
 	c.Owners = []report.Ref{svc.Ref}
 	port := services.Port(svc.Service, id.Port)
 	if port == nil { // there are no endpoints either
@@ -54,15 +45,36 @@ func PickerCluster(r store.Reader, id model.ClusterID) (*model.Cluster, bool) {
 	return c, true
 }
 
-// configured is the cluster of an external picker with its configuration in its name. Whether the picker serves health is
+func pickerCluster(id model.ClusterID) *model.Cluster {
+	return &model.Cluster{
+		Name: id, Protocol: model.GRPC, HealthService: pickerHealth, ServesHealth: id.Variant == model.HealthVariant,
+	}
+}
+
+// importPicker decides the cluster of the picker of an exporting cluster, which is asked at some addresses. tls is the
+// BackendTLSPolicy in force for it.
+func importPicker(
+	id model.ClusterID, owner report.Ref, of *inferenceapi.ImportedCluster, at []model.RemoteAddress, tls *gatewayapi.BackendTLS,
+) *model.Cluster {
+	c := pickerCluster(id)
+	c.Owners = []report.Ref{owner}
+	if of.EndpointPicker.Peer {
+		c.TLS = PeerTLS(id.Member, model.PeerAuthority(owner.Namespace, owner.Name, id.Member))
+		return c
+	}
+	var some bool
+	if some, c.Cleartext = RemoteTLS(at); some {
+		c.TLS = &model.UpstreamTLS{Insecure: true}
+		tls.Secure(c)
+	}
+	return c
+}
+
+// configured is the name of the cluster of an external picker with its configuration in it. Whether the picker serves health is
 // in the name already, as the variant, so it stays out of the hash: a translation that has not probed the picker yet then
 // differs in the variant alone.
-func configured(r store.Reader, id model.ClusterID) model.ClusterID {
-	c, ok := PickerCluster(r, id)
-	if !ok {
-		return id
-	}
-	config := *c
+func configured(c *model.Cluster) model.ClusterID {
+	id, config := c.Name, *c
 	config.Name, config.TLS, config.Owners, config.ServesHealth = model.ClusterID{}, nil, nil, false
 	hash := fnv.New32a()
 	fmt.Fprintf(hash, "%d %+v", model.PickerEncoding, config)

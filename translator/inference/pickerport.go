@@ -92,6 +92,12 @@ func credential(r store.Reader, ref report.Ref, p *model.PickerPort) (problem, f
 	return "", ""
 }
 
+// asksWithSecret reports whether a port of the picker of an exporting cluster is asked with a credential.
+func asksWithSecret(c *inferenceapi.ImportedCluster) bool {
+	named := func(at *inferenceapi.EndpointImport) bool { return at != nil && at.SecretRef != nil }
+	return c.EndpointPicker != nil && (named(c.EndpointPicker.Health) || named(c.EndpointPicker.Metrics))
+}
+
 // PickerPortFindings are those about the credentials of an import's pickers, for its report. The pickers take requests all the same.
 func PickerPortFindings(r store.Reader, key string) (out []report.Finding) {
 	imp, ok := gatewayapi.Imported(r, key)

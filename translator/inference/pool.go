@@ -119,6 +119,9 @@ func externalPicker(r store.Reader, p *model.Pool, namespace string, ref *infere
 	}
 	p.Owners = append(p.Owners, store.Services.Ref(svc))
 	askExternal(r, p, model.PickerCluster(namespace, svc.Name, port), "", "spec.endpointPickerRef", "spec.endpointPickerRef.failureMode")
+	if c, ok := PickerCluster(r, p.Picker.Cluster); ok {
+		p.Picker.Cluster = configured(c)
+	}
 	if policy := gatewayapi.PolicyFor(r, store.Services.Ref(svc), svc.Spec.Ports[i].Name); policy != nil {
 		p.Owners = append(p.Owners, policy.Policy)
 	} else if !Cleartext(svc.Spec.Ports[i].AppProtocol) {
@@ -149,7 +152,6 @@ func askExternal(r store.Reader, p *model.Pool, cluster model.ClusterID, what, f
 	if known && d.Health {
 		p.Picker.Cluster = cluster.As(model.HealthVariant)
 	}
-	p.Picker.Cluster = configured(r, p.Picker.Cluster)
 	if known && d.Acknowledges {
 		p.Picker.Body = model.BodyWhole
 		p.Findings = append(p.Findings, report.Finding{

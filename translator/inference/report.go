@@ -55,7 +55,7 @@ func ImportReport(imp *model.Import, ports []report.Finding, gateways []report.R
 	if len(gateways) == 0 && !spilledTo {
 		rep.Findings = append(rep.Findings, report.Finding{Severity: report.Info, Owner: imp.Ref, Problem: "no route that a Gateway accepted names this import"})
 	} else {
-		rep.Findings = append(rep.Findings, imp.Exposed...)
+		rep.Findings = append(rep.Findings, Exposed(imp)...)
 	}
 	return rep
 }

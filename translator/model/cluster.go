@@ -217,11 +217,24 @@ type Import struct {
 	// SpillImports is Pool.SpillImports of Spill.
 	SpillImports []string
 	Findings     []report.Finding
-	// Exposed are findings about requests that leave without TLS, or towards servers that are not verified. They are reported once a route sends
+	// Exposed is how requests reach the servers of other clusters. What is unsafe of it is reported once a route sends
 	// requests there.
-	Exposed  []report.Finding
+	Exposed  []Exposure
 	Accepted report.Condition
 	Ready    report.Condition
+	// Credentials: the ports of some picker are asked with a Secret.
+	Credentials bool
+}
+
+// Exposure is how requests reach some servers of an exporting cluster.
+type Exposure struct {
+	Cluster ClusterID // of these servers
+	Who     string    // they are: "its picker"
+	Field   string    // of the import that has them
+	// Cleartext and TLS: some servers are reached so. Policy: a BackendTLSPolicy is in force.
+	Cleartext, TLS, Policy bool
+	// Member: a member of the cluster set exports it, so nothing here has the fields of its entry.
+	Member bool
 }
 
 // Choice is how our picker chooses among the exporting clusters of an import.

@@ -1,0 +1,51 @@
+package inference
+
+import (
+	"fmt"
+
+	"github.com/penstock-project/penstock/discovery/status/report"
+	"github.com/penstock-project/penstock/translator/gatewayapi"
+	"github.com/penstock-project/penstock/translator/model"
+)
+
+// exposure is how requests reach some servers of an exporting cluster. policy is the one in force for them; nil: none is.
+func exposure(
+	id model.ClusterID, at []model.RemoteAddress, policy *gatewayapi.BackendTLS, member bool, who, field string,
+) model.Exposure {
+	out := model.Exposure{Cluster: id, Who: who, Field: field, Policy: policy != nil, Member: member}
+	for _, a := range at {
+		out.Cleartext, out.TLS = out.Cleartext || a.Cleartext, out.TLS || !a.Cleartext
+	}
+	return out
+}
+
+// Exposed returns the findings about requests that leave this cluster without TLS, or towards servers that are not verified.
+func Exposed(imp *model.Import) (out []report.Finding) {
+	for i := range imp.Exposed {
+		e := &imp.Exposed[i]
+		section, fixes := e.Cluster.Member, exporterFixes{e.Member, e.Cluster.Member}
+		if e.Cluster.Kind == model.ImportPickerKind {
+			section += ".picker"
+		}
+		write := fmt.Sprintf("write a BackendTLSPolicy for %s with sectionName %s", imp.Ref, section)
+		found := func(severity report.Severity, problem, fix string) {
+			problem = "cluster " + e.Cluster.Member + ": " + problem
+			out = append(out, report.Finding{Severity: severity, Owner: imp.Ref, Field: e.Field, Problem: problem, Fix: fix})
+		}
+		// A policy for a picker leaves ports alone that are marked as cleartext.
+		if e.Cleartext && (!e.Policy || e.Cluster.Kind == model.ImportPickerKind) {
+			fix := write
+			switch e.Cluster.Kind {
+			case model.ImportPickerKind:
+				fix = fixes.pickerTLS()
+			case model.ParentKind:
+				fix = fixes.gatewayTLS() + ", or " + write
+			}
+			found(report.Warning, "requests, with their prompts, are sent to "+e.Who+" in cleartext", fix)
+		}
+		if e.TLS && !e.Policy {
+			found(report.Info, "requests are sent to "+e.Who+" over TLS, and the certificate is not verified", write)
+		}
+	}
+	return out
+}
