@@ -85,7 +85,8 @@ func BenchmarkUpdate(b *testing.B) {
 	}
 }
 
-// BenchmarkImports is the first translation of what 100 members export: 100 pools each, with 10 endpoints. No route names them.
+// BenchmarkImports is the first translation of what 100 members export: 100 pools each, with 10
+// endpoints. No route names them.
 func BenchmarkImports(b *testing.B) {
 	s := store.New()
 	if _, err := s.Apply(store.AddressPolicies.Put(&store.AddressPolicy{
@@ -97,13 +98,15 @@ func BenchmarkImports(b *testing.B) {
 	for m := range 100 {
 		for p := range 100 {
 			name, cluster := fmt.Sprintf("pool-%03d-%03d", m, p), fmt.Sprintf("c%03d", m)
-			o := &store.Offer{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: store.OfferName(name, cluster)}, Import: name, Since: int64(m)}
+			o := &store.Offer{Import: name, Since: int64(m)}
+			o.Namespace, o.Name = "default", store.OfferName(name, cluster)
 			o.Cluster = inferenceapi.ImportedCluster{
 				Name: cluster, RoutingMode: inferenceapi.EndpointMode, TargetPortNumber: 8000, FailureMode: "FailClose",
-				EndpointPicker: &inferenceapi.EndpointPickerImport{Name: "picker", Service: inferenceapi.ServiceImports{{
-					Addresses: []string{fmt.Sprintf("10.%d.255.%d", m, p)}, Ports: []inferenceapi.Port{{Number: 9002}},
-				}}},
+				EndpointPicker: &inferenceapi.EndpointPickerImport{Name: "picker"},
 			}
+			o.Cluster.EndpointPicker.Service = inferenceapi.ServiceImports{{
+				Addresses: []string{fmt.Sprintf("10.%d.255.%d", m, p)}, Ports: []inferenceapi.Port{{Number: 9002}},
+			}}
 			for i := range 10 {
 				address := fmt.Sprintf("10.%d.%d.%d", m, p, i+1)
 				o.Cluster.Endpoints = append(o.Cluster.Endpoints, inferenceapi.ImportedEndpoint{Address: address})

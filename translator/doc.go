@@ -55,8 +55,9 @@
 //
 // What other clusters export is not what is used here. An exporting cluster of an import has a pool of the picker, with a connection to the remote
 // picker, while attached routes lead to it (members in pools.go). 10,000 imports without routes took 150 MiB in such pools.
-// Each import has a report, and so a row, though no route leads to it. A row writes no text that only a report of an import
-// in use has (model.Exposure), and reads an object once: 10,000 rows allocated 185 MB, and allocate 102 MB (BenchmarkImports).
+// Each import has a report, and so a row, though no route leads to it. A row writes no text that
+// only a report of an import in use has (model.Exposure), and reads an object once: 10,000 rows
+// allocated 185 MB, and allocate 102 MB (BenchmarkImports).
 //
 // Tests: go test ./translator
 package translator

@@ -48,8 +48,8 @@ type Config struct {
 	// exceeded one, or because it does not follow the protocol; optional.
 	Limits   Limits
 	Exceeded func(peer, problem string)
-	// Received is called with each message of a peer. It returns how long the acknowledgement of a message
-	// waits that is not the last one of its response. Optional.
+	// Received is called with each message of a peer. It returns how long the acknowledgement of a
+	// message waits that is not the last one of its response. Optional.
 	Received func(peer string, in Received) time.Duration
 	// Now is the clock that certificates are compared with; time.Now if nil.
 	Now func() time.Time
@@ -61,8 +61,8 @@ type Config struct {
 // Received describes a message of a peer.
 type Received struct {
 	Items, Bytes int
-	// Dropped describes the items that Topic.Keys has had dropped, of this message and of those before in
-	// its response; nil: this message has no such item.
+	// Dropped describes the items with invalid keys (Topic.Keys) of this message and of the messages
+	// before it in its response; nil: this message has no such item.
 	Dropped error
 }
 

@@ -38,7 +38,8 @@
 // Invariants: each subscriber has at most one response in flight per topic, and items published meanwhile collapse; no call
 // waits longer than Config.AckTimeout for a peer that does not acknowledge; an address that turns out to be the process
 // itself is ignored, so all processes can be given one list; a subscriber receives no item that Topic.Visible hides from it;
-// an item with an invalid key (Topic.Keys) is dropped as its message arrives, and the rest of its response has effect;
+// an item with an invalid key (Topic.Keys) is dropped as its message arrives, and the rest of its
+// response has effect;
 // no peer makes the process hold more than Config.Limits, nor more than maxSubscribers streams and their requests.
 //
 // # What profiles taught

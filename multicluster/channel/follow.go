@@ -313,14 +313,16 @@ func (c *Channel) read(ctx context.Context, p *peer, conn Connection, connected 
 			return violation{fmt.Errorf("response for topic %.100q, which was not requested", r.GetTypeUrl())}
 		}
 		if !is.inEffect.CompareAndSwap(true, false) {
-			return violation{fmt.Errorf("a response of topic %s came before the last one was acknowledged", is.topic.name)}
+			const early = "a response of topic %s came before the last one was acknowledged"
+			return violation{fmt.Errorf(early, is.topic.name)}
 		}
 		wait := c.received(p, is, r)
 		whole, err := incomplete.add(r)
 		if err != nil {
 			return violation{fmt.Errorf("topic %s: %w", is.topic.name, err)}
 		}
-		// The next message of this topic comes after this one's acknowledgement; other topics do not wait for it.
+		// The next message of this topic comes after this one's acknowledgement; other topics do
+		// not wait for it.
 		delivering.Go(func() {
 			if whole == nil {
 				if !Pause(ctx, wait) {
@@ -358,8 +360,8 @@ func (c *Channel) begin(p *peer, t *Topic) (is *followed, first *request) {
 	return is, first
 }
 
-// received drops what has invalid keys from a message, and returns how long its acknowledgement waits if
-// it is not the last one of its response.
+// received drops what has invalid keys from a message, and returns how long its acknowledgement
+// waits if it is not the last one of its response.
 func (c *Channel) received(p *peer, is *followed, r *response) time.Duration {
 	in := Received{Items: len(r.GetResources()) + len(r.GetRemovedResources()), Bytes: weight(r)}
 	if is.topic.drop(r, &is.dropped) {

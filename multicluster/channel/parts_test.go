@@ -221,8 +221,8 @@ func TestPeers_PartWaitsForItsAcknowledgement(t *testing.T) {
 	}
 }
 
-// A peer that sends items with invalid keys has none of them kept until its response is complete. Its
-// valid items take effect.
+// A peer that sends items with invalid keys has none of them kept until its response is complete.
+// Its valid items take effect.
 func TestPeers_ItemWithInvalidKeyIsDroppedAsItArrives(t *testing.T) {
 	const parts = 20
 	limits := Limits{Items: 100, Bytes: func() int { return 20_000 }} // of all parts together
@@ -250,12 +250,13 @@ func TestPeers_ItemWithInvalidKeyIsDroppedAsItArrives(t *testing.T) {
 	})
 	var dropped atomic.Int32 // messages
 	updates := make(chan Update, 1)
-	subscriber := New(Config{Peers: []string{address}, Limits: limits, Received: func(_ string, in Received) time.Duration {
+	count := func(_ string, in Received) time.Duration {
 		if in.Items >= 20 && in.Dropped != nil {
 			dropped.Add(1)
 		}
 		return 0
-	}})
+	}
+	subscriber := New(Config{Peers: []string{address}, Limits: limits, Received: count})
 	topic := subscriber.Topic("things")
 	topic.Keys(func(key string) error {
 		if strings.HasPrefix(key, "Invalid") {

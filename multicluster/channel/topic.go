@@ -32,7 +32,8 @@ type Update struct {
 	// Items are new or published again; Retracted are keys.
 	Items     []Item
 	Retracted []string
-	// Dropped describes items that are left out, because they or their keys are invalid (Topic.Keys); nil: none is.
+	// Dropped describes items that are left out, because they or their keys are invalid
+	// (Topic.Keys); nil: none is.
 	Dropped error
 }
 
@@ -99,8 +100,9 @@ func (t *Topic) Snapshot(make func() []Item) { t.snapshot = make }
 // is retracted there then, and one that has become visible is sent. Call Visible before Run.
 func (t *Topic) Visible(is func(subscriber, key string) bool) { t.visible = is }
 
-// Keys has check called with the key of each item and retraction as a message of a peer arrives. One with an error is
-// dropped then, before the other messages of its response are read. Call Keys before Run.
+// Keys sets the check of keys: check is called with the key of each item and retraction as a message
+// of a peer arrives. An item with an error is dropped before the next message is read. Call Keys
+// before Run.
 func (t *Topic) Keys(check func(key string) error) { t.keys = check }
 
 // drop removes what has an invalid key from a message, and reports whether there was any.
@@ -116,7 +118,9 @@ func (t *Topic) drop(r *response, problems *Problems) (dropped bool) {
 		}
 		return err != nil
 	}
-	r.Resources = slices.DeleteFunc(r.GetResources(), func(is *discoveryv3.Resource) bool { return invalid(is.GetName()) })
+	r.Resources = slices.DeleteFunc(r.GetResources(), func(is *discoveryv3.Resource) bool {
+		return invalid(is.GetName())
+	})
 	r.RemovedResources = slices.DeleteFunc(r.GetRemovedResources(), invalid)
 	return dropped
 }

@@ -42,9 +42,9 @@
 // bounded, and an element of a list counts as 32 bytes of its member's share: an empty one takes one byte on the wire.
 //
 // Invariants: a member receives only the exports that are for it. A record that is too large, or
-// that does not decode, is left out and logged, and affects no other. An item whose key names no pool
-// is dropped as its message arrives, and has the member's next message wait. A silent member withdraws
-// nothing (multicluster/registry). Keys and Secrets never leave.
+// that does not decode, is left out and logged, and affects no other. An item whose key names no
+// pool is dropped as its message arrives, and the member's next message waits. A silent member
+// withdraws nothing (multicluster/registry). Keys and Secrets never leave.
 //
 // An Apply that returns false, because a stamp is old or there is no room, has all exports of the
 // member sent again once an Apply returns true. So do parts of endpoints that had no room in the

@@ -81,8 +81,8 @@ func (p *paces) keep(is func(address string) bool) {
 }
 
 // messageReceived is channel.Config.Received: an update costs what its messages do, and more once it
-// is whole. So the parts of a large update are read one at a time. A part with invalid keys is reported
-// at once, and the next part of a member that sends many such parts waits longest.
+// is whole. So the parts of a large update are read one at a time. A part with invalid keys is
+// reported at once, and the next part of a member that sends many such parts waits longest.
 func (f *Federation) messageReceived(member string, in channel.Received) time.Duration {
 	cost := time.Duration(in.Items)*itemCost + time.Duration(in.Bytes)*byteCost
 	if in.Dropped != nil {

@@ -48,8 +48,10 @@ func BackendPolicy(r store.Reader, id model.ClusterID) *BackendTLS {
 			section = p.Name
 		}
 	}
-	if only := pickerSection(id.Member); id.Kind == model.ImportPickerKind && oldest(policiesOf(r, target), target, only) != nil {
-		section = only
+	if id.Kind == model.ImportPickerKind {
+		if only := pickerSection(id.Member); oldest(policiesOf(r, target), target, only) != nil {
+			section = only
+		}
 	}
 	return PolicyFor(r, target, section)
 }
@@ -131,7 +133,8 @@ func winner(r store.Reader, target report.Ref, section string) *gatewayv1.Backen
 		if isImport(target) {
 			pinned := target
 			pinned.Name = AliasName(target.Name, section)
-			if q := oldest(policiesOf(r, pinned), pinned, ""); q != nil && (p == nil || older(q, p)) && IsImportAlias(r, target.Namespace, target.Name, section) {
+			q := oldest(policiesOf(r, pinned), pinned, "")
+			if q != nil && (p == nil || older(q, p)) && IsImportAlias(r, target.Namespace, target.Name, section) {
 				p = q
 			}
 		}
@@ -146,7 +149,8 @@ func winner(r store.Reader, target report.Ref, section string) *gatewayv1.Backen
 	return p
 }
 
-// oldest is the oldest of the policies of a list that name a target with a section, then the first by name.
+// oldest is the oldest of the policies of a list that name a target with a section, then the first
+// by name.
 func oldest(
 	list []*gatewayv1.BackendTLSPolicy, target report.Ref, section string,
 ) (best *gatewayv1.BackendTLSPolicy) {

@@ -8,7 +8,8 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// exposure is how requests reach some servers of an exporting cluster. policy is the one in force for them; nil: none is.
+// exposure is how requests reach some servers of an exporting cluster. policy is the one in force
+// for them; nil: none is.
 func exposure(
 	id model.ClusterID, at []model.RemoteAddress, policy *gatewayapi.BackendTLS, member bool, who, field string,
 ) model.Exposure {
@@ -19,7 +20,8 @@ func exposure(
 	return out
 }
 
-// Exposed returns the findings about requests that leave this cluster without TLS, or towards servers that are not verified.
+// Exposed returns the findings about requests that leave this cluster without TLS, or towards
+// servers that are not verified.
 func Exposed(imp *model.Import) (out []report.Finding) {
 	for i := range imp.Exposed {
 		e := &imp.Exposed[i]
@@ -29,8 +31,10 @@ func Exposed(imp *model.Import) (out []report.Finding) {
 		}
 		write := fmt.Sprintf("write a BackendTLSPolicy for %s with sectionName %s", imp.Ref, section)
 		found := func(severity report.Severity, problem, fix string) {
-			problem = "cluster " + e.Cluster.Member + ": " + problem
-			out = append(out, report.Finding{Severity: severity, Owner: imp.Ref, Field: e.Field, Problem: problem, Fix: fix})
+			out = append(out, report.Finding{
+				Severity: severity, Owner: imp.Ref, Field: e.Field,
+				Problem: "cluster " + e.Cluster.Member + ": " + problem, Fix: fix,
+			})
 		}
 		// A policy for a picker leaves ports alone that are marked as cleartext.
 		if e.Cleartext && (!e.Policy || e.Cluster.Kind == model.ImportPickerKind) {

@@ -284,7 +284,8 @@ func importMember(
 		case waiting != "":
 			m.NotReady, m.Share = cmp.Or(m.NotReady, waiting), 0
 		default:
-			unaddressed(imp, &m, denied, field+".parents", "no parent gateway has a known address", fixes.gatewayAddresses())
+			const unknown = "no parent gateway has a known address"
+			unaddressed(imp, &m, denied, field+".parents", unknown, fixes.gatewayAddresses())
 		}
 		tls := gatewayapi.BackendPolicy(r, m.Cluster)
 		imp.Exposed = append(imp.Exposed, exposure(m.Cluster, m.Parents, tls, member, "its gateways", field+".parents"))
@@ -297,7 +298,8 @@ func importMember(
 	pickers, outside := dialablePickers(r, allowed, names, c.EndpointPicker.Service, field+".endpointPicker.service")
 	imp.Findings = append(imp.Findings, notAllowed(imp.Ref, c.Name, outside)...)
 	if len(pickers) == 0 {
-		unaddressed(imp, &m, outside, field+".endpointPicker.service", "no address of the remote picker is known", fixes.pickerAddresses())
+		const unknown = "no address of the remote picker is known"
+		unaddressed(imp, &m, outside, field+".endpointPicker.service", unknown, fixes.pickerAddresses())
 		return m
 	}
 	at := model.ImportPickerCluster(imp.Ref.Namespace, imp.Ref.Name, c.Name)
@@ -340,7 +342,8 @@ func importMember(
 		m.Problem, m.Reason = denied, reasonNotAllowed
 	}
 	if !c.EndpointPicker.Peer {
-		imp.Exposed = append(imp.Exposed, exposure(at, pickers, tls, member, "its picker", field+".endpointPicker.service"))
+		service := field + ".endpointPicker.service"
+		imp.Exposed = append(imp.Exposed, exposure(at, pickers, tls, member, "its picker", service))
 	}
 	tls = gatewayapi.BackendPolicy(r, m.Cluster)
 	cleartext := []model.RemoteAddress{{Cleartext: true}}
@@ -423,7 +426,8 @@ func declaredEndpoints(
 // relayed: the pods are not known here. Our picker asks the remote one, checks what it names, and has it added to the
 // cluster before it answers. It returns why it can name none; "" if it can.
 func relayed(
-	p *model.Pool, imp *model.Import, c *inferenceapi.ImportedCluster, allowed ranges, pickers []model.RemoteAddress, field string,
+	p *model.Pool, imp *model.Import, c *inferenceapi.ImportedCluster, allowed ranges, pickers []model.RemoteAddress,
+	field string,
 ) (denied string) {
 	p.Picker = model.PickerCall{Cluster: model.OurPicker, Names: p.Picker.Names, Pool: p.Name, RemotePool: p.Picker.RemotePool, Body: model.BodyBuffered, Served: true, Open: p.FailOpen}
 	p.Relay = &model.Relay{Pickers: pickers, Import: imp.Ref.Key(), Member: c.Name, Field: field, Within: allowed.lists()}

@@ -21,7 +21,10 @@ func trusted(r store.Reader, member string) bool {
 
 // throughPeers decides on an exporting cluster in ParentMode whose Gateways have peer listeners: they are used, and no other of its gateways is,
 // where this cluster is one of the members. handled is false if its ordinary gateways decide.
-func throughPeers(r store.Reader, imp *model.Import, m *model.ImportMember, c *inferenceapi.ImportedCluster, names hostNames, allowed ranges, field string) (handled bool) {
+func throughPeers(
+	r store.Reader, imp *model.Import, m *model.ImportMember, c *inferenceapi.ImportedCluster, names hostNames,
+	allowed ranges, field string,
+) (handled bool) {
 	isPeer := func(p inferenceapi.ParentImport) bool { return p.Peer }
 	if !slices.ContainsFunc(c.Parents, isPeer) {
 		return false

@@ -51,10 +51,11 @@ func pickerCluster(id model.ClusterID) *model.Cluster {
 	}
 }
 
-// importPicker decides the cluster of the picker of an exporting cluster, which is asked at some addresses. tls is the
-// BackendTLSPolicy in force for it.
+// importPicker decides the cluster of the picker of an exporting cluster, which is asked at some
+// addresses. tls is the BackendTLSPolicy in force for it.
 func importPicker(
-	id model.ClusterID, owner report.Ref, of *inferenceapi.ImportedCluster, at []model.RemoteAddress, tls *gatewayapi.BackendTLS,
+	id model.ClusterID, owner report.Ref, of *inferenceapi.ImportedCluster, at []model.RemoteAddress,
+	tls *gatewayapi.BackendTLS,
 ) *model.Cluster {
 	c := pickerCluster(id)
 	c.Owners = []report.Ref{owner}
@@ -70,9 +71,9 @@ func importPicker(
 	return c
 }
 
-// configured is the name of the cluster of an external picker with its configuration in it. Whether the picker serves health is
-// in the name already, as the variant, so it stays out of the hash: a translation that has not probed the picker yet then
-// differs in the variant alone.
+// configured is the name of the cluster of an external picker with its configuration in it. Whether
+// the picker serves health is in the name already, as the variant, so it stays out of the hash: a
+// translation that has not probed the picker yet then differs in the variant alone.
 func configured(c *model.Cluster) model.ClusterID {
 	id, config := c.Name, *c
 	config.Name, config.TLS, config.Owners, config.ServesHealth = model.ClusterID{}, nil, nil, false

@@ -92,7 +92,8 @@ func credential(r store.Reader, ref report.Ref, p *model.PickerPort) (problem, f
 	return "", ""
 }
 
-// asksWithSecret reports whether a port of the picker of an exporting cluster is asked with a credential.
+// asksWithSecret reports whether a port of the picker of an exporting cluster is asked with a
+// credential.
 func asksWithSecret(c *inferenceapi.ImportedCluster) bool {
 	named := func(at *inferenceapi.EndpointImport) bool { return at != nil && at.SecretRef != nil }
 	return c.EndpointPicker != nil && (named(c.EndpointPicker.Health) || named(c.EndpointPicker.Metrics))

@@ -73,7 +73,9 @@ const (
 )
 
 // exporterRanges are the podCIDRs of an exporting cluster.
-func exporterRanges(owner report.Ref, c *inferenceapi.ImportedCluster, field string) (list []netip.Prefix, findings []report.Finding) {
+func exporterRanges(
+	owner report.Ref, c *inferenceapi.ImportedCluster, field string,
+) (list []netip.Prefix, findings []report.Finding) {
 	list, bad := parseRanges(c.PodCIDRs)
 	for _, cidr := range bad {
 		findings = append(findings, report.Finding{Severity: report.Error, Owner: owner, Field: field + ".podCIDRs", Problem: fmt.Sprintf("%.64q is not an address range", cidr), Fix: "write it as 10.0.0.0/8"})

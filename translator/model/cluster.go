@@ -217,8 +217,8 @@ type Import struct {
 	// SpillImports is Pool.SpillImports of Spill.
 	SpillImports []string
 	Findings     []report.Finding
-	// Exposed is how requests reach the servers of other clusters. What is unsafe of it is reported once a route sends
-	// requests there.
+	// Exposed is how requests reach the servers of other clusters. What is unsafe of it is reported
+	// once a route sends requests there.
 	Exposed  []Exposure
 	Accepted report.Condition
 	Ready    report.Condition
