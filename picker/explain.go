@@ -99,7 +99,7 @@ func (p *Picker) Explain(name string, headers map[string]string) Explanation {
 		request.Model = slices.MaxFunc(e.Targets, func(a, b ModelTarget) int { return cmp.Compare(a.Weight, b.Weight) }).Name
 	}
 	request.Session, request.Objective = pool.session(header, now), pool.objective(header)
-	if schedule.UsesCriticality(&pool.options) || request.Objective != (schedule.Objective{}) {
+	if schedule.UsesCriticality(&pool.options) || pool.sheds(request.Criticality) || request.Objective != (schedule.Objective{}) {
 		e.Criticality = cmp.Or(request.Criticality, schedule.Standard)
 	}
 	request.External, e.Scored = pool.recordedScores()

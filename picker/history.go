@@ -189,7 +189,7 @@ func (k *pick) record() *Record {
 		record.Lacks = &lacks
 	}
 	record.Verdicts, record.Omitted = trim(k.verdicts, record.Endpoints)
-	if schedule.UsesCriticality(&pool.options) || request.Objective != (schedule.Objective{}) {
+	if schedule.UsesCriticality(&pool.options) || pool.sheds(request.Criticality) || request.Objective != (schedule.Objective{}) {
 		record.Criticality = cmp.Or(request.Criticality, schedule.Standard)
 	}
 	return record

@@ -178,3 +178,8 @@ func criticality(priority int32) schedule.Criticality {
 	}
 	return schedule.Standard
 }
+
+// sheds reports whether the pool's strategy sheds requests of a criticality while no endpoint has capacity.
+func (pool *pool) sheds(c schedule.Criticality) bool {
+	return c == schedule.Sheddable && schedule.ShedsFull(&pool.options)
+}

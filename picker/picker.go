@@ -249,6 +249,7 @@ func (p *Picker) build(c Pool, old *pool) (*pool, error) {
 	}
 	c.SessionTTL, c.SessionCookie = cmp.Or(c.SessionTTL, DefaultSessionTTL), cmp.Or(c.SessionCookie, DefaultSessionCookie)
 	options := schedule.Options{Name: c.Strategy, Full: c.Full, Hashing: c.Hashing, ShedAfter: c.ShedAfter, Profile: c.Plugins}
+	options.ShedFull = c.ShedAfter == 0 && c.FlowControl == nil // else these decide what is shed
 	c.Metrics.Off = c.Metrics.Off || c.Relay != nil || !schedule.UsesMetrics(&options) && c.FlowControl == nil && (c.Shadow == "" || !schedule.UsesMetrics(&schedule.Options{Name: c.Shadow}))
 	next := &pool{Pool: c, Name: c.ID.String(), options: options}
 	if schedule.UsesSessions(&options) {

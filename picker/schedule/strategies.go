@@ -48,6 +48,10 @@ func UsesObjective(name string) bool { return name == "" || name == "load" }
 // UsesCriticality reports whether the strategy that these options give reads Request.Criticality.
 func UsesCriticality(o *Options) bool { return o.Name == "tree" || o.ShedAfter > 0 }
 
+// ShedsFull reports whether the strategy that these options give sheds sheddable requests while no endpoint has capacity, and reads
+// Request.Criticality for that alone.
+func ShedsFull(o *Options) bool { return o.ShedFull && (o.Name == "" || o.Name == "load") }
+
 // UsesSpread reports whether a strategy of this name reads Request.Spread.
 func UsesSpread(name string) bool { return name == "chwbl" }
 

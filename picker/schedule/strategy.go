@@ -28,7 +28,9 @@ type Options struct {
 	// ShedAfter sheds a sheddable request if the time to its first token at the endpoint chosen is predicted to be longer; 0: it does
 	// not.
 	ShedAfter time.Duration
-	Random    func() uint64 // uniform; required
+	// ShedFull has strategy load shed a sheddable request if no endpoint has capacity, by the thresholds of strategy tree.
+	ShedFull bool
+	Random   func() uint64 // uniform; required
 	// Profile of the strategy "plugins", which requires it.
 	Profile *endpointpicker.Profile
 	// Prefixes are those that the endpoints' servers have cached; nil: not known.
@@ -37,23 +39,25 @@ type Options struct {
 
 // Equal reports whether two options give strategies that decide alike. It does not compare Random and Prefixes.
 func (o *Options) Equal(p *Options) bool {
-	return o.Name == p.Name && o.Full == p.Full && o.Hashing == p.Hashing && o.ShedAfter == p.ShedAfter && reflect.DeepEqual(o.Profile, p.Profile)
+	return o.Name == p.Name && o.Full == p.Full && o.Hashing == p.Hashing && o.ShedAfter == p.ShedAfter && o.ShedFull == p.ShedFull &&
+		reflect.DeepEqual(o.Profile, p.Profile)
 }
 
 // Strategy ranks endpoints. One serves a pool until its options change; many requests call its methods concurrently.
 type Strategy struct {
-	name     string
-	filters  []filter
-	full     Full
-	scorer   scorer        // nil: all cost the same
-	load     *load         // the scorer, if it is this one
-	foresees *load         // predicts latency; nil in strategies that do not
-	after    float64       // Options.ShedAfter in seconds
-	trials   bool          // suspect endpoints get single requests
-	prefixes *prefix.Index // nil if they do not decide
-	random   func() uint64
-	turn     *atomic.Uint64 // the round-robin position; nil in other strategies
-	chooser  chooser        // in place of a scorer; nil in strategies that compare costs
+	name      string
+	filters   []filter
+	full      Full
+	scorer    scorer        // nil: all cost the same
+	load      *load         // the scorer, if it is this one
+	foresees  *load         // predicts latency; nil in strategies that do not
+	after     float64       // Options.ShedAfter in seconds
+	shedsFull bool          // Options.ShedFull
+	trials    bool          // suspect endpoints get single requests
+	prefixes  *prefix.Index // nil if they do not decide
+	random    func() uint64
+	turn      *atomic.Uint64 // the round-robin position; nil in other strategies
+	chooser   chooser        // in place of a scorer; nil in strategies that compare costs
 }
 
 // chooser selects endpoints by rules that are no costs.
@@ -147,6 +151,7 @@ type Scratch struct {
 	Passed  *endpoint.Endpoint
 	excess  []Excess // of a request that was shed
 	full    fullBy
+	room    room // for a sheddable request
 	servers []*prefix.Server
 	cached  []int32
 	state   endpoint.State   // of one endpoint at a time
@@ -178,7 +183,7 @@ func New(o Options) (*Strategy, error) {
 	s := build(o)
 	s.name, s.random, s.after = o.Name, o.Random, o.ShedAfter.Seconds()
 	if s.load, _ = s.scorer.(*load); s.load != nil {
-		s.prefixes, s.foresees = o.Prefixes, s.load
+		s.prefixes, s.foresees, s.shedsFull = o.Prefixes, s.load, o.ShedFull
 	} else if s.after > 0 {
 		s.foresees = &load{}
 	}
@@ -241,7 +246,7 @@ func (s *Strategy) Rank(r *Request, now time.Time, list []endpoint.Endpoint, all
 // rank is Rank with the round-robin position of this request.
 func (s *Strategy) rank(r *Request, now time.Time, list []endpoint.Endpoint, allowed func(*endpoint.Endpoint) bool, n int, turn uint64, scratch *Scratch) []Candidate {
 	c := s.candidates(r, now, list, allowed, scratch)
-	if len(c) == 0 {
+	if len(c) == 0 || s.shed(r, c, scratch) {
 		return nil
 	}
 	return s.foresee(r, now, s.order(r, now, list, allowed, c, n, turn, scratch), scratch)
@@ -303,7 +308,7 @@ func (s *Strategy) candidates(r *Request, now time.Time, list []endpoint.Endpoin
 	c, at, state := scratch.candidates[:0], endpoint.At(now), &scratch.state
 	anySilent, serving := false, 0
 	scratch.Eligible, scratch.fresh, scratch.Shed, scratch.Why = 0, 0, false, ""
-	scratch.excess, scratch.full, scratch.Passed = nil, fullBy{}, nil
+	scratch.excess, scratch.full, scratch.room, scratch.Passed = nil, fullBy{}, room{}, nil
 	if s.chooser != nil {
 		scratch.states = slices.Grow(scratch.states[:0], len(list))[:len(list)]
 	}
@@ -338,6 +343,9 @@ func (s *Strategy) candidates(r *Request, now time.Time, list []endpoint.Endpoin
 		}
 		if out != "" {
 			continue
+		}
+		if s.shedsFull && r.Criticality == Sheddable {
+			scratch.room.add(state)
 		}
 		c = append(c, Candidate{Endpoint: e, doubt: doubts(state), lot: uint32(i), adapter: adapter})
 		if s.scorer != nil {

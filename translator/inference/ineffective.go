@@ -20,8 +20,7 @@ func ineffective(p *model.Pool, policy *v1alpha1.PoolPolicy) (out []report.Findi
 	if p.External {
 		out = append(out, unused(policy, pickerFields(spec), p.Ref.String()+" has an external picker, which decides alone", "remove it, or remove endpointPickerRef from the pool"))
 	} else {
-		if p.Settings.Criticality != string(v1alpha1.Standard) && p.Settings.Strategy != string(v1alpha1.StrategyTree) &&
-			p.Settings.Strategy != string(v1alpha1.StrategyLoad) && p.Settings.ShedAfter == 0 && !p.Settings.FlowControl.On {
+		if p.Settings.Criticality != string(v1alpha1.Standard) && !readsCriticality(&p.Settings) {
 			out = append(out, unused(policy, []string{"spec.picker.criticality"}, "strategy "+p.Settings.Strategy+" does not read it", "remove it, set shedAfter or flowControl, or use strategy tree or load"))
 		}
 		if p.Settings.ShedAfter > 0 && p.Settings.Criticality != string(v1alpha1.Sheddable) && !p.Settings.ReadsModels && !p.Settings.TrustHeaders {
@@ -95,6 +94,11 @@ func NotListening(r store.Reader, key string) (f report.Finding, found bool) {
 
 // modeListen is the mode of KV events in which model servers connect.
 const modeListen = "Listen"
+
+// readsCriticality reports whether something in a policy reads the criticality of requests.
+func readsCriticality(s *model.PickerSettings) bool {
+	return s.Strategy == string(v1alpha1.StrategyTree) || s.Strategy == string(v1alpha1.StrategyLoad) || s.ShedAfter > 0 || s.FlowControl.On
+}
 
 // readsSessions reports whether a strategy keeps sessions at an endpoint.
 func readsSessions(s *model.PickerSettings) bool {

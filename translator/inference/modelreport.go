@@ -7,6 +7,7 @@ import (
 	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/manifests/inferenceapi/llmd"
+	"github.com/penstock-project/penstock/manifests/v1alpha1"
 	"github.com/penstock-project/penstock/translator/model"
 )
 
@@ -29,6 +30,10 @@ func ModelReport(r store.Reader, tables Tables, key string) (report.Report, bool
 	}
 	if _, rw, rule := c.targets(); rw != nil && len(m.Spec.TargetModels) > 0 {
 		rep.warn("spec.targetModels", fmt.Sprintf("they have no effect: rule %d of InferenceModelRewrite %s, which is older or comes first by name, rewrites model %q", rule, rw.Name, m.Spec.ModelName), "remove them, or that rule")
+	}
+	if c := m.Spec.Criticality; c != "" && c != string(v1alpha1.Standard) && !readsCriticality(&pool.Settings) {
+		rep.warn("spec.criticality", fmt.Sprintf("it has no effect: strategy %s of %s does not read it", pool.Settings.Strategy, pool.Ref),
+			"use strategy load or tree in the pool's PoolPolicy, or set shedAfter or flowControl there")
 	}
 	return rep.Report, true
 }

@@ -1,0 +1,43 @@
+package schedule
+
+import "github.com/penstock-project/penstock/picker/endpoint"
+
+// room counts the endpoints that have capacity for a sheddable request, by the thresholds of strategy
+// tree. Stale pages show nothing.
+type room struct {
+	fresh, free   int
+	waiting, used tally
+}
+
+func (m *room) add(s *endpoint.State) {
+	if !s.Fresh {
+		return
+	}
+	m.fresh++
+	n := queue(s)
+	if n > sheddableQueue {
+		m.waiting.add(n)
+	}
+	if s.KV > sheddableKV {
+		m.used.add(100 * s.KV)
+	}
+	if n <= sheddableQueue && s.KV <= sheddableKV {
+		m.free++
+	}
+}
+
+// none reports whether no endpoint of some candidates has capacity.
+func (m *room) none(candidates int) bool {
+	return m.fresh > 0 && m.free == 0 && 2*m.fresh >= candidates
+}
+
+// shed sheds a sheddable request if no candidate has capacity for it.
+func (s *Strategy) shed(r *Request, c []Candidate, scratch *Scratch) bool {
+	if !s.shedsFull || r.Criticality != Sheddable || !scratch.room.none(len(c)) {
+		return false
+	}
+	scratch.Shed, scratch.Why = true, whyCapacity
+	excess := scratch.room.waiting.appendTo(nil, "waiting requests for Sheddable ones", "", sheddableQueue)
+	scratch.excess = scratch.room.used.appendTo(excess, "KV cache for Sheddable requests", "%", 100*sheddableKV)
+	return true
+}
