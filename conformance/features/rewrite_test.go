@@ -73,6 +73,37 @@ func TestRewrite_TakesEffectAndEndsWhileTrafficRuns(t *testing.T) {
 	becomes("public")
 }
 
+// Without a picker no server gets a name that is not replaced, or a field that is for a processor: such a
+// pool fails closed, if its policy does not demand otherwise.
+func TestRewrite_UnmappedNameReachesNoServerWithoutAPicker(t *testing.T) {
+	t.Parallel()
+	for part, want := range map[string]int{"model": http.StatusServiceUnavailable, "": http.StatusOK} {
+		t.Run("with "+part, func(t *testing.T) {
+			t.Parallel()
+			s := newSite(t)
+			s.server("pod", "--lora", "public,v1")
+			edits := []edit{with("chat")}
+			if part != "" {
+				edits = append(edits, with(part))
+			}
+			s.write("rewrite.yaml", edits...)
+			s.serve()
+			s.attach(s.ads())
+			s.answers("/", http.StatusOK)
+			s.kill()
+			for range 3 {
+				if got, err := s.ask("/", withModel(asked["/v1/chat/completions"], "public")); err != nil || got.status != want {
+					t.Errorf("%d, want %d: %s %v", got.status, want, got.body, err)
+				}
+			}
+		})
+	}
+	s := newSite(t)
+	s.server("pod", "--lora", "public,v1")
+	s.up("rewrite.yaml", with("chat", "model"), swap("strategy: random", "strategy: random, failureMode: FailOpen"))
+	s.reports("PoolPolicy default/chat spec.picker.failureMode: without a pick, servers get bodies as clients sent them")
+}
+
 // The deep dive's InferenceModel, verbatim, and its pool without the picker's Service, which no
 // document shows.
 func TestSeedManifests_InferenceModelSplitsItsRequests(t *testing.T) {

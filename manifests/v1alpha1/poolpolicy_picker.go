@@ -126,8 +126,9 @@ type PickerSpec struct {
 	//
 	// +optional
 	ConfigRef *ConfigRef `json:"configRef,omitempty"`
-	// FailureMode decides where a request goes when no picker answers: to any endpoint (FailOpen, the default), or to the spill
-	// targets, else 503 (FailClose). For a pool without endpointPickerRef, which has its own failureMode.
+	// FailureMode decides where a request goes when no picker answers: to any endpoint (FailOpen), or to the spill targets, else
+	// 503 (FailClose). For a pool without endpointPickerRef, which has its own failureMode. Defaults to FailOpen, and to FailClose for
+	// a pool whose picker replaces models, or has a processor: servers would get bodies that are not for them.
 	//
 	// +optional
 	// +kubebuilder:validation:Enum=FailOpen;FailClose

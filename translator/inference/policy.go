@@ -121,19 +121,29 @@ func or[T int32 | int64](v *T, otherwise T) T {
 }
 
 // ourPicker wires Penstock's own picker. It fails open unless the policy sets another failure mode: a pool that asks for no picker
-// of its own should not stop when ours does.
+// of its own should not stop when ours does. A pool whose picker changes bodies fails closed: servers would get what is not for them.
 func ourPicker(p *model.Pool, policy *v1alpha1.PoolPolicy) {
-	p.FailOpen = true
+	p.FailOpen = !p.Settings.ChangesBodies()
 	p.Picker = model.PickerCall{Cluster: model.OurPicker, Pool: p.Name, Body: model.BodyNone}
 	if readsBody(&p.Settings) {
 		p.Picker.Body = model.BodyBuffered
 	}
 	p.Picker.Served, p.Picker.TokenUsage = readsSessions(&p.Settings), p.Settings.TokenUsage // Served is for the token in the response
 	p.Picker.ResponseIDs = p.Settings.ResponseAffinity
-	if policy != nil {
-		p.FailOpen = policy.Spec.Picker.FailureMode != "FailClose"
+	if policy == nil || policy.Spec.Picker.FailureMode == "" {
+		return
+	}
+	if p.FailOpen = policy.Spec.Picker.FailureMode == failOpen; p.FailOpen && p.Settings.ChangesBodies() {
+		p.Findings = append(p.Findings, report.Finding{
+			Severity: report.Warning, Owner: store.PoolPolicies.Ref(policy), Field: "spec.picker.failureMode",
+			Problem: "without a pick, servers get bodies as clients sent them: with model names that are not replaced, and with fields for the processor",
+			Fix:     "remove it, or write FailClose",
+		})
 	}
 }
+
+// failOpen is the failure mode in which requests without a pick go to any server.
+const failOpen = "FailOpen"
 
 // readsBody reports whether a pool's picker reads the bodies of requests.
 func readsBody(s *model.PickerSettings) bool {
