@@ -242,3 +242,34 @@ func TestProcessor_EnvironmentIsTheDefault(t *testing.T) {
 		return because(len(served) == 2 && body == unrouted, "served by ", served, ", the processor gets ", body)
 	})
 }
+
+// A processor tokenizes for the model that the server gets: the target is drawn before it is asked.
+func TestProcessor_GetsTheModelThatTheServerGets(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.server("a", "--lora", "v1,v2")
+	p := s.processor("processor")
+	p.answers(http.StatusOK, `{"token_value":"[1, 15043]"}`)
+	s.up("processor.yaml", with("one", "plain", "processor", "models"))
+	s.answers("/", http.StatusOK)
+	seen := map[string]bool{}
+	for range 20 {
+		_, got, _ := s.processed(withMember(unrouted, `"route":false`))
+		asked, _, _ := p.last()
+		var model struct{ Model string }
+		if err := json.Unmarshal([]byte(got), &model); err != nil {
+			t.Fatal(err)
+		}
+		seen[model.Model] = true
+		renamed := strings.Replace(unrouted, "llama", model.Model, 1)
+		if want := withMember(renamed, `"route":false`); asked != want {
+			t.Errorf("the processor gets %s, want %s", asked, want)
+		}
+		if want := `{"token_ids":[1, 15043],` + renamed[1:]; got != want {
+			t.Errorf("the server gets %s, want %s", got, want)
+		}
+	}
+	if !seen["v1"] || !seen["v2"] || len(seen) != 2 {
+		t.Errorf("models %v", seen)
+	}
+}

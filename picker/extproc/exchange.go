@@ -94,6 +94,7 @@ type exchange struct {
 	spread  *request.Spread  // the same; nil if the pool needs none
 	change  change           // of the request, by its pick
 	sent    mem.BufferSlice  // the body before it was changed, if the pick's answer may change it further; else nil
+	renamed mem.BufferSlice  // the same with the replaced model, for the pool's processor; nil if no model was replaced
 	rewrite *request.Rewriter
 
 	done        bool // the call may end
@@ -261,7 +262,8 @@ func (x *exchange) endScan() {
 		x.spread = nil
 	}
 	x.sent.Free()
-	x.sent = nil
+	x.renamed.Free()
+	x.sent, x.renamed = nil, nil
 	if x.scanner == nil {
 		return
 	}

@@ -65,6 +65,10 @@ func (x *exchange) rewriteBody() (model string, problem *Answer) {
 		return "", &notUTF8
 	}
 	model, problem = x.replaceModel()
+	var renamed []request.Splice
+	if x.policy.Process && problem == nil {
+		renamed = slices.Clone(x.scanner.Splices())
+	}
 	switch {
 	case problem != nil:
 		return model, problem
@@ -80,6 +84,11 @@ func (x *exchange) rewriteBody() (model string, problem *Answer) {
 	if x.policy.OwnWorkers || x.policy.Process {
 		x.sent = slices.Clone(x.request.Body)
 		x.sent.Ref()
+	}
+	if len(renamed) > 0 {
+		x.renamed = slices.Clone(x.request.Body)
+		x.renamed.Ref()
+		x.renamed = request.Apply(x.renamed, renamed)
 	}
 	x.replaceBody(x.request.Body, splices)
 	return model, nil
@@ -120,9 +129,13 @@ func (r *Request) takeBody(bytes int) bool {
 	return x == nil || x.bodies.take(int64(bytes), &x.held)
 }
 
-// Sent is the body as the client sent it, of a pool with BodyPolicy.Process whose request's body is read. It is valid during Pick.
+// Sent is the body as the client sent it, but with the model that the server gets, of a pool with BodyPolicy.Process whose request's
+// body is read. It is valid during Pick.
 func (r *Request) Sent() mem.BufferSlice {
-	if x := r.exchange; x != nil && x.sent != nil {
+	switch x := r.exchange; {
+	case x != nil && x.renamed != nil:
+		return x.renamed
+	case x != nil && x.sent != nil:
 		return x.sent
 	}
 	return r.Body

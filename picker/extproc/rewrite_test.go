@@ -211,7 +211,7 @@ const (
 	routedToken = `{"token_ids":[1,2],"model":"v1","seed":9007199254740993}`
 )
 
-// The picker gets what the client sent, and the server what the pick makes of it.
+// The picker gets what the client sent with the server's model, and the server what the pick makes of it.
 func TestTokenIDs_BodyHasThoseOfThePick(t *testing.T) {
 	policy := rewriting
 	policy.Process = true
@@ -219,7 +219,8 @@ func TestTokenIDs_BodyHasThoseOfThePick(t *testing.T) {
 		ids, key, want string
 	}{{"", "", routedGone}, {"[1,2]", "", routedToken}, {"", "k1", routedGone}} {
 		p := &fakePicker{policy: policy, answer: func(r *Request) Answer {
-			if got := string(r.Sent().Materialize()); got != routed || !r.Facts.Route || !r.Facts.GivesRoute || !r.Valid() {
+			asked := strings.Replace(routed, "public", "v1", 1)
+			if got := string(r.Sent().Materialize()); got != asked || !r.Facts.Route || !r.Facts.GivesRoute || !r.Valid() {
 				t.Errorf("the picker gets %s, route %v", got, r.Facts.Route)
 			}
 			a := Answer{Endpoints: List{"10.0.0.1:80"}, TokenIDs: []byte(tt.ids)}
