@@ -315,8 +315,10 @@ func (p *Picker) look(ctx context.Context, t *turn) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	t.open = false
-	n, at = t.pool.watchedServers()
-	p.judge(t, n, at)
+	if w.turns[t.pool.Name] == t { // else the pool is gone, and nothing would resolve its report
+		n, at = t.pool.watchedServers()
+		p.judge(t, n, at)
+	}
 }
 
 // probeServers probes a server, and the others if all are to be probed or the first one does not work at once.

@@ -1,0 +1,85 @@
+package picker
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/penstock-project/penstock/discovery/objectid"
+	"github.com/penstock-project/penstock/xds/xdstest/poll"
+)
+
+// unservedPools has the pools that are reported.
+type unservedPools struct {
+	discarded
+	mu    sync.Mutex
+	pools map[string]Unserved
+}
+
+func (u *unservedPools) Unserved(pool objectid.Target, is Unserved) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	delete(u.pools, pool.String())
+	if is != (Unserved{}) {
+		u.pools[pool.String()] = is
+	}
+}
+
+func (u *unservedPools) list() string {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return fmt.Sprint(u.pools)
+}
+
+// A pool of which no server serves is reported until one does, or the pool is gone, whoever picks from it.
+func TestServing_DeadPoolIsReportedUntilItServesOrIsGone(t *testing.T) {
+	var fails atomic.Bool
+	fails.Store(true)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if fails.Load() {
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+	}))
+	t.Cleanup(server.Close)
+	address := strings.TrimPrefix(server.URL, "http://")
+	closed := httptest.NewServer(nil)
+	closed.Close()
+	nowhere := strings.TrimPrefix(closed.URL, "http://")
+	u := &unservedPools{pools: map[string]Unserved{}}
+	p := runPicker(t, Config{Troubles: u})
+	reports := func(want ...string) {
+		t.Helper()
+		poll.Until(t, fmt.Sprint("reported are ", want), func() bool {
+			got := u.list()
+			for _, text := range want {
+				if !strings.Contains(got, text) {
+					return false
+				}
+			}
+			return strings.Count(got, "ns/") == len(want)
+		})
+	}
+	pools := []Pool{
+		{ID: poolID("ns/one"), Strategy: "random", Endpoints: specs(address)},
+		{ID: poolID("ns/two"), Endpoints: specs(address, nowhere)},
+		{ID: poolID("ns/none")},
+	}
+	setPools(t, p, pools...)
+	reports("ns/one:{1 "+address, "ns/two:{2 ")
+	fails.Store(false)
+	reports()
+	if s, ok := p.ServingOf("ns/two"); !ok || s.Serving != 1 || len(s.Out) != 1 || s.Out[0].Server != nowhere {
+		t.Errorf("%+v", s)
+	}
+	fails.Store(true)
+	reports("ns/one:{1 "+address, "ns/two:{2 ")
+	pools[1].Gone = true
+	setPools(t, p, pools...)
+	reports("ns/one:{1 " + address)
+	p.Remove(pools[0].ID)
+	reports()
+}
