@@ -66,7 +66,7 @@ func shut(route model.Route) model.Route {
 	if route.Name == "" {
 		route.Name = "invalid"
 	}
-	route.Action = &model.Action{Direct: &model.Direct{Status: http.StatusInternalServerError}}
+	route.Action = &model.Action{Direct: &model.Direct{Status: http.StatusInternalServerError, Body: "Envoy rejects this route: see its conditions."}}
 	return route
 }
 

@@ -298,8 +298,8 @@ const (
 	MetadataKeeps     = "keeps" // "true" with Answer.Keeps
 )
 
-// immediateReply answers with a.Status and an error body in the OpenAI API's form.
-func immediateReply(a *Answer) *reply {
+// immediateReply answers with a.Status and an error body in the form of OpenAI's API, or of Anthropic's for a request of that.
+func immediateReply(a *Answer, anthropic bool) *reply {
 	if a.Passthrough != nil {
 		w := newWriter(len(a.Passthrough) + 16)
 		w.str(replyImmediate, string(a.Passthrough))
@@ -309,7 +309,7 @@ func immediateReply(a *Answer) *reply {
 	mark := w.len()
 	body, details := a.Body, "penstock_answer"
 	if body == "" {
-		body, details = errorBody(a), "penstock_"+a.Reason
+		body, details = errorBody(a, anthropic), "penstock_"+a.Reason
 	}
 	w.str(5, details)
 	w.str(3, body)
@@ -332,17 +332,21 @@ func immediateReply(a *Answer) *reply {
 	return w.done()
 }
 
-func errorBody(a *Answer) string {
-	kind := "service_unavailable_error"
+func errorBody(a *Answer, anthropic bool) string {
+	kind, kindAnthropic := "service_unavailable_error", "api_error"
 	switch a.Status {
 	case 429:
-		kind = "rate_limit_error"
-	case 400, 413:
-		kind = "invalid_request_error"
+		kind, kindAnthropic = "rate_limit_error", "rate_limit_error"
+	case 413:
+		kind, kindAnthropic = "invalid_request_error", "request_too_large"
+	case 400:
+		kind, kindAnthropic = "invalid_request_error", "invalid_request_error"
 	}
-	body, err := json.Marshal(map[string]any{"error": map[string]any{
-		"message": a.Message, "type": kind, "code": a.Reason, "param": nil,
-	}})
+	out := map[string]any{"error": map[string]any{"message": a.Message, "type": kind, "code": a.Reason, "param": nil}}
+	if anthropic {
+		out = map[string]any{"type": "error", "error": map[string]any{"type": kindAnthropic, "message": a.Message}}
+	}
+	body, err := json.Marshal(out)
 	if err != nil {
 		return "" // unreachable: strings always marshal
 	}

@@ -278,13 +278,18 @@ func (x *exchange) answer(phase protowire.Number, a *Answer) error {
 	if a.Status != 0 || a.Passthrough != nil {
 		x.rejected = true
 		x.dropBody()
-		return x.send(immediateReply(a))
+		return x.send(immediateReply(a, ofAnthropic(x.request.Headers)))
 	}
 	if a.Pass && phase == replyRequestHeaders {
 		return x.send(passRequestHeaders)
 	}
 	x.route(a)
 	return x.send(pickReply(phase, a, x.changed(phase), x.names))
+}
+
+// ofAnthropic reports whether a request is of Anthropic's API, which has errors of another form.
+func ofAnthropic(headers *Message) bool {
+	return request.KindOf(headers.Header(":path")) == request.Messages
 }
 
 func (x *exchange) dropBody() {

@@ -252,8 +252,8 @@ func FuzzAnswer_EqualsGenerated(f *testing.F) {
 				t.Errorf("metadata: %s", diff)
 			}
 		}
-		i := decode(t, immediateReply(a)).GetImmediateResponse()
-		if int32(i.GetStatus().GetCode()) != int32(status) || string(i.GetBody()) != errorBody(a) {
+		i := decode(t, immediateReply(a, false)).GetImmediateResponse()
+		if int32(i.GetStatus().GetCode()) != int32(status) || string(i.GetBody()) != errorBody(a, false) {
 			t.Errorf("immediate response %v", i)
 		}
 	})

@@ -38,6 +38,7 @@ const maxHeld = 32 << 20
 func (s *Server) upload(stream grpc.ServerStream, limit int64) error {
 	u := s.Uploads.Upload(stream.Context(), s.Gateway(stream.Context()), limit)
 	defer u.Close()
+	anthropic := false
 	for left := int64(maxHeld); ; {
 		m := newMessage()
 		if err := stream.RecvMsg(m); err != nil {
@@ -46,14 +47,17 @@ func (s *Server) upload(stream grpc.ServerStream, limit int64) error {
 		}
 		n := min(size(m), left)
 		answer := passUpload(m)
+		anthropic = anthropic || m.Kind == RequestHeaders && ofAnthropic(m)
 		m.Free()
-		if left -= n; n > 0 && !u.Take(n) {
-			answer = noRoom
+		left -= n
+		full := n > 0 && !u.Take(n)
+		if full {
+			answer = immediateReply(&noRoom, anthropic)
 		}
 		if answer == nil {
 			continue
 		}
-		if err := stream.SendMsg(answer); err != nil || answer == noRoom {
+		if err := stream.SendMsg(answer); err != nil || full {
 			return nil
 		}
 	}
@@ -96,8 +100,8 @@ func passUpload(m *Message) *reply {
 }
 
 // noRoom answers an upload for which there is no room.
-var noRoom = immediateReply(&Answer{Status: 503, Reason: "too_many_uploads",
-	Message: "this gateway holds too many large requests: send a smaller one, or try again later"})
+var noRoom = Answer{Status: 503, Reason: "too_many_uploads",
+	Message: "this gateway holds too many large requests: send a smaller one, or try again later"}
 
 // watchBody passes headers, and has the body sent here as it arrives (ProcessingResponse.mode_override). The other modes
 // stay those of the filter. The header by which Envoy notes such a request is removed.

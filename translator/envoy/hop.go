@@ -35,7 +35,7 @@ func HopListener(cfg Config, owners []report.Ref) (*resource.Resource, error) {
 		RequestMutations: []*mutationv3.HeaderMutation{removeHeader(hopHeader)}, // no picker and no pod sees it
 	}})
 	m.HttpFilters = slices.DeleteFunc(m.HttpFilters, func(f *hcmv3.HttpFilter) bool { return !slices.Contains(hopFilters, f.Name) })
-	m.LocalReplyConfig.Mappers = append(m.LocalReplyConfig.Mappers, marks()...)
+	m.LocalReplyConfig = b.localReplies(marks()...)
 	m.HttpProtocolOptions = &corev3.Http1ProtocolOptions{EnableTrailers: true} // grpc-status
 	m.CommonHttpProtocolOptions = &corev3.HttpProtocolOptions{MaxRequestsPerConnection: u32(hopRequests)}
 	m.SkipXffAppend = true

@@ -4,7 +4,6 @@ import (
 	"slices"
 	"time"
 
-	accesslogv3 "github.com/envoyproxy/go-control-plane/envoy/config/accesslog/v3"
 	mutationv3 "github.com/envoyproxy/go-control-plane/envoy/config/common/mutation_rules/v3"
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	tracev3 "github.com/envoyproxy/go-control-plane/envoy/config/trace/v3"
@@ -65,7 +64,7 @@ func (b *builder) manager(cfg Config, owner, name string, requestTimeout time.Du
 		// Of a request with a body it ends with the last byte that is received, and not, as documented, with the last one that
 		// is sent on (TestRequestTimeout_...). The wait for a pick has limits of its own.
 		RequestTimeout:   seconds(requestTimeout),
-		LocalReplyConfig: tooLarge(),
+		LocalReplyConfig: b.localReplies(),
 		AccessLog:        b.accessLogs(cfg, owner),
 		AccessLogOptions: renewals(),
 		Tracing:          b.tracing(cfg),
@@ -87,42 +86,6 @@ func removePrefix(prefix string) *mutationv3.HeaderMutation {
 			MatchPattern: &matcherv3.StringMatcher_Prefix{Prefix: prefix},
 		}},
 	}}
-}
-
-// tooLarge explains what Envoy's own "Payload Too Large" leaves open, in the form of OpenAI's API and with the picker's reason. Whatever
-// holds the body has this limit: the scan for the model, a picker, and an authorization service, whose limit may be lower. The scan explains its own
-// 413 (scan.lua).
-func tooLarge() *hcmv3.LocalReplyConfig {
-	status := &accesslogv3.AccessLogFilter{FilterSpecifier: &accesslogv3.AccessLogFilter_StatusCodeFilter{
-		StatusCodeFilter: &accesslogv3.StatusCodeFilter{Comparison: &accesslogv3.ComparisonFilter{
-			Op:    accesslogv3.ComparisonFilter_EQ,
-			Value: &corev3.RuntimeUInt32{DefaultValue: 413, RuntimeKey: "penstock.too_large"},
-		}},
-	}}
-	unexplained := &accesslogv3.AccessLogFilter{FilterSpecifier: &accesslogv3.AccessLogFilter_MetadataFilter{
-		MetadataFilter: &accesslogv3.MetadataFilter{
-			Matcher: &matcherv3.MetadataMatcher{
-				Filter: "penstock.model",
-				Path:   []*matcherv3.MetadataMatcher_PathSegment{{Segment: &matcherv3.MetadataMatcher_PathSegment_Key{Key: "explained"}}},
-				Value:  &matcherv3.ValueMatcher{MatchPattern: &matcherv3.ValueMatcher_BoolMatch{BoolMatch: false}},
-			},
-			MatchIfKeyNotFound: boolean(true),
-		},
-	}}
-	return &hcmv3.LocalReplyConfig{Mappers: []*hcmv3.ResponseMapper{{
-		Filter: &accesslogv3.AccessLogFilter{FilterSpecifier: &accesslogv3.AccessLogFilter_AndFilter{
-			AndFilter: &accesslogv3.AndFilter{Filters: []*accesslogv3.AccessLogFilter{status, unexplained}},
-		}},
-		Body: inline(`{"error":{"message":"request body too large: where this gateway reads bodies it takes at most 32 MiB, or less by a picker or an authorization service: send a smaller one","type":"invalid_request_error","param":null,"code":"body_too_large"}}` + "\n"),
-		BodyFormatOverride: &corev3.SubstitutionFormatString{
-			Format:      &corev3.SubstitutionFormatString_TextFormatSource{TextFormatSource: inline("%LOCAL_REPLY_BODY%")},
-			ContentType: "application/json",
-		},
-		HeadersToAdd: []*corev3.HeaderValueOption{{
-			Header:       &corev3.HeaderValue{Key: headerReason, Value: "body_too_large"},
-			AppendAction: corev3.HeaderValueOption_OVERWRITE_IF_EXISTS_OR_ADD,
-		}},
-	}}}
 }
 
 func inline(s string) *corev3.DataSource {

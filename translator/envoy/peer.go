@@ -136,7 +136,7 @@ func (b *builder) peer(cfg Config, p model.PeerListener, name string) *hcmv3.Htt
 	m.SkipXffAppend = true                                                     // the member's edge has added the client
 	b.keepRequestID(m)
 	m.EarlyHeaderMutationExtensions = b.strip(peerStrip)
-	m.LocalReplyConfig.Mappers = append(m.LocalReplyConfig.Mappers, marks()...)
+	m.LocalReplyConfig = b.localReplies(marks()...)
 	return m
 }
 
@@ -162,7 +162,7 @@ func (b *builder) peerFilters(all []*hcmv3.HttpFilter) []*hcmv3.HttpFilter {
 var begun = []string{"UC", "UR", "UT", "LR", "SI", "UPE", "UMSDR", "DC", "DT", "DPE"}
 
 // marks marks local replies that no pod can have begun: those of a picker, or where no pod is reached.
-func marks() []*hcmv3.ResponseMapper {
+func marks() []localClass {
 	status := func(code uint32) *accesslogv3.AccessLogFilter {
 		return &accesslogv3.AccessLogFilter{FilterSpecifier: &accesslogv3.AccessLogFilter_StatusCodeFilter{
 			StatusCodeFilter: &accesslogv3.StatusCodeFilter{Comparison: &accesslogv3.ComparisonFilter{
@@ -184,19 +184,19 @@ func marks() []*hcmv3.ResponseMapper {
 	toMember := &accesslogv3.AccessLogFilter{FilterSpecifier: &accesslogv3.AccessLogFilter_HeaderFilter{HeaderFilter: &accesslogv3.HeaderFilter{
 		Header: header(":authority", &matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_Suffix{Suffix: "." + model.PeerDomain}}),
 	}}}
-	return []*hcmv3.ResponseMapper{
+	return []localClass{
 		{
-			Filter: &accesslogv3.AccessLogFilter{FilterSpecifier: &accesslogv3.AccessLogFilter_AndFilter{
+			filter: &accesslogv3.AccessLogFilter{FilterSpecifier: &accesslogv3.AccessLogFilter_AndFilter{
 				AndFilter: &accesslogv3.AndFilter{Filters: []*accesslogv3.AccessLogFilter{flags("UC", "UR"), toMember}},
 			}},
-			HeadersToAdd: add(peerLost),
+			add: add(peerLost),
 		},
-		{Filter: flags(begun...)},
+		{filter: flags(begun...)},
 		{
-			Filter: &accesslogv3.AccessLogFilter{FilterSpecifier: &accesslogv3.AccessLogFilter_OrFilter{
+			filter: &accesslogv3.AccessLogFilter{FilterSpecifier: &accesslogv3.AccessLogFilter_OrFilter{
 				OrFilter: &accesslogv3.OrFilter{Filters: []*accesslogv3.AccessLogFilter{status(429), status(503), status(ringStatus)}},
 			}},
-			HeadersToAdd: add(peerMark),
+			add: add(peerMark),
 		},
 	}
 }

@@ -70,7 +70,7 @@ func (b *builder) singleRoute(vh *model.VirtualHost, r *model.Route) *routev3.Ro
 		b.fail("route %s has no action", r.Name)
 	case weightSum(a.Forward.Backends) == 0:
 		// All weights are zero, or there is no backend.
-		main.Action = directResponse(&model.Direct{Status: noBackend(r.Match), Body: "no backend of this route has a weight above zero\n"})
+		main.Action = directResponse(&model.Direct{Status: noBackend(r.Match), Body: "no backend of this route has a weight above zero"})
 	}
 	return main
 }

@@ -139,11 +139,14 @@ local function scan(s)
   end
 end
 
--- decline answers in the form of OpenAI's API.
+-- decline answers in the form of OpenAI's API, or of Anthropic's.
 local function decline(handle, status, code, message)
-  handle:streamInfo():dynamicMetadata():set("penstock.model", "explained", true) -- a 413 keeps this text
-  handle:respond({ [":status"] = status, ["content-type"] = "application/json", ["x-penstock-reason"] = code },
-    '{"error":{"message":"' .. message .. '","type":"invalid_request_error","param":null,"code":"' .. code .. '"}}\n')
+  local body = '{"error":{"message":"' .. message .. '","type":"invalid_request_error","param":null,"code":"' .. code .. '"}}\n'
+  if find(handle:headers():get(":path") or "", "/v1/messages", 1, true) then
+    local kind = status == "413" and "request_too_large" or "invalid_request_error"
+    body = '{"type":"error","error":{"type":"' .. kind .. '","message":"' .. message .. '"}}\n'
+  end
+  handle:respond({ [":status"] = status, ["content-type"] = "application/json", ["x-penstock-reason"] = code }, body)
 end
 
 -- lift puts the model into the header. It returns whether the request goes on.

@@ -2,13 +2,16 @@ package envoy
 
 import (
 	_ "embed"
+	"fmt"
 	"slices"
+	"strings"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	luav3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/lua/v3"
 	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
 	"google.golang.org/protobuf/types/known/anypb"
+	"google.golang.org/protobuf/types/known/structpb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/penstock-project/penstock/translator/model"
@@ -50,14 +53,14 @@ func (b *builder) script(name string) *anypb.Any {
 	return b.any(&luav3.LuaPerRoute{Override: &luav3.LuaPerRoute_Name{Name: name}})
 }
 
-// notScanned matches requests whose body has not been read for a model. The dynamic metadata stands in a namespace that no
-// client and no picker can write.
-func notScanned() *matcherv3.MetadataMatcher {
+// scanned matches requests whose body has been read for a model; inverted, all others. The dynamic metadata stands in a
+// namespace that no client and no picker can write.
+func scanned(inverted bool) *matcherv3.MetadataMatcher {
 	return &matcherv3.MetadataMatcher{
 		Filter: "penstock.model",
 		Path:   []*matcherv3.MetadataMatcher_PathSegment{{Segment: &matcherv3.MetadataMatcher_PathSegment_Key{Key: "scanned"}}},
 		Value:  &matcherv3.ValueMatcher{MatchPattern: &matcherv3.ValueMatcher_BoolMatch{BoolMatch: true}},
-		Invert: true,
+		Invert: inverted,
 	}
 }
 
@@ -74,18 +77,71 @@ func (b *builder) scanRoute(r *model.Route) *routev3.Route {
 	m := r.Match
 	m.Headers = slices.DeleteFunc(slices.Clone(m.Headers), ofModel)
 	scan := &routev3.Route{
-		Name:  r.Name + "#model",
-		Match: routeMatch(m),
-		Action: &routev3.Route_Route{Route: &routev3.RouteAction{
-			ClusterSpecifier:            &routev3.RouteAction_Cluster{Cluster: unresolved},
-			ClusterNotFoundResponseCode: routev3.RouteAction_NOT_FOUND,
-			IdleTimeout:                 seconds(streamIdle),
-		}},
+		Name:                   r.Name + "#model",
+		Match:                  routeMatch(m),
+		Action:                 nowhere(),
 		RequestBodyBufferLimit: wrapperspb.UInt64(maxBody),
 	}
-	scan.Match.DynamicMetadata = []*matcherv3.MetadataMatcher{notScanned()}
+	scan.Match.DynamicMetadata = []*matcherv3.MetadataMatcher{scanned(true)}
 	put(&scan.TypedPerFilterConfig, filterScripts, b.script(scanCode))
 	return scan
+}
+
+// nowhere is the action of a route that answers 404.
+func nowhere() *routev3.Route_Route {
+	return &routev3.Route_Route{Route: &routev3.RouteAction{
+		ClusterSpecifier:            &routev3.RouteAction_Cluster{Cluster: unresolved},
+		ClusterNotFoundResponseCode: routev3.RouteAction_NOT_FOUND,
+		IdleTimeout:                 seconds(streamIdle),
+	}}
+}
+
+// noModelRoute is the name of the route of requests whose model no route of the host has.
+const noModelRoute = "no-model"
+
+// maxModelNames is how many models the answer to such a request names.
+const maxModelNames = 20
+
+// noModelText is the answer's message: a request's model, and the text in the route's metadata.
+const noModelText = "this host has no route for model %CEL('" + modelHeader + "' in request.headers ? request.headers['" + modelHeader +
+	"'] : '(none)')%%METADATA(ROUTE:" + noModelRoute + ":models)%"
+
+// noModel answers 404 to requests whose body was read for a model that no route of the host has. The
+// answer names the models of the routes, but for hosts where a route asks an authorization service: a
+// client without permission would learn them. It is no direct response, as scanRoute is none.
+func noModel(vh *model.VirtualHost) *routev3.Route {
+	var names []string
+	for i := range vh.Routes {
+		r := &vh.Routes[i]
+		if r.Action.Auth != nil {
+			names = nil
+			break
+		}
+		for _, h := range r.Match.Headers {
+			if h.Name == modelHeader && !h.Regex && !h.Present && !slices.Contains(names, h.Value) {
+				names = append(names, h.Value)
+			}
+		}
+	}
+	text := "; give one that a route of this host has"
+	if len(names) > 0 {
+		slices.Sort(names)
+		text = "; it has " + strings.Join(names[:min(len(names), maxModelNames)], ", ")
+		if more := len(names) - maxModelNames; more > 0 {
+			text += fmt.Sprintf(" and %d more", more)
+		}
+	}
+	return &routev3.Route{
+		Name: noModelRoute,
+		Match: &routev3.RouteMatch{
+			PathSpecifier:   &routev3.RouteMatch_Prefix{Prefix: "/"},
+			DynamicMetadata: []*matcherv3.MetadataMatcher{scanned(false)},
+		},
+		Metadata: &corev3.Metadata{FilterMetadata: map[string]*structpb.Struct{
+			noModelRoute: {Fields: map[string]*structpb.Value{"models": structpb.NewStringValue(text)}},
+		}},
+		Action: nowhere(),
+	}
 }
 
 // holdScanned lets every route of a host take a body that was held for its model: of all those it may be the one that is

@@ -49,7 +49,7 @@ func (b *builder) ringRoutes(vh *model.VirtualHost, r *model.Route, limit uint32
 	f.Backends = slices.DeleteFunc(slices.Clone(f.Backends), func(w model.WeightedBackend) bool { return w.MaxGateways > 0 })
 	if action.Forward = &f; weightSum(f.Backends) == 0 {
 		action = model.Action{
-			Direct:          &model.Direct{Status: ringStatus, Body: fmt.Sprintf("the request has passed through %d gateways or more, and no further one may be asked: their routes form a ring\n", limit)},
+			Direct:          &model.Direct{Status: ringStatus, Body: fmt.Sprintf("the request has passed through %d gateways or more, and no further one may be asked: their routes form a ring", limit)},
 			ResponseHeaders: model.HeaderChanges{Set: []model.Header{{Name: headerReason, Value: "gateway_loop"}}},
 		}
 	}

@@ -76,6 +76,7 @@ func (b *builder) routes(vh *model.VirtualHost) []*routev3.Route {
 		}
 	}
 	if len(scans) > 0 {
+		routes = append(routes, noModel(vh))
 		holdScanned(routes)
 	}
 	return routes

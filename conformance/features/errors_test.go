@@ -1,0 +1,105 @@
+package features
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+)
+
+// An error that Penstock or its Envoy answers has the form of the request's API, and a reason.
+func TestErrors_HaveTheFormOfTheAPI(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.closed("nowhere")
+	s.server("live")
+	s.up("errors.yaml")
+	for _, tt := range []struct {
+		host, path, model string
+		status            int
+		reason, message   string
+	}{
+		{"plain.example", "/dead", "", 503, "server_failed", "no server can be reached"},
+		{"plain.example", "/service", "", 503, "server_failed", "no server can be reached"},
+		{"plain.example", "/empty", "", 503, "no_endpoints", "pool default/empty has no model server"},
+		{"plain.example", "/missing", "", 500, "no_backend", "This route has no backend"},
+		{"plain.example", "/other", "", 404, "no_route", "no route of this host matches"},
+		{"other.example", "", "", 404, "no_route", "no route of this host matches"},
+		{"models.example", "", "gpt", 404, "model_not_found", `this host has no route for model gpt; it has llama, qu"en`},
+		{"models.example", "", `g\"pt`, 404, "model_not_found", `this host has no route for model g"pt; it has llama, qu"en`},
+		{"guarded.example", "", "gpt", 404, "model_not_found", "this host has no route for model gpt; give one that a route of this host has"},
+	} {
+		for _, api := range []string{"/v1/chat/completions", "/v1/messages", ""} {
+			if api == "" && tt.model != "" {
+				continue
+			}
+			name := tt.host + tt.path + api
+			s.Eventually(name+" answers", func() error {
+				body := strings.Replace(question, "llama", tt.model, 1)
+				req, err := request(s.Context(), s.base()+tt.path+api, body)
+				if err != nil {
+					t.Fatal(err)
+				}
+				req.Host = tt.host
+				got, err := do(client(), req)
+				if reason := got.header.Get("x-penstock-reason"); err != nil || got.status != tt.status || reason != tt.reason {
+					return fmt.Errorf("%d with reason %q: %s %w", got.status, reason, got.body, err)
+				}
+				return checkError(api, got, tt.reason, tt.message)
+			})
+		}
+	}
+	// An error of a server is its own.
+	req, err := request(s.Context(), s.base()+"/live/v1/nothing", question)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Host = "plain.example"
+	if got, err := do(client(), req); err != nil || got.header.Get("x-penstock-reason") != "" || got.status != http.StatusNotFound {
+		t.Errorf("%d %v %s %v", got.status, got.header, got.body, err)
+	}
+}
+
+// checkError checks the form of an error of an API; "" is none.
+func checkError(api string, got reply, reason, message string) error {
+	var e struct {
+		Type  string
+		Error struct {
+			Message, Type string
+			Param         *string
+			Code          string
+		}
+	}
+	isJSON := json.Unmarshal([]byte(got.body), &e) == nil && got.header.Get("content-type") == "application/json"
+	switch {
+	case api == "" && isJSON && reason != "no_endpoints": // a picker's answers are JSON
+	case api == "":
+		return nil
+	case !isJSON || !strings.HasPrefix(e.Error.Message, message) || e.Error.Type == "":
+	case api == "/v1/messages" && e.Type == "error" && e.Error.Code == "":
+		return nil
+	case api != "/v1/messages" && e.Type == "" && e.Error.Code == reason:
+		return nil
+	}
+	return fmt.Errorf("%s: %v %s", api, got.header, got.body)
+}
+
+// gRPC has a form of its own.
+func TestErrors_OfGRPCHaveNoJSON(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.closed("nowhere")
+	s.server("live")
+	s.up("errors.yaml")
+	s.Eventually("a call is answered", func() error {
+		req, err := request(s.Context(), s.base()+"/v1/service.of/Nothing", "", "content-type", "application/grpc")
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := do(client(), req)
+		text := got.header.Get("grpc-message")
+		return because(err == nil && got.header.Get("grpc-status") == "12" && got.header.Get("x-penstock-reason") == "no_route" &&
+			!strings.Contains(text, "{"), got.status, got.header, err)
+	})
+}
