@@ -2,11 +2,16 @@ package picker
 
 import (
 	"bytes"
+	"context"
+	"errors"
 	"net/http"
 	"net/url"
 	"slices"
 	"strings"
 	"time"
+
+	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/penstock-project/penstock/picker/endpoint"
 	"github.com/penstock-project/penstock/picker/extproc"
@@ -52,12 +57,12 @@ func (k *pick) listModels() bool {
 		same := func(m models.Pool) bool {
 			return m.Name == of.Name && m.Subset == of.Subset && m.Host == of.Host && m.Path == of.Path
 		}
-		if len(of.Servers) > 0 && !slices.ContainsFunc(asked, same) {
+		if (len(of.Servers) > 0 || of.Picker != nil) && !slices.ContainsFunc(asked, same) {
 			asked = append(asked, of)
 		}
 	}
 	if pool != nil && !pool.Gateways && pool.Clusters == nil {
-		add(pool.servers(r.Subset))
+		add(k.listedBy(pool, pool.servers(r.Subset)))
 	}
 	for _, entry := range r.Pools[:min(len(r.Pools), maxRoutePools)] {
 		name, how := rulePool(entry)
@@ -66,7 +71,7 @@ func (k *pick) listModels() bool {
 		case other.Gateways:
 			add(other.gateways(r.Headers, how))
 		default:
-			add(other.servers(how.Get(poolSubset)))
+			add(k.listedBy(other, other.servers(how.Get(poolSubset))))
 		}
 	}
 	list := p.asks.models.List(k.ctx, asked)
@@ -78,6 +83,32 @@ func (k *pick) listModels() bool {
 	}
 	k.decide(extproc.Answer{Status: http.StatusOK, Body: models.Encode(list)}, "")
 	return true
+}
+
+// listedBy has the picker of an exporting cluster asked, too: that has InferenceModels of its own. A picker that is no Penstock picks an
+// endpoint for the request.
+func (k *pick) listedBy(pool *pool, of models.Pool) models.Pool {
+	if pool.remote == nil || pool.ID.Member == "" {
+		return of
+	}
+	of.Picker = func(ctx context.Context) ([]byte, error) {
+		answer, err := pool.remote.Ask(ctx, k.request)
+		if answer.Track != nil {
+			answer.Track.End()
+		}
+		if err != nil {
+			return nil, err
+		}
+		var reply extprocv3.ImmediateResponse
+		if err := proto.Unmarshal(answer.Immediate, &reply); err != nil {
+			return nil, err
+		}
+		if answer.Status != http.StatusOK {
+			return nil, errors.New("its picker has no list")
+		}
+		return reply.GetBody(), nil
+	}
+	return of
 }
 
 // What an entry of Request.Pools has behind the pool's name and a question mark, as a URL's query.

@@ -35,7 +35,7 @@ func (u *unservedPools) list() string {
 	return fmt.Sprint(u.pools)
 }
 
-// A pool of which no server serves is reported until one does, or the pool is gone, whoever picks from it.
+// A pool of which no server serves is reported until one does, or the pool is gone.
 func TestServing_DeadPoolIsReportedUntilItServesOrIsGone(t *testing.T) {
 	var fails atomic.Bool
 	fails.Store(true)

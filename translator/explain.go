@@ -12,6 +12,7 @@ import (
 
 	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/translator/envoy"
 	"github.com/penstock-project/penstock/translator/gatewayapi"
 	"github.com/penstock-project/penstock/translator/graph"
 	"github.com/penstock-project/penstock/translator/inference"
@@ -278,6 +279,9 @@ func (t *Translator) explainHost(r *graph.Reader, e *Explanation, q Query, chain
 		e.Route, e.Rule, e.RuleName, e.Match = &owner, route.Rule, route.RuleName, matchText(route.Match)
 		t.explainAction(r, e, route.Action)
 		return
+	}
+	if list := e.Method == http.MethodGet || e.Method == http.MethodHead; list && strings.HasSuffix(q.URL.Path, "/v1/models") && envoy.ListsModels(h.model) {
+		e.Answer, e.Served = "200: the models of all pools that routes of this host name by model", true
 	}
 }
 

@@ -97,6 +97,43 @@ func TestModels_ListHasThoseOfAllPoolsOfTheRule(t *testing.T) {
 	}
 }
 
+// The list is the whole one also of a pool that spills and replaces models, of an exporting cluster with
+// InferenceModels of its own, and of a host that routes by model and has no rule for it.
+func TestModels_ListHasNamesThatPickersReplaceAndThoseOfRoutesByModel(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.server("east-1", "--model", "qwen")
+	s.server("a")
+	s.server("b")
+	for name, model := range map[string]string{"c": "mistral", "d": "phi", "e": "gemma"} {
+		s.server(name, "--model", model)
+	}
+	s.closed("silent")
+	s.exporter("models.yaml", with("exporter", "named"))
+	const chat = "metadata: {name: chat}\nspec:\n  parentRefs: [{name: gw}]\n" // else it takes requests for any host
+	s.up("models.yaml", with("pools", "rewrites", "by-model"), swap(chat, chat+"  hostnames: [chat.example]\n"))
+	s.lists("/spill", "best, replaced", "gemma", "phi")
+	s.lists("/far", "public, replaced", "qwen")
+	want := []string{"best, replaced", "gemma", "llama", "phi", "public, replaced", "qwen"}
+	s.Eventually("models.example lists models", func() error {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.base()+"/v1/models", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Host = "models.example"
+		got, err := do(client(), req)
+		if err != nil {
+			return err
+		}
+		names, err := modelNames(got.body)
+		return because(err == nil && slices.Equal(names, want), got.status, got.body, err)
+	})
+	explained := s.explain("http://models.example:"+fmt.Sprint(s.ports["gateway"])+"/v1/models", "-o", "json")
+	if !strings.Contains(explained, `"served": true`) || !strings.Contains(explained, "200: the models of") {
+		t.Error(explained)
+	}
+}
+
 // Clusters that are reached through their gateways are part of a rule's list, be they alone in it
 // or not, and two whose routes lead to each other list the models of both.
 func TestModels_ListHasThoseBehindOtherClustersGateways(t *testing.T) {

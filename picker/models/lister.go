@@ -69,6 +69,17 @@ type Pool struct {
 	Names []string
 	// TLS is how the servers are spoken to; nil: in cleartext.
 	TLS *tls.Config
+	// Picker asks the pool's picker in another cluster, which has names of its own, for its list as JSON; nil: there is none to ask. It
+	// counts as one more server, without an address.
+	Picker func(context.Context) ([]byte, error)
+}
+
+// servers are those that are asked.
+func (p *Pool) servers() []Server {
+	if p.Picker == nil {
+		return p.Servers
+	}
+	return append([]Server{{}}, p.Servers...)
 }
 
 // Server is a model server of a Pool.
@@ -148,7 +159,7 @@ func (l *Lister) models(ctx context.Context, p *Pool) []Model {
 		wait, lead = make(chan struct{}), true
 		known.asking = wait
 	}
-	empty := !slices.ContainsFunc(p.Servers, func(s Server) bool { return len(known.answers[s.Addr].models) > 0 })
+	empty := !slices.ContainsFunc(p.servers(), func(s Server) bool { return len(known.answers[s.Addr].models) > 0 })
 	known.mu.Unlock()
 	switch {
 	case lead:
@@ -243,7 +254,7 @@ func (l *Lister) refresh(ctx context.Context, known *pool, p *Pool, done chan st
 func (known *pool) due(p *Pool) []Server {
 	known.mu.Lock()
 	defer known.mu.Unlock()
-	servers := slices.Clone(p.Servers)
+	servers := slices.Clone(p.servers())
 	slices.SortStableFunc(servers, func(a, b Server) int { return known.answers[a.Addr].at.Compare(known.answers[b.Addr].at) })
 	return servers[:min(len(servers), maxAsked)]
 }
@@ -268,7 +279,7 @@ func (known *pool) store(p *Pool, servers []Server, answers []answer) {
 		known.next = now.Add(retryAfter)
 	}
 	members := make(map[netip.AddrPort]bool, len(p.Servers))
-	for _, s := range p.Servers {
+	for _, s := range p.servers() {
 		members[s.Addr] = true
 	}
 	total := 0
@@ -287,7 +298,7 @@ func (known *pool) merge(p *Pool) (list []Model) {
 	known.mu.Lock()
 	defer known.mu.Unlock()
 	has := map[string]bool{}
-	for _, s := range p.Servers {
+	for _, s := range p.servers() {
 		for _, m := range known.answers[s.Addr].models {
 			if !has[m.ID] {
 				has[m.ID] = true
@@ -325,7 +336,7 @@ var errCalls = errors.New("too many calls for lists of models are open")
 
 // ask asks one server of a pool.
 func (l *Lister) ask(ctx context.Context, by http.RoundTripper, scheme string, server netip.AddrPort, p *Pool) ([]Model, error) {
-	if kind := l.never(server.Addr()); kind != "" {
+	if kind := l.never(server.Addr()); kind != "" && server.IsValid() {
 		return nil, fmt.Errorf("%s: %s is never called", server, kind)
 	}
 	select {
@@ -333,6 +344,13 @@ func (l *Lister) ask(ctx context.Context, by http.RoundTripper, scheme string, s
 		defer func() { <-l.calls }()
 	default:
 		return nil, errCalls
+	}
+	if !server.IsValid() {
+		body, err := p.Picker(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return parse(body, maxAnswer)
 	}
 	call, err := http.NewRequestWithContext(ctx, http.MethodGet, scheme+"://"+server.String()+cmp.Or(p.Path, "/v1/models"), nil)
 	if err != nil {

@@ -80,7 +80,7 @@ func TestModelRouting_FollowsTheModelInTheBody(t *testing.T) {
 	if got, err := r.do(req); err != nil || got.pod != "one" {
 		t.Errorf("a client's header wins over the body: %s %v", got, err)
 	}
-	req = r.request("GET", "models", "/v1/models", nil)
+	req = r.request("GET", "models", "/v1/other", nil)
 	req.Header.Set(modelHeader, "two")
 	if got, err := r.do(req); err != nil || got.status != 404 {
 		t.Errorf("a client's header chooses a route: %s %v", got, err)

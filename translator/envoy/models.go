@@ -24,12 +24,13 @@ func (b *builder) modelsRoute(r *model.Route, main *routev3.Route) *routev3.Rout
 	calls, pools, backends := modelsCalls, ruleBackends(f), slices.Clone(f.Backends)
 	several := false
 	for i := range backends {
-		if w := &backends[i]; len(w.Members) > 0 && w.Weight > 0 {
-			several, w.Picker = true, &model.PickerCall{Cluster: model.OurPicker, Pool: w.Cluster.Pool()}
+		if w := &backends[i]; (len(w.Members) > 0 || behindHops(w)) && w.Weight > 0 {
+			several, w.Picker = true, listCall(w)
 		}
 	}
 	calls.pools = b.listedPools(r)
-	if !strings.Contains(calls.pools, ",") || !slices.ContainsFunc(pools, throughGateways) {
+	if !slices.ContainsFunc(pools, func(w model.WeightedBackend) bool { return behindHops(&w) }) &&
+		(!strings.Contains(calls.pools, ",") || !slices.ContainsFunc(pools, throughGateways)) {
 		calls.pools = ""
 		if !several && !slices.ContainsFunc(backends, func(w model.WeightedBackend) bool {
 			return pooled(&w) && (w.Picker.Cluster.External() || w.Picker.Spills)
@@ -41,20 +42,96 @@ func (b *builder) modelsRoute(r *model.Route, main *routev3.Route) *routev3.Rout
 	forward.Backends = backends
 	for i := range forward.Backends {
 		if w := &forward.Backends[i]; calls.pools != "" && throughGateways(*w) {
-			w.Picker = &model.PickerCall{Cluster: model.OurPicker, Pool: w.Cluster.Pool()}
+			w.Picker = listCall(w)
 		}
 	}
 	action.Forward, one.Action = &forward, &action
-	route := &routev3.Route{Name: r.Name + "#models", Match: routeMatch(r.Match)}
-	matches := func(name, pattern string) *routev3.HeaderMatcher {
-		return header(name, &matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_SafeRegex{SafeRegex: regex(pattern)}})
-	}
-	route.Match.Headers = append(route.Match.Headers, matches(":method", "GET|HEAD"), matches(":path", `.*/v1/models(\?.*)?`))
+	route := &routev3.Route{Name: r.Name + "#models", Match: listMatch(r.Match)}
 	changeHeaders(route, r.Action)
 	route.RequestBodyBufferLimit = main.RequestBodyBufferLimit
 	route.TypedPerFilterConfig = main.TypedPerFilterConfig
 	route.Action = b.routeAction(&one, calls)
 	return route
+}
+
+// listMatch matches the requests for the list of models among those of a match.
+func listMatch(m model.Match) *routev3.RouteMatch {
+	matches := func(name, pattern string) *routev3.HeaderMatcher {
+		return header(name, &matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_SafeRegex{SafeRegex: regex(pattern)}})
+	}
+	out := routeMatch(m)
+	out.Headers = append(out.Headers, matches(":method", "GET|HEAD"), matches(":path", `.*/v1/models(\?.*)?`))
+	return out
+}
+
+// listCall has our picker answer for a backend of which it picks nothing.
+func listCall(w *model.WeightedBackend) *model.PickerCall {
+	return &model.PickerCall{Cluster: model.OurPicker, Pool: w.Cluster.Pool()}
+}
+
+// behindHops reports whether a backend is a pool whose picker is asked behind a hop alone, by each of its hops for itself.
+func behindHops(w *model.WeightedBackend) bool {
+	imported := w.Cluster.Kind == model.ImportKind
+	return w.Hops && (imported || w.Cluster.Kind == model.PoolKind) && w.Cluster.Variant == model.HopsVariant
+}
+
+// ListsModels reports whether a host without a route for requests for the list of models answers them all the same: it has routes by
+// model, and a model is in the list of the pools that these name. A host where a route asks an authorization service answers none: a client
+// without permission would learn the names.
+func ListsModels(vh *model.VirtualHost) bool {
+	some := false
+	for i := range vh.Routes {
+		r := &vh.Routes[i]
+		if r.Action.Auth != nil {
+			return false
+		}
+		some = some || byModel(r) && r.Action.Forward != nil && slices.ContainsFunc(r.Action.Forward.Backends, listable)
+	}
+	return some
+}
+
+// listable reports whether our picker lists the models of a backend.
+func listable(w model.WeightedBackend) bool {
+	return w.Weight > 0 && (pooled(&w) || behindHops(&w) || len(w.Members) > 0 || throughGateways(w))
+}
+
+// byModel reports whether a route matches the model's name.
+func byModel(r *model.Route) bool {
+	return slices.ContainsFunc(r.Match.Headers, func(h model.ValueMatch) bool { return h.Name == modelHeader })
+}
+
+// hostModelsRoute answers the requests for the list of models of a host that routes by model, which no rule takes: with the models of all
+// pools that these routes name. nil for other hosts.
+func (b *builder) hostModelsRoute(vh *model.VirtualHost) *routev3.Route {
+	if b.hops || b.peers || !ListsModels(vh) {
+		return nil
+	}
+	calls := modelsCalls
+	var one model.WeightedBackend
+	var pools []string
+	for i := range vh.Routes {
+		r := &vh.Routes[i]
+		if !byModel(r) || r.Action.Forward == nil {
+			continue
+		}
+		for _, list := range strings.Split(b.listedPools(r), ",") {
+			if list != "" && !slices.Contains(pools, list) {
+				pools = append(pools, list)
+			}
+		}
+		if i := slices.IndexFunc(r.Action.Forward.Backends, listable); i >= 0 && one.Cluster.IsZero() {
+			one = r.Action.Forward.Backends[i]
+		}
+	}
+	calls.pools = strings.Join(pools, ",")
+	if !pooled(&one) || one.Picker.Cluster.External() || one.Picker.Spills {
+		one.Picker = listCall(&one)
+	}
+	one.Weight = 1
+	r := &model.Route{Name: "models", Match: model.Match{PathKind: model.PathPrefix, Path: "/"}, Action: &model.Action{
+		Forward: &model.Forward{Backends: []model.WeightedBackend{one}},
+	}}
+	return &routev3.Route{Name: r.Name, Match: listMatch(r.Match), Action: b.routeAction(r, calls)}
 }
 
 // ruleBackends are all backends of a rule.
@@ -95,7 +172,7 @@ func (b *builder) listedPools(r *model.Route) string {
 	var pools []string
 	for _, w := range ruleBackends(f) {
 		switch {
-		case pooled(&w):
+		case pooled(&w), behindHops(&w) && w.Weight > 0:
 			pools = addPool(pools, &w, url.Values{})
 		case throughGateways(w):
 			how := url.Values{}

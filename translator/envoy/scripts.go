@@ -71,7 +71,7 @@ func scanned(inverted bool) *matcherv3.MetadataMatcher {
 // It leads nowhere: 404. It is no direct response, because that would ignore the buffer limit.
 func (b *builder) scanRoute(r *model.Route) *routev3.Route {
 	ofModel := func(h model.ValueMatch) bool { return h.Name == modelHeader }
-	if r.Match.GRPC != nil || !slices.ContainsFunc(r.Match.Headers, ofModel) {
+	if r.Match.GRPC != nil || !byModel(r) {
 		return nil
 	}
 	m := r.Match

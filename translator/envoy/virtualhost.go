@@ -76,6 +76,9 @@ func (b *builder) routes(vh *model.VirtualHost) []*routev3.Route {
 		}
 	}
 	if len(scans) > 0 {
+		if list := b.hostModelsRoute(vh); list != nil {
+			routes = append(routes, list)
+		}
 		routes = append(routes, noModel(vh))
 		holdScanned(routes)
 	}
