@@ -127,7 +127,7 @@ var ofPenstock = []decision{
 	decide[v1alpha1.FleetClients](
 		shown(
 			"RequestTimeoutSeconds", "HTTP2Streams", "EscapedSlashes", "HeadersWithUnderscores", "RequestIDs",
-			"TrustedHops", "ProxyProtocol",
+			"HTTP10", "TrustedHops", "ProxyProtocol",
 		),
 	),
 	decide[v1alpha1.FleetExternalSpec](shown("ServiceAccounts", "Subjects", "Addresses")),

@@ -268,6 +268,12 @@ type FleetClients struct {
 	// +optional
 	// +kubebuilder:validation:Enum=RejectRequest;DropHeader;Allow
 	HeadersWithUnderscores HeadersWithUnderscores `json:"headersWithUnderscores,omitempty"`
+	// HTTP10 decides about requests of HTTP/1.0: Accept (the default) serves those that have a Host
+	// header and answers the others 400, Reject answers 426.
+	//
+	// +optional
+	// +kubebuilder:validation:Enum=Accept;Reject
+	HTTP10 HTTP10 `json:"http10,omitempty"`
 	// RequestIDs decides about the header x-request-id of clients, which access logs, picks, processors and backends name a
 	// request by: Replace (the default) gives each request a new one, Keep lets a client's stand. With Keep, two requests may
 	// have the same.
@@ -325,6 +331,15 @@ const (
 	RejectUnderscores HeadersWithUnderscores = "RejectRequest"
 	DropUnderscores   HeadersWithUnderscores = "DropHeader"
 	AllowUnderscores  HeadersWithUnderscores = "Allow"
+)
+
+// HTTP10 sets how listeners treat HTTP/1.0.
+type HTTP10 string
+
+// The values of HTTP10.
+const (
+	AcceptHTTP10 HTTP10 = "Accept"
+	RejectHTTP10 HTTP10 = "Reject"
 )
 
 // RequestIDs is what becomes of a client's x-request-id.

@@ -22,7 +22,7 @@ func modelRig(t *testing.T) *rig {
 	byName := func(name string, regex bool, f model.Forward) model.Route {
 		return model.Route{
 			Name:   "model " + name,
-			Match:  model.Match{PathKind: model.PathPrefix, Path: "/", Headers: []model.ValueMatch{{Name: modelHeader, Value: name, Regex: regex}}},
+			Match:  model.Match{PathKind: model.PathPrefix, Path: "/", Headers: []model.ValueMatch{{Name: ModelHeader, Value: name, Regex: regex}}},
 			Action: &model.Action{Forward: &f},
 		}
 	}
@@ -76,12 +76,12 @@ func TestModelRouting_FollowsTheModelInTheBody(t *testing.T) {
 		}
 	}
 	req := r.request("POST", "models", "/", []byte(`{"model":"one"}`))
-	req.Header.Set(modelHeader, "two")
+	req.Header.Set(ModelHeader, "two")
 	if got, err := r.do(req); err != nil || got.pod != "one" {
 		t.Errorf("a client's header wins over the body: %s %v", got, err)
 	}
 	req = r.request("GET", "models", "/v1/other", nil)
-	req.Header.Set(modelHeader, "two")
+	req.Header.Set(ModelHeader, "two")
 	if got, err := r.do(req); err != nil || got.status != 404 {
 		t.Errorf("a client's header chooses a route: %s %v", got, err)
 	}
@@ -171,7 +171,7 @@ func TestModelRouting_OtherRoutesDoNotHoldBodies(t *testing.T) {
 		f := backends(model.WeightedBackend{Cluster: named(to), Weight: 1})
 		return model.Route{Name: to, Match: m, Action: &model.Action{Forward: &f}}
 	}
-	byModel := []model.ValueMatch{{Name: modelHeader, Value: "one"}}
+	byModel := []model.ValueMatch{{Name: ModelHeader, Value: "one"}}
 	r.host("models",
 		route("early", model.Match{PathKind: model.PathPrefix, Path: "/v1/files"}),
 		route("one", model.Match{PathKind: model.PathPrefix, Path: "/v1", Headers: byModel}),

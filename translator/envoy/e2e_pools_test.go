@@ -249,7 +249,7 @@ func TestClientHeaders_CannotChooseThePodOrPoseAsTheGateway(t *testing.T) {
 	for host, want := range map[string]string{"picked": "200 a1", "unpicked": "503 ", "service": "503 "} {
 		req := r.request("POST", host, "/", []byte("{}"))
 		for k, v := range map[string]string{
-			endpointHeader: a2.address.String(), modelHeader: "x", "x-penstock-pool": "x", "x-penstock-hop": "x",
+			endpointHeader: a2.address.String(), ModelHeader: "x", "x-penstock-pool": "x", "x-penstock-hop": "x",
 			"x-envoy-max-retries": "9", "x-envoy-upstream-rq-timeout-ms": "1", "x-request-id": "forged",
 		} {
 			req.Header.Set(k, v)

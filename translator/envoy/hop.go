@@ -36,7 +36,7 @@ func HopListener(cfg Config, owners []report.Ref) (*resource.Resource, error) {
 	}})
 	m.HttpFilters = slices.DeleteFunc(m.HttpFilters, func(f *hcmv3.HttpFilter) bool { return !slices.Contains(hopFilters, f.Name) })
 	m.LocalReplyConfig = b.localReplies(marks()...)
-	m.HttpProtocolOptions = &corev3.Http1ProtocolOptions{EnableTrailers: true} // grpc-status
+	m.HttpProtocolOptions.EnableTrailers = true // grpc-status
 	m.CommonHttpProtocolOptions = &corev3.HttpProtocolOptions{MaxRequestsPerConnection: u32(hopRequests)}
 	m.SkipXffAppend = true
 	b.keepRequestID(m)

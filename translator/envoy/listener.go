@@ -145,6 +145,8 @@ func (b *builder) edge(cfg Config, p model.Port, c model.Chain) *hcmv3.HttpConne
 		b.keepRequestID(m)
 	}
 	// What a route matches is what a backend gets.
+	m.HttpProtocolOptions.AcceptHttp_10 = acceptsHTTP10(p.Edge.HTTP10)
+	m.StripTrailingHostDot = true // the absolute form of a DNS name
 	m.NormalizePath = boolean(true)
 	m.MergeSlashes = true
 	m.PathWithEscapedSlashesAction = escapedSlashes(p.Edge.EscapedSlashes)

@@ -27,7 +27,7 @@ const peerHeaders = "penstock-peer-"
 
 var (
 	// edgeHeaders are what no client may send, hopHeaders what a request must not bring along from one pool to another.
-	edgeHeaders = slices.Concat([]*mutationv3.HeaderMutation{removeHeader(endpointHeader), removeHeader(modelHeader), removePrefix("x-penstock-"), removePrefix(peerHeaders), noteChunked()}, routingHeaders())
+	edgeHeaders = slices.Concat([]*mutationv3.HeaderMutation{removeHeader(endpointHeader), removeHeader(ModelHeader), removePrefix("x-penstock-"), removePrefix(peerHeaders), noteChunked()}, routingHeaders())
 	hopHeaders  = append(routingHeaders(), removeHeader(endpointHeader))
 	// mirrorHeaders are what a copy must not have of its original: pickers and gateways add it for the pool and for members, and a mirror is neither.
 	mirrorHeaders = append(slices.Clip(hopHeaders), removePrefix(peerHeaders))
@@ -49,7 +49,8 @@ func (b *builder) manager(cfg Config, owner, name string, requestTimeout time.Du
 		RouteSpecifier: &hcmv3.HttpConnectionManager_Rds{
 			Rds: &hcmv3.Rds{ConfigSource: ads(), RouteConfigName: b.rds(name)},
 		},
-		HttpFilters: b.httpFilters(requestTimeout, uploads, headers),
+		HttpFilters:         b.httpFilters(requestTimeout, uploads, headers),
+		HttpProtocolOptions: http1(),
 		// Upgrades need AllowConnect to come over HTTP/2. The windows bound what one slow stream holds in memory.
 		Http2ProtocolOptions: &corev3.Http2ProtocolOptions{
 			AllowConnect:                true,
@@ -57,7 +58,7 @@ func (b *builder) manager(cfg Config, owner, name string, requestTimeout time.Du
 			InitialStreamWindowSize:     u32(1 << 20),
 			InitialConnectionWindowSize: u32(16 << 20),
 		},
-		UpgradeConfigs:             []*hcmv3.HttpConnectionManager_UpgradeConfig{{UpgradeType: "websocket"}},
+		UpgradeConfigs:             []*hcmv3.HttpConnectionManager_UpgradeConfig{{UpgradeType: websocket}},
 		ServerHeaderTransformation: hcmv3.HttpConnectionManager_PASS_THROUGH,
 		StreamIdleTimeout:          seconds(streamIdle),
 		RequestHeadersTimeout:      seconds(headersTimeout),

@@ -97,7 +97,7 @@ func listable(w model.WeightedBackend) bool {
 
 // byModel reports whether a route matches the model's name.
 func byModel(r *model.Route) bool {
-	return slices.ContainsFunc(r.Match.Headers, func(h model.ValueMatch) bool { return h.Name == modelHeader })
+	return slices.ContainsFunc(r.Match.Headers, func(h model.ValueMatch) bool { return h.Name == ModelHeader })
 }
 
 // hostModelsRoute answers the requests for the list of models of a host that routes by model, which no rule takes: with the models of all

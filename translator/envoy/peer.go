@@ -54,7 +54,7 @@ const (
 var peerScript string
 
 // peerStrip are what no member may send. Envoy's own are among them: they change retries and timeouts. Those of members pass until filterRestore.
-var peerStrip = slices.Concat([]*mutationv3.HeaderMutation{removePrefix("x-envoy-"), removeHeader(endpointHeader), removeHeader(modelHeader), removePrefix("x-penstock-"), noteChunked()}, routingHeaders())
+var peerStrip = slices.Concat([]*mutationv3.HeaderMutation{removePrefix("x-envoy-"), removeHeader(endpointHeader), removeHeader(ModelHeader), removePrefix("x-penstock-"), noteChunked()}, routingHeaders())
 
 // PeerListener is the listener of a Gateway for members of the cluster set: it ends mTLS with their certificates, and denies what the virtual
 // host of an exported pool does not allow. Nothing in it depends on members, exports or certificates.
@@ -132,8 +132,8 @@ func (b *builder) gateways(domains []model.TrustDomain) *tlsv3.CertificateValida
 func (b *builder) peer(cfg Config, p model.PeerListener, name string) *hcmv3.HttpConnectionManager {
 	m := b.manager(cfg, p.Gateway, name, p.Edge.RequestTimeout, p.Edge.Uploads, &headersv3.HeaderMutation{})
 	m.HttpFilters = b.peerFilters(m.HttpFilters)
-	m.HttpProtocolOptions = &corev3.Http1ProtocolOptions{EnableTrailers: true} // grpc-status
-	m.SkipXffAppend = true                                                     // the member's edge has added the client
+	m.HttpProtocolOptions.EnableTrailers = true // grpc-status
+	m.SkipXffAppend = true                      // the member's edge has added the client
 	b.keepRequestID(m)
 	m.EarlyHeaderMutationExtensions = b.strip(peerStrip)
 	m.LocalReplyConfig = b.localReplies(marks()...)

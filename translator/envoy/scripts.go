@@ -17,8 +17,8 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// modelHeader carries the model's name, for routes to match. It comes from the body and never from a client.
-const modelHeader = "x-gateway-model-name"
+// ModelHeader carries the model's name, for routes to match. It comes from the body and never from a client.
+const ModelHeader = "x-gateway-model-name"
 
 var (
 	//go:embed scan.lua
@@ -70,7 +70,7 @@ func scanned(inverted bool) *matcherv3.MetadataMatcher {
 //
 // It leads nowhere: 404. It is no direct response, because that would ignore the buffer limit.
 func (b *builder) scanRoute(r *model.Route) *routev3.Route {
-	ofModel := func(h model.ValueMatch) bool { return h.Name == modelHeader }
+	ofModel := func(h model.ValueMatch) bool { return h.Name == ModelHeader }
 	if r.Match.GRPC != nil || !byModel(r) {
 		return nil
 	}
@@ -103,7 +103,7 @@ const noModelRoute = "no-model"
 const maxModelNames = 20
 
 // noModelText is the answer's message: a request's model, and the text in the route's metadata.
-const noModelText = "this host has no route for model %CEL('" + modelHeader + "' in request.headers ? request.headers['" + modelHeader +
+const noModelText = "this host has no route for model %CEL('" + ModelHeader + "' in request.headers ? request.headers['" + ModelHeader +
 	"'] : '(none)')%%METADATA(ROUTE:" + noModelRoute + ":models)%"
 
 // noModel answers 404 to requests whose body was read for a model that no route of the host has. The
@@ -118,7 +118,7 @@ func noModel(vh *model.VirtualHost) *routev3.Route {
 			break
 		}
 		for _, h := range r.Match.Headers {
-			if h.Name == modelHeader && !h.Regex && !h.Present && !slices.Contains(names, h.Value) {
+			if h.Name == ModelHeader && !h.Regex && !h.Present && !slices.Contains(names, h.Value) {
 				names = append(names, h.Value)
 			}
 		}

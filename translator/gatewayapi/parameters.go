@@ -125,6 +125,6 @@ func edge(fleet *v1alpha1.EnvoyFleetSpec) model.Edge {
 		e.TrustedHops = uint32(max(0, *c.TrustedHops))
 	}
 	e.EscapedSlashes, e.Underscores, e.ProxyProtocol = c.EscapedSlashes, c.HeadersWithUnderscores, c.ProxyProtocol
-	e.RequestIDs = c.RequestIDs
+	e.RequestIDs, e.HTTP10 = c.RequestIDs, c.HTTP10
 	return e
 }

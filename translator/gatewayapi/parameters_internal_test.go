@@ -19,11 +19,13 @@ func TestClients_EachSettingReachesListeners(t *testing.T) {
 		Clients: &v1alpha1.FleetClients{
 			RequestTimeoutSeconds: &seconds, HTTP2Streams: &streams, TrustedHops: &hops,
 			EscapedSlashes: v1alpha1.KeepEscapes, HeadersWithUnderscores: v1alpha1.DropUnderscores, RequestIDs: v1alpha1.KeepRequestIDs, ProxyProtocol: v1alpha1.ProxyProtocolRequired,
+			HTTP10: v1alpha1.RejectHTTP10,
 		},
 	})
 	want := model.Edge{
 		RequestTimeout: 20 * time.Second, Streams: 100, TrustedHops: 2, Uploads: model.UploadsOf(4 << 30),
 		EscapedSlashes: v1alpha1.KeepEscapes, Underscores: v1alpha1.DropUnderscores, RequestIDs: v1alpha1.KeepRequestIDs, ProxyProtocol: v1alpha1.ProxyProtocolRequired,
+		HTTP10: v1alpha1.RejectHTTP10,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)

@@ -98,6 +98,7 @@ type Edge struct {
 	Streams        uint32        // of one HTTP/2 connection; 0: the default
 	EscapedSlashes v1alpha1.EscapedSlashes
 	Underscores    v1alpha1.HeadersWithUnderscores
+	HTTP10         v1alpha1.HTTP10
 	RequestIDs     v1alpha1.RequestIDs
 	TrustedHops    uint32
 	ProxyProtocol  v1alpha1.ProxyProtocol
