@@ -2,10 +2,10 @@ package translator
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -21,10 +21,58 @@ import (
 
 // Query is a request to explain.
 type Query struct {
-	URL     *url.URL // its host is the server name in TLS, and the request's host unless Header has Host
-	Method  string   // GET if empty
+	// URL has the scheme, and the host: the server name in TLS, and the request's host unless
+	// Header has Host.
+	URL *url.URL
+	// Target is the path and query as a client sends them; "": of URL.
+	Target  string
+	Method  string // "": GET, or POST where only that has a route
 	Header  http.Header
+	Model   string // in the request's body; "" for none
 	Gateway string // "namespace/name"; "" looks at every Gateway
+}
+
+// ParseURL returns the query for a URL. Its path and query stay as they are written, also where Go
+// would not read them.
+func ParseURL(text string) (Query, error) {
+	scheme, rest, ok := strings.Cut(text, "://")
+	if !ok {
+		return Query{}, errors.New("it has no scheme")
+	}
+	rest, _, _ = strings.Cut(rest, "#") // no client sends it
+	end := strings.IndexAny(rest+"/", "/?")
+	target := rest[end:]
+	if !strings.HasPrefix(target, "/") {
+		target = "/" + target
+	}
+	u, err := url.Parse(scheme + "://" + rest[:end])
+	if err == nil && u.Host == "" {
+		err = errors.New("it has no host")
+	}
+	return Query{URL: u, Target: target, Header: http.Header{}}, err
+}
+
+// text is the URL with the target that is sent.
+func (q *Query) text() string {
+	switch q.Target {
+	case "":
+		return q.URL.String()
+	case "/":
+		return q.URL.Scheme + "://" + q.URL.Host
+	}
+	return q.URL.Scheme + "://" + q.URL.Host + q.Target
+}
+
+// request is what a client sends for the query.
+func (q *Query) request(method string, tls bool) envoy.Request {
+	r := envoy.Request{Method: method, Authority: q.URL.Host, Target: q.Target, Header: q.Header, Model: q.Model, TLS: tls}
+	if host := q.Header.Get("Host"); host != "" {
+		r.Authority = host
+	}
+	if r.Target == "" {
+		r.Target = q.URL.RequestURI()
+	}
+	return r
 }
 
 // Explanation is the way of one request, as far as it gets.
@@ -38,8 +86,12 @@ type Explanation struct {
 	Route    *report.Ref `json:"route,omitempty"`
 	Rule     int         `json:"rule"` // position in the route; with no route it means nothing
 	RuleName string      `json:"ruleName,omitempty"`
-	Match    string      `json:"match,omitempty"`
-	Answer   string      `json:"answer"` // what happens, in a sentence
+	// Name is Envoy's name of the route, as in its access log.
+	Name string `json:"name,omitempty"`
+	// Models are those by which other rules, before this one, match the same request; 8 at most.
+	Models []string `json:"models,omitempty"`
+	Match  string   `json:"match,omitempty"`
+	Answer string   `json:"answer"` // what happens, in a sentence
 	// Served reports whether every share of the request reaches a backend with endpoints, or one whose servers a picker of another cluster
 	// names, or gets the redirect that its route asks for.
 	Served   bool          `json:"served"`
@@ -79,7 +131,13 @@ type HopView struct {
 // Explain follows a request through what is translated now: of http and https, or of grpc and grpcs, which are the same
 // with a POST of gRPC. Of tls and tcp it follows a connection, which has no method.
 func (t *Translator) Explain(q Query) Explanation {
-	e := t.follow(q)
+	method := cmp.Or(q.Method, http.MethodGet)
+	e := t.follow(q, method)
+	if q.Method == "" && e.Host != "" && e.Route == nil {
+		if post := t.follow(q, http.MethodPost); post.Route != nil {
+			e = post
+		}
+	}
 	if len(e.Backends) > 0 {
 		e.Served = allServed(e.Backends, nil)
 	}
@@ -129,9 +187,9 @@ func (b *BackendView) served(unserved func(cluster string) bool) bool {
 	return b.relayed || len(b.Endpoints) > hops
 }
 
-func (t *Translator) follow(q Query) Explanation {
+func (t *Translator) follow(q Query, method string) Explanation {
 	r := t.engine.Reader()
-	e := Explanation{URL: q.URL.String(), Method: cmp.Or(q.Method, http.MethodGet)}
+	e := Explanation{URL: q.text(), Method: method}
 	way := wayOf(q.URL.Scheme)
 	if way.grpc {
 		e.Method, q.Header = http.MethodPost, q.Header.Clone()
@@ -145,11 +203,8 @@ func (t *Translator) follow(q Query) Explanation {
 	}
 	port := portOf(q.URL)
 	name := strings.ToLower(q.URL.Hostname()) // the server name in TLS
-	host := name
-	if h := q.Header.Get("Host"); h != "" {
-		if host = strings.ToLower((&url.URL{Host: h}).Hostname()); !way.tls {
-			name = host
-		}
+	if h := q.Header.Get("Host"); h != "" && !way.tls {
+		name = strings.ToLower((&url.URL{Host: h}).Hostname())
 	}
 	for key, gw := range t.tables.gateways.All(r) {
 		if q.Gateway != "" && q.Gateway != key {
@@ -167,12 +222,19 @@ func (t *Translator) follow(q Query) Explanation {
 				continue
 			}
 			e.Gateway, e.Chain = key, chain.Name
-			e.Listener = listenerFor(gw, chain.Name, host)
 			if !way.requests {
+				e.Listener = listenerFor(gw, chain.Name, name)
 				e.Answer = "the listener takes requests, not connections: ask for https://" + q.URL.Host
 				return e
 			}
-			t.explainHost(r, &e, q, chain, host)
+			arrived, answer := envoy.Arrive(p.Edge, q.request(e.Method, way.tls))
+			if answer != nil {
+				e.Answer = fmt.Sprintf("%d: %s", answer.Status, answer.Body)
+				e.Served = answer.Status == http.StatusTemporaryRedirect
+				return e
+			}
+			e.Listener = listenerFor(gw, chain.Name, arrived.Host)
+			t.explainHost(r, &e, &arrived, chain)
 			if e.Host != "" {
 				return e
 			}
@@ -247,6 +309,9 @@ func listenerFor(g *model.Gateway, chain, host string) string {
 
 func (t *tables) hostFor(r *graph.Reader, gateway, chain, name string) (virtualHost, bool) {
 	for _, want := range gatewayapi.Covering(name) {
+		if strings.HasPrefix(want, "*.") && len(want) > len(name) {
+			continue // * stands for one character at least
+		}
 		if h, ok := t.virtualHosts.Get(r, hostKey{gateway, chain, want}); ok {
 			return h, true
 		}
@@ -254,7 +319,8 @@ func (t *tables) hostFor(r *graph.Reader, gateway, chain, name string) (virtualH
 	return virtualHost{}, false
 }
 
-func (t *Translator) explainHost(r *graph.Reader, e *Explanation, q Query, chain model.Chain, name string) {
+func (t *Translator) explainHost(r *graph.Reader, e *Explanation, a *envoy.Arrived, chain model.Chain) {
+	name := a.Host
 	for _, m := range chain.Misdirected {
 		if slices.Contains(gatewayapi.Covering(name), m) {
 			if _, own := t.tables.virtualHosts.Get(r, hostKey{e.Gateway, chain.Name, name}); !own {
@@ -272,18 +338,27 @@ func (t *Translator) explainHost(r *graph.Reader, e *Explanation, q Query, chain
 	e.Host, e.Answer = h.model.Host, "404: no rule matches"
 	for i := range h.model.Routes {
 		route := &h.model.Routes[i]
-		if !matchesRequest(route.Match, q, e.Method) {
+		if !a.Matches(route.Match) {
+			if name, other := a.OtherModel(route.Match); other && len(e.Models) < maxModels && !slices.Contains(e.Models, name) {
+				e.Models = append(e.Models, name)
+			}
 			continue
 		}
 		owner := route.Owner
-		e.Route, e.Rule, e.RuleName, e.Match = &owner, route.Rule, route.RuleName, matchText(route.Match)
+		e.Route, e.Rule, e.RuleName, e.Name, e.Match = &owner, route.Rule, route.RuleName, route.Name, matchText(route.Match)
+		if a.Header[envoy.ModelHeader] != nil {
+			e.Models = nil // the request has the model that this rule is for
+		}
 		t.explainAction(r, e, route.Action)
 		return
 	}
-	if list := e.Method == http.MethodGet || e.Method == http.MethodHead; list && strings.HasSuffix(q.URL.Path, "/v1/models") && envoy.ListsModels(h.model) {
+	if list := e.Method == http.MethodGet || e.Method == http.MethodHead; list && strings.HasSuffix(a.Path, "/v1/models") && envoy.ListsModels(h.model) {
 		e.Answer, e.Served = "200: the models of all pools that routes of this host name by model", true
 	}
 }
+
+// maxModels bounds the models that an explanation suggests.
+const maxModels = 8
 
 func (t *Translator) explainAction(r *graph.Reader, e *Explanation, a *model.Action) {
 	missing := "500: the backend could not be resolved"
@@ -400,56 +475,6 @@ func percent(part, sum uint64) string {
 	return strconv.FormatFloat(float64(part)*100/float64(sum), 'f', 1, 64) + "%"
 }
 
-func matchesRequest(m model.Match, q Query, method string) bool {
-	path := q.URL.EscapedPath()
-	if path == "" {
-		path = "/"
-	}
-	ok := false
-	switch m.PathKind {
-	case model.PathExact:
-		ok = path == m.Path
-	case model.PathRegex:
-		ok = fullMatch(m.Path, path)
-	case model.PathBeginning:
-		ok = strings.HasPrefix(path, m.Path)
-	default:
-		prefix := strings.TrimSuffix(m.Path, "/")
-		ok = path == prefix || strings.HasPrefix(path, prefix+"/")
-	}
-	if !ok || m.Method != "" && m.Method != method || m.GRPC != nil && !strings.HasPrefix(q.Header.Get("content-type"), "application/grpc") {
-		return false
-	}
-	for _, h := range m.Headers {
-		values := q.Header.Values(h.Name)
-		if len(values) == 0 || !valueMatches(h, strings.Join(values, ",")) {
-			return false
-		}
-	}
-	for _, p := range m.Query {
-		values, has := q.URL.Query()[p.Name]
-		if !has || !valueMatches(p, values[0]) {
-			return false
-		}
-	}
-	return true
-}
-
-func valueMatches(m model.ValueMatch, value string) bool {
-	switch {
-	case m.Present:
-		return true
-	case m.Regex:
-		return fullMatch(m.Value, value)
-	}
-	return m.Value == value
-}
-
-func fullMatch(expr, s string) bool {
-	re, err := regexp.Compile("^(?:" + expr + ")$")
-	return err == nil && re.MatchString(s)
-}
-
 func matchText(m model.Match) string {
 	parts := []string{string(m.PathKind) + " " + m.Path}
 	if m.GRPC != nil {
@@ -471,7 +496,7 @@ func valueText(m model.ValueMatch) string {
 	if m.Present {
 		return m.Name + " with any value"
 	}
-	return m.Name + "=" + m.Value
+	return m.Name + "=" + cmp.Or(m.Written, m.Value)
 }
 
 // ExplainRow returns the rows of the translation with a key: what each was computed from, what reads it, and when and why it

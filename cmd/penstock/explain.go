@@ -36,7 +36,9 @@ func newExplain() *cobra.Command {
 		Short: "Explain where a request would go, and why: listener, route, backend, picker, endpoint; or why past ones went where they did",
 		Long: `Explain where a request would go, and why: the listener, host, route and rule that match it, the backends with their
 shares, the picker, the endpoint that it would pick now, what happens without a pick, and the conditions of the objects
-involved. The command queries the penstock that runs for the same files. If none runs, it reads the files itself and omits
+involved. The answer includes what Envoy changes in a request before it matches routes: normalized paths, removed headers.
+The client's address, and the values of Envoy's own headers such as x-request-id, are not known. The command queries the
+penstock that runs for the same files. If none runs, it reads the files itself and omits
 the picker's view. With --http it queries the penstock at that address, for example in Kubernetes.
 
 The exit status is 1 if the request, or a share of it, would not reach a backend that has endpoints, or one of which no server
@@ -50,8 +52,8 @@ was chosen and how the request ended. Each process keeps its last 8,192 picks. T
 each part of each endpoint's cost, at the moment of the choice; the others name the eight best, with their costs or scores if the
 strategy compares by them. With --why it also shows each cluster of an import that the request was sent to without such a pick, once
 it has ended there, and what became of it.`,
-		Example: `  penstock explain -f ./config http://localhost:8080/v1/chat/completions -X POST
-  penstock explain -f ./config http://localhost:8080/v1/chat/completions -X POST --model llama-3
+		Example: `  penstock explain -f ./config http://localhost:8080/v1/chat/completions
+  penstock explain -f ./config http://localhost:8080/v1/chat/completions --model llama-3
   penstock explain -f ./config http://llm.example.com/v1/models -H 'x-team: a' -o json
   penstock explain -f ./config tls://db.example.com:5432
   penstock explain -f ./config --last 10
@@ -74,19 +76,13 @@ it has ended there, and what became of it.`,
 			if !strings.Contains(text, "://") {
 				text = "http://" + text
 			}
-			u, err := url.Parse(text)
-			if err != nil || u.Host == "" {
-				return fmt.Errorf("%q is not a URL: write http://HOST:PORT/PATH", args[0])
+			q, err := app.ParseQuery(text, method, headers)
+			if err != nil {
+				return fmt.Errorf("%q is not a URL: %w: write http://HOST:PORT/PATH", args[0], err)
 			}
-			q := translator.Query{URL: u, Method: method, Gateway: gateway, Header: http.Header{}}
-			for _, h := range headers {
-				app.AddHeader(q.Header, h)
-			}
-			if model != "" { // the gateway reads it from the body
-				headers = append(headers, "X-Gateway-Model-Name: "+model)
-				q.Header.Set("X-Gateway-Model-Name", model)
-			}
-			e, err := s.explain(cmd, q, headers)
+			q.Model, q.Gateway = model, gateway
+			page := url.Values{"url": {text}, "method": {method}, "gateway": {gateway}, "header": headers, "model": {model}}
+			e, err := s.explain(cmd, q, "/explain?"+page.Encode())
 			if err != nil {
 				return err
 			}
@@ -107,7 +103,8 @@ it has ended there, and what became of it.`,
 	s.flags(cmd)
 	why.flags(cmd)
 	f := cmd.Flags()
-	f.StringVarP(&method, "method", "X", http.MethodGet, "HTTP method of the request")
+	f.StringVarP(&method, "method", "X", "",
+		"HTTP method of the request (default: POST where the path is of an API with prompts, or has no route for GET, else GET)")
 	f.StringArrayVarP(&headers, "header", "H", nil, "request header, as 'name: value'; Host replaces the URL's host, but not the server name of TLS; may be repeated (default: none)")
 	f.StringVar(&model, "model", "", "model name in the request's body, for routes that match X-Gateway-Model-Name (default: none)")
 	f.StringVar(&gateway, "gateway", "", "only this Gateway, as NAMESPACE/NAME (default: any)")
@@ -116,10 +113,8 @@ it has ended there, and what became of it.`,
 }
 
 // explain queries the process that runs for these files, or reads the files if none runs.
-func (s *target) explain(cmd *cobra.Command, q translator.Query, headers []string) (app.Explained, error) {
+func (s *target) explain(cmd *cobra.Command, q translator.Query, page string) (app.Explained, error) {
 	var e app.Explained
-	args := url.Values{"url": {q.URL.String()}, "method": {q.Method}, "gateway": {q.Gateway}, "header": headers}
-	page := "/explain?" + args.Encode()
 	if s.http != "" {
 		return e, runningAt(s.http).get(cmd.Context(), page, &e)
 	}
@@ -197,6 +192,10 @@ func printExplained(w io.Writer, e app.Explained) error {
 		p.line("route", "%s, rule %d%s: %s", e.Route, e.Rule, name, e.Match)
 	}
 	p.line("answer", "%s", e.Answer)
+	if len(e.Models) > 0 && e.Method != "" {
+		p.line("model", "other rules match this request by its model: add --model %s",
+			strings.Join(e.Models, ", or --model "))
+	}
 	for _, f := range e.Filters {
 		p.line("filter", "%s", f)
 	}

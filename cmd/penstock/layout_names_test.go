@@ -37,6 +37,7 @@ var splitters = map[string]string{
 	"discovery/kube/kubetest/server.go":                   "paths of URLs, and resources",
 	"discovery/statefile/powercut_internal_test.go":       "paths",
 	"translator/gatewayapi/auth.go":                       "paths of URLs",
+	"translator/envoy/path.go":                            "paths of requests",
 	"translator/model/cluster_id.go":                      "names of Envoy clusters",
 	"translator/model/names.go":                           "names of Envoy listeners, filter chains and secrets",
 }

@@ -35,7 +35,8 @@ func (s *site) raw(text string) (reply, error) {
 	return reply{resp.StatusCode, resp.Header, string(body)}, err
 }
 
-// Clients that offer another protocol, speak HTTP/1.0 or write a host in its absolute form are served.
+// Clients that offer another protocol, speak HTTP/1.0 or write a host in its absolute form are
+// served.
 func TestHTTP1_ClientsAreServedAsTheySpeak(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -54,31 +55,35 @@ func TestHTTP1_ClientsAreServedAsTheySpeak(t *testing.T) {
 	}
 	plain := "llm.example.com||"
 	upgrade := func(to string) string {
-		return get("1.1", host, "Connection: Upgrade, HTTP2-Settings, close\r\n", "Upgrade: "+to+"\r\n", "HTTP2-Settings: AAMAAABkAARAAAAAAAIAAAAA\r\n")
+		return get("1.1", host, "Connection: Upgrade, HTTP2-Settings, close\r\n", "Upgrade: "+to+"\r\n",
+			"HTTP2-Settings: AAMAAABkAARAAAAAAAIAAAAA\r\n")
 	}
 	for name, c := range map[string]struct {
 		send   string
 		status int
 		got    string
 	}{
-		"Apache HttpClient":      {upgrade("TLS/1.2"), 200, plain},
-		"several TLS versions":   {upgrade("TLS/1.2, TLS/1.3"), 200, plain},
-		"curl --http2":           {upgrade("h2c"), 200, plain},
-		"h2c and TLS":            {upgrade("h2c, TLS/1.2"), 200, plain},
-		"another protocol":       {upgrade("IRC/6.9"), 200, plain},
-		"a prefix of websocket":  {upgrade("websock"), 200, plain},
-		"WebSocket":              {get("1.1", host, "Connection: Upgrade\r\n", "Upgrade: WebSocket\r\n"), 101, "llm.example.com|WebSocket|Upgrade"},
-		"HTTP/1.0":               {get("1.0", host), 200, plain},
-		"HTTP/1.0 without Host":  {get("1.0"), 400, ""},
-		"HTTP/1.1 without Host":  {get("1.1"), 400, ""},
-		"a host with a dot":      {get("1.1", "Host: llm.example.com.\r\n", "Connection: close\r\n"), 200, plain},
-		"a dot before the port":  {get("1.1", "Host: llm.example.com.:80\r\n", "Connection: close\r\n"), 200, "llm.example.com:80||"},
+		"Apache HttpClient":     {upgrade("TLS/1.2"), 200, plain},
+		"several TLS versions":  {upgrade("TLS/1.2, TLS/1.3"), 200, plain},
+		"curl --http2":          {upgrade("h2c"), 200, plain},
+		"h2c and TLS":           {upgrade("h2c, TLS/1.2"), 200, plain},
+		"another protocol":      {upgrade("IRC/6.9"), 200, plain},
+		"a prefix of websocket": {upgrade("websock"), 200, plain},
+		"WebSocket": {get("1.1", host, "Connection: Upgrade\r\n", "Upgrade: WebSocket\r\n"), 101,
+			"llm.example.com|WebSocket|Upgrade"},
+		"HTTP/1.0":              {get("1.0", host), 200, plain},
+		"HTTP/1.0 without Host": {get("1.0"), 400, ""},
+		"HTTP/1.1 without Host": {get("1.1"), 400, ""},
+		"a host with a dot":     {get("1.1", "Host: llm.example.com.\r\n", "Connection: close\r\n"), 200, plain},
+		"a dot before the port": {get("1.1", "Host: llm.example.com.:80\r\n", "Connection: close\r\n"), 200,
+			"llm.example.com:80||"},
 		"HTTP/1.0, with the dot": {get("1.0", "Host: LLM.example.com.\r\n"), 200, "LLM.example.com||"},
 		"two dots":               {get("1.1", "Host: llm.example.com..\r\n", "Connection: close\r\n"), 404, ""},
 	} {
 		got, err := s.raw(c.send)
 		if err != nil || got.status != c.status || got.header.Get("x-got") != c.got {
-			t.Errorf("%s: %d, the server has got %q, want %d %q: %v\n%s", name, got.status, got.header.Get("x-got"), c.status, c.got, err, c.send)
+			t.Errorf("%s: %d, the server has got %q, want %d %q: %v\n%s", name, got.status, got.header.Get("x-got"),
+				c.status, c.got, err, c.send)
 		}
 		if c.got == plain && got.header.Get("x-rule") != "host" {
 			t.Errorf("%s: a match of the header host does not hold", name)

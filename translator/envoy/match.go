@@ -2,6 +2,8 @@ package envoy
 
 import (
 	"cmp"
+	"regexp"
+	"slices"
 	"strings"
 
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
@@ -99,3 +101,74 @@ func exact(s string) *matcherv3.StringMatcher {
 
 // regex matches a whole path or value, as RE2.
 func regex(s string) *matcherv3.RegexMatcher { return &matcherv3.RegexMatcher{Regex: s} }
+
+// Matches reports whether a request meets a match, as Envoy decides it by routeMatch.
+func (a *Arrived) Matches(m model.Match) bool { return a.matches(m, nil) }
+
+// OtherModel returns the model by which a request without one, or with another, would meet a match
+// that it does not meet.
+func (a *Arrived) OtherModel(m model.Match) (name string, ok bool) {
+	i := slices.IndexFunc(m.Headers, func(h model.ValueMatch) bool { return h.Name == ModelHeader })
+	if i < 0 || !a.matches(m, func(h model.ValueMatch) bool { return h.Name == ModelHeader }) {
+		return "", false
+	}
+	return m.Headers[i].Value, true
+}
+
+// matches reports whether a request meets a match, without some of its headers.
+func (a *Arrived) matches(m model.Match, without func(model.ValueMatch) bool) bool {
+	ok := false
+	switch prefix := elements(m.Path); m.PathKind {
+	case model.PathExact:
+		ok = a.Path == m.Path
+	case model.PathRegex:
+		ok = fullMatch(m.Path, a.Path)
+	case model.PathBeginning:
+		ok = strings.HasPrefix(a.Path, m.Path)
+	default:
+		ok = a.Path == prefix || strings.HasPrefix(a.Path, prefix+"/")
+	}
+	if !ok || m.Method != "" && m.Method != a.Method || m.GRPC != nil && !GRPCType(a.Header["content-type"]) {
+		return false
+	}
+	for _, h := range firsts(m.Headers) {
+		if without != nil && without(h) {
+			continue
+		}
+		if !slices.ContainsFunc(a.Header[h.Name], func(v string) bool { return valueMatches(h, v) }) {
+			return false
+		}
+	}
+	for _, q := range firsts(m.Query) {
+		if v, has := a.parameter(q.Name); !has || !valueMatches(q, v) {
+			return false
+		}
+	}
+	return true
+}
+
+// parameter returns the first value of a query parameter, as it is sent: Envoy decodes none.
+func (a *Arrived) parameter(name string) (string, bool) {
+	for text := range strings.SplitSeq(strings.TrimPrefix(a.Query, "?"), "&") {
+		if n, value, _ := strings.Cut(text, "="); n == name && text != "" {
+			return value, true
+		}
+	}
+	return "", false
+}
+
+func valueMatches(m model.ValueMatch, value string) bool {
+	switch {
+	case m.Present:
+		return true
+	case m.Regex:
+		return fullMatch(m.Value, value)
+	}
+	return m.Value == value
+}
+
+// fullMatch reports whether an expression matches a whole text, byte by byte, as Envoy does.
+func fullMatch(pattern, text string) bool {
+	re, err := regexp.Compile("^(?:" + latin1(pattern) + ")$")
+	return err == nil && re.MatchString(latin1(text))
+}

@@ -66,11 +66,16 @@ func Beginning(pattern string) string {
 
 // parse reads an expression as Envoy does: byte by byte.
 func parse(pattern string) (*syntax.Regexp, error) {
-	bytes := make([]rune, len(pattern))
-	for i := range len(pattern) {
-		bytes[i] = rune(pattern[i])
+	return syntax.Parse(latin1(pattern), syntax.Perl)
+}
+
+// latin1 has a character for each byte of a text.
+func latin1(text string) string {
+	bytes := make([]rune, len(text))
+	for i := range len(text) {
+		bytes[i] = rune(text[i])
 	}
-	return syntax.Parse(string(bytes), syntax.Perl)
+	return string(bytes)
 }
 
 func fromBytes(text []rune) string {

@@ -69,6 +69,7 @@ func (b *ruleBuilder) grpcMatch(spec *gatewayv1.GRPCRouteMatch, field string) mo
 		}
 		at := fmt.Sprintf("%s.headers[%d]", field, i)
 		b.value(&m.Headers, string(typ), b.headerName(string(h.Name), at+".name"), h.Value, at)
+		b.reachableHeader(string(h.Name), string(typ), h.Value, at)
 	}
 	return m
 }

@@ -50,6 +50,9 @@ func (b *ruleBuilder) match(spec *gatewayv1.HTTPRouteMatch, field string) model.
 		if !slices.Contains(methods, *spec.Method) {
 			b.unsupported(field+".method", "method %s is not supported", m.Method)
 		}
+		if *spec.Method == gatewayv1.HTTPMethodConnect {
+			b.unreachable(field+".method", "Envoy hands no CONNECT request to a route", "remove the match")
+		}
 	}
 	for i, h := range spec.Headers {
 		typ := gatewayv1.HeaderMatchExact
@@ -58,6 +61,7 @@ func (b *ruleBuilder) match(spec *gatewayv1.HTTPRouteMatch, field string) model.
 		}
 		at := fmt.Sprintf("%s.headers[%d]", field, i)
 		b.value(&m.Headers, string(typ), b.headerName(string(h.Name), at+".name"), h.Value, at)
+		b.reachableHeader(string(h.Name), string(typ), h.Value, at)
 	}
 	for i, q := range spec.QueryParams {
 		typ := gatewayv1.QueryParamMatchExact
@@ -69,6 +73,7 @@ func (b *ruleBuilder) match(spec *gatewayv1.HTTPRouteMatch, field string) model.
 			b.unsupported(at+".name", "the name is empty")
 		}
 		b.value(&m.Query, string(typ), string(q.Name), q.Value, at)
+		b.queryParameter(&m, q, typ, at)
 	}
 	return m
 }
@@ -95,7 +100,9 @@ func (b *ruleBuilder) path(m *model.Match, spec *gatewayv1.HTTPPathMatch, field 
 		m.PathKind = model.PathRegex
 		if wrong := regexProblem(m.Path); wrong != "" {
 			b.unsupported(field+".value", "%s", wrong)
+			return
 		}
+		b.reachablePattern(m.Path, unreachableInPath, "no path has it once Envoy has normalized it", field+".value")
 		return
 	default:
 		b.unsupported(field+".type", "path match type %s is not supported", typ)
@@ -106,6 +113,8 @@ func (b *ruleBuilder) path(m *model.Match, spec *gatewayv1.HTTPPathMatch, field 
 		b.unsupported(field+".value", "path %q does not begin with /", m.Path)
 	case !pathForm.MatchString(m.Path) || strings.Contains(m.Path, "//"):
 		b.unsupported(field+".value", "path %q has something that no request's path has: ?, #, //, a space", m.Path)
+	default:
+		b.normalPath(m, field+".value")
 	}
 }
 

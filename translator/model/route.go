@@ -40,6 +40,7 @@ type ValueMatch struct {
 	Regex   bool
 	Present bool // of an Overrun: any value matches
 	Value   string
+	Written string // as the user wrote it, where Value has the forms in which clients send that; else ""
 }
 
 // Action is what a rule does with a request: exactly one of Redirect, Direct and Forward is set.

@@ -3,7 +3,6 @@ package app
 import (
 	"encoding/json"
 	"net/http"
-	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,6 +12,7 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/multicluster/registry"
 	"github.com/penstock-project/penstock/picker"
+	"github.com/penstock-project/penstock/picker/request"
 	"github.com/penstock-project/penstock/translator"
 	"github.com/penstock-project/penstock/translator/graph"
 )
@@ -59,7 +59,11 @@ func (a *App) Explain(q translator.Query) Explained {
 	if a.set != nil {
 		out.Silent = a.set.Silent()
 	}
-	a.picks(out.Picks, out.Backends, q.Header)
+	header := q.Header.Clone()
+	if q.Model != "" {
+		header.Set("X-Gateway-Model-Name", q.Model)
+	}
+	a.picks(out.Picks, out.Backends, header)
 	a.addServers(&out)
 	return out
 }
@@ -82,16 +86,31 @@ func (a *App) picks(into map[string]json.RawMessage, backends []translator.Backe
 }
 
 func (a *App) explain(w http.ResponseWriter, r *http.Request) {
-	u, err := url.Parse(r.URL.Query().Get("url"))
+	args := r.URL.Query()
+	q, err := ParseQuery(args.Get("url"), args.Get("method"), args["header"])
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	q := translator.Query{URL: u, Method: r.URL.Query().Get("method"), Gateway: r.URL.Query().Get("gateway"), Header: http.Header{}}
-	for _, h := range r.URL.Query()["header"] {
+	q.Model, q.Gateway = args.Get("model"), args.Get("gateway")
+	writeJSON(w, a.Explain(q))
+}
+
+// ParseQuery reads a URL, a method, which may be empty, and headers as a user writes them. An API
+// with prompts is asked by POST.
+func ParseQuery(text, method string, headers []string) (translator.Query, error) {
+	q, err := translator.ParseURL(text)
+	if err != nil {
+		return q, err
+	}
+	if path, _, _ := strings.Cut(q.Target, "?"); method == "" && request.KindOf([]byte(path)) != request.OtherKind {
+		method = http.MethodPost
+	}
+	q.Method = method
+	for _, h := range headers {
 		AddHeader(q.Header, h)
 	}
-	writeJSON(w, a.Explain(q))
+	return q, nil
 }
 
 // FoundPicks is the answer of /debug/picks?last=N and /debug/picks?request=ID.

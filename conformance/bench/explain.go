@@ -1,0 +1,43 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strconv"
+	"time"
+
+	"github.com/penstock-project/penstock/conformance/promises/explain"
+)
+
+// explainForms is how many requests of a seed are explained.
+const explainForms = 20_000
+
+// measureExplain compares explain with Envoy. The seed is $EXPLAIN_SEED, or the day.
+func measureExplain(ctx context.Context, c config, out report) error {
+	seed := uint64(time.Now().Unix() / (24 * 60 * 60))
+	if text := os.Getenv("EXPLAIN_SEED"); text != "" {
+		n, err := strconv.ParseUint(text, 10, 64)
+		if err != nil {
+			return fmt.Errorf("EXPLAIN_SEED: %w", err)
+		}
+		seed = n
+	}
+	dir, err := os.MkdirTemp("", "ps")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	differences, err := explain.Run(ctx, explain.Config{
+		Penstock: c.penstock, Envoy: c.envoy, Dir: dir, Seed: seed, Forms: explainForms, Commands: 20,
+	})
+	if err != nil {
+		return err
+	}
+	for _, d := range differences[:min(len(differences), 5)] {
+		fmt.Fprintln(os.Stderr, d)
+	}
+	fmt.Fprintf(os.Stderr, "seed %d: %d of %d requests differ\n", seed, len(differences), explainForms)
+	out("explain_differs", "", float64(len(differences)))
+	return nil
+}

@@ -1,0 +1,25 @@
+package features
+
+import (
+	"testing"
+
+	"github.com/penstock-project/penstock/conformance/promises/explain"
+	"github.com/penstock-project/penstock/conformance/promises/process/processtest"
+)
+
+// explain answers for each form of a request what Envoy does with it. make bench compares 20,000 of
+// another seed each day.
+func TestExplain_NeverDiffersFromEnvoy(t *testing.T) {
+	t.Parallel()
+	c := explain.Config{Penstock: binary, Envoy: envoy, Dir: processtest.ShortDir(t), Seed: 1, Forms: 1000, Commands: 5}
+	differences, err := explain.Run(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range differences[:min(len(differences), 20)] {
+		t.Error(d)
+	}
+	if n := len(differences); n > 0 {
+		t.Errorf("%d of %d requests of seed %d differ", n, c.Forms, c.Seed)
+	}
+}
