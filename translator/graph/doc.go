@@ -32,5 +32,8 @@
 // A dependency is noted once. The reads of a row were three strings, in a map for each row and each reader. Each is a
 // pointer in a list now (reads.go), at a third of the memory.
 //
+// Few tables are read whole. Each kept a sorted list of its rows: 10,000 imports that arrived in any
+// order cost a third as much there as in their computation. All sorts the rows when it is called.
+//
 // Tests: go test ./translator/graph
 package graph

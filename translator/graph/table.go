@@ -25,7 +25,7 @@ type Table[K comparable, V any] struct {
 	engine   *Engine
 	layer    int // its place among the engine's tables
 	rows     map[K]*row[K, V]
-	existing []*row[K, V] // sorted
+	existing []*row[K, V] // sorted; nil: All has not been called since a row came or went
 	indexes  []index[K, V]
 	dirty    map[K]*subject   // what changed; nil: the key came to, or went from, a source
 	fallen   map[K]fallen     // rows whose last computation panicked
@@ -184,14 +184,11 @@ func (t *Table[K, V]) equal(a, b V) bool {
 // set gives a row its new value, moves it to the value's index keys, and invalidates what has read the row or one of
 // those keys.
 func (t *Table[K, V]) set(n *row[K, V], c Change[K, V]) {
-	if c.Had && !c.Has {
-		t.existing = without(t.existing, n)
-	}
-	if !c.Had && c.Has {
-		t.existing = with(t.existing, n)
-	}
 	n.value, n.exist = c.New, c.Has
 	moved := c.Had != c.Has
+	if moved {
+		t.existing = nil
+	}
 	t.byKey.changed(c.Key, moved)
 	t.all.changed(struct{}{}, moved)
 	for _, ix := range t.indexes {
@@ -243,6 +240,14 @@ type Row[K comparable, V any] struct {
 func (t *Table[K, V]) All(r *Reader) iter.Seq2[K, V] {
 	r.check(t.Name, t.layer)
 	read(r, &t.all, struct{}{})
+	if t.existing == nil {
+		for _, n := range t.rows {
+			if n.exist {
+				t.existing = append(t.existing, n)
+			}
+		}
+		slices.SortFunc(t.existing, func(a, b *row[K, V]) int { return t.Order(a.key, b.key) })
+	}
 	return walk(t.existing)
 }
 

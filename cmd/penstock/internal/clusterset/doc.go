@@ -32,6 +32,9 @@
 // Where a hundred members connect at once, an importer took 1.1 s of CPU until it had their exports. The largest parts were garbage
 // collection (24 %), JSON (14 %), handshakes (14 %), the registry (9 %), Offers (7 %), translation (6 %), and reports on each member and
 // each import (7 %). So members exchange CBOR, which costs a sixth of JSON, and what members do is reported once in 20 ms.
+// Since then, garbage collection takes 32 % of the CPU until the importer is at rest, translation
+// 18 %, the registry 9 %, the status file 7 %, handshakes 6 % (two with each member, which subscribes
+// too), reports and records 4 % each, Offers 3 % and CBOR 2 %.
 //
 // Tests: go test ./cmd/penstock/internal/clusterset; with two processes: cmd/penstock/clusters_test.go
 package clusterset
