@@ -88,6 +88,8 @@ type watched struct {
 	addr netip.AddrPort
 	end  *endpoint.Endpoint // nil: the picker of the pool is another one
 	tls  *tls.Config
+	// gateway: it is one of another cluster, and gets connections alone.
+	gateway bool
 }
 
 // watchedServers returns how many servers a pool has, and the one at a position.
@@ -98,8 +100,8 @@ func (pool *pool) watchedServers() (n int, at func(int) watched) {
 	if pool.Relay != nil || pool.Gateways {
 		return len(pool.Servers), func(i int) watched {
 			s := pool.Servers[i]
-			if s.Cleartext {
-				return watched{addr: s.Addr}
+			if s.Cleartext || pool.Gateways {
+				return watched{addr: s.Addr, gateway: pool.Gateways}
 			}
 			return watched{addr: s.Addr, tls: pool.Metrics.TLS}
 		}
@@ -358,7 +360,12 @@ func (p *Picker) probeServer(ctx context.Context, t *turn, s watched) (up bool) 
 			p.config.Troubles.Panicked("probe of "+s.addr.String(), v, debug.Stack())
 		}
 	}()
-	take := p.asks.liveness.Look(ctx, s.addr, s.tls)
+	var take func(*liveness.Sight, liveness.Shown) (up, again bool)
+	if s.gateway {
+		take = p.asks.liveness.Reach(ctx, s.addr)
+	} else {
+		take = p.asks.liveness.Look(ctx, s.addr, s.tls)
+	}
 	if ctx.Err() != nil {
 		return true
 	}

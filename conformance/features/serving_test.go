@@ -137,6 +137,18 @@ func TestServing_SpillOfADeadPoolServes(t *testing.T) {
 	}
 }
 
+// Gateways of another cluster are watched without requests.
+func TestServing_DeadGatewaysHaveAWarning(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	for _, name := range []string{"west", "east", "nowhere"} {
+		s.closed(name)
+	}
+	s.server("here-1")
+	s.up("models.yaml", with("gateways"))
+	s.logged("InferencePoolImport default/gone status.clusters: cluster c0, 50% or less?: " + unserved)
+}
+
 // Pools whose servers another picker names are watched, too, here and in an exporting cluster.
 func TestServing_DeadServersOfExternalPickersHaveAWarning(t *testing.T) {
 	t.Parallel()

@@ -189,21 +189,29 @@ func (c *Checker) probe(ctx context.Context, addr netip.AddrPort, secure *tls.Co
 	}
 	request.Header.Set("User-Agent", "penstock")
 	response, err := c.config.Transport(secure).RoundTrip(request)
-	var dial *net.OpError
-	dialing := errors.As(err, &dial) && dial.Op == "dial"
-	switch {
-	case errors.Is(err, syscall.ECONNREFUSED) && dialing:
-		return dead, "connection refused"
-	case err != nil && ctx.Err() != nil:
-		return silent, "no answer at /health"
-	case dialing:
-		return unreachable, dial.Err.Error()
-	case err != nil:
-		return works, ""
+	if err != nil {
+		return failure(ctx, err)
 	}
 	_ = response.Body.Close()
 	if response.StatusCode >= http.StatusInternalServerError {
 		return dead, "/health answers " + strconv.Itoa(response.StatusCode)
+	}
+	return works, ""
+}
+
+// failure returns what an error of a probe shows; that it works if there is none.
+func failure(ctx context.Context, err error) (found result, why string) {
+	var dial *net.OpError
+	dialing := errors.As(err, &dial) && dial.Op == "dial"
+	switch {
+	case err == nil:
+		return works, ""
+	case errors.Is(err, syscall.ECONNREFUSED) && dialing:
+		return dead, "connection refused"
+	case ctx.Err() != nil:
+		return silent, "no answer at /health"
+	case dialing:
+		return unreachable, dial.Err.Error()
 	}
 	return works, ""
 }

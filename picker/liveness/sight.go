@@ -3,6 +3,7 @@ package liveness
 import (
 	"context"
 	"crypto/tls"
+	"net"
 	"net/netip"
 	"time"
 )
@@ -36,6 +37,27 @@ func (c *Checker) Look(ctx context.Context, addr netip.AddrPort, secure *tls.Con
 	if c.config.Never(addr.Addr()) == "" {
 		found, why = c.probe(ctx, addr, secure)
 	}
+	return taking(found, why, began)
+}
+
+// Reach is Look for a gateway of another cluster: it connects, and sends no request, which the gateway
+// would log.
+func (c *Checker) Reach(ctx context.Context, addr netip.AddrPort) (take func(*Sight, Shown) (up, again bool)) {
+	began := time.Now()
+	ctx, cancel := context.WithTimeout(ctx, lookTime)
+	defer cancel()
+	if c.config.Never(addr.Addr()) != "" {
+		return taking(works, "", began)
+	}
+	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", addr.String())
+	if err == nil {
+		_ = conn.Close()
+	}
+	found, why := failure(ctx, err)
+	return taking(found, why, began)
+}
+
+func taking(found result, why string, began time.Time) func(*Sight, Shown) (up, again bool) {
 	return func(s *Sight, shown Shown) (up, again bool) { return s.take(found, why, began, shown) }
 }
 
