@@ -47,18 +47,20 @@ func (pool *pool) addStages(o schedule.Options, old *pool) (err error) {
 
 // disagg returns how further servers take part in the pool's requests; nil if none do.
 func (pool *pool) disagg() *endpointpicker.Disagg {
-	if pool.Strategy != schedule.Plugins || pool.Plugins == nil {
+	p := pool.profile()
+	if p == nil {
 		return nil
 	}
-	return pool.Plugins.Disagg
+	return p.Disagg
 }
 
 // dynamo returns how the pool's requests name workers of Dynamo; nil if they do not.
 func (pool *pool) dynamo() *endpointpicker.Dynamo {
-	if pool.Strategy != schedule.Plugins || pool.Plugins == nil {
+	p := pool.profile()
+	if p == nil {
 		return nil
 	}
-	return pool.Plugins.Dynamo
+	return p.Dynamo
 }
 
 // further are the servers of a request beside the one that it is sent to.

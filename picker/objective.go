@@ -18,7 +18,7 @@ const (
 // objective reads the latency that a request asks for. Values that are no positive numbers are ignored. header returns a header's
 // value.
 func (pool *pool) objective(header func(string) []byte) (o schedule.Objective) {
-	if !schedule.UsesObjective(pool.Strategy) {
+	if !schedule.UsesObjective(&pool.options) {
 		return o
 	}
 	o.TTFT = milliseconds(header(ttftHeader), milliseconds(header(plainTTFTHeader), 0))

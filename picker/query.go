@@ -3,6 +3,7 @@ package picker
 import (
 	"time"
 
+	"github.com/penstock-project/penstock/manifests/endpointpicker"
 	"github.com/penstock-project/penstock/picker/extproc"
 	"github.com/penstock-project/penstock/picker/prefix"
 	"github.com/penstock-project/penstock/picker/request"
@@ -19,7 +20,24 @@ func (pool *pool) scheduled(r *extproc.Request, now time.Time) schedule.Request 
 	if q.Model == "" { // the body is not read
 		q.Model = string(r.Headers.Header(modelHeader))
 	}
+	if p := pool.profile(); p != nil {
+		q.Items = r.Facts.Items
+		if p.Headers {
+			q.Header = r.Headers.Header
+		}
+		if p.ByHeader != nil {
+			q.Profile = string(r.Headers.Header(p.ByHeader.Header))
+		}
+	}
 	return q
+}
+
+// profile is the EndpointPickerConfig by which the pool picks; nil: another strategy does.
+func (pool *pool) profile() *endpointpicker.Profile {
+	if pool.Strategy != schedule.Plugins {
+		return nil
+	}
+	return pool.Plugins
 }
 
 // promptTokens is how long a request's prompt is, as far as that is known.

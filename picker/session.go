@@ -53,6 +53,14 @@ func (pool *pool) session(header func(string) []byte, now time.Time) (s schedule
 // sessionID is the Session.ID of a request that names its session, and by what; 0 for others.
 func (pool *pool) sessionID(header func(string) []byte) (uint64, sessionBy) {
 	id, by := header(sessionIDHeader), bySessionID
+	if p := pool.profile(); p != nil {
+		for i := 0; i < len(p.SessionHeaders) && len(id) == 0; i++ {
+			id = header(p.SessionHeaders[i])
+		}
+		if len(id) == 0 && p.SessionCookie != "" {
+			id, by = cookie(header("cookie"), p.SessionCookie), bySessionCookie
+		}
+	}
 	if len(id) == 0 {
 		id, by = cookie(header("cookie"), pool.SessionCookie), bySessionCookie
 	}

@@ -64,7 +64,7 @@ func hold(k *pick) {
 		k.queue = queue
 		return
 	}
-	a := k.notAdmitted(queue, outcome)
+	a := k.notAdmitted(queue, q, outcome)
 	k.decide(a, a.Reason)
 	k.model, k.tokens = r.Facts.Model, r.Facts.Tokens
 	k.exceeded = exceeded(queue, q, outcome, k.waited)
@@ -72,7 +72,7 @@ func hold(k *pick) {
 
 // await waits for a request's turn.
 func (k *pick) await(queue *flow.Queue, q *flow.Request, since time.Time) flow.Outcome {
-	wait := queue.Limits().TTL + answerTime
+	wait := queue.Limits().Wait(q.Priority) + answerTime
 	if k.pool.processor != nil {
 		wait += k.pool.processor.Timeout()
 	}
@@ -93,12 +93,12 @@ func (k *pick) refresh() {
 }
 
 // notAdmitted answers a request that is not admitted.
-func (k *pick) notAdmitted(queue *flow.Queue, outcome flow.Outcome) (a extproc.Answer) {
+func (k *pick) notAdmitted(queue *flow.Queue, q *flow.Request, outcome flow.Outcome) (a extproc.Answer) {
 	switch pool := quoted(k.pool.Name); outcome {
 	case flow.NoEndpoints:
 		a = immediate(503, ReasonNoEndpoints, "pool "+pool+" has no model server that takes requests")
 	case flow.Expired:
-		a = immediate(429, ReasonTTL, "the model servers of pool "+pool+" were busy for as long as a request may wait, "+queue.Limits().TTL.String())
+		a = immediate(429, ReasonTTL, "the model servers of pool "+pool+" were busy for as long as a request may wait, "+queue.Limits().Wait(q.Priority).String())
 	case flow.Canceled:
 		a = immediate(503, ReasonCanceled, "the request was canceled")
 	default:
@@ -129,7 +129,7 @@ func exceeded(queue *flow.Queue, q *flow.Request, outcome flow.Outcome, waited t
 			all = append(all, schedule.Excess{Limit: "picker.flowControl.maxBytes", Unit: "bytes", Max: float64(limits.Bytes), Value: float64(full.Bytes)})
 		}
 	case flow.Expired:
-		all = append(all, schedule.Excess{Limit: "picker.flowControl.ttlSeconds", Unit: "s", Max: limits.TTL.Seconds(), Value: waited.Seconds()})
+		all = append(all, schedule.Excess{Limit: "picker.flowControl.ttlSeconds", Unit: "s", Max: limits.Wait(q.Priority).Seconds(), Value: waited.Seconds()})
 	default:
 		return nil
 	}
@@ -158,8 +158,17 @@ func (pool *pool) fairness(r *extproc.Request) []byte {
 	if !pool.TrustHeaders {
 		return nil
 	}
-	if id := r.Headers.Header(fairnessHeader); len(id) > 0 {
-		return id
+	for _, name := range [...]string{fairnessHeader, plainFairnessHeader} {
+		if id := r.Headers.Header(name); len(id) > 0 {
+			return id
+		}
 	}
-	return r.Headers.Header(plainFairnessHeader)
+	if p := pool.profile(); p != nil {
+		for _, name := range p.AgentHeaders {
+			if id := r.Headers.Header(name); len(id) > 0 {
+				return id
+			}
+		}
+	}
+	return nil
 }

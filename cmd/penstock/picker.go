@@ -50,6 +50,7 @@ type standAlone struct {
 	peers                           peerFlags
 	logs                            pickerLogs
 	upstream                        upstreamFlags
+	pages                           pageFlags
 }
 
 func newPicker() *cobra.Command {
@@ -73,7 +74,7 @@ When it ends, health checks fail for --drain-timeout while it still picks, so th
 
   # In a pod: what llm-d's manifests state
   penstock picker --pool-name vllm-qwen --pool-namespace default --config-file /config/default-plugins.yaml`,
-		Args: cobra.NoArgs,
+		Args: onlyEmpty,
 		RunE: func(cmd *cobra.Command, _ []string) error { return s.run(cmd) },
 	}
 	f := cmd.Flags()
@@ -105,20 +106,27 @@ When it ends, health checks fail for --drain-timeout while it still picks, so th
 	s.peers.flags(cmd)
 	s.logs.flags(f)
 	s.upstream.flags(f)
+	s.pages.flags(f)
 	return cmd
 }
 
-// withCommand adds the command picker to arguments that begin with one of its long flags.
+// onlyEmpty accepts empty arguments: templates such as KServe's render a flag that is off as one.
+func onlyEmpty(cmd *cobra.Command, args []string) error {
+	return cobra.NoArgs(cmd, slices.DeleteFunc(slices.Clone(args), func(arg string) bool { return arg == "" }))
+}
+
+// withCommand adds the command picker to arguments that begin with one of its long flags. Empty arguments before it do not count.
 func withCommand(root *cobra.Command, args []string) []string {
-	if len(args) == 0 || !strings.HasPrefix(args[0], "--") {
+	first := slices.IndexFunc(args, func(arg string) bool { return arg != "" })
+	if first < 0 || !strings.HasPrefix(args[first], "--") {
 		return args
 	}
-	name, _, _ := strings.Cut(strings.TrimPrefix(args[0], "--"), "=")
+	name, _, _ := strings.Cut(strings.TrimPrefix(args[first], "--"), "=")
 	cmd, _, err := root.Find([]string{"picker"})
 	if err != nil || root.Flags().Lookup(name) != nil || cmd.Flags().Lookup(name) == nil {
 		return args
 	}
-	return append([]string{"picker"}, args...)
+	return append([]string{"picker"}, args[first:]...)
 }
 
 func (s *standAlone) run(cmd *cobra.Command) error {
@@ -165,12 +173,16 @@ func (s *standAlone) run(cmd *cobra.Command) error {
 // role is where the pool is read, and how gateways are spoken to.
 func (s *standAlone) role(cmd *cobra.Command, log *slog.Logger) (*app.StandAlone, error) {
 	out := &app.StandAlone{Paths: s.paths, Group: s.group, Protocol: s.protocol, Drain: s.drain}
+	source, err := s.pages.source()
+	if err != nil {
+		return nil, err
+	}
+	out.Source = source
 	out.Protocol.Duplex, out.Protocol.Upstream, out.Protocol.OnePool = true, true, true
 	if err := checkNames(s.protocol.Names); err != nil {
 		return nil, err
 	}
 	namespace := ""
-	var err error
 	switch cluster := s.kubeconfig != "" || len(s.paths) == 0 && os.Getenv("KUBERNETES_SERVICE_HOST") != ""; {
 	case cluster && len(s.paths) > 0:
 		return nil, errors.New("objects come from files or from a cluster: remove -f or --kubeconfig")

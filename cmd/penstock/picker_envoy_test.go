@@ -158,6 +158,10 @@ func TestStandAlonePicker_FlagsNameWhatToWriteInstead(t *testing.T) {
 		{"--metrics-cert-dir /certs", "NetworkPolicy"},
 		{"--config-file a --config-text b", "exclude each other"},
 		{"--config-text {}", "kind"},
+		{"--model-server-metrics-scheme ftp", "http or https"},
+		{"--model-server-metrics-scheme https --model-server-metrics-https-insecure-skip-verify=false", "BackendTLSPolicy"},
+		{"--model-server-metrics-path metrics", "begins with /"},
+		{"--pool-name a argument", "unknown command \"argument\""},
 		{"--pool-name a/b/c", "NAMESPACE/NAME"},
 		{"--pool-name a/", "NAMESPACE/NAME"},
 		{"--pool-name a --endpoint-selector app=x --endpoint-target-ports 80", "exclude each other"},
@@ -188,6 +192,7 @@ func TestStandAlonePicker_FlagsNameWhatToWriteInstead(t *testing.T) {
 		want string
 	}{
 		{[]string{"--pool-name", "x"}, "picker"}, {[]string{"--endpoint-selector=a=b"}, "picker"}, {[]string{"--help"}, "--help"}, {[]string{"status"}, "status"}, {nil, ""},
+		{[]string{"", "--pool-name", "x", ""}, "picker --pool-name x "}, {[]string{"", "status"}, " status"}, {[]string{""}, ""},
 	} {
 		if got := strings.Join(append(withCommand(newRoot(), tt.args), ""), " "); !strings.HasPrefix(got, tt.want) {
 			t.Errorf("%q: %q", tt.args, got)

@@ -1,13 +1,17 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/penstock-project/penstock/manifests/endpointpicker"
 )
 
 // upstreamFlags are the flags of llm-d's EPP (v0.8 to v0.10) that have no effect here, or that penstock picker does not accept. Manifests
@@ -46,12 +50,38 @@ var upstream = []upstreamFlag{
 	{name: "kv-cache-usage-percentage-metric", value: "vllm:kv_cache_usage_perc", instead: true, why: "spec.picker.metrics.kvCache of a PoolPolicy for the pool"},
 	{name: "lora-info-metric", value: "vllm:lora_requests_info", instead: true, why: "spec.picker.metrics.engine of a PoolPolicy for the pool; each engine's own metric of adapters is read"},
 	{name: "cache-info-metric", value: "vllm:cache_config_info", instead: true, why: "spec.picker.metrics.engine of a PoolPolicy for the pool; each engine's own metric of its cache is read"},
-	{name: "model-server-metrics-scheme", value: "http", instead: true, why: "a BackendTLSPolicy for the InferencePool, by which its pages are read over TLS"},
-	{name: "model-server-metrics-path", value: "/metrics", instead: true, why: "spec.picker.metrics.path of a PoolPolicy for the pool"},
 	{name: "model-server-metrics-port", instead: true, why: "spec.picker.metrics.port of a PoolPolicy for the pool"},
-	{name: "model-server-metrics-https-insecure-skip-verify", isBool: true, why: "pages are read over TLS where a BackendTLSPolicy demands it, which verifies"},
 	{name: "metrics-client-ca-file", instead: true, why: "a NetworkPolicy for the metrics port, which has no TLS"},
 	{name: "metrics-cert-dir", instead: true, why: "a NetworkPolicy for the metrics port, which has no TLS"},
+}
+
+// pageFlags have where metrics pages are read, as llm-d's EPP has it before 0.10.
+type pageFlags struct {
+	scheme, path string
+	unverified   bool
+}
+
+func (p *pageFlags) flags(f *pflag.FlagSet) {
+	f.StringVar(&p.scheme, "model-server-metrics-scheme", "http",
+		"of llm-d's EPP: http or https, for the metrics pages of the model servers; a BackendTLSPolicy for the InferencePool comes first, and verifies")
+	f.StringVar(&p.path, "model-server-metrics-path", "",
+		"of llm-d's EPP: path of the metrics pages; spec.picker.metrics.path of a PoolPolicy comes first (default: that of the engine)")
+	f.BoolVar(&p.unverified, "model-server-metrics-https-insecure-skip-verify", true,
+		"of llm-d's EPP: with https, do not verify the model servers; false is an error: a BackendTLSPolicy for the InferencePool verifies them")
+}
+
+func (p *pageFlags) source() (none endpointpicker.PageSource, _ error) {
+	const verify = "--model-server-metrics-https-insecure-skip-verify=false is not supported: remove it, " +
+		"and write a BackendTLSPolicy for the InferencePool"
+	switch {
+	case p.scheme != "http" && p.scheme != "https":
+		return none, fmt.Errorf("--model-server-metrics-scheme %q: write http or https", p.scheme)
+	case p.scheme == "https" && !p.unverified:
+		return none, errors.New(verify)
+	case p.path != "" && !strings.HasPrefix(p.path, "/"):
+		return none, fmt.Errorf("--model-server-metrics-path %q: write a path that begins with /", p.path)
+	}
+	return endpointpicker.PageSource{Path: p.path, TLS: p.scheme == "https"}, nil
 }
 
 func (upstreamFlags) flags(f *pflag.FlagSet) {

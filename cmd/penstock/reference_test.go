@@ -33,6 +33,7 @@ func TestReference_GoldenMatchesTheCode(t *testing.T) {
 		"chart":      chartSection,
 		"metrics":    metricsSection,
 		"answers":    answersSection,
+		"plugins":    pluginsSection,
 	}
 	found := map[string]bool{}
 	got := regexp.MustCompile(`(?s)(<!-- generated: ([a-z]+) -->\n)(.*?)(<!-- end -->)`).ReplaceAllStringFunc(string(raw), func(match string) string {

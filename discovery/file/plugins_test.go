@@ -22,7 +22,7 @@ func TestEndpointPickerConfig_InvalidDocumentKeepsLastGood(t *testing.T) {
 	f.write("scorers.yaml", scorers)
 	f.load()
 	f.expectFindings()
-	f.write("scorers.yaml", strings.Replace(scorers, "threshold: 10", "threshold: 0", 1)+"- type: latency-scorer\n")
+	f.write("scorers.yaml", strings.Replace(scorers, "threshold: 10", "threshold: 0", 1)+"- type: dyn-prefill-scorer\n")
 	for range 2 {
 		f.load()
 		doc, ok := store.EndpointPickerConfigs.Get(f.store.View(), "default/scorers")
@@ -32,7 +32,7 @@ func TestEndpointPickerConfig_InvalidDocumentKeepsLastGood(t *testing.T) {
 		found := strings.Join(f.findings(), "\n")
 		for _, want := range []string{
 			"error: scorers.yaml:8: EndpointPickerConfig default/scorers plugins[0].parameters.threshold: must be at least 1, is 0; write a number of waiting requests",
-			`error: scorers.yaml:9: EndpointPickerConfig default/scorers plugins[1].type: "latency-scorer" is not a type of plugins that Penstock has; use one of `,
+			`error: scorers.yaml:9: EndpointPickerConfig default/scorers plugins[1].type: "dyn-prefill-scorer" is not a type of plugins that Penstock has: `,
 			stays,
 		} {
 			if !strings.Contains(found, want) {
@@ -84,7 +84,7 @@ spec:
 `
 	for text, want := range map[string]string{
 		policy: "error: policy.yaml:14: PoolPolicy default/chat spec.picker.plugins.scorers[0].parameters.threshold: must be at least 1, is -1; write a number of waiting requests, or remove it for 128",
-		strings.Replace(policy, "load-aware-scorer", "latency-scorer", 1):                                                   "error: policy.yaml:12: PoolPolicy default/chat spec.picker.plugins.scorers[0].type: must be one of ",
+		strings.Replace(policy, "load-aware-scorer", "dyn-prefill-scorer", 1):                                                   "error: policy.yaml:12: PoolPolicy default/chat spec.picker.plugins.scorers[0].type: must be one of ",
 		strings.Replace(policy, "strategy: plugins", "strategy: random", 1):                                                 "plugins and configRef are for strategy plugins: write strategy: plugins, or remove them",
 		policy[:strings.Index(policy, "    plugins:\n")]:                                                                    "strategy plugins needs either plugins or configRef: write one of them",
 		policy + "    configRef: {name: x}\n":                                                                               "strategy plugins needs either plugins or configRef: write one of them",

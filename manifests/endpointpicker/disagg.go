@@ -185,12 +185,32 @@ type pdParameters struct {
 	PrefixPluginType            string `json:"prefixPluginType"`
 	PrefixPluginName            string `json:"prefixPluginName"`
 	PrefixMatchInfoProducerName string `json:"prefixMatchInfoProducerName"`
+
+	// Of releases without deciders.
+	Threshold     *float64 `json:"threshold"`
+	HashBlockSize *int     `json:"hashBlockSize"`
 }
 
-func (p *pdParameters) check() []Problem { return checkPrimaryPort(p.PrimaryPort) }
+func (p *pdParameters) check() (out []Problem) {
+	if p.Threshold != nil && *p.Threshold < 0 {
+		out = append(out, Problem{Field: "threshold",
+			Problem: fmt.Sprintf("must be at least 0, is %g", *p.Threshold), Fix: "write a number of tokens"})
+	}
+	out = append(out, noEffect("hashBlockSize", p.HashBlockSize != nil, "Penstock's index has one schedule of blocks")...)
+	return append(out, checkPrimaryPort(p.PrimaryPort)...)
+}
 
 func (p *pdParameters) stages() stageNames {
-	return stageNames{decode: cmp.Or(p.DecodeProfile, "decode"), prefill: cmp.Or(p.PrefillProfile, "prefill"), prefillDecider: cmp.Or(p.DeciderPluginName, PrefixBasedDecider), primaryPort: p.PrimaryPort}
+	return stageNames{decode: cmp.Or(p.DecodeProfile, "decode"), prefill: cmp.Or(p.PrefillProfile, "prefill"),
+		prefillDecider: cmp.Or(p.DeciderPluginName, PrefixBasedDecider), primaryPort: p.PrimaryPort}
+}
+
+// former returns the decider of a document of a release without deciders.
+func (p *pdParameters) former() Decider {
+	if p.Threshold == nil || *p.Threshold == 0 {
+		return Decider{Always: true}
+	}
+	return Decider{NonCachedTokens: max(1, int(*p.Threshold))}
 }
 
 // dataParallelParameters are those of data-parallel-profile-handler, which has one profile.
@@ -214,7 +234,7 @@ func (r *resolver) handler() *instance {
 	var first *instance
 	for _, name := range r.names {
 		in := r.instances[name]
-		if in.kind.role != Handler {
+		if in.kind.role != Handler || in.kind.unknown {
 			continue
 		}
 		if first != nil {
@@ -226,7 +246,7 @@ func (r *resolver) handler() *instance {
 	if first == nil {
 		return nil
 	}
-	if _, ok := first.Parameters.(handlerParameters); !ok {
+	if _, ok := first.Parameters.(handlerParameters); !ok && first.Type != HeaderProfileHandler {
 		return nil
 	}
 	return first
@@ -295,7 +315,12 @@ func (r *resolver) stage(c *EndpointPickerConfig, handler *instance, profile, de
 		return s
 	}
 	switch in := r.instances[decider]; {
-	case in == nil || in.kind.role != Decision:
+	case in == nil && handler.Type == PDProfileHandler && handler.Parameters.(*pdParameters).DeciderPluginName == "":
+		s.Decider = handler.Parameters.(*pdParameters).former()
+		const problem = "there is no decider, so prefill is for prompts of which %d tokens or more are not cached"
+		r.warn(handler.field+".parameters", fmt.Sprintf(problem, s.Decider.NonCachedTokens),
+			"use "+DisaggProfileHandler+", and name a decider")
+	case in == nil || in.kind.role != Decision || in.kind.unknown:
 		r.wrong(handler.field+".parameters", "name a plugin of type "+strings.Join(Types(Decision), ", "), "%q is not the name of a decider", decider)
 	case in.Type == AlwaysPrefillDecider:
 		s.Decider.Always = true

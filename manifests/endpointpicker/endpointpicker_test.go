@@ -85,8 +85,7 @@ func TestEndpointPickerConfig_ErrorsNameWhatIsNotSupported(t *testing.T) {
 	many := strings.Repeat("{type: queue-scorer, name: x},", 65)
 	for doc, want := range map[string]string{
 		"plugins: [{type: disagg-profile-handler}]":                                                                  `schedulingProfiles: has no profile "decode", which disagg-profile-handler needs; add one with the filter decode-filter`,
-		"plugins: [{type: by-label-selector}]":                                                                       "use label-selector-filter",
-		"plugins: [{type: queue}]":                                                                                   "use one of active-request-scorer, always-disagg-multimodal-decider, ",
+		"plugins: [{type: queue}]":                                                                                   "use one of active-request-scorer, agent-identity, ",
 		"plugins: [{}]":                                                                                              `plugins[0].type: "" is not a type`,
 		"plugins: []":                                                                                                "plugins: is empty",
 		"plugins: [" + many + "]":                                                                                    "plugins: has 65 plugins; at most 64",
@@ -101,17 +100,13 @@ func TestEndpointPickerConfig_ErrorsNameWhatIsNotSupported(t *testing.T) {
 		"plugins: [{type: prefix-cache-scorer, parameters: {matchLengthWeight: 1.5}}]":                               "parameters.matchLengthWeight: must be from 0 to 1",
 		"plugins: [{type: prefix-cache-scorer, parameters: {matchLengthWeight: 1, matchLengthScaleTokens: 0}}]":      "parameters.matchLengthScaleTokens: must be at least 1",
 		"plugins: [{type: prefix-cache-scorer, parameters: {prefixMatchInfoProducerName: x}}]":                       `parameters.prefixMatchInfoProducerName: "x" is not the name of such a plugin; name a plugin of type approx-prefix-cache-producer or precise`,
-		"plugins: [{type: inflight-load-producer, parameters: {addEstimatedOutputTokens: true}}]":                    "parameters.addEstimatedOutputTokens: is not supported",
 		"plugins: [{type: label-selector-filter, parameters: {matchExpressions: [{key: a, operator: Near}]}}]":       "plugins[0].parameters: is not a label selector",
 		"plugins: [{type: queue-scorer}]\nschedulingProfiles: [{plugins: [{pluginRef: q}]}]":                         `schedulingProfiles[0].plugins[0].pluginRef: there is no plugin "q"; write the name of one of the plugins: queue-scorer`,
 		"plugins: [{type: queue-scorer}]\nschedulingProfiles: [{plugins: [{pluginRef: queue-scorer, weight: -1}]}]":  "schedulingProfiles[0].plugins[0].weight: must be at least 0",
 		"plugins: [{type: queue-scorer}]\nschedulingProfiles: [{name: a}, {name: b}]":                                "schedulingProfiles[1]: is not supported",
 		"plugins: [{type: max-score-picker}, {type: random-picker}]":                                                 "plugins[1]: the profile has a picker already: max-score-picker",
-		"plugins: [{type: queue-scorer}]\nfeatureGates: [prepareDataPlugins]":                                        `featureGates[0]: "prepareDataPlugins" is not supported; remove it`,
 		"plugins: [{type: queue-scorer}]\nfeatureGates: [flowControl=yes]":                                           `featureGates[0]: "yes" is neither true nor false`,
-		flowing + "{defaultRequestTTL: 0s}":                                                                          "flowControl.defaultRequestTTL: must be 1s to 4m40s, is 0s; write a time such as 60s",
-		flowing + "{enableEviction: true}":                                                                           "flowControl.enableEviction: is not supported",
-		flowing + "{saturationDetector: {pluginRef: queue-scorer}}":                                                  `flowControl.saturationDetector.pluginRef: "queue-scorer" is not the name of such a plugin; name a plugin of type utilization-detector`,
+		flowing + "{saturationDetector: {pluginRef: queue-scorer}}":                                                  `flowControl.saturationDetector.pluginRef: "queue-scorer" is not the name of such a plugin; name a plugin of type utilization-detector or concurrency-detector`,
 		flowing + "{defaultPriorityBand: {orderingPolicyRef: edf}}":                                                  `flowControl.defaultPriorityBand.orderingPolicyRef: "edf" is not the name of such a plugin; name a plugin of type fcfs-ordering-policy or slo-deadline-ordering-policy`,
 		flowing + "{defaultPriorityBand: {maxRequests: -1}}":                                                         "flowControl.defaultPriorityBand.maxRequests: must be at least 0, is -1",
 		"plugins: [{type: utilization-detector, parameters: {queueDepthThreshold: 0}}]":                              "plugins[0].parameters.queueDepthThreshold: must be above 0, is 0",
@@ -289,12 +284,20 @@ func TestEndpointPickerConfig_DefaultOfLLMDsChartIsValid(t *testing.T) {
 		"- {type: metrics-data-source, parameters: {scheme: %s, path: %s, insecureSkipVerify: true}}\n- type: core-metrics-extractor\n" +
 		"schedulingProfiles: [{name: default, plugins: [{pluginRef: queue-scorer, weight: 2}]}]\nrequestHandler: {parsers: [{pluginRef: passthrough-parser}]}\n"
 	p, problems := Parse(fmt.Sprintf(doc, "http", "/metrics"))
-	if p == nil || len(p.Scorers) != 1 || Invalid(problems) || len(problems) != 4 {
+	if p == nil || len(p.Scorers) != 1 || Invalid(problems) || len(problems) != 3 {
 		t.Errorf("%+v %v", p, problems)
 	}
-	for _, tt := range []struct{ scheme, path, want string }{{"https", "/metrics", "BackendTLSPolicy"}, {"http", "/stats", "spec.picker.metrics.path"}} {
-		if _, problems := Parse(fmt.Sprintf(doc, tt.scheme, tt.path)); !Invalid(problems) || !strings.Contains(fmt.Sprint(problems), tt.want) {
-			t.Errorf("%s %s: %v", tt.scheme, tt.path, problems)
+	p, problems = Parse(fmt.Sprintf(doc, "https", "/stats"))
+	if p == nil || p.Source != (PageSource{Path: "/stats", TLS: true}) {
+		t.Errorf("%+v %v", p, problems)
+	}
+	for _, tt := range []struct{ doc, want string }{
+		{fmt.Sprintf(doc, "ftp", "/metrics"), "parameters.scheme: must be http or https"},
+		{fmt.Sprintf(doc, "http", "stats"), "parameters.path: must begin with /"},
+		{strings.Replace(fmt.Sprintf(doc, "https", "/metrics"), "true}", "false}", 1), "BackendTLSPolicy"},
+	} {
+		if _, problems := Parse(tt.doc); !Invalid(problems) || !strings.Contains(fmt.Sprint(problems), tt.want) {
+			t.Errorf("%s: %v", tt.want, problems)
 		}
 	}
 }

@@ -3,6 +3,7 @@ package endpointpicker
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -25,6 +26,7 @@ const (
 	RoundRobinFairness   = "round-robin-fairness-policy"
 	GlobalStrictFairness = "global-strict-fairness-policy"
 	StaticUsageLimit     = "static-usage-limit-policy"
+	ConcurrencyDetector  = "concurrency-detector"
 )
 
 // FlowControl configures which requests wait while a pool is saturated.
@@ -51,11 +53,33 @@ type PriorityBand struct {
 	MaxRequests       *resource.Quantity `json:"maxRequests,omitempty"`
 	FairnessPolicyRef string             `json:"fairnessPolicyRef,omitempty"`
 	OrderingPolicyRef string             `json:"orderingPolicyRef,omitempty"`
+	// DefaultRequestTTL is how long requests of this priority wait.
+	DefaultRequestTTL    *metav1.Duration `json:"defaultRequestTTL,omitempty"`
+	NoEndpointRequestTTL *metav1.Duration `json:"noEndpointRequestTTL,omitempty"`
 }
 
-// Ref names a plugin.
+// Ref names a plugin. Of releases in which the saturation detector was none it has the detector's thresholds.
 type Ref struct {
 	PluginRef string `json:"pluginRef,omitempty"`
+
+	QueueDepthThreshold       *int             `json:"queueDepthThreshold,omitempty"`
+	KVCacheUtilThreshold      *float64         `json:"kvCacheUtilThreshold,omitempty"`
+	MetricsStalenessThreshold *metav1.Duration `json:"metricsStalenessThreshold,omitempty"`
+}
+
+// thresholds returns those that the Ref has itself; nil without.
+func (r *Ref) thresholds() *Utilization {
+	if r == nil || r.QueueDepthThreshold == nil && r.KVCacheUtilThreshold == nil {
+		return nil
+	}
+	u := &Utilization{QueueDepthThreshold: 5, KVCacheUtilThreshold: 0.8}
+	if r.QueueDepthThreshold != nil {
+		u.QueueDepthThreshold = float64(*r.QueueDepthThreshold)
+	}
+	if r.KVCacheUtilThreshold != nil {
+		u.KVCacheUtilThreshold = *r.KVCacheUtilThreshold
+	}
+	return u
 }
 
 // Flow is what a document makes of flow control. Zero values are the picker's defaults.
@@ -67,6 +91,18 @@ type Flow struct {
 	TTL, EmptyTTL time.Duration // how long a request waits; while the pool has no endpoint
 	Deadlines     bool          // the nearest deadline goes first
 	Queue, KV     float64       // waiting requests, and use of the KV cache from 0 to 1, at which a server is saturated
+	InFlight      int64         // requests in flight at which a server is saturated; 0: any number
+	TTLs          []BandTTL     // of single priorities, sorted by priority
+}
+
+// BandTTL is how long requests of one priority wait.
+//
+// +kubebuilder:object:generate=false
+type BandTTL struct {
+	Priority int32
+	// Negative: it is for each priority below 0 that has none of its own.
+	Negative bool
+	TTL      time.Duration
 }
 
 // Utilization are the parameters of UtilizationDetector.
@@ -109,7 +145,8 @@ func (r *resolver) gates(list []string) (flow bool) {
 		name, value, set := strings.Cut(gate, "=")
 		switch {
 		case name != flowControlGate:
-			r.wrong(fmt.Sprintf("featureGates[%d]", i), "remove it", "%q is not supported", name)
+			problem := fmt.Sprintf("has no effect: Penstock has no feature gate %q", name)
+			r.warn(fmt.Sprintf("featureGates[%d]", i), problem, "remove it")
 		case set && value != "true" && value != "false":
 			r.wrong(fmt.Sprintf("featureGates[%d]", i), "write flowControl, or flowControl=false", "%q is neither true nor false", value)
 		default:
@@ -134,8 +171,22 @@ func (r *resolver) flow(c *EndpointPickerConfig) *Flow {
 		detector, field = spec.SaturationDetector, "flowControl.saturationDetector"
 	}
 	f := &Flow{}
-	if in := r.named(detector.ref(), field+".pluginRef", UtilizationDetector); in != nil {
-		f.Queue, f.KV = in.Parameters.(*Utilization).QueueDepthThreshold, in.Parameters.(*Utilization).KVCacheUtilThreshold
+	if u := detector.thresholds(); u != nil {
+		for _, found := range u.check() {
+			found.Field = field + "." + found.Field
+			r.problems = append(r.problems, found)
+		}
+		f.Queue, f.KV = u.QueueDepthThreshold, u.KVCacheUtilThreshold
+	}
+	if in := r.named(detector.ref(), field+".pluginRef", UtilizationDetector, ConcurrencyDetector); in != nil {
+		switch p := in.Parameters.(type) {
+		case *Utilization:
+			f.Queue, f.KV = p.QueueDepthThreshold, p.KVCacheUtilThreshold
+		case *Concurrency:
+			if f.InFlight = p.Requests(); p.ConcurrencyMode == "requests" { // nothing else saturates a server
+				f.Queue, f.KV = math.MaxInt32, math.MaxInt32
+			}
+		}
 	}
 	if !on {
 		if detector.ref() != "" {
@@ -150,11 +201,12 @@ func (r *resolver) flow(c *EndpointPickerConfig) *Flow {
 	f.EmptyTTL = cmp.Or(r.wait("flowControl.noEndpointRequestTTL", spec.NoEndpointRequestTTL), f.TTL)
 	if in := r.named(spec.UsageLimitPolicyPluginRef, "flowControl.usageLimitPolicyPluginRef", StaticUsageLimit); in != nil {
 		at := in.Parameters.(*usageLimit).Threshold
+		if f.InFlight > 0 && at < 1 {
+			f.InFlight = max(1, int64(float64(f.InFlight)*at))
+		}
 		f.Queue, f.KV = cmp.Or(f.Queue, 5)*at, cmp.Or(f.KV, 0.8)*at
 	}
-	if spec.EnableEviction {
-		r.wrong("flowControl.enableEviction", "remove it", "is not supported: a request that a server has is not taken back")
-	}
+	r.problems = append(r.problems, noEffect("flowControl.enableEviction", spec.EnableEviction, noEviction)...)
 	for _, limit := range []struct {
 		field string
 		set   *resource.Quantity
@@ -165,6 +217,7 @@ func (r *resolver) flow(c *EndpointPickerConfig) *Flow {
 	}
 	if b := spec.DefaultPriorityBand; b != nil {
 		r.band(f, b, "flowControl.defaultPriorityBand")
+		f.EmptyTTL = cmp.Or(f.EmptyTTL, f.TTL)
 	}
 	bands := slices.Clone(spec.PriorityBands)
 	fields := make([]string, len(bands))
@@ -176,7 +229,16 @@ func (r *resolver) flow(c *EndpointPickerConfig) *Flow {
 	}
 	for i := range bands {
 		var own Flow
-		if r.band(&own, &bands[i], fields[i]); own != (Flow{Requests: f.Requests, Bytes: f.Bytes, Deadlines: f.Deadlines}) {
+		r.band(&own, &bands[i], fields[i])
+		if own.TTL > 0 {
+			f.TTLs = append(f.TTLs, BandTTL{int32(bands[i].Priority), i == len(spec.PriorityBands), own.TTL})
+		}
+		if own.EmptyTTL > 0 {
+			warn(fields[i]+".noEndpointRequestTTL",
+				"has no effect: flowControl.noEndpointRequestTTL is for all priorities", "set flowControl.noEndpointRequestTTL")
+		}
+		requests, bytes := cmp.Or(own.Requests, f.Requests), cmp.Or(own.Bytes, f.Bytes)
+		if requests != f.Requests || bytes != f.Bytes || own.Deadlines && !f.Deadlines {
 			warn(fields[i], "has no effect: all priorities have the limits and the order of defaultPriorityBand", "set these in defaultPriorityBand")
 		}
 	}
@@ -192,6 +254,12 @@ func (r *Ref) ref() string {
 
 // band sets what a priority's band configures.
 func (r *resolver) band(f *Flow, b *PriorityBand, field string) {
+	if ttl := r.wait(field+".defaultRequestTTL", b.DefaultRequestTTL); ttl > 0 {
+		f.TTL = ttl
+	}
+	if ttl := r.wait(field+".noEndpointRequestTTL", b.NoEndpointRequestTTL); ttl > 0 {
+		f.EmptyTTL = ttl
+	}
 	for _, limit := range []struct {
 		field string
 		from  *resource.Quantity
@@ -212,12 +280,16 @@ func (r *resolver) band(f *Flow, b *PriorityBand, field string) {
 	}
 }
 
-// wait is how long a request waits; 0 without a value.
+// wait is how long a request waits; 0 without a value. A document's 0 is no limit.
 func (r *resolver) wait(field string, d *metav1.Duration) time.Duration {
 	switch {
 	case d == nil:
 		return 0
-	case d.Duration < time.Second || d.Duration > maxTTL:
+	case d.Duration == 0, d.Duration > maxTTL:
+		problem := fmt.Sprintf("%v counts as %v, the longest that Envoy waits for a picker", d.Duration, maxTTL)
+		r.warn(field, problem, "write a time of 1s to "+maxTTL.String())
+		return maxTTL
+	case d.Duration < time.Second:
 		r.wrong(field, "write a time such as 60s", "must be 1s to %v, is %v", maxTTL, d.Duration)
 	}
 	return d.Duration
@@ -234,6 +306,13 @@ func (r *resolver) named(name, field string, types ...string) *instance {
 		if in.kind.parameters != nil {
 			in.Parameters = in.kind.parameters()
 		}
+	}
+	if in != nil && in.kind.silent && in.kind.role == Policy {
+		return nil // it has a Warning, and the default counts
+	}
+	if in == nil && upstreamKinds[name].role == Policy {
+		in = &instance{Instance: Instance{Name: name, Type: name}, field: field}
+		r.upstream(in, new(upstreamKinds[name]), nil)
 	}
 	if in == nil || !slices.Contains(types, in.Type) {
 		r.wrong(field, "name a plugin of type "+strings.Join(types, " or "), "%q is not the name of such a plugin", name)

@@ -13,7 +13,7 @@ var choices = map[string]string{"max-score": MaxScorePicker, "weighted-random": 
 
 // Inline resolves the plugins of a PoolPolicy. The fields of problems are relative to spec.picker.plugins.
 func Inline(s *v1alpha1.PluginsSpec) (*Profile, []Problem) {
-	r := resolver{instances: map[string]*instance{}}
+	r := resolver{instances: map[string]*instance{}, strict: true}
 	var list []Plugin
 	var fields []string
 	p := &Profile{}

@@ -1,6 +1,7 @@
 package endpointpicker
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -100,9 +101,26 @@ type PrefixCache struct {
 	MatchLengthScaleTokens int `json:"matchLengthScaleTokens"`
 
 	PrefixMatchInfoProducerName string `json:"prefixMatchInfoProducerName"`
+
+	// Of releases in which the scorer had an index of its own.
+	AutoTune               *bool `json:"autoTune"`
+	BlockSizeTokens        *int  `json:"blockSizeTokens"`
+	BlockSize              *int  `json:"blockSize"`
+	HashBlockSize          *int  `json:"hashBlockSize"`
+	MaxPrefixBlocksToMatch *int  `json:"maxPrefixBlocksToMatch"`
+	MaxPrefixTokensToMatch *int  `json:"maxPrefixTokensToMatch"`
+	LRUCapacityPerServer   *int  `json:"lruCapacityPerServer"`
+
+	// Precise means that the prefixes come from KV events. A document names the producer instead.
+	Precise bool `json:"-"`
 }
 
 func (p *PrefixCache) check() (out []Problem) {
+	former := approximatePrefix{p.AutoTune, p.BlockSizeTokens, cmp.Or(p.BlockSize, p.HashBlockSize),
+		p.MaxPrefixBlocksToMatch, p.MaxPrefixTokensToMatch, p.LRUCapacityPerServer}
+	out = append(out, former.check()...)
+	p.AutoTune, p.BlockSizeTokens, p.BlockSize, p.HashBlockSize = nil, nil, nil, nil
+	p.MaxPrefixBlocksToMatch, p.MaxPrefixTokensToMatch, p.LRUCapacityPerServer = nil, nil, nil
 	if p.MatchLengthWeight < 0 || p.MatchLengthWeight > 1 {
 		out = append(out, Problem{Field: "matchLengthWeight", Problem: fmt.Sprintf("must be from 0 to 1, is %g", p.MatchLengthWeight), Fix: "write a weight, such as 0.5"})
 	}
@@ -141,8 +159,15 @@ func (p *sessionAffinity) check() (out []Problem) {
 		out = append(out, Problem{Field: "encodedEndpointHeaderConfig.header", Problem: fmt.Sprintf("%q is not supported: the token is in x-session-token", h), Fix: "remove it"})
 	}
 	for i, s := range p.SessionIDConfig.Sources {
-		if s.Attribute != "" || !strings.EqualFold(s.Header, "x-session-id") {
-			out = append(out, Problem{Field: fmt.Sprintf("sessionIdConfig.sources[%d]", i), Problem: "is not supported: the ID is in the header x-session-id, or in the cookie of spec.picker.session", Fix: "remove it"})
+		field := fmt.Sprintf("sessionIdConfig.sources[%d]", i)
+		switch {
+		case s.Attribute != "" && s.Header != "" || s.Attribute == "" && s.Header == "":
+			out = append(out, Problem{Field: field, Problem: "must have header or attribute", Fix: "write one of them"})
+		case s.Header != "":
+			out = append(out, headerProblem(field+".header", s.Header)...)
+		case s.Attribute != agentAttribute:
+			problem := fmt.Sprintf("is not supported: %q is not an attribute, and %s is", s.Attribute, agentAttribute)
+			out = append(out, Problem{Field: field, Problem: problem, Fix: "name a header that has the ID"})
 		}
 	}
 	out = append(out, noEffect("sessionIdConfig.evictionTtlSeconds", p.SessionIDConfig.EvictionTTLSeconds != nil, "spec.picker.session.ttlSeconds of the PoolPolicy sets it")...)
@@ -223,17 +248,16 @@ func (p *precisePrefix) check() (out []Problem) {
 
 // inFlightLoad are the parameters of the accounting of requests and tokens in flight.
 type inFlightLoad struct {
-	AddEstimatedOutputTokens bool     `json:"addEstimatedOutputTokens"`
-	OutputRatio              *float64 `json:"outputRatio"`
-	MaxEstimatedOutputTokens *int     `json:"maxEstimatedOutputTokens"`
+	AddEstimatedOutputTokens    bool     `json:"addEstimatedOutputTokens"`
+	OutputRatio                 *float64 `json:"outputRatio"`
+	MaxEstimatedOutputTokens    *int     `json:"maxEstimatedOutputTokens"`
+	PrefixMatchInfoProducerName *string  `json:"prefixMatchInfoProducerName"`
+	SyncCrossReplicaState       *bool    `json:"syncCrossReplicaState"`
 }
 
 func (p *inFlightLoad) check() []Problem {
-	if p.AddEstimatedOutputTokens {
-		return []Problem{{Field: "addEstimatedOutputTokens", Problem: "is not supported: tokens in flight are those of prompts", Fix: "remove it"}}
-	}
-	return append(noEffect("outputRatio", p.OutputRatio != nil, "output tokens are not estimated"),
-		noEffect("maxEstimatedOutputTokens", p.MaxEstimatedOutputTokens != nil, "output tokens are not estimated")...)
+	set := p.AddEstimatedOutputTokens || p.OutputRatio != nil || p.MaxEstimatedOutputTokens != nil
+	return noEffect("addEstimatedOutputTokens", set, "output tokens are not estimated")
 }
 
 // noEffect is the warning that a field which is set has no effect.

@@ -19,11 +19,20 @@ const (
 	Header   Role = "header"
 	Policy   Role = "policy of flow control"
 	Cluster  Role = "choice of a cluster" // filters and scorers of clusters
+	Admitter Role = "admitter"            // rejects sheddable requests
+	Source   Role = "data source"
+	Parser   Role = "parser"
+	Other    Role = "request plugin"
 )
 
 // Types of plugins.
 const (
-	LabelSelectorFilter = "label-selector-filter"
+	LabelSelectorFilter   = "label-selector-filter"
+	ByLabelFilter         = "by-label"
+	UtilizationFilter     = "utilization-filter"
+	PrefixAffinityFilter  = "prefix-cache-affinity-filter"
+	SessionAffinityFilter = "session-affinity-filter"
+	HeadroomTierFilter    = "slo-headroom-tier-filter"
 
 	QueueScorer           = "queue-scorer"
 	KVCacheScorer         = "kv-cache-utilization-scorer"
@@ -35,6 +44,14 @@ const (
 	LoRAAffinityScorer    = "lora-affinity-scorer"
 	SessionAffinityScorer = "session-affinity-scorer"
 	ExternalScorer        = "external-scorer"
+	NoHitLRUScorer        = "no-hit-lru-scorer"
+	LatencyScorer         = "latency-scorer"
+	ContextLengthAware    = "context-length-aware"
+	HeaderLabelScorer     = "header-label-affinity-scorer"
+	MediaCacheScorer      = "mm-embeddings-cache-scorer"
+
+	LatencyAdmitter       = "latency-slo-admitter"
+	ProbabilisticAdmitter = "probabilistic-admitter"
 
 	MaxScorePicker       = "max-score-picker"
 	WeightedRandomPicker = "weighted-random-picker"
@@ -42,10 +59,13 @@ const (
 	PowerOfTwoPicker     = "power-of-two-picker"
 
 	SingleProfileHandler = "single-profile-handler"
+	HeaderProfileHandler = "header-profile-handler"
 
 	ApproximatePrefixProducer = "approx-prefix-cache-producer"
 	PrecisePrefixProducer     = "precise-prefix-cache-producer"
 	InFlightLoadProducer      = "inflight-load-producer"
+	SessionIDProducer         = "session-id-producer"
+	AgentIdentity             = "agent-identity"
 )
 
 // kind is a type of plugins.
@@ -56,11 +76,28 @@ type kind struct {
 	// pages, prompts, sessions: it reads the servers' metrics pages, the prompts of requests (and with them the model's name), their
 	// sessions.
 	pages, prompts, sessions bool
+	// latency: it reads what is predicted of servers' latency.
+	latency bool
+	// note states for the documentation what differs from llm-d's router; "" for nothing.
+	note string
+	// unknown: no table has the type, and its name ends in the role. Silent: its plugin has a Warning
+	// of its own.
+	unknown, silent bool
 }
+
+const ownPredictions = "Penstock predicts latency by what it has measured of each server; there is no prediction server"
 
 // kinds is the table of plugins. A new plugin is a row here, its parameters, and a row in picker/schedule.
 var kinds = map[string]kind{
 	LabelSelectorFilter: {role: Filter, parameters: func() parameters { return &LabelSelector{} }},
+	ByLabelFilter:       {role: Filter, parameters: func() parameters { return &ByLabel{} }},
+	UtilizationFilter:   {role: Filter, pages: true, parameters: func() parameters { return &UtilizationLimits{} }},
+	PrefixAffinityFilter: {role: Filter, prompts: true, parameters: func() parameters {
+		return &PrefixAffinity{AffinityThreshold: 0.8, MaxTTFTPenaltyMs: 18000, PeakPrefillThroughput: 15928}
+	}},
+	SessionAffinityFilter: {role: Filter, sessions: true, parameters: func() parameters { return &sessionAffinity{} }},
+	HeadroomTierFilter: {role: Filter, pages: true, prompts: true, latency: true, note: ownPredictions,
+		parameters: func() parameters { return &HeadroomTier{EpsilonExploreNeg: 0.01} }},
 
 	QueueScorer:           {role: Scorer, pages: true},
 	KVCacheScorer:         {role: Scorer, pages: true},
@@ -73,12 +110,29 @@ var kinds = map[string]kind{
 	SessionAffinityScorer: {role: Scorer, sessions: true, parameters: func() parameters { return &sessionAffinity{} }},
 	ExternalScorer:        {role: Scorer, pages: true, parameters: func() parameters { return &External{Port: 9003} }},
 
+	NoHitLRUScorer: {role: Scorer, prompts: true, parameters: func() parameters { return &NoHitLRU{LRUSize: 1024} }},
+	LatencyScorer: {role: Scorer, pages: true, prompts: true, latency: true, note: ownPredictions,
+		parameters: func() parameters { return &Latency{TTFTWeight: 0.8, TPOTWeight: 0.2} }},
+	ContextLengthAware: {role: Scorer, prompts: true,
+		note:       "with enableFiltering, all servers stay if the range of none has the prompt",
+		parameters: func() parameters { return &ContextLength{Label: "llm-d.ai/context-length-range"} }},
+	HeaderLabelScorer: {role: Scorer, parameters: func() parameters { return &HeaderLabel{} }},
+	MediaCacheScorer:  {role: Scorer, prompts: true},
+
+	LatencyAdmitter: {role: Admitter, pages: true, prompts: true, latency: true, note: ownPredictions},
+	ProbabilisticAdmitter: {role: Admitter, pages: true, parameters: func() parameters {
+		return &Probabilistic{QueueDepthThreshold: 5, KVCacheUtilThreshold: 0.8, Power: 5, K: 300}
+	}},
+
 	MaxScorePicker:       {role: Picker, parameters: func() parameters { return &pickerParameters{} }},
 	WeightedRandomPicker: {role: Picker, parameters: func() parameters { return &pickerParameters{} }},
 	RandomPicker:         {role: Picker, parameters: func() parameters { return &pickerParameters{} }},
 	PowerOfTwoPicker:     {role: Picker},
 
 	SingleProfileHandler: {role: Handler},
+	HeaderProfileHandler: {role: Handler, parameters: func() parameters {
+		return &headerProfile{HeaderName: "EPP-Profile", DefaultProfile: "decode"}
+	}},
 	DisaggProfileHandler: {role: Handler, parameters: func() parameters { return &disaggParameters{} }},
 	PDProfileHandler: {role: Handler, parameters: func() parameters {
 		return &pdParameters{}
@@ -99,6 +153,8 @@ var kinds = map[string]kind{
 	ClusterPrefixScorer:  {role: Cluster, parameters: func() parameters { return &clusterPrefix{} }},
 	ClusterSessionFilter: {role: Cluster, parameters: func() parameters { return &sessionAffinity{} }},
 
+	ConcurrencyDetector: {role: Policy, note: "tokens in flight do not count; with concurrencyMode tokens it is as without it",
+		parameters: func() parameters { return &Concurrency{MaxConcurrency: 100, ConcurrencyMode: "requests"} }},
 	UtilizationDetector:  {role: Policy, parameters: func() parameters { return &Utilization{QueueDepthThreshold: 5, KVCacheUtilThreshold: 0.8} }},
 	FCFSOrdering:         {role: Policy},
 	DeadlineOrdering:     {role: Policy},
@@ -109,7 +165,11 @@ var kinds = map[string]kind{
 	ApproximatePrefixProducer: {role: Producer, parameters: func() parameters { return &approximatePrefix{} }},
 	PrecisePrefixProducer:     {role: Producer, parameters: func() parameters { return &precisePrefix{} }},
 	InFlightLoadProducer:      {role: Producer, parameters: func() parameters { return &inFlightLoad{} }},
-	clusterPrefixProducer:     {role: Producer, parameters: func() parameters { return &approximatePrefix{} }},
+	metricsDataSource: {role: Source, note: "scheme and path count for the pool's pages; a PoolPolicy comes first",
+		parameters: func() parameters { return &dataSource{} }},
+	SessionIDProducer:     {role: Producer, parameters: func() parameters { return &sessionID{} }},
+	AgentIdentity:         {role: Other, parameters: func() parameters { return &agentIdentity{} }},
+	clusterPrefixProducer: {role: Producer, parameters: func() parameters { return &approximatePrefix{} }},
 }
 
 // Types returns the types of plugins with one of some roles, sorted; of all roles if none is given.
@@ -123,50 +183,4 @@ func Types(roles ...Role) []string {
 	})
 }
 
-// instead is what to write in place of types that llm-d's router has, and Penstock has under another name or not at all.
-var instead = map[string]string{
-	"by-label-selector":              "use label-selector-filter, which has the same parameters",
-	"by-label":                       "use label-selector-filter with matchExpressions",
-	"precise-prefix-cache-scorer":    "use precise-prefix-cache-producer, and prefix-cache-scorer with prefixMatchInfoProducerName",
-	"dyn-prefill-scorer":             "use prefix-cache-scorer, and list " + DynamoHeaders,
-	"dyn-decode-scorer":              "use prefix-cache-scorer, and list " + DynamoHeaders,
-	"label-filter":                   "use label-selector-filter with matchExpressions",
-	"concurrency-detector":           "use utilization-detector, or set spec.picker.full.inFlight of the PoolPolicy",
-	"edf-ordering-policy":            "use slo-deadline-ordering-policy",
-	"program-aware-fairness":         "use round-robin-fairness-policy",
-	"priority-holdback-policy":       "remove it: requests of a negative priority leave servers free for the others by themselves",
-	"soft-reflective-ceiling-policy": "remove it: requests of a negative priority leave servers free for the others by themselves",
-}
-
-const (
-	readsPages    = "Penstock reads the metrics pages by itself, by spec.picker.metrics of the PoolPolicy"
-	setsHeaders   = "the profile handler sets the headers"
-	readsRequests = "Penstock reads requests by itself, by their path"
-	countsTokens  = "Penstock counts tokens by itself; spec.picker.kvEvents.render of the PoolPolicy has a server find the token IDs"
-)
-
-// needless are the types of plugins that llm-d's router is given for what Penstock does by itself, with the reason. Its chart writes the
-// first two into every document.
-var needless = map[string]string{
-	"disagg-headers-handler":       setsHeaders,
-	"prefill-header-handler":       setsHeaders,
-	metricsDataSource:              readsPages,
-	"core-metrics-extractor":       readsPages,
-	"endpoint-notification-source": "Penstock knows the pool's endpoints by itself",
-	"openai-parser":                readsRequests,
-	"anthropic-parser":             readsRequests,
-	"vllmgrpc-parser":              readsRequests,
-	"passthrough-parser":           readsRequests,
-	"token-producer":               countsTokens,
-	clusterDiscovery:               readsImport,
-	clusterDataSource:              readsClusterPages,
-	clusterExtractor:               readsClusterPages,
-}
-
 const metricsDataSource = "metrics-data-source"
-
-// dataSource are the parameters of metrics-data-source.
-type dataSource struct {
-	Scheme string `json:"scheme"`
-	Path   string `json:"path"`
-}

@@ -27,6 +27,18 @@ type Profile struct {
 	Picker  string // a type
 	// Pages, Prompts and Sessions: some plugin reads the servers' metrics pages, the prompts of requests, or their sessions.
 	Pages, Prompts, Sessions bool
+	// Latency and Headers: some plugin reads predictions of latency, or headers of requests.
+	Latency, Headers bool
+	// SessionHeaders and SessionCookie name a request's session, as the pool's own do, and
+	// AgentHeaders its fairness ID where it has none.
+	SessionHeaders, AgentHeaders []string
+	SessionCookie                string
+	// Admission has the rules that reject sheddable requests.
+	Admission Admission
+	// Source is where metrics pages are read.
+	Source PageSource
+	// ByHeader has the profiles that requests name; nil: there is one profile.
+	ByHeader *ByHeader
 	// External are the scorers in other processes, in the order of Scorers.
 	External []*External
 	// Precise means that prefixes come from KV events.
@@ -49,7 +61,7 @@ type Profile struct {
 type Instance struct {
 	Name, Type string
 	Weight     float64 // of a scorer
-	Parameters any     // *LabelSelector, *ActiveRequest, *TokenLoad, *LoadAware, *PrefixCache; nil for a type without any
+	Parameters any     // such as *LabelSelector; nil for a type without parameters
 }
 
 // Problem is what is wrong with a document.
@@ -81,12 +93,15 @@ func Invalid(problems []Problem) bool {
 // Resolve returns the profile of a document, and the document's problems sorted by field. The profile is nil if the document is
 // invalid.
 func Resolve(c *EndpointPickerConfig) (*Profile, []Problem) {
-	r := resolver{instances: map[string]*instance{}}
+	r := resolver{instances: map[string]*instance{}, all: len(c.SchedulingProfiles) == 0}
 	r.unsupported(c)
 	r.plugins(c.Plugins)
 	r.producers()
 	p := r.profile(c)
 	p.Flow, p.Dynamo = r.flow(c), r.dynamo()
+	r.identities(p)
+	r.admission(p)
+	p.Source = r.pageSource()
 	p.Prompts = p.Prompts || p.Dynamo != nil // bodies name workers too
 	r.alone(p)
 	slices.SortStableFunc(r.problems, func(a, b Problem) int { return cmp.Compare(a.Field, b.Field) })
@@ -101,6 +116,10 @@ type resolver struct {
 	instances map[string]*instance
 	names     []string // of instances, in the document's order
 	problems  []Problem
+	// strict makes types and parameters that no table has errors: a PoolPolicy is Penstock's own.
+	strict bool
+	// all: the document has no profile, so each filter, scorer and picker is in force.
+	all bool
 }
 
 // instance is a plugin of the document.
@@ -112,21 +131,6 @@ type instance struct {
 
 func (r *resolver) wrong(field, fix, problem string, args ...any) {
 	r.problems = append(r.problems, Problem{Field: field, Problem: fmt.Sprintf(problem, args...), Fix: fix})
-}
-
-// needless reports a plugin for what Penstock does by itself, unless it demands what Penstock would do otherwise.
-func (r *resolver) needless(in *instance, why string, raw *runtime.RawExtension) {
-	r.problems = append(r.problems, noEffect(in.field, true, why)...)
-	var s dataSource
-	if in.Type != metricsDataSource || raw == nil || json.Unmarshal(raw.Raw, &s) != nil {
-		return
-	}
-	if s.Scheme == "https" {
-		r.wrong(in.field+".parameters.scheme", "remove it, and write a BackendTLSPolicy for the InferencePool, by which its pages are read over TLS", "https is not supported")
-	}
-	if s.Path != "" && s.Path != "/metrics" {
-		r.wrong(in.field+".parameters.path", "remove it, and set spec.picker.metrics.path of the PoolPolicy", "%q is not supported", s.Path)
-	}
 }
 
 // unsupported reports the parts of a document that are for other parts of llm-d's router.
@@ -156,14 +160,16 @@ func (r *resolver) plugins(list []Plugin) {
 		field := fmt.Sprintf("plugins[%d]", i)
 		in := &instance{field: field}
 		in.Name, in.Type = cmp.Or(list[i].Name, list[i].Type), list[i].Type
-		known := false
-		if why, ok := needless[in.Type]; ok {
-			in.kind = kind{role: Producer}
-			r.needless(in, why, list[i].Parameters)
-		} else if in.kind, known = kinds[in.Type]; !known {
-			r.wrong(field+".type", cmp.Or(instead[in.Type], "use one of "+strings.Join(Types(), ", ")), "%q is not a type of plugins that Penstock has", in.Type)
-		} else {
+		k, known := kinds[in.Type]
+		u, upstream := upstreamKinds[in.Type]
+		switch {
+		case known:
+			in.kind = k
 			r.parameters(in, list[i].Parameters)
+		case upstream:
+			r.upstream(in, &u, list[i].Parameters)
+		default:
+			r.unknown(in)
 		}
 		if r.instances[in.Name] != nil {
 			r.wrong(field+".name", "give one of them another name", "%q is the name of another plugin too", in.Name)
@@ -171,6 +177,59 @@ func (r *resolver) plugins(list []Plugin) {
 		}
 		r.instances[in.Name] = in
 		r.names = append(r.names, in.Name)
+	}
+}
+
+// upstream makes an instance of a type of llm-d's router that works as another, or has no effect.
+func (r *resolver) upstream(in *instance, u *upstreamKind, raw *runtime.RawExtension) {
+	in.kind = kind{role: u.role, silent: true, parameters: u.parameters}
+	switch {
+	case u.invalid || r.strict:
+		r.wrong(in.field+".type", cmp.Or(u.fix, as(u.as), "remove it"),
+			"%q is not a type of plugins that Penstock has: %s", in.Type, u.why)
+		return
+	case u.as != "":
+		r.warn(in.field, in.Type+" works as "+u.as+": "+u.why, as(u.as))
+		in.Type, in.kind = u.as, kinds[u.as]
+		if u.parameters != nil {
+			in.kind.parameters = u.parameters
+		} else if in.kind.role != Filter { // parameters of another form
+			raw = nil
+		}
+	default:
+		r.problems = append(r.problems, noEffect(in.field, true, u.why)...)
+	}
+	if in.kind.parameters == nil {
+		return
+	}
+	r.parameters(in, raw)
+	if other, ok := in.Parameters.(interface{ converted() parameters }); ok {
+		in.Parameters = other.converted()
+	}
+}
+
+func as(name string) string {
+	if name == "" {
+		return ""
+	}
+	return "use " + name
+}
+
+// unknown makes an instance of a type that no table has. llm-d's router may have it since: it has no
+// effect, and whether a document can do without it is decided where the document uses it.
+func (r *resolver) unknown(in *instance) {
+	in.kind = kind{role: guessed(in.Type), unknown: true, silent: true}
+	near := misspelled(in.Type)
+	switch {
+	case r.strict, in.Type == "", in.kind.role == "" && near == "" && r.all:
+		r.wrong(in.field+".type", "use one of "+strings.Join(Types(), ", "),
+			"%q is not a type of plugins that Penstock has", in.Type)
+	case near != "":
+		r.wrong(in.field+".type", "did you mean "+near+"?", "%q is not a type of plugins that Penstock has", in.Type)
+	default:
+		what := cmp.Or(string(in.kind.role), "plugin")
+		r.warn(in.field+".type", fmt.Sprintf("has no effect: Penstock has no %s %q", what, in.Type),
+			strings.TrimSuffix("remove it, or use one of "+strings.Join(Types(in.kind.role), ", "), ", or use one of "))
 	}
 }
 
@@ -189,7 +248,10 @@ func (r *resolver) parameters(in *instance, raw *runtime.RawExtension) {
 	if !empty {
 		d := json.NewDecoder(bytes.NewReader(raw.Raw))
 		d.DisallowUnknownFields()
-		if err := d.Decode(p); err != nil {
+		err := d.Decode(p)
+		if name, ok := unknownField(err); ok && r.newer(in, name) && json.Unmarshal(raw.Raw, p) == nil {
+			r.warn(field, fmt.Sprintf("%q has no effect: Penstock has no such parameter of %s", name, in.Type), "remove it")
+		} else if err != nil {
 			r.wrong(field, "correct the field, or remove it", "is not valid for %s: %s", in.Type, strings.TrimPrefix(err.Error(), "json: "))
 			return
 		}
@@ -198,6 +260,33 @@ func (r *resolver) parameters(in *instance, raw *runtime.RawExtension) {
 		found.Field = strings.TrimSuffix(field+"."+found.Field, ".")
 		r.problems = append(r.problems, found)
 	}
+}
+
+// unknownField returns the field of an error about one that a type lacks.
+func unknownField(err error) (name string, ok bool) {
+	if err == nil {
+		return "", false
+	}
+	name, ok = strings.CutPrefix(err.Error(), `json: unknown field "`)
+	return strings.TrimSuffix(name, `"`), ok
+}
+
+// newer reports whether a parameter that a type lacks may be one that llm-d's router has since, and
+// no misspelling. Without a parameter of a filter, requests could go to wrong servers.
+func (r *resolver) newer(in *instance, name string) bool {
+	if r.strict || in.kind.role == Filter {
+		return false
+	}
+	known := map[string]any{}
+	if text, err := json.Marshal(in.kind.parameters()); err != nil || json.Unmarshal(text, &known) != nil {
+		return false
+	}
+	for other := range known {
+		if distance(strings.ToLower(name), strings.ToLower(other)) < 3 {
+			return false
+		}
+	}
+	return true
 }
 
 // producers checks the names of producers in parameters.
@@ -218,7 +307,9 @@ func (r *resolver) producers() {
 		if kind == ApproximatePrefixProducer {
 			fits += " or " + PrecisePrefixProducer
 		}
-		if p := r.instances[named]; p == nil || p.Type != kind && (kind != ApproximatePrefixProducer || p.Type != PrecisePrefixProducer) {
+		if p := r.instances[named]; p != nil && p.kind.unknown && p.kind.role == Producer {
+			continue // it has a Warning
+		} else if p == nil || p.Type != kind && (kind != ApproximatePrefixProducer || p.Type != PrecisePrefixProducer) {
 			r.wrong(in.field+".parameters."+field, "name a plugin of type "+fits, "%q is not the name of such a plugin", named)
 		}
 	}
@@ -227,6 +318,9 @@ func (r *resolver) producers() {
 // profile selects the plugins of the document's profiles.
 func (r *resolver) profile(c *EndpointPickerConfig) *Profile {
 	if handler := r.handler(); handler != nil {
+		if handler.Type == HeaderProfileHandler {
+			return r.byHeader(c, handler)
+		}
 		return r.disagg(c, handler)
 	}
 	return r.single(c, SingleProfileHandler)
@@ -246,7 +340,28 @@ func (r *resolver) single(c *EndpointPickerConfig, handler string) *Profile {
 			r.add(p, in, 1, in.field)
 		}
 	}
+	r.scored(p, r.names, "plugins")
 	return r.choice(p)
+}
+
+// scored reports a profile all of whose scorers are missing: it would send requests to servers at random.
+func (r *resolver) scored(p *Profile, names []string, field string) {
+	if len(p.Scorers) > 0 || p.Clusters != nil {
+		return
+	}
+	for _, name := range names {
+		in := r.instances[name]
+		if in == nil || in.kind.role != Scorer || !in.kind.silent {
+			continue
+		}
+		const random = "the profile has no other scorer, and would choose servers at random"
+		if fix := "add one, such as " + QueueScorer; in.kind.unknown {
+			r.wrong(field, fix, "%q is not a type of plugins that Penstock has: %s", in.Type, random)
+		} else {
+			r.warn(field, in.Type+" has no effect: "+random, fix)
+		}
+		return
+	}
 }
 
 // selected selects the plugins of a profile by its place.
@@ -273,6 +388,11 @@ func (r *resolver) selected(c *EndpointPickerConfig, at int) *Profile {
 		}
 		r.add(p, in, weight, field+".pluginRef")
 	}
+	names := make([]string, len(refs))
+	for i := range refs {
+		names[i] = refs[i].PluginRef
+	}
+	r.scored(p, names, of)
 	return r.choice(p)
 }
 
@@ -285,7 +405,7 @@ func (r *resolver) choice(p *Profile) *Profile {
 // onlyPicker is the type of the document's picker that its profile does not name.
 func (r *resolver) onlyPicker() string {
 	for _, name := range r.names {
-		if in := r.instances[name]; in.kind.role == Picker {
+		if in := r.instances[name]; in.kind.role == Picker && !in.kind.unknown {
 			return in.Type
 		}
 	}
@@ -294,10 +414,21 @@ func (r *resolver) onlyPicker() string {
 
 // add makes a plugin part of a profile.
 func (r *resolver) add(p *Profile, in *instance, weight float64, field string) {
-	p.Pages, p.Prompts, p.Sessions = p.Pages || in.kind.pages, p.Prompts || in.kind.prompts, p.Sessions || in.kind.sessions
+	if in.kind.silent {
+		if in.kind.unknown && (in.kind.role == Filter || in.kind.role == "") {
+			r.wrong(field, "remove it, and select the servers by "+LabelSelectorFilter+", or by the pool",
+				"Penstock has no plugin %q, and without it requests may go to any server", in.Type)
+		}
+		return
+	}
+	p.reads(&in.kind)
 	switch in.kind.role {
 	case Filter:
 		p.Filters = append(p.Filters, in.Instance)
+		if a, ok := in.Parameters.(*PrefixAffinity); ok {
+			p.Precise = p.Precise || r.precise(a.PrefixMatchInfoProducerName)
+			p.Latency = p.Latency || a.Predicts()
+		}
 	case Scorer:
 		scorer := in.Instance
 		scorer.Weight = weight
@@ -306,9 +437,12 @@ func (r *resolver) add(p *Profile, in *instance, weight float64, field string) {
 			p.External = append(p.External, external)
 		}
 		if prefix, ok := in.Parameters.(*PrefixCache); ok {
-			from := r.instances[prefix.PrefixMatchInfoProducerName]
-			p.Precise = p.Precise || from != nil && from.Type == PrecisePrefixProducer
+			p.Precise = p.Precise || prefix.Precise || r.precise(prefix.PrefixMatchInfoProducerName)
 		}
+		if length, ok := in.Parameters.(*ContextLength); ok && length.EnableFiltering {
+			p.Filters = append(p.Filters, in.Instance)
+		}
+		p.Headers = p.Headers || in.Type == HeaderLabelScorer
 	case Cluster:
 		r.cluster(p, in, weight, field)
 	case Picker:
@@ -319,9 +453,32 @@ func (r *resolver) add(p *Profile, in *instance, weight float64, field string) {
 		if named, ok := in.Parameters.(*pickerParameters); ok && named.MaxNumOfEndpoints != nil {
 			p.MaxEndpoints = *named.MaxNumOfEndpoints
 		}
-	default:
-		if in.kind.role != "" {
-			r.problems = append(r.problems, Problem{Warning: true, Field: field, Problem: "has no effect: a " + string(in.kind.role) + " is not part of a profile", Fix: "remove it"})
+	case Admitter: // in force wherever it is listed
+	case Policy:
+		if c, ok := in.Parameters.(*Concurrency); ok && c.Requests() > 0 {
+			p.Filters = append(p.Filters, in.Instance)
+			return
 		}
+		r.notPart(in, field)
+	default:
+		r.notPart(in, field)
 	}
+}
+
+// precise reports whether prefixes of a producer come from KV events.
+func (r *resolver) precise(producer string) bool {
+	from := r.instances[producer]
+	return from != nil && from.Type == PrecisePrefixProducer
+}
+
+// reads adds what a type of plugins reads.
+func (p *Profile) reads(k *kind) {
+	p.Pages, p.Prompts, p.Sessions = p.Pages || k.pages, p.Prompts || k.prompts, p.Sessions || k.sessions
+	p.Latency = p.Latency || k.latency
+}
+
+// notPart reports a plugin that a profile names and that is no part of one.
+func (r *resolver) notPart(in *instance, field string) {
+	r.problems = append(r.problems, Problem{Warning: true, Field: field,
+		Problem: "has no effect: a " + string(in.kind.role) + " is not part of a profile", Fix: "remove it"})
 }

@@ -30,9 +30,9 @@ type PluginsSpec struct {
 type FilterPlugin struct {
 	// Type of the filter.
 	//
-	// +kubebuilder:validation:Enum=label-selector-filter;decode-filter;prefill-filter;encode-filter
+	// +kubebuilder:validation:Enum=label-selector-filter;by-label;decode-filter;prefill-filter;encode-filter;utilization-filter;prefix-cache-affinity-filter;session-affinity-filter;slo-headroom-tier-filter
 	Type string `json:"type"`
-	// Parameters of the filter: for label-selector-filter matchLabels and matchExpressions, as in a label selector.
+	// Parameters of the filter, as in llm-d's router: for label-selector-filter matchLabels and matchExpressions, as in a label selector.
 	//
 	// +optional
 	// +kubebuilder:validation:Type=object
@@ -45,7 +45,7 @@ type FilterPlugin struct {
 type ScorerPlugin struct {
 	// Type of the scorer.
 	//
-	// +kubebuilder:validation:Enum=queue-scorer;kv-cache-utilization-scorer;running-requests-size-scorer;active-request-scorer;token-load-scorer;load-aware-scorer;prefix-cache-scorer;lora-affinity-scorer;session-affinity-scorer;external-scorer
+	// +kubebuilder:validation:Enum=queue-scorer;kv-cache-utilization-scorer;running-requests-size-scorer;active-request-scorer;token-load-scorer;load-aware-scorer;prefix-cache-scorer;lora-affinity-scorer;session-affinity-scorer;no-hit-lru-scorer;latency-scorer;context-length-aware;header-label-affinity-scorer;mm-embeddings-cache-scorer;external-scorer
 	Type string `json:"type"`
 	// Weight of the score in the sum, relative to the other scorers' weights.
 	//

@@ -394,3 +394,23 @@ func admitTogether(t *testing.T, choice time.Duration) {
 		t.Errorf("400 requests were admitted after %v, want about 7.6 s", first)
 	}
 }
+
+// Requests of a priority with a time of its own wait that long, and others the pool's.
+func TestFlowControl_PrioritiesWaitTheirOwnTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		limits := flow.Limits{TTL: time.Minute, TTLs: []flow.BandTTL{
+			{Priority: 7, TTL: 5 * time.Second}, {Negative: true, TTL: 90 * time.Second}, {Priority: -2, TTL: 2 * time.Second},
+		}}
+		q := flow.New(limits, full().measure, time.Now())
+		for priority, want := range map[int]time.Duration{7: 5 * time.Second, 0: time.Minute, -1: 90 * time.Second, -2: 2 * time.Second} {
+			r, start := &flow.Request{Priority: priority}, time.Now()
+			if o := q.Enter(r, start); o != flow.Queued {
+				t.Fatal(o)
+			}
+			if o := q.Await(t.Context(), r); o != flow.Expired || time.Since(start) != want {
+				t.Errorf("priority %d: %v after %v, want %v", priority, o, time.Since(start), want)
+			}
+		}
+		time.Sleep(10 * time.Millisecond) // the queue stops trying
+	})
+}

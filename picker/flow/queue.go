@@ -45,8 +45,30 @@ type Limits struct {
 	Requests int           // of each band that wait
 	Bytes    int64         // of their bodies
 	TTL      time.Duration // how long a request waits
+	TTLs     []BandTTL     // in place of TTL
 	EmptyTTL time.Duration // how long while the pool has no endpoint
 	Order    Order
+}
+
+// BandTTL is how long requests of one priority wait; Negative: of each priority below 0 without one of its own.
+type BandTTL struct {
+	Priority int
+	Negative bool
+	TTL      time.Duration
+}
+
+// Wait returns how long a request of a priority waits.
+func (l Limits) Wait(priority int) time.Duration {
+	wait := l.TTL
+	for _, b := range l.TTLs {
+		switch {
+		case !b.Negative && b.Priority == priority:
+			return b.TTL
+		case b.Negative && priority < 0:
+			wait = b.TTL
+		}
+	}
+	return wait
 }
 
 func (l Limits) withDefaults() Limits {
@@ -202,7 +224,7 @@ func (q *Queue) Enter(r *Request, now time.Time) Outcome {
 func (q *Queue) Await(ctx context.Context, r *Request) Outcome {
 	s := q.settings.Load()
 	q.pump()
-	over := time.NewTimer(s.TTL - time.Since(r.arrived))
+	over := time.NewTimer(s.Wait(r.Priority) - time.Since(r.arrived))
 	defer over.Stop()
 	end := Canceled
 	select {

@@ -25,7 +25,8 @@ type Saturation struct {
 }
 
 // Measure returns how much the endpoints take. A pool's saturation is the mean of its servers', a server's is max(queue / Queue,
-// KV / KV). It has room while that is below 1, for as many requests as raise it to 1 if each one is queued.
+// KV / KV). It has room while that is below 1, for as many requests as raise it to 1 if each one is queued. With InFlight the
+// saturation is at least the part of the requests in flight that the pool may have.
 //
 // A server's queue is what its page shows, and what was sent there since the page was read. A server whose page is stale has the queue
 // that its requests in flight make it have.
@@ -38,7 +39,7 @@ func (s Saturation) Measure(list []endpoint.Endpoint, now time.Time) Room {
 	}
 	var room Room
 	var sum, sheddable float64
-	slots := int64(0)
+	slots, inFlight := int64(0), int64(0)
 	low := min(sheddableQueue, s.Queue)
 	var state endpoint.State
 	at := endpoint.At(now)
@@ -56,6 +57,7 @@ func (s Saturation) Measure(list []endpoint.Endpoint, now time.Time) Room {
 		sum += max(queue/s.Queue, kv)
 		sheddable += max(queue/low, kv)
 		slots += max(0, s.InFlight-state.InFlight)
+		inFlight += state.InFlight
 	}
 	if room.Endpoints == 0 {
 		return room
@@ -66,6 +68,7 @@ func (s Saturation) Measure(list []endpoint.Endpoint, now time.Time) Room {
 	room.Sheddable = places((n - sheddable) * low)
 	if s.InFlight > 0 {
 		room.Requests, room.Sheddable = int(min(int64(room.Requests), slots)), int(min(int64(room.Sheddable), slots))
+		room.Saturation = max(room.Saturation, float64(inFlight)/(n*float64(s.InFlight)))
 		if slots == 0 {
 			room.Saturation = max(room.Saturation, 1)
 		}

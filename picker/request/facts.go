@@ -31,6 +31,9 @@ type Facts struct {
 	Unstored bool
 	// Media means that the prompt has images, audio, video or files.
 	Media bool
+	// Items are the hashes of the first images, audio, video and files, 32 at most, each once. They are valid
+	// until the Scanner's Release.
+	Items []uint64
 	// Route is the member "route" of the body, and GivesRoute whether it is true or false.
 	Route, GivesRoute bool
 	// Chain of the prompt, valid until the Scanner's Release.

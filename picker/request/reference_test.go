@@ -3,6 +3,7 @@ package request
 import (
 	"bytes"
 	"encoding/json"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -217,7 +218,11 @@ func (r *reference) object(raw json.RawMessage, to *prefix.Builder, depth int, u
 		case use == "image" && string(m.value) == "null":
 		case use == "image":
 			r.facts.Media = true
-			to.Mix(xxhash.Sum64(inner(m.value)))
+			sum := xxhash.Sum64(inner(m.value))
+			if len(r.facts.Items) < maxItems && !slices.Contains(r.facts.Items, sum) {
+				r.facts.Items = append(r.facts.Items, sum)
+			}
+			to.Mix(sum)
 		case use == "content":
 			r.content(m.value, to, depth)
 		case use == "text" && isText:

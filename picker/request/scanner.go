@@ -3,6 +3,7 @@ package request
 import (
 	"bytes"
 	"encoding/json"
+	"slices"
 	"sync"
 	"unicode/utf8"
 
@@ -16,6 +17,7 @@ const (
 	maxModel = 6 * 1024                         // as in the script that chooses routes by the model (scan.lua in translator/envoy): 1,024 bytes, all escaped
 	maxDepth = 12                               // of objects and arrays that are read member by member; what is deeper is hashed as written
 	maxInt   = 1<<31 - 1
+	maxItems = 32
 )
 
 // Bytes that no JSON text has; they end roles and messages in the prompt.
@@ -96,6 +98,7 @@ type Scanner struct {
 	ids         prefix.Tokens // of a prompt of token IDs
 	lists       int           // arrays of the prompt
 	media       bool          // the prompt has some
+	items       []uint64      // hashes of the media
 	message     []byte        // of a gRPC request
 
 	chain [prefix.MaxBlocks]uint64
@@ -130,7 +133,7 @@ func (s *Scanner) Release() {
 	s.front.Reset()
 	s.rest.Reset()
 	s.ids.Reset()
-	s.lists, s.media = 0, false
+	s.lists, s.media, s.items = 0, false, s.items[:0]
 	if s.message = s.message[:0]; cap(s.message) > maxKept {
 		s.message = nil
 	}
@@ -169,7 +172,8 @@ func (s *Scanner) Facts() Facts {
 	if s.kind.GRPC() {
 		s.readMessage()
 	}
-	f := Facts{Kind: s.kind, Model: s.Model(), Target: s.target, Stream: s.stream, MaxTokens: s.limitTokens, Size: s.size, Media: s.media}
+	f := Facts{Kind: s.kind, Model: s.Model(), Target: s.target, Stream: s.stream, MaxTokens: s.limitTokens, Size: s.size, Media: s.media,
+		Items: s.items}
 	f.Previous, f.Unstored = s.previous, s.unstored
 	f.Route, f.GivesRoute = s.Route()
 	if s.kind != OtherKind {
@@ -472,7 +476,11 @@ func (s *Scanner) endValue() {
 		s.salt = s.digest.Sum64()
 	case asImage:
 		s.media = true
-		s.builder().Mix(s.digest.Sum64())
+		sum := s.digest.Sum64()
+		if len(s.items) < maxItems && !slices.Contains(s.items, sum) {
+			s.items = append(s.items, sum)
+		}
+		s.builder().Mix(sum)
 	case asSeed:
 		s.front.Mix(s.digest.Sum64())
 	case forRole:

@@ -54,6 +54,7 @@ type Score struct {
 
 // Describe evaluates every endpoint of list as Rank would, and chooses none.
 func (s *Strategy) Describe(r *Request, now time.Time, list []endpoint.Endpoint, allowed func(*endpoint.Endpoint) bool) []Verdict {
+	s = s.of(r)
 	var scratch Scratch
 	c := s.candidates(r, now, list, allowed, &scratch)
 	s.match(r, c, &scratch)
@@ -122,6 +123,7 @@ func (s *Strategy) filteredBy(e *endpoint.Endpoint, state *endpoint.State) strin
 
 // Preview ranks as Rank does, but does not advance the round-robin position.
 func (s *Strategy) Preview(r *Request, now time.Time, list []endpoint.Endpoint, allowed func(*endpoint.Endpoint) bool, n int, scratch *Scratch) []Candidate {
+	s = s.of(r)
 	var turn uint64
 	if s.turn != nil {
 		turn = s.turn.Load()

@@ -116,6 +116,11 @@ func (s *Strategy) predict(r *Request, state *endpoint.State, c *Candidate) {
 	if s.load == nil { // its cost is not computed
 		s.foresees.of(r, state, c)
 	}
+	c.predict(r, state)
+}
+
+// predict sets a candidate's latency by what it has to do before, and by the prompt.
+func (c *Candidate) predict(r *Request, state *endpoint.State) {
 	// A server computes one token of a prompt that it has cached, too.
 	c.features = endpoint.Features{Prefill: c.ahead + max(c.uncached, 1)/c.Rate, Queue: queue(state), InFlight: float64(state.InFlight) + state.OthersRunning}
 	c.TTFT, c.TPOT = state.Latency.Predict(&c.features)

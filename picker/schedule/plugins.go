@@ -30,14 +30,28 @@ var pluginScorers = map[string]func(endpointpicker.Instance) pluginScorer{
 	endpointpicker.LoRAAffinityScorer:    func(endpointpicker.Instance) pluginScorer { return loraAffinity{} },
 	endpointpicker.ExternalScorer:        func(endpointpicker.Instance) pluginScorer { return external{} }, // newPlugins numbers them
 	endpointpicker.SessionAffinityScorer: func(endpointpicker.Instance) pluginScorer { return sessionAffinity{} },
+	endpointpicker.NoHitLRUScorer:        newNoHitLRU,
+	endpointpicker.MediaCacheScorer:      newMediaCache,
+	endpointpicker.LatencyScorer: func(p endpointpicker.Instance) pluginScorer {
+		return latency{p.Parameters.(*endpointpicker.Latency)}
+	},
+	endpointpicker.ContextLengthAware: func(p endpointpicker.Instance) pluginScorer {
+		return contextLength{p.Parameters.(*endpointpicker.ContextLength)}
+	},
+	endpointpicker.HeaderLabelScorer: func(p endpointpicker.Instance) pluginScorer {
+		return headerLabel{p.Parameters.(*endpointpicker.HeaderLabel)}
+	},
 }
 
-// pluginFilters are the filters by their types.
+// pluginFilters are the filters by their types that look at one endpoint alone; pluginNarrowers has the others.
 var pluginFilters = map[string]func(endpointpicker.Instance) func(*endpoint.Endpoint, *endpoint.State) bool{
 	endpointpicker.LabelSelectorFilter: labelSelector,
 	endpointpicker.DecodeFilter:        role,
 	endpointpicker.PrefillFilter:       role,
 	endpointpicker.EncodeFilter:        role,
+	endpointpicker.ByLabelFilter:       byLabel,
+	endpointpicker.UtilizationFilter:   withinLimits,
+	endpointpicker.ConcurrencyDetector: concurrency,
 }
 
 // choices are the pickers by their types.
@@ -59,10 +73,13 @@ type choice func(c []Candidate, n int, random func() uint64) []Candidate
 
 // plugins is the chooser of the strategy of that name: each scorer's score by its weight, and a choice by the sums.
 type plugins struct {
-	scorers []weighted
-	choice  choice
-	kind    string // the key of choice in choices
-	random  func() uint64
+	narrowers []named
+	scorers   []weighted
+	choice    choice
+	kind      string // the key of choice in choices
+	random    func() uint64
+	admission endpointpicker.Admission
+	foresees  *load // predicts latency; nil: nothing reads it
 }
 
 type weighted struct {
@@ -73,7 +90,11 @@ type weighted struct {
 
 // newPlugins returns the strategy of a profile.
 func newPlugins(o Options) *Strategy {
-	p := &plugins{choice: choices[o.Profile.Picker], kind: o.Profile.Picker, random: o.Random}
+	kind := o.Profile.Picker
+	p := &plugins{choice: choices[kind], kind: kind, random: o.Random, admission: o.Profile.Admission}
+	if o.Profile.Latency {
+		p.foresees = &load{}
+	}
 	outside := 0
 	for _, in := range o.Profile.Scorers {
 		if in.Type == endpointpicker.ExternalScorer {
@@ -84,8 +105,21 @@ func newPlugins(o Options) *Strategy {
 		p.scorers = append(p.scorers, weighted{pluginScorers[in.Type](in), in.Name, in.Weight})
 	}
 	s := &Strategy{chooser: p, trials: true}
+	for _, scorer := range p.scorers {
+		if n, ok := scorer.pluginScorer.(noter); ok {
+			s.noters = append(s.noters, n)
+		}
+	}
 	for _, in := range o.Profile.Filters {
-		s.filters = append(s.filters, filter{in.Name, pluginFilters[in.Type](in)})
+		limits, _ := in.Parameters.(*endpointpicker.UtilizationLimits)
+		switch narrows := pluginNarrowers[in.Type]; {
+		case narrows != nil:
+			p.narrowers = append(p.narrowers, named{narrows(in), in.Name})
+		case limits != nil && limits.FallbackOnEmpty:
+			p.narrowers = append(p.narrowers, named{preferred{limits}, in.Name})
+		default:
+			s.filters = append(s.filters, filter{in.Name, pluginFilters[in.Type](in)})
+		}
 	}
 	if o.Profile.Prompts {
 		s.prefixes = o.Prefixes
@@ -93,25 +127,58 @@ func newPlugins(o Options) *Strategy {
 	return s
 }
 
-// choose implements chooser.
+// choose implements chooser. The candidates that narrowers leave out come after the others.
 func (p *plugins) choose(r *Request, _ []endpoint.Endpoint, c []Candidate, states []endpoint.State, n int) []Candidate {
-	v := see(r, c, states)
-	for i := range c {
-		k := &c[i]
-		k.uncached = float64(max(r.Tokens-k.Cached, 0))
-		if k.Rate = states[k.lot].Rate; k.Rate == 0 {
-			k.Rate = defaultRate
-		}
+	v := p.see(r, c, states)
+	if p.denies(v) {
+		return nil
 	}
+	kept := p.narrow(v, func(uint32, string) {})
+	n = min(n, len(c))
+	p.rank(v, c[:kept], min(n, kept))
+	if n > kept {
+		p.rank(v, c[kept:], n-kept)
+	}
+	return c[:n]
+}
+
+// rank moves the n best of some candidates to their front.
+func (p *plugins) rank(v view, c []Candidate, n int) {
+	v.c = c
 	for i := range p.scorers {
 		p.scorers[i].add(v, p.scorers[i].weight)
 	}
-	return p.choice(c, min(n, len(c)), p.random)
+	p.choice(c, n, p.random)
+}
+
+// see makes the view of a pick, and sets what Work and predictions need of each candidate.
+func (p *plugins) see(r *Request, c []Candidate, states []endpoint.State) view {
+	v := see(r, c, states)
+	warm := false
+	for i := range c {
+		k, state := &c[i], &states[c[i].lot]
+		warm = warm || k.Cached > 0
+		if p.foresees != nil {
+			p.foresees.of(r, state, k)
+			k.predict(r, state)
+			continue
+		}
+		k.uncached = float64(max(r.Tokens-k.Cached, 0))
+		if k.Rate = state.Rate; k.Rate == 0 {
+			k.Rate = defaultRate
+		}
+	}
+	for i := range c {
+		c[i].warm = warm
+	}
+	return v
 }
 
 // explain implements chooser.
 func (p *plugins) explain(r *Request, _ []endpoint.Endpoint, c []Candidate, states []endpoint.State, verdicts []Verdict) {
-	v := see(r, c, states)
+	v := p.see(r, c, states)
+	kept := p.narrow(v, func(lot uint32, name string) { verdicts[lot].Out = name })
+	v.c, c = c[:kept], c[:kept]
 	for i := range c {
 		verdicts[c[i].lot].Scores = make([]Score, 0, len(p.scorers))
 		c[i].Score = 0

@@ -24,4 +24,10 @@ type Request struct {
 	External [][]float64
 	// Session decides with the strategy "session".
 	Session Session
+	// Items are the hashes of the prompt's images, audio and video. It is read during the call only.
+	Items []uint64
+	// Header returns a header of the request; nil if the profile reads none.
+	Header func(name string) []byte
+	// Profile is the profile of the document that the request names; "" is the default.
+	Profile string
 }

@@ -1,9 +1,6 @@
 package schedule
 
-import (
-	"github.com/penstock-project/penstock/manifests/endpointpicker"
-	"github.com/penstock-project/penstock/picker/prefix"
-)
+import "github.com/penstock-project/penstock/manifests/endpointpicker"
 
 // Scorers that read what picks have shown: requests and tokens in flight, sessions, and prefixes.
 
@@ -56,19 +53,13 @@ func (sessionAffinity) add(v view, weight float64) {
 type prefixCache struct{ *endpointpicker.PrefixCache }
 
 func (p prefixCache) add(v view, weight float64) {
-	blocks := len(v.r.Chain)
-	if blocks == 0 { // the token IDs of a prompt whose text is short or not known
-		blocks = len(v.r.Exact.Ends)
-	}
-	if blocks == 0 {
+	if len(v.r.Chain)+len(v.r.Exact.Ends) == 0 {
 		return
 	}
-	total := float64(prefix.End(blocks - 1))
 	for i := range v.c {
-		cached := float64(v.c[i].Cached)
-		score := (1 - p.MatchLengthWeight) * min(cached/total, 1)
+		score := (1 - p.MatchLengthWeight) * v.cachedPart(i)
 		if p.MatchLengthWeight > 0 {
-			length := min(cached/float64(p.MatchLengthScaleTokens), 1)
+			length := min(float64(v.c[i].Cached)/float64(p.MatchLengthScaleTokens), 1)
 			score += p.MatchLengthWeight * length * length
 		}
 		v.c[i].Score += weight * score

@@ -2,6 +2,8 @@ package schedule
 
 import (
 	"sync/atomic"
+
+	"github.com/penstock-project/penstock/manifests/endpointpicker"
 )
 
 // strategies by name. A new strategy is a row here, and a file if it needs one.
@@ -42,11 +44,16 @@ func UsesPrefixes(o *Options) bool {
 	return o.Name == "" || o.Name == "load" || o.Name == Plugins && o.Profile != nil && o.Profile.Prompts
 }
 
-// UsesObjective reports whether a strategy of this name reads Request.Objective.
-func UsesObjective(name string) bool { return name == "" || name == "load" }
+// UsesObjective reports whether the strategy that these options give reads Request.Objective.
+func UsesObjective(o *Options) bool {
+	return o.Name == "" || o.Name == "load" || o.Name == Plugins && o.Profile != nil && o.Profile.Latency
+}
 
 // UsesCriticality reports whether the strategy that these options give reads Request.Criticality.
-func UsesCriticality(o *Options) bool { return o.Name == "tree" || o.ShedAfter > 0 }
+func UsesCriticality(o *Options) bool {
+	admits := o.Name == Plugins && o.Profile != nil && o.Profile.Admission != (endpointpicker.Admission{})
+	return o.Name == "tree" || o.ShedAfter > 0 || admits
+}
 
 // ShedsFull reports whether the strategy that these options give sheds sheddable requests while no endpoint has capacity, and reads
 // Request.Criticality for that alone.

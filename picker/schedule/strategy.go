@@ -58,6 +58,9 @@ type Strategy struct {
 	random    func() uint64
 	turn      *atomic.Uint64 // the round-robin position; nil in other strategies
 	chooser   chooser        // in place of a scorer; nil in strategies that compare costs
+	noters    []noter        // remember what Rank has chosen
+	// variants take the place of the strategy for requests that name them (Request.Profile).
+	variants map[string]*Strategy
 }
 
 // chooser selects endpoints by rules that are no costs.
@@ -105,6 +108,8 @@ type Candidate struct {
 	Drawn    bool // one of the two whose scores power-of-two-picker compared for the first place
 
 	last     bool // the endpoint is suspect, and gets this request only if there is no other
+	out      bool // a narrower prefers others
+	warm     bool // some candidate has cached a part of the prompt
 	misses   bool // the request's objective
 	features endpoint.Features
 	measure  bool // the time to the first byte shows the server's rate
@@ -180,6 +185,9 @@ func New(o Options) (*Strategy, error) {
 	if o.Name == Plugins && o.Profile == nil {
 		return nil, errors.New("strategy plugins needs a profile")
 	}
+	if p := o.Profile; p != nil && p.ByHeader != nil && o.Name == Plugins {
+		return newVariants(o, p.ByHeader)
+	}
 	s := build(o)
 	s.name, s.random, s.after = o.Name, o.Random, o.ShedAfter.Seconds()
 	if s.load, _ = s.scorer.(*load); s.load != nil {
@@ -192,6 +200,31 @@ func New(o Options) (*Strategy, error) {
 		s.filters, s.full = append(s.filters, notFull(o.Full)), o.Full
 	}
 	return s, nil
+}
+
+// newVariants returns the strategy of a document with a profile for each value of a header.
+func newVariants(o Options, by *endpointpicker.ByHeader) (*Strategy, error) {
+	all := map[string]*Strategy{}
+	for name, profile := range by.Profiles {
+		own := o
+		own.Profile = profile
+		s, err := New(own)
+		if err != nil {
+			return nil, err
+		}
+		all[name] = s
+	}
+	s := *all[by.Default]
+	s.variants = all
+	return &s, nil
+}
+
+// of returns the variant that a request names, or s.
+func (s *Strategy) of(r *Request) *Strategy {
+	if v := s.variants[r.Profile]; v != nil {
+		return v
+	}
+	return s
 }
 
 // Name of the strategy.
@@ -236,11 +269,18 @@ func (s *Strategy) Prepare(list []endpoint.Endpoint) {
 // Rank returns up to n endpoints of list for a request, best first, by their state at now; n is at least 1. allowed, if not
 // nil, restricts the choice. The result is valid until scratch is used again.
 func (s *Strategy) Rank(r *Request, now time.Time, list []endpoint.Endpoint, allowed func(*endpoint.Endpoint) bool, n int, scratch *Scratch) []Candidate {
+	s = s.of(r)
 	var turn uint64
 	if s.turn != nil {
 		turn = s.turn.Add(1) - 1
 	}
-	return s.rank(r, now, list, allowed, n, turn, scratch)
+	ranked := s.rank(r, now, list, allowed, n, turn, scratch)
+	if len(ranked) > 0 {
+		for _, n := range s.noters {
+			n.note(r, &ranked[0])
+		}
+	}
+	return ranked
 }
 
 // rank is Rank with the round-robin position of this request.
@@ -271,6 +311,9 @@ func (s *Strategy) order(
 		}
 		if len(ranked) == 0 {
 			scratch.Shed, scratch.Why = true, whyCapacity
+			if p, ok := s.chooser.(*plugins); ok && p.admission.Latency && r.Objective != (Objective{}) {
+				scratch.Why = whyObjective
+			}
 			if by, ok := s.chooser.(shedder); ok {
 				scratch.excess = by.exceeded(c, scratch.states)
 			}

@@ -1,6 +1,7 @@
 package inference
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"math"
@@ -49,13 +50,17 @@ func plugins(r store.Reader, p *model.Pool, policy *v1alpha1.PoolPolicy) {
 	if !profile.Prompts {
 		p.Settings.Prefix = false
 	}
+	p.Settings.MetricsPath = cmp.Or(p.Settings.MetricsPath, profile.Source.Path)
 	field := fieldPlugins
 	if spec.ConfigRef != nil {
 		field = fieldConfigRef
 	}
 	if f := profile.Flow; f != nil && spec.FlowControl == nil {
 		p.Settings.FlowControl = model.FlowControl{On: true, Deadlines: f.Deadlines, Requests: int32(min(f.Requests, math.MaxInt32)), Bytes: f.Bytes,
-			TTL: f.TTL, EmptyTTL: f.EmptyTTL, Queue: f.Queue, KVCache: f.KV}
+			TTL: f.TTL, EmptyTTL: f.EmptyTTL, Queue: f.Queue, KVCache: f.KV, InFlight: f.InFlight}
+		for _, b := range f.TTLs {
+			p.Settings.FlowControl.TTLs = append(p.Settings.FlowControl.TTLs, model.BandTTL(b))
+		}
 	} else if f != nil {
 		found(field, "", endpointpicker.Problem{Warning: true, Problem: "the document's flowControl has no effect: spec.picker.flowControl is in force", Fix: "keep one of them"})
 	}
@@ -196,4 +201,17 @@ func invalidConfigRef(findings []report.Finding) bool {
 	return slices.ContainsFunc(findings, func(f report.Finding) bool {
 		return f.Severity == report.Error && strings.HasPrefix(f.Field, fieldConfigRef) && !invalidScorer(f)
 	})
+}
+
+// cleartextPages reports a document that has pages read over TLS, for a pool whose Envoys Penstock
+// configures: its pages are read as its requests are sent.
+func cleartextPages(p *model.Pool, policy *v1alpha1.PoolPolicy) []report.Finding {
+	if p.Settings.Plugins == nil || !p.Settings.Plugins.Source.TLS {
+		return nil
+	}
+	return []report.Finding{{
+		Severity: report.Warning, Owner: store.PoolPolicies.Ref(policy), Field: fieldConfigRef,
+		Problem: "the scheme https of the document has no effect: pages are read as requests are sent",
+		Fix:     "write a BackendTLSPolicy for the InferencePool, and remove the scheme",
+	}}
 }

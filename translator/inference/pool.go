@@ -40,6 +40,7 @@ func basePool(r store.Reader, obj *inferencev1.InferencePool) (*model.Pool, *v1a
 	p.Settings.ReadsModels, p.Settings.RewritesModels = modelUse(r, obj.Namespace, obj.Name)
 	if ref := obj.Spec.EndpointPickerRef; ref == nil {
 		plugins(r, p, policy)
+		p.Findings = append(p.Findings, cleartextPages(p, policy)...)
 		withProcessor(r, p, policy)
 		ourPicker(p, policy)
 	} else {

@@ -1,6 +1,7 @@
 package inference
 
 import (
+	"cmp"
 	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -17,6 +18,8 @@ import (
 type StandAlone struct {
 	// Pool is the only InferencePool; zero for all.
 	Pool objectid.Pool
+	// Source is where metrics pages are read, unless the pool's policy or the EndpointPickerConfig has it.
+	Source endpointpicker.PageSource
 }
 
 // StandAlonePool decides about the InferencePool with a key for a stand-alone picker; false if there is none. The pool's
@@ -39,6 +42,8 @@ func StandAlonePool(r store.Reader, key string, only *StandAlone) (*model.Pool, 
 		p.Owners = append(p.Owners, store.PoolPolicies.Ref(written))
 	}
 	plugins(r, p, policy)
+	p.Settings.MetricsPath = cmp.Or(p.Settings.MetricsPath, only.Source.Path)
+	p.Settings.UnverifiedTLS = only.Source.TLS || p.Settings.Plugins != nil && p.Settings.Plugins.Source.TLS
 	withProcessor(r, p, written)
 	ourPicker(p, policy)
 	if policy == nil || policy.Spec.Picker.Fallbacks == nil {

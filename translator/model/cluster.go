@@ -344,6 +344,7 @@ type PickerSettings struct {
 	NoHeadersTimeout   bool   // streams wait for headers without a limit
 	Engine             string // that names the metrics; "": vLLM
 	MetricsPath        string // "": the engine's
+	UnverifiedTLS      bool   // without a BackendTLSPolicy the picker asks the servers over TLS that verifies none
 	MetricsPort        int32  // 0: the engine's, or the endpoint's own
 	MaxMetricsPage     int32  // in bytes; 0: the default of endpoint.Metrics
 	LoadStatPort       int32  // 0: loads are not published
@@ -379,6 +380,15 @@ type FlowControl struct {
 	EmptyTTL  time.Duration // how long a request waits while the pool has no endpoint
 	Queue     float64       // waiting requests at which a server is saturated
 	KVCache   float64       // use of the KV cache, 0 to 1, at which it is
+	InFlight  int64         // requests in flight at which it is; 0: any number
+	TTLs      []BandTTL     // of single priorities
+}
+
+// BandTTL is how long requests of one priority wait; Negative: of each priority below 0 without one of its own.
+type BandTTL struct {
+	Priority int32
+	Negative bool
+	TTL      time.Duration
 }
 
 // KVEvents is where the model servers of a pool publish KV events. The zero value: nowhere.

@@ -46,7 +46,7 @@ var mistakes = []struct{ kind, spec, words string }{
 	{"PoolPolicy", "{targetRef: {name: chat}, picker: {strategy: plugins}}", "strategy plugins needs either plugins or configRef: write one of them"},
 	{"PoolPolicy", "{targetRef: {name: chat}, picker: {strategy: plugins, plugins: {}, configRef: {name: scorers}}}", "strategy plugins needs either plugins or configRef: write one of them"},
 	{"PoolPolicy", "{targetRef: {name: chat}, picker: {configRef: {name: scorers}}}", "plugins and configRef are for strategy plugins: write strategy: plugins"},
-	{"PoolPolicy", "{targetRef: {name: chat}, picker: {strategy: plugins, plugins: {scorers: [{type: latency-scorer}]}}}", `supported values: "queue-scorer"`},
+	{"PoolPolicy", "{targetRef: {name: chat}, picker: {strategy: plugins, plugins: {scorers: [{type: dyn-prefill-scorer}]}}}", `supported values: "queue-scorer"`},
 	{"PoolPolicy", "{targetRef: {name: chat}, picker: {criticality: Sheddable, shedAfter: 1.5s}}", ""},
 	{"PoolPolicy", "{targetRef: {name: chat}, picker: {shedAfter: 11m}}", "shedAfter must be 1ms to 10m"},
 	{"PoolPolicy", "{targetRef: {name: chat}, picker: {strategy: chwbl, body: None}}", "strategy chwbl hashes request bodies: remove body"},

@@ -39,9 +39,9 @@ func TestPoolPolicy_ConfigMapWithPluginsIsReadOnDemand(t *testing.T) {
 	api.Apply(t, "configmaps", document("queue-scorer"))
 	scored("queue-scorer")
 	// Invalid: the last valid one stays, the pool's endpoints follow, and the status states why.
-	api.Apply(t, "configmaps", document("latency-scorer"))
+	api.Apply(t, "configmaps", document("dyn-prefill-scorer"))
 	poll.Until(t, "the status of the policy", func() bool {
-		return strings.Contains(statusText(api), `"latency-scorer" is not a type of plugins`)
+		return strings.Contains(statusText(api), `"dyn-prefill-scorer" is not a type of plugins`)
 	})
 	api.Apply(t, "pods", strings.NewReplacer("chat-1", "chat-2", "10.244.0.1", "10.244.0.2").Replace(clusterObjects[4].text))
 	poll.Until(t, "both pods are scored by the last valid plugin", func() bool {

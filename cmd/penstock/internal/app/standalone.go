@@ -24,6 +24,7 @@ import (
 	"github.com/penstock-project/penstock/discovery/status"
 	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/manifests/endpointpicker"
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
 	"github.com/penstock-project/penstock/picker"
 	"github.com/penstock-project/penstock/translator/inference"
@@ -40,6 +41,8 @@ type StandAlone struct {
 	Group string
 	// Own takes the place of an InferencePool that is read; nil: none.
 	Own *inferencev1.InferencePool
+	// Source is where metrics pages are read, unless the PoolPolicy or the Document has it.
+	Source endpointpicker.PageSource
 	// Document is the EndpointPickerConfig; nil: the pool's PoolPolicy has the strategy.
 	Document *Document
 	// Protocol is how gateways are spoken to.
@@ -64,7 +67,7 @@ func (noEnvoys) EndpointsKnown(context.Context, ...string) error { return nil }
 func NewStandAlone(cfg Config, s StandAlone) (*App, error) {
 	translation := cfg.translation()
 	translation.Controller, translation.AnyClass = "", false // no Gateway is ours
-	translation.StandAlone = &inference.StandAlone{Pool: s.Pool}
+	translation.StandAlone = &inference.StandAlone{Pool: s.Pool, Source: s.Source}
 	cfg.DefaultPool = s.Pool
 	var c core
 	var source discovery

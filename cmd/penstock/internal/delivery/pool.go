@@ -168,6 +168,12 @@ func flowControl(s *model.PickerSettings) *picker.FlowControl {
 		Limits:     flow.Limits{Requests: int(f.Requests), Bytes: f.Bytes, TTL: f.TTL, EmptyTTL: f.EmptyTTL},
 		Saturation: flow.Saturation{Queue: f.Queue, KV: f.KVCache, InFlight: int64(s.FullInFlight)},
 	}
+	if f.InFlight > 0 && (out.InFlight == 0 || f.InFlight < out.InFlight) {
+		out.InFlight = f.InFlight
+	}
+	for _, b := range f.TTLs {
+		out.TTLs = append(out.TTLs, flow.BandTTL{Priority: int(b.Priority), Negative: b.Negative, TTL: b.TTL})
+	}
 	if f.Deadlines {
 		out.Limits.Order = flow.Deadline
 	}
@@ -177,6 +183,13 @@ func flowControl(s *model.PickerSettings) *picker.FlowControl {
 // serverTLS is how the pool's servers are spoken to by the picker itself, as by Envoy: as a BackendTLSPolicy demands. The key differs for
 // configurations that differ.
 func serverTLS(pp translator.PickerPool) (*tls.Config, string) {
+	if pp.TLS == nil && pp.Pool.Settings.UnverifiedTLS {
+		config, err := dial.TLS{}.Config()
+		if err != nil { // only a client certificate can be invalid
+			return nil, ""
+		}
+		return config, "unverified"
+	}
 	if pp.TLS == nil {
 		return nil, ""
 	}

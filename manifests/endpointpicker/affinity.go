@@ -1,0 +1,240 @@
+package endpointpicker
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"golang.org/x/net/http/httpguts"
+)
+
+// Parameters of plugins that keep requests together: by prefixes, sessions, images, and labels.
+
+// ByLabel keeps the endpoints whose label has one of some values.
+//
+// +kubebuilder:object:generate=false
+type ByLabel struct {
+	Label         string   `json:"label"`
+	ValidValues   []string `json:"validValues"`
+	AllowsNoLabel bool     `json:"allowsNoLabel"` // endpoints without the label stay
+}
+
+func (p *ByLabel) check() []Problem {
+	if p.Label == "" {
+		return []Problem{{Field: "label", Problem: "is empty", Fix: "write the label of pods that decides"}}
+	}
+	return nil
+}
+
+// Keeps reports whether an endpoint with labels passes.
+func (p *ByLabel) Keeps(labels map[string]string) bool {
+	value, ok := labels[p.Label]
+	if !ok {
+		return p.AllowsNoLabel
+	}
+	return slices.Contains(p.ValidValues, value)
+}
+
+// PrefixAffinity keeps the endpoints that have cached most of a prompt, unless they are much slower.
+//
+// +kubebuilder:object:generate=false
+type PrefixAffinity struct {
+	// AffinityThreshold is the part of the prompt, from 0 to 1, from which on an endpoint stays.
+	AffinityThreshold float64 `json:"affinityThreshold"`
+	// ExplorationProbability is the part of requests for which all endpoints stay.
+	ExplorationProbability float64 `json:"explorationProbability"`
+	// MaxTTFTPenaltyMs is how much longer the first token may take there; 0: any time.
+	MaxTTFTPenaltyMs float64 `json:"maxTTFTPenaltyMs"`
+	// TTFTSource is what that time is known by: prefillThroughput, or latencyPredictor.
+	TTFTSource string `json:"ttftSource"`
+	// PeakPrefillThroughput, in tokens a second, is for prefillThroughput.
+	PeakPrefillThroughput float64 `json:"peakPrefillThroughput"`
+
+	PrefixMatchInfoProducerName       string  `json:"prefixMatchInfoProducerName"`
+	LatencyPredictionInfoProducerName *string `json:"latencyPredictionInfoProducerName"`
+	InFlightLoadProducerName          *string `json:"inFlightLoadProducerName"`
+}
+
+// TTFT sources.
+const (
+	byThroughput = "prefillThroughput"
+	byPrediction = "latencyPredictor"
+)
+
+// Predicts reports whether times are those that are predicted.
+func (p *PrefixAffinity) Predicts() bool {
+	return p.TTFTSource == byPrediction && p.MaxTTFTPenaltyMs > 0
+}
+
+func (p *PrefixAffinity) check() (out []Problem) {
+	out = append(out, part("affinityThreshold", p.AffinityThreshold)...)
+	out = append(out, part("explorationProbability", p.ExplorationProbability)...)
+	if !(p.MaxTTFTPenaltyMs >= 0) {
+		out = append(out, Problem{Field: "maxTTFTPenaltyMs",
+			Problem: fmt.Sprintf("must be at least 0, is %g", p.MaxTTFTPenaltyMs), Fix: "write milliseconds, or 0 for any time"})
+	}
+	if p.TTFTSource != "" && p.TTFTSource != byThroughput && p.TTFTSource != byPrediction {
+		out = append(out, Problem{Field: "ttftSource",
+			Problem: fmt.Sprintf("must be %s or %s, is %q", byThroughput, byPrediction, p.TTFTSource),
+			Fix:     "write one of them, or remove it for " + byThroughput})
+	}
+	if !(p.PeakPrefillThroughput > 0) {
+		out = append(out, Problem{Field: "peakPrefillThroughput",
+			Problem: fmt.Sprintf("must be above 0, is %g", p.PeakPrefillThroughput), Fix: "write tokens a second, or remove it for 15928"})
+	}
+	return out
+}
+
+func (p *PrefixAffinity) producer() (field, name, kind string) {
+	return "prefixMatchInfoProducerName", p.PrefixMatchInfoProducerName, ApproximatePrefixProducer
+}
+
+// part is the problem of a number that must be from 0 to 1.
+func part(field string, v float64) []Problem {
+	if v >= 0 && v <= 1 {
+		return nil
+	}
+	return []Problem{{Field: field, Problem: fmt.Sprintf("must be from 0 to 1, is %g", v), Fix: "write a part, such as 0.5"}}
+}
+
+// NoHitLRU scores the endpoints whose last prompt without a cached part is the longest ago.
+//
+// +kubebuilder:object:generate=false
+type NoHitLRU struct {
+	// LRUSize is how many endpoints are remembered.
+	LRUSize int `json:"lruSize"`
+
+	PrefixPluginType            *string `json:"prefixPluginType"`
+	PrefixPluginName            *string `json:"prefixPluginName"`
+	PrefixMatchInfoProducerName string  `json:"prefixMatchInfoProducerName"`
+}
+
+func (p *NoHitLRU) check() []Problem {
+	if p.LRUSize < 1 {
+		return []Problem{{Field: "lruSize", Problem: fmt.Sprintf("must be at least 1, is %d", p.LRUSize), Fix: "write a number of endpoints, or remove it for 1024"}}
+	}
+	return nil
+}
+
+func (p *NoHitLRU) producer() (field, name, kind string) {
+	return "prefixMatchInfoProducerName", p.PrefixMatchInfoProducerName, ApproximatePrefixProducer
+}
+
+// ContextLength scores endpoints by the range of prompts that their label names.
+//
+// +kubebuilder:object:generate=false
+type ContextLength struct {
+	// Label has the range, in tokens, such as 0-2048.
+	Label string `json:"label"`
+	// EnableFiltering keeps the endpoints whose range has the prompt, and those without a range.
+	EnableFiltering bool `json:"enableFiltering"`
+}
+
+func (p *ContextLength) check() []Problem {
+	if p.Label == "" {
+		return []Problem{{Field: "label", Problem: "is empty", Fix: "write the label of pods that has the range, or remove it"}}
+	}
+	return nil
+}
+
+// HeaderLabel scores the endpoints whose label has the value of a request's header.
+//
+// +kubebuilder:object:generate=false
+type HeaderLabel struct {
+	HeaderName string `json:"headerName"`
+	LabelKey   string `json:"labelKey"`
+}
+
+func (p *HeaderLabel) check() (out []Problem) {
+	out = append(out, headerProblem("headerName", p.HeaderName)...)
+	if p.LabelKey == "" {
+		out = append(out, Problem{Field: "labelKey", Problem: "is empty", Fix: "write the label that is compared with the header"})
+	}
+	return out
+}
+
+// headerProblem is the problem of a name that no header has.
+func headerProblem(field, name string) []Problem {
+	if httpguts.ValidHeaderFieldName(name) {
+		return nil
+	}
+	return []Problem{{Field: field, Problem: fmt.Sprintf("must be the name of a header, is %q", name), Fix: "write one, such as x-session-id"}}
+}
+
+// sessionID are the parameters of SessionIDProducer: where a request names its session.
+type sessionID struct {
+	HeaderName string `json:"headerName"`
+	CookieName string `json:"cookieName"`
+}
+
+func (p *sessionID) check() []Problem {
+	switch {
+	case (p.HeaderName == "") == (p.CookieName == ""):
+		return []Problem{{Problem: "must have headerName or cookieName", Fix: "write one of them"}}
+	case p.CookieName != "":
+		return headerProblem("cookieName", p.CookieName)
+	}
+	return headerProblem("headerName", p.HeaderName)
+}
+
+// agentIdentity are the parameters of AgentIdentity: headers by which agents name their sessions.
+type agentIdentity struct {
+	AdditionalSessionHeaders []string `json:"additionalSessionHeaders"`
+}
+
+func (p *agentIdentity) check() (out []Problem) {
+	for i, name := range p.AdditionalSessionHeaders {
+		out = append(out, headerProblem(fmt.Sprintf("additionalSessionHeaders[%d]", i), name)...)
+	}
+	return out
+}
+
+// agentHeaders name the session of well-known agents.
+var agentHeaders = []string{"x-claude-code-session-id", "x-session-affinity", "session-id", "session_id"}
+
+// agentAttribute is the source of a session's ID that AgentIdentity provides.
+const agentAttribute = "agent-identity"
+
+// identities sets the headers and the cookie by which requests name their sessions and their agents.
+func (r *resolver) identities(p *Profile) {
+	agents := func() []string {
+		for _, name := range r.names {
+			if a, ok := r.instances[name].Parameters.(*agentIdentity); ok {
+				return slices.Concat(lower(a.AdditionalSessionHeaders), agentHeaders)
+			}
+		}
+		return nil
+	}
+	p.AgentHeaders = agents()
+	for _, name := range r.names {
+		switch q := r.instances[name].Parameters.(type) {
+		case *sessionID:
+			if p.SessionCookie = q.CookieName; q.HeaderName != "" {
+				p.SessionHeaders = append(p.SessionHeaders, strings.ToLower(q.HeaderName))
+			}
+		case *sessionAffinity:
+			for _, s := range q.SessionIDConfig.Sources {
+				if s.Attribute == agentAttribute {
+					p.SessionHeaders = append(p.SessionHeaders, p.AgentHeaders...)
+				} else if s.Header != "" {
+					p.SessionHeaders = append(p.SessionHeaders, strings.ToLower(s.Header))
+				}
+			}
+		}
+	}
+}
+
+func lower(names []string) []string {
+	out := make([]string, len(names))
+	for i, name := range names {
+		out[i] = strings.ToLower(name)
+	}
+	return out
+}
+
+// preciseScorer are the parameters of precise-prefix-cache-scorer, which has its own producer.
+type preciseScorer struct{ precisePrefix }
+
+func (p *preciseScorer) converted() parameters {
+	return &PrefixCache{MatchLengthScaleTokens: 8192, Precise: true}
+}

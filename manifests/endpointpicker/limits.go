@@ -1,0 +1,155 @@
+package endpointpicker
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Parameters of filters that leave out loaded endpoints, and of the metrics pages that they read.
+
+// UtilizationLimits keeps the endpoints that are within all limits.
+//
+// +kubebuilder:object:generate=false
+type UtilizationLimits struct {
+	Conditions []UtilizationLimit `json:"conditions"`
+	// FallbackOnEmpty keeps all endpoints if none is within the limits.
+	FallbackOnEmpty bool `json:"fallbackOnEmpty"`
+
+	InFlightLoadProducerName *string `json:"inFlightLoadProducerName"`
+}
+
+// UtilizationLimit is the greatest value of one metric.
+//
+// +kubebuilder:object:generate=false
+type UtilizationLimit struct {
+	Metric   string  `json:"metric"`
+	MaxValue float64 `json:"maxValue"`
+}
+
+// Metrics of a UtilizationLimit.
+const (
+	ActiveRequests     = "active-requests"
+	RunningRequests    = "running-requests"
+	WaitingQueue       = "waiting-queue"
+	KVCacheUtilization = "kv-cache-utilization"
+)
+
+func (p *UtilizationLimits) check() (out []Problem) {
+	metrics := []string{ActiveRequests, RunningRequests, WaitingQueue, KVCacheUtilization}
+	if len(p.Conditions) == 0 {
+		out = append(out, Problem{Field: "conditions", Problem: "is empty", Fix: "write metric and maxValue"})
+	}
+	for i, c := range p.Conditions {
+		field := fmt.Sprintf("conditions[%d].", i)
+		if !slices.Contains(metrics, c.Metric) {
+			out = append(out, Problem{Field: field + "metric",
+				Problem: fmt.Sprintf("must be one of %s, is %q", strings.Join(metrics, ", "), c.Metric), Fix: "write one of them"})
+		}
+		if !(c.MaxValue >= 0) || c.Metric == KVCacheUtilization && c.MaxValue > 1 {
+			out = append(out, Problem{Field: field + "maxValue",
+				Problem: fmt.Sprintf("must be at least 0, and at most 1 for %s, is %g", KVCacheUtilization, c.MaxValue), Fix: "write the greatest value"})
+		}
+	}
+	return out
+}
+
+// Concurrency are the parameters of ConcurrencyDetector.
+//
+// +kubebuilder:object:generate=false
+type Concurrency struct {
+	// MaxConcurrency is how many requests in flight a server takes, and Headroom how many more, as a
+	// part of it, the filter of this type lets it have.
+	MaxConcurrency int64   `json:"maxConcurrency"`
+	Headroom       float64 `json:"headroom"`
+	// ConcurrencyMode is requests, tokens or hybrid.
+	ConcurrencyMode string `json:"concurrencyMode"`
+
+	MaxTokenConcurrency      *int64  `json:"maxTokenConcurrency"`
+	InFlightLoadProducerName *string `json:"inFlightLoadProducerName"`
+}
+
+func (p *Concurrency) check() (out []Problem) {
+	if p.MaxConcurrency < 1 {
+		out = append(out, Problem{Field: "maxConcurrency", Problem: fmt.Sprintf("must be at least 1, is %d", p.MaxConcurrency), Fix: "write a number of requests, or remove it for 100"})
+	}
+	if !(p.Headroom >= 0) {
+		out = append(out, Problem{Field: "headroom", Problem: fmt.Sprintf("must be at least 0, is %g", p.Headroom), Fix: "write a part of maxConcurrency, such as 0.2"})
+	}
+	const why = "tokens in flight do not count; a server's queue, its KV cache and its requests do"
+	switch p.ConcurrencyMode {
+	case "requests":
+	case "tokens", "hybrid":
+		out = append(out, noEffect("concurrencyMode", true, why)...)
+	default:
+		out = append(out, Problem{Field: "concurrencyMode", Problem: fmt.Sprintf("must be requests, tokens or hybrid, is %q", p.ConcurrencyMode), Fix: "write one of them, or remove it for requests"})
+	}
+	return append(out, noEffect("maxTokenConcurrency", p.MaxTokenConcurrency != nil && p.ConcurrencyMode == "requests", "concurrencyMode is requests")...)
+}
+
+// Requests is how many requests a server may have in flight; 0: any number.
+func (p *Concurrency) Requests() int64 {
+	if p.ConcurrencyMode == "tokens" {
+		return 0
+	}
+	return p.MaxConcurrency
+}
+
+// attributeFilter are the parameters of endpoint-attribute-filter that decide what it does without the attribute.
+type attributeFilter struct {
+	Attribute       string          `json:"attribute"`
+	OnMissing       string          `json:"onMissing"`
+	FallbackOnEmpty bool            `json:"fallbackOnEmpty"`
+	Algorithm       json.RawMessage `json:"algorithm"`
+}
+
+func (p *attributeFilter) check() []Problem {
+	if p.OnMissing != "Fail" || p.FallbackOnEmpty {
+		return nil
+	}
+	return []Problem{{Field: "onMissing", Problem: "Fail leaves no server: " + noAttributes, Fix: "use " + UtilizationFilter + ", or write Pass"}}
+}
+
+// dataSource are the parameters of metrics-data-source.
+type dataSource struct {
+	Scheme             string `json:"scheme"`
+	Path               string `json:"path"`
+	InsecureSkipVerify *bool  `json:"insecureSkipVerify"`
+}
+
+func (p *dataSource) check() (out []Problem) {
+	switch p.Scheme {
+	case "", "http":
+	case "https":
+		if p.InsecureSkipVerify != nil && !*p.InsecureSkipVerify {
+			out = append(out, Problem{Field: "insecureSkipVerify", Problem: "false is not supported: " + metricsDataSource + " names no CA",
+				Fix: "remove it, and write a BackendTLSPolicy for the InferencePool, by which its pages are read over verified TLS"})
+		}
+	default:
+		out = append(out, Problem{Field: "scheme", Problem: fmt.Sprintf("must be http or https, is %q", p.Scheme), Fix: "write one of them"})
+	}
+	if p.Path != "" && !strings.HasPrefix(p.Path, "/") {
+		out = append(out, Problem{Field: "path", Problem: fmt.Sprintf("must begin with /, is %q", p.Path), Fix: "write the path of the metrics page, such as /metrics"})
+	}
+	return out
+}
+
+// PageSource is where a document has metrics pages read. The zero value is the pool's own setting.
+//
+// +kubebuilder:object:generate=false
+type PageSource struct {
+	Path string // "" is the pool's
+	// TLS: the servers speak TLS. Without a BackendTLSPolicy it does not verify them.
+	TLS bool
+}
+
+// pageSource returns where the document has pages read.
+func (r *resolver) pageSource() (s PageSource) {
+	for _, name := range r.names {
+		if p, ok := r.instances[name].Parameters.(*dataSource); ok {
+			s = PageSource{Path: p.Path, TLS: p.Scheme == "https"}
+		}
+	}
+	return s
+}

@@ -1,0 +1,246 @@
+package schedule
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/penstock-project/penstock/manifests/endpointpicker"
+	"github.com/penstock-project/penstock/picker/endpoint"
+	"github.com/penstock-project/penstock/picker/prefix"
+)
+
+// Filters of the strategy plugins that compare candidates with each other or with the request. None
+// of them leaves a request without an endpoint: what they leave out comes last.
+
+// narrower sets Candidate.out for the candidates that a request prefers not to go to. draw is uniform.
+type narrower interface {
+	narrow(v view, draw uint64)
+}
+
+// pluginNarrowers are these filters by their types.
+var pluginNarrowers = map[string]func(endpointpicker.Instance) narrower{
+	endpointpicker.PrefixAffinityFilter: func(p endpointpicker.Instance) narrower {
+		return prefixAffinity{p.Parameters.(*endpointpicker.PrefixAffinity)}
+	},
+	endpointpicker.SessionAffinityFilter: func(endpointpicker.Instance) narrower { return sessionPin{} },
+	endpointpicker.HeadroomTierFilter: func(p endpointpicker.Instance) narrower {
+		return headroomTier{p.Parameters.(*endpointpicker.HeadroomTier)}
+	},
+	endpointpicker.ContextLengthAware: func(p endpointpicker.Instance) narrower {
+		return contextLength{p.Parameters.(*endpointpicker.ContextLength)}
+	},
+}
+
+// named is a narrower with the name of its plugin.
+type named struct {
+	narrower
+	name string
+}
+
+// narrow moves the candidates that all narrowers keep to the front, and returns their number. Suspect
+// ones are left out while others stay.
+func (p *plugins) narrow(v view, by func(lot uint32, name string)) int {
+	kept := len(v.c)
+	for i := range p.narrowers {
+		n := &p.narrowers[i]
+		front := v
+		front.c = v.c[:kept]
+		free := 0
+		for k := range front.c {
+			front.c[k].out = false
+			if !front.c[k].last {
+				free++
+			}
+		}
+		n.narrow(front, p.random())
+		left := 0
+		for k := range front.c {
+			c := &front.c[k]
+			if c.out = c.out || c.last && free > 0; !c.out {
+				front.c[left], front.c[k] = front.c[k], front.c[left]
+				left++
+			}
+		}
+		if left == 0 {
+			continue
+		}
+		for k := left; k < kept; k++ {
+			by(front.c[k].lot, n.name)
+		}
+		kept = left
+	}
+	return kept
+}
+
+// uniformPart returns a number from 0 to 1 of a draw.
+func uniformPart(draw uint64) float64 { return float64(draw>>11) / (1 << 53) }
+
+// cachedPart returns the part of the prompt's whole blocks that candidate i has cached.
+func (v *view) cachedPart(i int) float64 {
+	blocks := len(v.r.Chain)
+	if blocks == 0 { // the token IDs of a prompt whose text is short or not known
+		blocks = len(v.r.Exact.Ends)
+	}
+	if blocks == 0 {
+		return 0
+	}
+	return min(float64(v.c[i].Cached)/float64(prefix.End(blocks-1)), 1)
+}
+
+// prefixAffinity is prefix-cache-affinity-filter: it keeps the endpoints that have cached most of the
+// prompt, unless the first token takes much longer there than at the others.
+type prefixAffinity struct {
+	*endpointpicker.PrefixAffinity
+}
+
+func (p prefixAffinity) narrow(v view, draw uint64) {
+	if p.AffinityThreshold <= 0 || uniformPart(draw) < p.ExplorationProbability {
+		return
+	}
+	var best [2]float64 // milliseconds to the first token: of those that stay, and of the others
+	var count [2]int
+	for i := range v.c {
+		side := 0
+		if v.c[i].out = v.cachedPart(i) < p.AffinityThreshold; v.c[i].out {
+			side = 1
+		}
+		if ms := p.firstToken(v, i); count[side] == 0 || ms < best[side] {
+			best[side] = ms
+		}
+		count[side]++
+	}
+	if p.MaxTTFTPenaltyMs > 0 && count[0] > 0 && count[1] > 0 && best[0]-best[1] > p.MaxTTFTPenaltyMs {
+		for i := range v.c {
+			v.c[i].out = false
+		}
+	}
+}
+
+// firstToken estimates the time to the first token at candidate i, in milliseconds.
+func (p prefixAffinity) firstToken(v view, i int) float64 {
+	if p.Predicts() {
+		return 1000 * v.c[i].TTFT
+	}
+	return 1000 * float64(v.state(i).Unread) / p.PeakPrefillThroughput
+}
+
+// sessionPin is session-affinity-filter: it keeps the endpoint that the request's session is at.
+type sessionPin struct{}
+
+func (sessionPin) narrow(v view, _ uint64) {
+	at := v.r.Session.At
+	for i := range v.c {
+		v.c[i].out = v.c[i].Endpoint.Addr != at
+	}
+}
+
+// headroomTier is slo-headroom-tier-filter: it keeps the endpoints that are predicted to meet the
+// request's objective or, for a few requests, the others.
+type headroomTier struct {
+	*endpointpicker.HeadroomTier
+}
+
+func (h headroomTier) narrow(v view, draw uint64) {
+	if v.r.Objective == (Objective{}) {
+		return
+	}
+	explore := uniformPart(draw) < h.EpsilonExploreNeg
+	for i := range v.c {
+		v.c[i].out = v.c[i].misses != explore
+	}
+}
+
+// contextLength is context-length-aware, as a filter and as a scorer: it goes by the range of prompts, in tokens, that
+// an endpoint's label names.
+type contextLength struct {
+	*endpointpicker.ContextLength
+}
+
+// lengths returns the range of an endpoint; ok is false for one whose label is none.
+func (p contextLength) lengths(e *endpoint.Endpoint) (low, high int, labeled, ok bool) {
+	text, labeled := e.Labels[p.Label]
+	first, second, _ := strings.Cut(text, "-")
+	low, err := strconv.Atoi(strings.TrimSpace(first))
+	high, err2 := strconv.Atoi(strings.TrimSpace(second))
+	return low, high, labeled, err == nil && err2 == nil && low <= high
+}
+
+func (p contextLength) narrow(v view, _ uint64) {
+	for i := range v.c {
+		low, high, labeled, ok := p.lengths(v.c[i].Endpoint)
+		v.c[i].out = labeled && (!ok || v.r.Tokens < low || v.r.Tokens > high)
+	}
+}
+
+// add scores a range that has the prompt from 0.3 to 1, the more the tighter it is and the more room it has above the
+// prompt. Another scores below 0.3, the less the farther away it is. An endpoint without the label scores 0.5.
+func (p contextLength) add(v view, weight float64) {
+	const outside = 0.3
+	for i := range v.c {
+		low, high, labeled, ok := p.lengths(v.c[i].Endpoint)
+		score := 0.0
+		switch n, width := v.r.Tokens, float64(high-low); {
+		case !labeled:
+			score = 0.5
+		case !ok:
+		case n < low || n > high:
+			score = outside / (1 + float64(max(low-n, n-high))/1000)
+		case width == 0:
+			score = 1
+		default:
+			score = outside + (1-outside)*(0.7/(1+width/10000)+0.3*float64(high-n)/width)
+		}
+		v.c[i].Score += weight * score
+	}
+}
+
+// within limits is utilization-filter.
+func withinLimits(p endpointpicker.Instance) func(*endpoint.Endpoint, *endpoint.State) bool {
+	limits := p.Parameters.(*endpointpicker.UtilizationLimits)
+	return func(_ *endpoint.Endpoint, s *endpoint.State) bool { return meets(limits, s) }
+}
+
+// meets reports whether an endpoint is within all limits.
+func meets(limits *endpointpicker.UtilizationLimits, s *endpoint.State) bool {
+	for _, c := range limits.Conditions {
+		value := 0.0
+		switch c.Metric {
+		case endpointpicker.ActiveRequests:
+			value = float64(s.InFlight)
+		case endpointpicker.RunningRequests:
+			value = s.Running
+		case endpointpicker.WaitingQueue:
+			value = s.Queue
+		case endpointpicker.KVCacheUtilization:
+			value = s.KV
+		}
+		if value > c.MaxValue {
+			return false
+		}
+	}
+	return true
+}
+
+// preferred is utilization-filter with fallbackOnEmpty: all endpoints stay if none is within the limits.
+type preferred struct {
+	*endpointpicker.UtilizationLimits
+}
+
+func (p preferred) narrow(v view, _ uint64) {
+	for i := range v.c {
+		v.c[i].out = !meets(p.UtilizationLimits, v.state(i))
+	}
+}
+
+// byLabel is by-label.
+func byLabel(p endpointpicker.Instance) func(*endpoint.Endpoint, *endpoint.State) bool {
+	label := p.Parameters.(*endpointpicker.ByLabel)
+	return func(e *endpoint.Endpoint, _ *endpoint.State) bool { return label.Keeps(e.Labels) }
+}
+
+// concurrency is concurrency-detector as a filter: it keeps the endpoints that may have one more request in flight.
+func concurrency(p endpointpicker.Instance) func(*endpoint.Endpoint, *endpoint.State) bool {
+	c := p.Parameters.(*endpointpicker.Concurrency)
+	most := float64(c.Requests()) * (1 + c.Headroom)
+	return func(_ *endpoint.Endpoint, s *endpoint.State) bool { return float64(s.InFlight) < most }
+}

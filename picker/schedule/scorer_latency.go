@@ -1,0 +1,138 @@
+package schedule
+
+import (
+	"math"
+
+	"github.com/penstock-project/penstock/manifests/endpointpicker"
+)
+
+// latency is latency-scorer. The headroom of an endpoint is what the request asks for less what is predicted there. While some
+// endpoint meets the objective the others score 0, and the one that meets it most closely scores 1, or with "most" the
+// one that meets it by far. If all miss it, idle ones go first, then those that miss it between tokens alone, then those that miss the
+// first token alone; among these the one that misses it least scores 1. Without an objective that is the fastest.
+type latency struct {
+	*endpointpicker.Latency
+}
+
+// The groups of candidates, the best first.
+const (
+	meetsBoth = iota
+	idleLate
+	lateTokens
+	lateFirst
+	lateBoth
+)
+
+func (l latency) add(v view, weight float64) {
+	best := lateBoth
+	for i := range v.c {
+		best = min(best, l.group(v, i))
+	}
+	first, between := newSpan(), newSpan()
+	for i := range v.c {
+		if l.group(v, i) == best {
+			first.include(l.first(v, i))
+			between.include(l.between(v, i))
+		}
+	}
+	a, b := l.TTFTWeight, l.TPOTWeight
+	if sum := a + b; sum > 0 {
+		a, b = a/sum, b/sum
+	} else {
+		a, b = 1, 0
+	}
+	switch { // what is equal for all decides nothing
+	case first.empty() && !between.empty():
+		a, b = 0, 1
+	case between.empty() && !first.empty():
+		a, b = 1, 0
+	}
+	most := l.HeadroomSelectionStrategy == "most" && best == meetsBoth
+	for i := range v.c {
+		if l.group(v, i) != best {
+			continue
+		}
+		away := a*first.part(l.first(v, i)) + b*between.part(l.between(v, i))
+		if !most {
+			away = 1 - away
+		}
+		v.c[i].Score += weight * (0.01 + 0.99*away)
+	}
+}
+
+func (l latency) first(v view, i int) float64   { return v.r.Objective.TTFT - v.c[i].TTFT }
+func (l latency) between(v view, i int) float64 { return v.r.Objective.TPOT - v.c[i].TPOT }
+
+func (l latency) group(v view, i int) int {
+	first, between := l.first(v, i) < 0, l.between(v, i) < 0
+	switch {
+	case !first && !between:
+		return meetsBoth
+	case v.state(i).InFlight == 0:
+		return idleLate
+	case !first:
+		return lateTokens
+	case !between:
+		return lateFirst
+	}
+	return lateBoth
+}
+
+// span has the distances of some headrooms from 0.
+type span struct{ low, high float64 }
+
+func newSpan() span { return span{math.Inf(1), math.Inf(-1)} }
+
+func (s *span) include(headroom float64) {
+	d := math.Abs(headroom)
+	s.low, s.high = min(s.low, d), max(s.high, d)
+}
+
+func (s *span) empty() bool { return s.high-s.low < 1e-9 }
+
+// part is where a headroom is in the span, from 0 to 1.
+func (s *span) part(headroom float64) float64 {
+	if s.empty() {
+		return 0.5
+	}
+	return (math.Abs(headroom) - s.low) / (s.high - s.low)
+}
+
+// idleKV is the use of the KV cache below which a server is as good as idle.
+const idleKV = 0.02
+
+// denies reports whether the admitters of a profile reject a request: latency-slo-admitter one that no
+// candidate is predicted to serve within its objective, and probabilistic-admitter some by the saturation.
+func (p *plugins) denies(v view) bool {
+	if v.r.Criticality != Sheddable {
+		return false
+	}
+	if p.admission.Latency && v.r.Objective != (Objective{}) && p.noneInTime(v) {
+		return true
+	}
+	a := p.admission.Probabilistic
+	if a == nil || len(v.c) == 0 {
+		return false
+	}
+	sum := 0.0
+	for i := range v.c {
+		if s := v.state(i); s.Fresh {
+			sum += max(s.Queue/a.QueueDepthThreshold, s.KV/a.KVCacheUtilThreshold)
+		} else {
+			sum++
+		}
+	}
+	if !v.paged {
+		return false
+	}
+	return uniformPart(p.random()) < math.Pow(sum/float64(len(v.c)), a.Power)*a.K
+}
+
+func (p *plugins) noneInTime(v view) bool {
+	for i := range v.c {
+		if s := v.state(i); !v.c[i].misses || s.InFlight == 0 || s.Fresh && s.KV < idleKV {
+			return false
+		}
+	}
+	return true
+}
