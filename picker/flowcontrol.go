@@ -12,7 +12,9 @@ func (p *Picker) control(next, old *pool) {
 		return
 	}
 	measure := func(now time.Time) flow.Room {
+		begin := time.Now()
 		room := next.FlowControl.Measure(next.snapshot.Endpoints, now)
+		p.metrics.upstream.measured(time.Since(begin))
 		if room.Requests <= 0 || room.Sheddable <= 0 {
 			next.snapshot.ReadSoon()
 		}

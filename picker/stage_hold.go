@@ -38,11 +38,12 @@ func hold(k *pick) {
 	}
 	now, queue := time.Now(), pool.queue
 	if queue.Pass(int(pool.priority(r)), now) {
-		k.queue = queue
+		k.queue, k.held = queue, flow.Admitted
 		return
 	}
 	q := pool.flowRequest(r, now)
 	outcome := queue.Enter(q, now)
+	k.entered, k.held = time.Since(now), flow.Canceled
 	if outcome == flow.Queued && !k.keptHere() {
 		if spill := pool.spill(r.Spill); len(spill) > 0 {
 			queue.Remove(q)
@@ -60,7 +61,7 @@ func hold(k *pick) {
 	} else if outcome != flow.Admitted {
 		pool.counters.waited(outcome, q.Priority, 0)
 	}
-	if outcome == flow.Admitted {
+	if k.held = outcome; outcome == flow.Admitted {
 		k.queue = queue
 		return
 	}
@@ -141,7 +142,7 @@ func exceeded(queue *flow.Queue, q *flow.Request, outcome flow.Outcome, waited t
 
 // flowRequest is what decides how long a request waits.
 func (pool *pool) flowRequest(r *extproc.Request, now time.Time) *flow.Request {
-	q := &flow.Request{Priority: int(pool.priority(r)), Bytes: int64(max(r.Facts.Size, length(r.Headers.Header("content-length"))))}
+	q := &flow.Request{Priority: int(pool.priority(r)), Model: servedModel(&r.Facts), Bytes: int64(max(r.Facts.Size, length(r.Headers.Header("content-length"))))}
 	if !pool.TrustHeaders {
 		return q
 	}

@@ -134,7 +134,9 @@ type pick struct {
 
 	// What records have beyond that.
 	result     string
-	tokens     int // of the prompt
+	held       flow.Outcome  // what flow control made of the request; Queued without flow control
+	entered    time.Duration // that it took to decide that
+	tokens     int           // of the prompt
 	model      string
 	candidates int
 	compared   int // choices

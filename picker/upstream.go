@@ -2,7 +2,6 @@ package picker
 
 import (
 	"cmp"
-	"math"
 	"net/netip"
 	"strconv"
 	"strings"
@@ -11,52 +10,118 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/penstock-project/penstock/picker/extproc"
+	"github.com/penstock-project/penstock/picker/flow"
 )
 
-// upstreamMetrics are those of llm-d's EPP (v0.10) that have a meaning here, with its names, labels and buckets: dashboards and alerts for
-// that EPP go on. A nil one measures nothing.
+// upstreamMetrics are the series of llm-d's EPP (v0.10) that have a meaning here, with its names,
+// labels and buckets, and with the names that they had before: dashboards and autoscalers for that
+// EPP go on. A nil one measures nothing.
 type upstreamMetrics struct {
-	picker                     *Picker
-	requests, errors, attempts *prometheus.CounterVec
-	stages                     *prometheus.CounterVec
-	running                    *prometheus.GaugeVec
-	seconds, firstToken, input *prometheus.HistogramVec
-	scheduling                 prometheus.Histogram
-	models, fairness           boundedLabel
+	upstreamSeries
+	picker                                 *Picker
+	requests, errors, attempts, rewrites   counters
+	stages, pairs, outcomes, late          counters
+	running                                gauges
+	seconds, firstToken, perOutput         histograms
+	perToken, between                      histograms
+	input, output, cached, sizes, answered histograms
+	scheduling, processing, responding     histograms
+	queued, entered, cycle                 histograms
+	predictedFirst, predictedNext          histograms
+	hitRatio, hitBytes                     histograms
+	models, fairness                       boundedLabel
 }
 
-var upstreamSeconds = []float64{0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.25, 1.5, 2, 3, 4, 5, 6, 8, 10, 15, 20, 30, 45, 60, 120, 180, 240, 300, 360, 480, 600, 900, 1200, 1800, 2700, 3600}
+// Labels of requests, and of plugins. The numbers below are places in a series' labels.
+var (
+	requestLabels = []string{"model_name", "target_model_name", "fairness_id", "priority"}
+	pluginLabels  = []string{"plugin_name", "plugin_type"}
+)
 
-var upstreamTokens = []float64{1, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384, 32778, 65536, 131072, 262144, 524288, 1048576}
+func with(labels []string, more ...string) []string {
+	return append(labels[:len(labels):len(labels)], more...)
+}
 
 func newUpstreamMetrics(r prometheus.Registerer, p *Picker) (*upstreamMetrics, error) {
-	labels := []string{"model_name", "target_model_name", "fairness_id", "priority"}
-	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
-		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: "llm_d_epp_" + name, Help: help}, labels)
-	}
-	histogram := func(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
-		return prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "llm_d_epp_" + name, Help: help, Buckets: buckets}, labels)
-	}
-	u := &upstreamMetrics{
-		picker:   p,
-		requests: counter("request_total", "Requests that a model server was picked for (llm-d's name).", labels...),
-		errors:   counter("request_error_total", "Requests that ended with an error, by its status (llm-d's name).", append(labels, "error_code")...),
-		attempts: counter("scheduler_attempts_total", "Picks, by status and endpoint (llm-d's name).", "status", "target_model_name", "endpoint_name", "namespace", "port"),
-		stages:   counter("disagg_decision_total", "Picks by the stages of the request (llm-d's name).", "plugin_name", "plugin_type", "model_name", "decision_type"),
-		running: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "llm_d_epp_request_running",
-			Help: "Requests in flight (llm-d's name)."}, labels),
-		seconds:    histogram("request_duration_seconds", "Time from a request's pick to the end of its response (llm-d's name).", upstreamSeconds, labels...),
-		firstToken: histogram("request_ttft_seconds", "Time from a request's pick to the first byte of its response's body (llm-d's name). Gateways that do not send bodies as they arrive have none.", upstreamSeconds[:24], append(labels, "streaming")...),
-		input:      histogram("request_input_tokens", "Tokens of prompts, a quarter of their bytes unless token IDs are given (llm-d's name).", upstreamTokens, labels...),
-		scheduling: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "llm_d_epp_scheduler_e2e_duration_seconds",
-			Help:    "Time that picks take (llm-d's name).",
-			Buckets: []float64{0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1}}),
-	}
+	u := &upstreamMetrics{picker: p}
+	const objective, extension, scheduler = "inference_objective_", "inference_extension_", "llm_d_inference_scheduler_"
+	latencyLabels := with(pluginLabels, "model_name", "target_model_name")
+	flowLabels := []string{"fairness_id", "priority", "outcome", "inference_pool", "model_name", "target_model_name"}
+
+	u.requests = u.counter("request_total", "Requests that a model server was picked for",
+		requestLabels, objective+"request_total", 0, 1, 3)
+	u.errors = u.counter("request_error_total", "Requests that ended with an error, by its status",
+		with(requestLabels, "error_code"), objective+"request_error_total", 0, 1, 4)
+	u.running = u.gauge("request_running", "Requests in flight",
+		requestLabels, objective+"running_requests", 0)
+	u.seconds = u.histogram("request_duration_seconds", "Time from a request's pick to the end of its response",
+		upstreamSeconds, requestLabels, objective+"request_duration_seconds", 0, 1)
+	u.sizes = u.histogram("request_size_bytes", "Size of requests' bodies",
+		upstreamSizes, requestLabels, objective+"request_sizes", 0, 1)
+	u.answered = u.histogram("response_size_bytes", "Size of responses' bodies, from gateways that send them",
+		upstreamTokens[:15], requestLabels, objective+"response_sizes", 0, 1)
+	u.input = u.histogram("request_input_tokens",
+		"Tokens of prompts, a quarter of their bytes unless token IDs are given",
+		upstreamTokens, requestLabels, objective+"input_tokens", 0, 1)
+	u.output = u.histogram("request_output_tokens",
+		"Tokens of responses by their own account, from gateways that send bodies",
+		upstreamTokens[:12], requestLabels, objective+"output_tokens", 0, 1)
+	u.cached = u.histogram("request_cached_tokens",
+		"Cached tokens of prompts by the response's own account, from gateways that send bodies",
+		upstreamTokens, requestLabels, objective+"prompt_cached_tokens", 0, 1)
+	u.perOutput = u.histogram("request_ntpot_seconds", "Time of a request by the tokens of its response",
+		upstreamPerToken, requestLabels, objective+"normalized_time_per_output_token_seconds", 0, 1)
+	u.firstToken = u.histogram("request_ttft_seconds",
+		"Time from a request's pick to the first byte of its response's body, from gateways that send bodies as they arrive",
+		upstreamSeconds[:24], with(requestLabels, "streaming"), objective+"request_ttft_seconds", 0, 1)
+	u.perToken = u.histogram("request_streaming_tpot_seconds", "Time between two tokens of a streamed response",
+		upstreamTPOT, requestLabels, objective+"request_tpot_seconds", 0, 1)
+	u.between = u.histogram("request_streaming_itl_seconds", "Time between two messages of a streamed response's body",
+		upstreamITL, requestLabels, "")
+
+	u.attempts = u.counter("scheduler_attempts_total", "Picks, by status and endpoint",
+		[]string{"status", "target_model_name", "endpoint_name", "namespace", "port"},
+		extension+"scheduler_attempts_total", 0, 1, 2, 3, 4)
+	u.scheduling = u.histogram("scheduler_e2e_duration_seconds", "Time that picks take",
+		upstreamPicks, nil, extension+"scheduler_e2e_duration_seconds")
+	u.processing = u.histogram("request_processing_duration_seconds",
+		"Time from a request's headers to its pick, waits for flow control included",
+		upstreamPicks, nil, "")
+	u.responding = u.histogram("response_processing_duration_seconds", "Time that the messages of a response take here",
+		upstreamPicks, nil, "")
+	u.rewrites = u.counter("model_rewrite_decisions_total", "Requests whose model is replaced",
+		[]string{"model_rewrite_name", "model_name", "target_model"}, extension+"model_rewrite_decisions_total", 0, 1, 2)
+
+	u.stages = u.counter("disagg_decision_total", "Picks by the stages of the request",
+		with(pluginLabels, "model_name", "decision_type"), scheduler+"disagg_decision_total", 2, 3)
+	u.pairs = u.counter("pd_decision_total", "Picks of pd-profile-handler by the stages of the request",
+		with(pluginLabels, "model_name", "decision_type"), scheduler+"pd_decision_total", 2, 3)
+	u.predictedFirst = u.histogram("request_predicted_ttft_seconds", "Predicted time to the first token",
+		upstreamSeconds[:24], latencyLabels, objective+"request_predicted_ttft_seconds", 2, 3)
+	u.predictedNext = u.histogram("request_predicted_tpot_seconds", "Predicted time between two tokens",
+		upstreamTPOT, latencyLabels, objective+"request_predicted_tpot_seconds", 2, 3)
+	u.late = u.counter("request_slo_violation_total", "Requests that missed their objective, by type ttft or tpot",
+		with(latencyLabels, "type"), objective+"request_slo_violation_total", 2, 3, 4)
+	u.hitRatio = u.histogram("prefix_indexer_hit_ratio", "Part of prompts that the picked server has cached",
+		[]float64{0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1}, pluginLabels, extension+"prefix_indexer_hit_ratio")
+	u.hitBytes = u.histogram("prefix_indexer_hit_bytes", "Bytes of prompts that the picked server has cached",
+		upstreamTokens[:15], pluginLabels, extension+"prefix_indexer_hit_bytes")
+
+	u.outcomes = u.counter("flow_control_requests_total", "Requests by what flow control made of them",
+		[]string{"outcome", "priority", "inference_pool"}, "")
+	u.queued = u.histogram("flow_control_request_queue_duration_seconds", "Time that requests wait for flow control",
+		upstreamWaits, flowLabels, extension+"flow_control_request_queue_duration_seconds", 0, 1, 2, 3, 4, 5)
+	u.entered = u.histogram("flow_control_request_enqueue_duration_seconds",
+		"Time until a request is queued, admitted or rejected",
+		upstreamPicks, []string{"fairness_id", "priority", "outcome"},
+		extension+"flow_control_request_enqueue_duration_seconds", 0, 1, 2)
+	u.cycle = u.histogram("flow_control_dispatch_cycle_duration_seconds",
+		"Time of one measurement of a pool's saturation",
+		upstreamPicks, nil, extension+"flow_control_dispatch_cycle_duration_seconds")
 	if r == nil {
 		return u, nil
 	}
-	for _, c := range []prometheus.Collector{u.requests, u.errors, u.attempts, u.stages, u.running, u.seconds, u.firstToken, u.input, u.scheduling, upstreamPools{p}} {
+	for _, c := range append(u.all, upstreamPools{p, &u.models, &u.fairness}) {
 		if err := r.Register(c); err != nil {
 			return nil, err
 		}
@@ -88,18 +153,44 @@ func (b *boundedLabel) of(value string) string {
 	return b.seen[own]
 }
 
+// measured observes one measurement of a pool's saturation.
+func (u *upstreamMetrics) measured(took time.Duration) {
+	if u != nil {
+		u.cycle.observe(took.Seconds())
+	}
+}
+
+// outcomeNames are the outcomes of flow control by llm-d's names.
+var outcomeNames = map[flow.Outcome]string{
+	flow.Admitted: "Dispatched", flow.Rejected: "RejectedCapacity", flow.Expired: "EvictedTTL",
+	flow.NoEndpoints: "RejectedNoEndpoints", flow.Canceled: "EvictedContextCancelled",
+}
+
 // picked counts a pick, and follows its request.
 func (u *upstreamMetrics) picked(k *pick) {
 	if u == nil {
 		return
 	}
 	pool, r, a, started := k.pool, k.request, &k.answer, k.started
-	u.scheduling.Observe(time.Since(started).Seconds())
-	target := u.models.of(cmp.Or(servedModel(&r.Facts), k.model))
-	labels := []string{u.models.of(k.model), target, u.fairness.of(string(pool.fairness(r))), strconv.Itoa(int(pool.priority(r)))}
+	took := time.Since(started)
+	u.scheduling.observe(took.Seconds())
+	u.processing.observe((took + k.waited).Seconds())
+	model, target := u.models.of(k.model), u.models.of(cmp.Or(servedModel(&r.Facts), k.model))
+	labels := []string{model, target, u.fairness.of(string(pool.fairness(r))), strconv.Itoa(int(pool.priority(r)))}
+	if outcome := outcomeNames[k.held]; outcome != "" {
+		u.outcomes.inc(outcome, labels[3], pool.ID.Pool.Name)
+		u.queued.observe(k.waited.Seconds(), labels[2], labels[3], outcome, pool.ID.Pool.Name, model, target)
+		u.entered.observe(k.entered.Seconds(), labels[2], labels[3], outcome)
+	}
+	if size := max(r.Facts.Size, length(r.Headers.Header("content-length"))); size > 0 {
+		u.sizes.observe(float64(size), labels...)
+	}
+	if r.Facts.Target != nil {
+		u.rewrites.inc(pool.ID.Pool.Name, u.models.of(r.Facts.Model), target)
+	}
 	if a.Status != 0 || k.lease == nil {
-		u.attempts.WithLabelValues("failure", target, "", "", "").Inc()
-		u.errors.WithLabelValues(append(labels, strconv.Itoa(a.Status))...).Inc()
+		u.attempts.inc("failure", target, "", "", "")
+		u.errors.inc(append(labels, strconv.Itoa(a.Status))...)
 		return
 	}
 	first := ""
@@ -107,17 +198,45 @@ func (u *upstreamMetrics) picked(k *pick) {
 		first = a.Endpoints[0]
 	}
 	name, port := pool.named(first)
-	u.attempts.WithLabelValues("success", target, name, pool.ID.Namespace, port).Inc()
-	u.requests.WithLabelValues(labels...).Inc()
+	u.attempts.inc("success", target, name, pool.ID.Namespace, port)
+	u.requests.inc(labels...)
 	if of := pool.disagg(); k.staged && of != nil {
-		u.stages.WithLabelValues(of.Handler, of.HandlerType, cmp.Or(target, "unknown"), k.further.decision()).Inc()
+		for _, c := range []struct {
+			counters
+			on bool
+		}{{u.stages, true}, {u.pairs, of.HandlerType == "pd-profile-handler"}} {
+			if c.on {
+				c.inc(of.Handler, of.HandlerType, cmp.Or(target, "unknown"), k.further.decision())
+			}
+		}
 	}
 	if k.tokens > 0 {
-		u.input.WithLabelValues(labels...).Observe(float64(k.tokens))
+		u.input.observe(float64(k.tokens), labels...)
 	}
-	u.running.WithLabelValues(labels...).Inc()
-	a.Track = &upstreamRequest{Tracker: a.Track, metrics: u, labels: labels, started: started, streaming: r.Facts.Stream}
+	t := &upstreamRequest{Tracker: a.Track, metrics: u, labels: labels, started: started, streaming: r.Facts.Stream}
+	t.objective = pool.objective(r.Headers.Header)
+	if len(k.ranked) > 0 {
+		u.ranked(k, t)
+	}
+	u.running.add(1, labels...)
+	a.Track = t
 }
+
+// ranked counts what is predicted of the first endpoint, and what it has cached.
+func (u *upstreamMetrics) ranked(k *pick, t *upstreamRequest) {
+	c := &k.ranked[0]
+	if c.TTFT > 0 {
+		t.predictor = []string{"latency-scorer", "latency-scorer", t.labels[0], t.labels[1]}
+		u.predictedFirst.observe(c.TTFT, t.predictor...)
+		u.predictedNext.observe(c.TPOT, t.predictor...)
+	}
+	if k.tokens > 0 && len(k.query.Chain) > 0 {
+		u.hitRatio.observe(min(float64(c.Cached)/float64(k.tokens), 1), prefixPlugin...)
+		u.hitBytes.observe(float64(4*c.Cached), prefixPlugin...)
+	}
+}
+
+var prefixPlugin = []string{"approx-prefix-cache-producer", "approx-prefix-cache-producer"}
 
 // named returns the name of an endpoint's pod, or its IP address, and its port.
 func (pool *pool) named(text string) (name, port string) {
@@ -132,125 +251,4 @@ func (pool *pool) named(text string) (name, port string) {
 		}
 	}
 	return cmp.Or(name, addr.Addr().String()), strconv.Itoa(int(addr.Port()))
-}
-
-// upstreamRequest measures one request.
-type upstreamRequest struct {
-	extproc.Tracker
-	metrics   *upstreamMetrics
-	labels    []string
-	started   time.Time
-	streaming bool
-}
-
-// Response implements extproc.Tracker.
-func (u *upstreamRequest) Response(of extproc.Response) extproc.Header {
-	if of.Status >= 400 {
-		u.metrics.errors.WithLabelValues(append(u.labels, strconv.Itoa(of.Status))...).Inc()
-	}
-	return u.Tracker.Response(of)
-}
-
-// Begun implements extproc.Tracker.
-func (u *upstreamRequest) Begun() {
-	labels := append(u.labels, strconv.FormatBool(u.streaming))
-	u.metrics.firstToken.WithLabelValues(labels...).Observe(time.Since(u.started).Seconds())
-	u.Tracker.Begun()
-}
-
-// End implements extproc.Tracker.
-func (u *upstreamRequest) End() {
-	u.metrics.seconds.WithLabelValues(u.labels...).Observe(time.Since(u.started).Seconds())
-	u.metrics.running.WithLabelValues(u.labels...).Dec()
-	u.Tracker.End()
-}
-
-// upstreamPools computes the metrics of pools when the page is read.
-type upstreamPools struct{ picker *Picker }
-
-var (
-	upstreamMeans = map[string][2]*prometheus.Desc{ // of what; today's name and the former one
-		"kv":      upstreamDescs("average_kv_cache_utilization", "Mean use of the servers' KV caches, 0 to 1 (llm-d's name)."),
-		"queue":   upstreamDescs("average_queue_size", "Mean number of requests that wait at a server (llm-d's name)."),
-		"running": upstreamDescs("average_running_requests", "Mean number of requests that run at a server (llm-d's name)."),
-	}
-	upstreamDeviations = map[string]*prometheus.Desc{
-		"kv":      upstreamDesc("llm_d_epp_std_dev_kv_cache_utilization", "Standard deviation of the use of the servers' KV caches (llm-d's name)."),
-		"queue":   upstreamDesc("llm_d_epp_std_dev_queue_size", "Standard deviation of the numbers of requests that wait (llm-d's name)."),
-		"running": upstreamDesc("llm_d_epp_std_dev_running_requests", "Standard deviation of the numbers of requests that run (llm-d's name)."),
-	}
-	upstreamReady  = [2]*prometheus.Desc{upstreamDesc("llm_d_epp_ready_endpoints", "Endpoints of the pool that take requests (llm-d's name)."), upstreamDesc("inference_pool_ready_pods", "Endpoints of the pool that take requests (the inference extension's name).")}
-	upstreamQueues = [2]*prometheus.Desc{
-		prometheus.NewDesc("llm_d_epp_per_endpoint_queue_size", "Requests that wait at a server (llm-d's name).", []string{"name", "model_server_endpoint"}, nil),
-		prometheus.NewDesc("inference_pool_per_pod_queue_size", "Requests that wait at a server (the inference extension's name).", []string{"name", "model_server_pod"}, nil),
-	}
-)
-
-func upstreamDesc(name, help string) *prometheus.Desc {
-	return prometheus.NewDesc(name, help, []string{"name"}, nil)
-}
-
-func upstreamDescs(name, help string) [2]*prometheus.Desc {
-	return [2]*prometheus.Desc{upstreamDesc("llm_d_epp_"+name, help), upstreamDesc("inference_pool_"+name, strings.Replace(help, "llm-d's", "the inference extension's", 1))}
-}
-
-// Describe implements prometheus.Collector.
-func (upstreamPools) Describe(ch chan<- *prometheus.Desc) {
-	for what, both := range upstreamMeans {
-		ch <- both[0]
-		ch <- both[1]
-		ch <- upstreamDeviations[what]
-	}
-	for _, both := range [][2]*prometheus.Desc{upstreamReady, upstreamQueues} {
-		ch <- both[0]
-		ch <- both[1]
-	}
-}
-
-// Collect implements prometheus.Collector. Upstream's label name has no namespace.
-func (c upstreamPools) Collect(ch chan<- prometheus.Metric) {
-	for _, pool := range c.picker.pools.now.Load().byName {
-		if !pool.Default { // the only one that a stand-alone picker serves
-			continue
-		}
-		name := pool.ID.Pool.Name
-		both := func(descs [2]*prometheus.Desc, v float64, labels ...string) {
-			for _, d := range descs {
-				ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, append([]string{name}, labels...)...)
-			}
-		}
-		ready := 0
-		shown := map[string][]float64{}
-		seen := map[string]bool{}
-		for i := range pool.snapshot.Endpoints {
-			e := &pool.snapshot.Endpoints[i]
-			if e.Draining {
-				continue
-			}
-			ready++
-			state := e.State()
-			shown["kv"], shown["queue"], shown["running"] = append(shown["kv"], state.KV), append(shown["queue"], state.Queue), append(shown["running"], state.Running)
-			if at := cmp.Or(e.Pod, e.Text); !seen[at] {
-				seen[at] = true
-				both(upstreamQueues, state.Queue, at)
-			}
-		}
-		both(upstreamReady, float64(ready))
-		for what, values := range shown {
-			mean, deviation := spread(values)
-			both(upstreamMeans[what], mean)
-			ch <- prometheus.MustNewConstMetric(upstreamDeviations[what], prometheus.GaugeValue, deviation, name)
-		}
-	}
-}
-
-// spread returns the mean of some values, and their standard deviation.
-func spread(values []float64) (mean, deviation float64) {
-	for _, v := range values {
-		mean += v / float64(len(values))
-	}
-	for _, v := range values {
-		deviation += (v - mean) * (v - mean) / float64(len(values))
-	}
-	return mean, math.Sqrt(deviation)
 }

@@ -2,10 +2,13 @@ package main
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/penstock-project/penstock/manifests/endpointpicker"
+	"github.com/penstock-project/penstock/picker"
 )
 
 // pluginsSection writes the table of the types of plugins, from the tables that documents are read by.
@@ -15,6 +18,72 @@ func pluginsSection(t *testing.T) string {
 	b.WriteString("\n| Type | Role | In Penstock | Note |\n|---|---|---|---|\n")
 	for _, p := range endpointpicker.Catalog() {
 		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", p.Type, p.Role, p.Treatment, p.Note)
+	}
+	return b.String()
+}
+
+// documented are the series of llm-d's EPP 0.10 by its documentation, without the prefix.
+const documented = `
+request_total request_error_total request_duration_seconds request_size_bytes response_size_bytes
+request_input_tokens request_output_tokens request_cached_tokens request_running request_ntpot_seconds
+request_ttft_seconds request_streaming_tpot_seconds request_streaming_itl_seconds average_kv_cache_utilization
+average_queue_size average_running_requests std_dev_kv_cache_utilization std_dev_queue_size
+std_dev_running_requests ready_endpoints per_endpoint_queue_size scheduler_e2e_duration_seconds
+scheduler_attempts_total request_processing_duration_seconds response_processing_duration_seconds
+plugin_duration_seconds info model_rewrite_decisions_total datalayer_poll_errors_total
+datalayer_extract_errors_total prefix_indexer_size prefix_indexer_hit_ratio prefix_indexer_hit_bytes
+encoder_cache_queries_total encoder_cache_hits_total encoder_cache_hit_ratio
+program_aware_jains_fairness_index program_aware_avg_wait_time_milliseconds
+program_aware_attained_service_tokens inference_request_metric request_predicted_ttft_seconds
+request_ttft_prediction_duration_seconds request_predicted_tpot_seconds
+request_tpot_prediction_duration_seconds request_slo_violation_total disagg_decision_total pd_decision_total
+disaggregatedset_strict_header_no_match_total disaggregatedset_revision_gating_share
+flow_control_request_queue_duration_seconds flow_control_dispatch_cycle_duration_seconds
+flow_control_request_enqueue_duration_seconds flow_control_queue_size flow_control_queue_bytes
+flow_control_pool_saturation flow_control_stale_endpoints flow_control_requests_total extproc_streams_inflight
+extproc_stream_duration_seconds extproc_streams_total inflight_requests inflight_tokens`
+
+// A dashboard reads a series by its name: each documented one exists, or REFERENCE.md states why it does not.
+func TestUpstreamMetrics_EachDocumentedSeriesIsAccountedFor(t *testing.T) {
+	known := map[string]bool{}
+	for _, s := range picker.UpstreamSeries() {
+		known[strings.TrimPrefix(s.Name, "llm_d_epp_")] = true
+	}
+	absent := picker.AbsentSeries()
+	for _, name := range strings.Fields(documented) {
+		if known[name] == (absent[name] != "") {
+			t.Errorf("%s exists %v; absent because %q", name, known[name], absent[name])
+		}
+		delete(known, name)
+		delete(absent, name)
+	}
+	for name := range known {
+		t.Errorf("llm-d does not document %s", name)
+	}
+	for name := range absent {
+		t.Errorf("llm-d does not document %s", name)
+	}
+}
+
+// seriesSection writes the tables of llm-d's series.
+func seriesSection(t *testing.T) string {
+	t.Helper()
+	var b strings.Builder
+	b.WriteString("\n| Series | Former name | Type | Labels | Help |\n|---|---|---|---|---|\n")
+	for _, s := range picker.UpstreamSeries() {
+		labels, former := "", ""
+		if len(s.Labels) > 0 {
+			labels = "`" + strings.Join(s.Labels, "`, `") + "`"
+		}
+		if s.Former != "" {
+			former = "`" + s.Former + "`"
+		}
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s |\n", s.Name, former, s.Type, labels, s.Help)
+	}
+	b.WriteString("\n| Without the series | Reason |\n|---|---|\n")
+	absent := picker.AbsentSeries()
+	for _, name := range slices.Sorted(maps.Keys(absent)) {
+		fmt.Fprintf(&b, "| `llm_d_epp_%s` | %s |\n", name, absent[name])
 	}
 	return b.String()
 }

@@ -34,6 +34,7 @@ func TestReference_GoldenMatchesTheCode(t *testing.T) {
 		"metrics":    metricsSection,
 		"answers":    answersSection,
 		"plugins":    pluginsSection,
+		"series":     seriesSection,
 	}
 	found := map[string]bool{}
 	got := regexp.MustCompile(`(?s)(<!-- generated: ([a-z]+) -->\n)(.*?)(<!-- end -->)`).ReplaceAllStringFunc(string(raw), func(match string) string {

@@ -106,6 +106,13 @@ type Tracker interface {
 	End()
 }
 
+// BodyTracker is a Tracker that reads the response's body, from gateways that send it.
+type BodyTracker interface {
+	Tracker
+	// Piece reports a part of the body, which is valid during the call.
+	Piece(mem.BufferSlice)
+}
+
 // Field numbers of ProcessingResponse.
 const (
 	replyRequestHeaders   protowire.Number = 1

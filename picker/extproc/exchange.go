@@ -512,6 +512,9 @@ func (x *exchange) responseBody(m *Message) error {
 		x.begun = true
 		x.track.Begun()
 	}
+	if b, ok := x.track.(BodyTracker); ok && m.Body.Len() > 0 {
+		b.Piece(m.Body)
+	}
 	if x.observe || x.responseEnd {
 		return nil
 	}

@@ -96,6 +96,7 @@ type Request struct {
 	Fairness string    // the ID of its flow
 	Bytes    int64     // of its body
 	Deadline time.Time // zero: none
+	Model    string    // that it asks for, for Each
 
 	full    Waiting
 	state   Outcome // guarded by Queue.mu
@@ -306,6 +307,17 @@ func (q *Queue) Bands() []Band {
 		out = append(out, shown)
 	}
 	return out
+}
+
+// Each calls f for each request that waits. f must not call the Queue.
+func (q *Queue) Each(f func(*Request)) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, b := range q.bands {
+		for r := range b.all {
+			f(r)
+		}
+	}
 }
 
 // due reports whether the room was measured too long ago.
