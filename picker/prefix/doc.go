@@ -9,6 +9,8 @@
 // table of holders leads from a block to the servers that have it. Match reads the table alone: for a thousand servers it looks up
 // tens of blocks, and not each server's.
 //
+// Index also remembers which server had a block last that none has any more (former.go).
+//
 // What one process knows of a server, another one takes over by a snapshot (snapshot.go). Chains are equal in all processes.
 //
 // Invariants:
@@ -17,7 +19,8 @@
 //   - Match takes no lock. It may miss what is added or evicted at the same time, and reports nothing else.
 //   - The blocks of all servers together are at most Config.Blocks. Each server has an equal share, and uses what its cache
 //     holds. An empty Index takes a few KiB.
-//   - Match, Builder and Join allocate nothing, Add nothing once its server's list is full.
+//   - Match, Builder and Join allocate nothing, Add nothing once its server's list is full, but for a larger table of
+//     former homes where all servers together have twice as many blocks.
 //   - No clock: the order of calls is the order of use. Run alone reads one, to drop snapshots that no server claims.
 //
 // Package request builds chains, picker owns the Index, schedule asks it. Tests: go test ./picker/prefix;

@@ -247,23 +247,23 @@ func (t *table) release(set uint64) {
 	t.free[log] = freeSet(offset + 1)
 }
 
-// remove removes a server from a block.
-func (h *holders) remove(key uint64, id uint32) {
+// remove removes a server from a block, and reports whether it was the last one that had it.
+func (h *holders) remove(key uint64, id uint32) (last bool) {
 	s := h.shard(key)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	t := s.table.Load()
 	if t == nil {
-		return
+		return false
 	}
 	at := t.find(key)
 	if t.slots[at].key.Load() == 0 {
-		return
+		return false
 	}
 	set := t.slots[at].set.Load()
 	left, changed := t.leave(set, groupOf(id))
 	if left == set && !changed {
-		return
+		return false
 	}
 	if group(left).members() != 0 || left&isArray != 0 {
 		if set&isArray != 0 && left&isArray == 0 {
@@ -271,10 +271,10 @@ func (h *holders) remove(key uint64, id uint32) {
 			t.slots[at].set.Store(left)
 			t.release(set)
 			s.version.Add(1)
-			return
+			return false
 		}
 		t.slots[at].set.Store(left)
-		return
+		return false
 	}
 	s.version.Add(1)
 	t.delete(at)
@@ -284,6 +284,7 @@ func (h *holders) remove(key uint64, id uint32) {
 	} else if len(t.slots) > minSlots && 8*t.entries < len(t.slots) {
 		s.rebuild(t, len(t.slots)/2, 0)
 	}
+	return true
 }
 
 // leave removes a server from a set. An array with one group left becomes that group.

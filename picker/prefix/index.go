@@ -10,7 +10,7 @@ import (
 )
 
 // DefaultBlocks is the default of Config.Blocks: with a thousand servers, 268,000 to 2.3 million tokens each. They take about
-// 240 MiB once they are all in use.
+// 250 MiB once they are all in use.
 const DefaultBlocks = 4 << 20
 
 // Config of an Index. Zero values mean the defaults given.
@@ -25,6 +25,7 @@ type Index struct {
 	blocks    int
 	seed      uint64
 	holders   holders
+	former    former
 	count     atomic.Int64 // of servers
 	held      atomic.Int64 // blocks of all servers together, by picks
 	reported  atomic.Int64 // blocks of all servers together, by reports

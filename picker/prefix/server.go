@@ -138,17 +138,21 @@ func (s *Server) forget(c Chain) {
 	}
 }
 
-// shrink evicts blocks until there is room for more blocks and more tokens.
+// shrink evicts blocks until there is room for more blocks and more tokens. The server becomes the
+// former home of those that no other one has.
 func (s *Server) shrink(blocks, tokens int) {
 	limit := s.index.share()
 	for s.blocks > 0 && (s.blocks+blocks > limit || s.tokens+tokens > s.capacity) {
-		s.evict(s.nodes[0].prev)
+		oldest := s.nodes[0].prev
+		if hash := s.nodes[oldest].hash; s.evict(oldest) {
+			s.index.former.add(hash, s.id, s.index.held.Load())
+		}
 	}
 }
 
-func (s *Server) evict(n uint32) {
-	hash := s.nodes[n].hash
-	s.index.holders.remove(hash, s.id)
+// evict removes a block, and reports whether no server has it any more.
+func (s *Server) evict(n uint32) (last bool) {
+	last = s.index.holders.remove(s.nodes[n].hash, s.id)
 	s.unslot(n)
 	s.unlink(n)
 	s.tokens -= int(s.pieces[n]) * pieceTokens
@@ -156,6 +160,7 @@ func (s *Server) evict(n uint32) {
 	s.index.held.Add(-1)
 	s.nodes[n].next = s.free
 	s.free = n
+	return last
 }
 
 func (s *Server) insertBehind(hash uint64, pieces uint8, at uint32) uint32 {

@@ -2,9 +2,11 @@ package schedule
 
 import (
 	"math"
+	"slices"
 	"sync/atomic"
 
 	"github.com/penstock-project/penstock/picker/endpoint"
+	"github.com/penstock-project/penstock/picker/prefix"
 )
 
 // The strategy "load" compares endpoints by a cost in seconds: what a request would wait there, and what it would cost the
@@ -30,6 +32,12 @@ import (
 // all caches together hold each document once, requests wait for its server. By simulation of that with four servers
 // whose rates are known, at 90 % load, TTFT p90 is 26 s, 38 s
 // without E, and 51 s if each server has its own E: one that has lost its documents looks cheap, and gets the next one's.
+// A prompt that no server has any more does not pay E at its former home, the server that had it
+// last (prefix.Index.Former): what it evicts there made room for it before. Without that, such
+// prompts move about and evict each other: by simulation of eight servers at 50 % load, TTFT p90 is
+// 0.14 s instead of 0.07 s. A home whose own E is above the mean has more prompts than room: it
+// pays the mean but for mean / E of it. If it pays nothing, four servers at 70 % load have a TTFT
+// p90 of 3.3 s instead of 0.99 s.
 //
 // Others are the requests that the server's page shows beyond those that are counted here: each waiting one a mean prompt, each
 // running one 20 ms. Pressure is the share of the prompt that would be preempted, which is read again; it begins at 80 % of the KV
@@ -156,8 +164,9 @@ func (l *load) of(r *Request, s *endpoint.State, c *Candidate) (p parts) {
 	c.weight = read
 	if s.Evicts > 0 {
 		evicts := math.Float64frombits(l.evicts.Load())
-		p.evicted = evicts * c.uncached * perToken
+		p.evicted = evicts * max(c.uncached-c.returns, 0) * perToken
 		c.weight += evicts
+		c.evicts = evicts
 	}
 	p.inFlight = perRequest * float64(s.InFlight)
 	if s.Unread > 0 {
@@ -182,6 +191,24 @@ func (l *load) of(r *Request, s *endpoint.State, c *Candidate) (p parts) {
 		p.adapter += c.away // the server may well have a slot, so nothing is predicted to wait for that
 	}
 	return p
+}
+
+// sendBack takes from the cost of a prompt's former home what the prompt would evict there, or a
+// part of it where that server lacks room more than the mean does. c are matched.
+func (l *load) sendBack(prefixes *prefix.Index, chain prefix.Chain, c []Candidate, scratch *Scratch) {
+	if l.evicts.Load() == 0 {
+		return // all have room
+	}
+	home, until, ok := prefixes.Former(chain, int(slices.Max(scratch.cached)), scratch.servers)
+	if !ok {
+		return
+	}
+	h := &c[home]
+	h.returns = min(max(float64(until-h.Cached), 0), h.uncached)
+	if own := scratch.servers[home].Evicts(); own > h.evicts {
+		h.returns *= h.evicts / own
+	}
+	h.Cost -= h.evicts * h.returns / h.Rate
 }
 
 func (l *load) cost(r *Request, s *endpoint.State, c *Candidate) float64 {

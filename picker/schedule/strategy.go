@@ -118,6 +118,8 @@ type Candidate struct {
 	lot      uint32
 	uncached float64 // tokens
 	weight   float64 // of the time to read them
+	evicts   float64 // of weight, for what they evict
+	returns  float64 // tokens of them whose eviction costs nothing: the server was the last one to have them
 	ahead    float64 // seconds in which the server reads the prompts before this one, and loads its adapter
 	adapter  uint64  // the hash of the LoRA adapter that the request needs; 0 for none
 	slots    int     // for adapters
@@ -342,6 +344,9 @@ func (s *Strategy) match(r *Request, c []Candidate, scratch *Scratch) {
 			c[i].uncached -= cached
 			c[i].Cost -= c[i].weight * cached / c[i].Rate
 		}
+	}
+	if s.load != nil {
+		s.load.sendBack(s.prefixes, r.Chain, c, scratch)
 	}
 	clear(scratch.servers) // a scratch outlives pools
 }

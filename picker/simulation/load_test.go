@@ -87,11 +87,11 @@ func TestStrategy_LoadLeavesDocumentsWhereTheyAre(t *testing.T) {
 
 // Long prompts hold up the responses that run beside them, which counts against servers with many of these.
 func TestStrategy_LoadEndsResponsesAsSoonAsRivals(t *testing.T) {
-	const n = 3
+	const n = 5
 	for name, rate := range map[string]float64{"rag": 4.4, "bursts": 3.6} { // 50 % load
 		end := func(strategy string) time.Duration {
 			total := time.Duration(0)
-			for _, s := range Play(Drawings(Scenario{Strategy: named(t, strategy)}, generated(t, name, 2000), rate, n)) {
+			for _, s := range Play(Drawings(Scenario{Strategy: named(t, strategy)}, generated(t, name, 4000), rate, n)) {
 				total += s.EndToEnd
 			}
 			return total / n
@@ -135,5 +135,23 @@ func TestStrategy_LoadGivesJoiningServerItsShare(t *testing.T) {
 		if 2*picks > total {
 			t.Errorf("%s: the new server gets %d of the first second's %d picks", name, picks, total)
 		}
+	}
+}
+
+// All caches together have room for each document about once. A document that its server has
+// evicted returns there; elsewhere it would evict another one, which then moves, too.
+func TestStrategy_LoadReadsDocumentsAgainWhereTheyWere(t *testing.T) {
+	const n = 3
+	play := func(strategy string) (ttft time.Duration) {
+		s := Scenario{Strategy: named(t, strategy), Server: ServerConfig{Blocks: 400}}
+		for _, s := range Play(Drawings(s, generated(t, "documents", 6000), 16.6, n)) { // 50 % load
+			ttft += s.TTFT90 / n
+		}
+		return ttft
+	}
+	ttft, sglang := play("load"), play("sglang")
+	t.Logf("TTFT p90 %s, SGLang's %s", ttft, sglang)
+	if ttft > sglang*3/2 {
+		t.Errorf("TTFT p90 %s, SGLang's %s", ttft, sglang)
 	}
 }

@@ -2,6 +2,7 @@ package simulation
 
 import (
 	"math"
+	"slices"
 	"testing"
 )
 
@@ -30,6 +31,26 @@ func TestSimulation_RatesOfServersAreLearnedOrKnown(t *testing.T) {
 	for i, rate := range LearnedRates(s) {
 		if rate != speeds[i%4] {
 			t.Errorf("server %d: known are %.0f tokens a second, is %.0f", i, rate, speeds[i%4])
+		}
+	}
+}
+
+// Where most questions find their document cached, a server's series show the length of steps, and
+// no rate: then servers that read documents look fast, and all others slow.
+func TestRates_OfServersThatRarelyReadDocuments(t *testing.T) {
+	for _, rate := range []float64{16.6, 30} { // 50 and 90 % load
+		s := Scenario{Strategy: named(t, "load"), Server: ServerConfig{Blocks: 400}}
+		var wrong []float64
+		for _, d := range Drawings(s, generated(t, "documents", 6000), rate, 3) {
+			for _, learned := range LearnedRates(d.Scenario) {
+				if learned > 0 {
+					wrong = append(wrong, max(learned/8000, 8000/learned))
+				}
+			}
+		}
+		slices.Sort(wrong)
+		if worst := wrong[len(wrong)/2]; worst > 1.6 {
+			t.Errorf("at %g requests a second, half of the rates are wrong by a factor of %.2f", rate, worst)
 		}
 	}
 }
