@@ -103,9 +103,10 @@ var ofPenstock = []decision{
 		),
 	),
 	decide[endpointpicker.PriorityBand](
-		shown("Priority", "MaxBytes", "MaxRequests", "FairnessPolicyRef", "OrderingPolicyRef"),
+		shown("Priority", "MaxBytes", "MaxRequests", "FairnessPolicyRef", "OrderingPolicyRef", "DefaultRequestTTL", "NoEndpointRequestTTL"),
 	),
-	decide[endpointpicker.Ref](shown("PluginRef")),
+	decide[endpointpicker.Ref](
+		shown("PluginRef", "QueueDepthThreshold", "KVCacheUtilThreshold", "MetricsStalenessThreshold")),
 	decide[v1alpha1.EnvoyFleet](shown("TypeMeta", "ObjectMeta", "Spec")),
 	decide[v1alpha1.EnvoyFleetSpec](
 		shown(

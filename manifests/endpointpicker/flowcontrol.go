@@ -123,9 +123,11 @@ func (p *Utilization) check() (out []Problem) {
 	if !(p.KVCacheUtilThreshold > 0 && p.KVCacheUtilThreshold <= 1) {
 		out = append(out, Problem{Field: "kvCacheUtilThreshold", Problem: fmt.Sprintf("must be above 0 and at most 1, is %g", p.KVCacheUtilThreshold), Fix: "write a part of the KV cache, or remove it for 0.8"})
 	}
-	out = append(out, noEffect("metricsStalenessThreshold", p.MetricsStalenessThreshold != nil, "a server without fresh metrics counts by what was sent there")...)
+	out = append(out, noEffect("metricsStalenessThreshold", p.MetricsStalenessThreshold != nil, whyStale)...)
 	return append(out, noEffect("headroom", p.Headroom != nil, "no endpoint is left out because it is saturated")...)
 }
+
+const whyStale = "a server without fresh metrics counts by what was sent there"
 
 // usageLimit are the parameters of StaticUsageLimit.
 type usageLimit struct {
@@ -178,6 +180,8 @@ func (r *resolver) flow(c *EndpointPickerConfig) *Flow {
 		}
 		f.Queue, f.KV = u.QueueDepthThreshold, u.KVCacheUtilThreshold
 	}
+	stale := detector != nil && detector.MetricsStalenessThreshold != nil
+	r.problems = append(r.problems, noEffect(field+".metricsStalenessThreshold", stale, whyStale)...)
 	if in := r.named(detector.ref(), field+".pluginRef", UtilizationDetector, ConcurrencyDetector); in != nil {
 		switch p := in.Parameters.(type) {
 		case *Utilization:

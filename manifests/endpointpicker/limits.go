@@ -102,6 +102,7 @@ type attributeFilter struct {
 	OnMissing       string          `json:"onMissing"`
 	FallbackOnEmpty bool            `json:"fallbackOnEmpty"`
 	Algorithm       json.RawMessage `json:"algorithm"`
+	Producer        json.RawMessage `json:"producer"`
 }
 
 func (p *attributeFilter) check() []Problem {

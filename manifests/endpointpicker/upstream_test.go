@@ -158,7 +158,7 @@ func TestEndpointPickerConfig_NewerTypesAreWarningsWhereTheyCanBe(t *testing.T) 
 		"{type: queue-scorer}, {type: moon-detector, name: it}":                                                                              "\nfeatureGates: [flowControl]\nflowControl: {saturationDetector: {pluginRef: it}}" + `| has no effect: Penstock has no policy of flow control`,
 		"{type: prefix-cache-scorer, parameters: {prefixMatchInfoProducerName: it}}, {type: moon-producer, name: it}":                        `| plugins[1].type: has no effect`,
 		"{type: token-load-scorer, parameters: {moonPhase: 1}}":                                                                              `| plugins[0].parameters: "moonPhase" has no effect: Penstock has no such parameter of token-load-scorer`,
-		"{type: prefix-cache-affinity-filter, name: a}, {type: queue-scorer}, {type: endpoint-attribute-filter, parameters: {attribute: x}}": `| plugins[2]: has no effect: Penstock reads no custom metrics`,
+		"{type: prefix-cache-affinity-filter, name: a}, {type: queue-scorer}, {type: endpoint-attribute-filter, parameters: {attribute: x, producer: p}}": `| plugins[2]: has no effect: Penstock reads no custom metrics`,
 		"{type: endpoint-attribute-scorer, parameters: {attributeKey: x}}":                                                                   `| the profile has no other scorer, and would choose servers at random; add one, such as queue-scorer`,
 	} {
 		rest, warning, _ := strings.Cut(want, "| ")

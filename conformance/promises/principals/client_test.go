@@ -101,6 +101,8 @@ var clientClasses = map[string]class{
 	"header.x-gateway-inference-objective":          name,
 	"header.x-llm-d-inference-fairness-id":          name,
 	"header.x-gateway-inference-fairness-id":        name,
+	"header.x-claude-code-session-id":               name,
+	"header.x-session-affinity":                     name,
 	"header.x-req-tokens-key":                       name,
 
 	"body.model":                      name,
