@@ -84,7 +84,7 @@ spec:
 `
 	for text, want := range map[string]string{
 		policy: "error: policy.yaml:14: PoolPolicy default/chat spec.picker.plugins.scorers[0].parameters.threshold: must be at least 1, is -1; write a number of waiting requests, or remove it for 128",
-		strings.Replace(policy, "load-aware-scorer", "dyn-prefill-scorer", 1):                                                   "error: policy.yaml:12: PoolPolicy default/chat spec.picker.plugins.scorers[0].type: must be one of ",
+		strings.Replace(policy, "load-aware-scorer", "dyn-prefill-scorer", 1):                                               "error: policy.yaml:12: PoolPolicy default/chat spec.picker.plugins.scorers[0].type: must be one of ",
 		strings.Replace(policy, "strategy: plugins", "strategy: random", 1):                                                 "plugins and configRef are for strategy plugins: write strategy: plugins, or remove them",
 		policy[:strings.Index(policy, "    plugins:\n")]:                                                                    "strategy plugins needs either plugins or configRef: write one of them",
 		policy + "    configRef: {name: x}\n":                                                                               "strategy plugins needs either plugins or configRef: write one of them",
