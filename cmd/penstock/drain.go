@@ -20,7 +20,10 @@ func newDrain() *cobra.Command {
 the next response; the command returns when nothing is in flight. Fleets in Kubernetes run it before a proxy stops (preStop).`,
 		Example: `  penstock drain --admin /run/penstock/admin.sock --timeout 10m`,
 		Args:    cobra.NoArgs,
-		RunE:    func(cmd *cobra.Command, _ []string) error { return drain.Drain(cmd.Context(), c) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			_, err := drain.Drain(cmd.Context(), c)
+			return err
+		},
 	}
 	f := cmd.Flags()
 	f.StringVar(&c.Admin, "admin", "", "path of the socket of Envoy's admin interface (required)")

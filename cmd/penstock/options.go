@@ -90,6 +90,7 @@ type service struct {
 	recordBytes     resource.QuantityValue
 	accessLog       string
 	drainTime       time.Duration
+	stop            stopFlags
 	logLevel        string
 	secure          secure
 	members         string
@@ -129,6 +130,7 @@ func (s *service) flags(cmd *cobra.Command, picker, logLevel string) {
 	f.Var(&s.recordBytes, "record-bytes", "largest size of the file of --record and of FILE.1 together, as a quantity; a full file becomes FILE.1, in place of the older one")
 	f.StringVar(&s.accessLog, "access-log", "", "file to which Envoys log each request as JSON, such as /dev/stdout (default: none)")
 	f.DurationVar(&s.drainTime, "drain-time", 10*time.Minute, "drain time: how long connections may continue after their listener is removed")
+	s.stop.flags(f)
 	s.secure.flags(f)
 	f.StringVar(&s.logLevel, "log-level", logLevel, "lowest level that is logged: debug, info, warn or error")
 }
@@ -146,6 +148,9 @@ func (s *service) logger(cmd *cobra.Command) (*slog.Logger, error) {
 func (s *service) newApp(cmd *cobra.Command, build func(app.Config) (*app.App, error)) (p *app.App, cfg app.Config, shutdown func(), err error) {
 	if cmd.Flags().Changed("record-bytes") && s.record == "" {
 		return nil, cfg, nil, errors.New("--record-bytes bounds the file of --record: name one, or leave it out")
+	}
+	if err := s.stop.check(); err != nil {
+		return nil, cfg, nil, err
 	}
 	log, err := s.logger(cmd)
 	if err != nil {
@@ -331,7 +336,7 @@ func (s *service) config(ctx context.Context, log *slog.Logger, t *telemetry) (c
 			return cfg, fmt.Errorf("--record: %w", err)
 		}
 	}
-	cfg.AccessLog, cfg.DrainTime, cfg.Log = s.accessLog, s.drainTime, log
+	cfg.AccessLog, cfg.DrainTime, cfg.StopTimeout, cfg.Log = s.accessLog, s.drainTime, s.stop.timeout, log
 	cfg.Tracer, cfg.Collector, cfg.Sampling = t.provider, t.collector, t.sampling
 	return cfg, nil
 }

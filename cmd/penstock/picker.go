@@ -43,6 +43,7 @@ type standAlone struct {
 	tls                             pickerTLS
 	protocol                        picker.Protocol
 	drain                           time.Duration
+	stop                            stopFlags
 	tracing                         bool
 	heldBodies                      resource.QuantityValue
 	memory                          resource.QuantityValue
@@ -98,6 +99,7 @@ When it ends, health checks fail for --drain-timeout while it still picks, so th
 	f.BoolVar(&s.protocol.IgnoreSubset, "disable-endpoint-subset-filter", false, "pick among all endpoints, whatever subset a gateway sends")
 	f.BoolVar(&s.protocol.Conformance, "conformance", false, "obey the request header test-epp-endpoint-selection, and send x-conformance-test-served-endpoint, for the conformance suite of the inference extension: every client may then choose its endpoint")
 	f.DurationVar(&s.drain, "drain-timeout", 30*time.Second, "how long the picker still picks after it was asked to end, while its health checks fail (default for files: 0)")
+	s.stop.flags(f)
 	f.BoolVar(&s.tracing, "tracing", true, "send spans where the environment has an OpenTelemetry endpoint (OTEL_*)")
 	s.heldBodies.Quantity = *resource.NewQuantity(extproc.DefaultBodies, resource.BinarySI)
 	f.Var(&s.heldBodies, "picker-held-bodies", "largest sum of the request bodies that the picker holds at one time, as a quantity; beyond it, endpoints are picked by load alone")
@@ -134,6 +136,9 @@ func (s *standAlone) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
+	if err := s.stop.check(); err != nil {
+		return err
+	}
 	if err := s.upstream.check(cmd, log); err != nil {
 		return err
 	}
@@ -164,6 +169,7 @@ func (s *standAlone) run(cmd *cobra.Command) error {
 		pool = role.Pool.String()
 	}
 	log.Info("picking", "pool", pool, "picker", cfg.Picker.Addr(), "health", role.Health.Addr(), "metrics", cfg.HTTP.Addr())
+	defer s.stop.announce(cmd.Context(), cmd.ErrOrStderr(), func() {})()
 	group, ctx := errgroup.WithContext(cmd.Context())
 	group.Go(func() error { return p.Run(ctx) })
 	group.Go(func() error { return printFindings(ctx, p.Board(), cmd.ErrOrStderr()) })
@@ -345,6 +351,7 @@ func (s *standAlone) config(ctx context.Context, role *app.StandAlone, log *slog
 			return cfg, err
 		}
 	}
+	cfg.StopTimeout = s.stop.timeout
 	cfg.Memory, cfg.Log, cfg.Tracer = s.memory.Value(), log, t.provider
 	return cfg, nil
 }

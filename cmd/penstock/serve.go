@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -61,7 +62,14 @@ objects' status; the processes find each other through --service.`,
 			} else {
 				fmt.Fprintf(cmd.OutOrStdout(), "ADS at %s, endpoint picker at %s\n", addressOf(ads(cfg)), addressOf(cfg.Picker))
 			}
-			group, ctx := errgroup.WithContext(cmd.Context())
+			defer s.stop.announce(cmd.Context(), cmd.ErrOrStderr(), func() {})()
+			appCtx, stopApp := context.WithCancel(context.WithoutCancel(cmd.Context()))
+			defer stopApp()
+			defer context.AfterFunc(cmd.Context(), func() { // Envoys follow ADS until their picks have ended
+				p.EndPicks()
+				stopApp()
+			})()
+			group, ctx := errgroup.WithContext(appCtx)
 			group.Go(func() error { return p.Run(ctx) })
 			if cluster == nil { // in a cluster the object's status has the findings
 				group.Go(func() error { return printFindings(ctx, p.Board(), cmd.ErrOrStderr()) })

@@ -67,8 +67,12 @@ func (s *service) up(cmd *cobra.Command, concurrency int) error {
 	// The app outlives the Envoys: it answers them while they drain.
 	appCtx, stopApp := context.WithCancel(context.WithoutCancel(cmd.Context()))
 	defer stopApp()
+	now := make(chan struct{})
+	ended := make(chan struct{}) // no Envoy is left
+	defer s.stop.announce(cmd.Context(), cmd.ErrOrStderr(), func() { close(now); <-ended })()
 	f = supervisor.New(supervisor.Config{
 		Envoy: envoy.Path, Dir: filepath.Join(s.runtime, "proxies"), ADS: "unix:" + cfg.Local.Addr().String(), DrainTime: s.drainTime, Concurrency: concurrency,
+		Grace: s.stop.timeout, Now: now,
 		ControlPlane: p, Log: cfg.Log,
 		Announce: func(gateway string, urls []string) { fmt.Fprintln(out, announcement(gateway, urls)) },
 		Report:   func(gateway, problem string) { reportEnvoy(p.Board(), gateway, problem) },
@@ -81,9 +85,13 @@ func (s *service) up(cmd *cobra.Command, concurrency int) error {
 	group.Go(func() error { return printFindings(ctx, p.Board(), cmd.ErrOrStderr()) })
 	group.Go(func() error {
 		defer stopApp()
+		defer close(ended)
 		fleetCtx, stop := context.WithCancel(ctx)
 		defer stop()
-		defer context.AfterFunc(cmd.Context(), stop)()
+		defer context.AfterFunc(cmd.Context(), func() {
+			p.Leave()
+			stop()
+		})()
 		return f.Run(fleetCtx)
 	})
 	return group.Wait()

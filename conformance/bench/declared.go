@@ -246,6 +246,9 @@ var figures = map[string]figure{
 	"sim_slow_pages.slow":    {"ratio", none, ""},
 	"sim_slow_pages.gone":    {"ratio", none, ""},
 	"sim_join":               {"ratio", 2, "TTFT p90 in the 10 s after the eighth server has joined empty, at 45 % load, over that of the same requests if it was there from the start: the worst workload, over 20 drawings."},
+	"drain_cut": {"streams", 0, "Streams of 5 s through a real Envoy that SIGTERM of penstock up cuts, while 8 other clients send " +
+		"requests."},
+	"drain_cut.of": {"streams", none, ""},
 	"explain_differs": {"requests", 0, "Of 20,000 forms of requests, with escapes, dots and slashes in paths, " +
 		"encoded and repeated parameters, repeated headers and hosts in all forms, those that penstock explain explains other " +
 		"than a real Envoy routes them. The grammar has every type of match; each day has a seed of its own ($EXPLAIN_SEED)."},
@@ -292,6 +295,7 @@ var measurements = []measurement{
 	{names: []string{"change_to_effective"}, what: "a saved file to a request through Envoy", needs: haveEnvoy, run: measureEffective},
 	{names: []string{"explain_differs"}, what: "20,000 requests, explained and sent to a real Envoy: half a minute",
 		needs: haveEnvoy, run: measureExplain},
+	{names: []string{"drain_cut"}, what: "streams while penstock up ends: 10 s", needs: haveEnvoy, run: measureDrain},
 	{names: []string{"failed_requests"}, what: "1,000 random changes and 6 restarts under load, on a real Envoy: about 5 minutes", needs: haveEnvoy, run: measureLoss},
 	{names: []string{"dead_names_start"}, what: "a start with 10,000 names that do not resolve", needs: havePenstock, run: measureDeadNames},
 	{names: []string{"attack_ads_memory"}, what: "streams of ADS that are never authorized", needs: havePenstock, run: measureADSMemory},

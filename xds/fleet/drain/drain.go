@@ -15,6 +15,10 @@ import (
 type Config struct {
 	// Admin is the socket of Envoy's admin interface. Required.
 	Admin string
+	// Stop has the listeners of clients accept no more connections from the beginning: nothing
+	// routes clients elsewhere first. Internal listeners, which requests in flight may still need,
+	// stay open.
+	Stop bool
 	// Timeout bounds the drain. Default: 10 min.
 	Timeout time.Duration
 	// Settle is how long Envoy takes new connections at least: until all nodes and load balancers have removed the pod.
@@ -40,9 +44,10 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Drain returns when Envoy has nothing left in flight, or its time is up. An error means that Envoy's admin interface
-// failed, or that ctx has ended.
-func Drain(ctx context.Context, c Config) error {
+// Drain returns when Envoy has nothing left in flight, or its time is up: left is how many requests
+// and streams are in flight then. An error means that Envoy's admin interface failed, or that ctx
+// has ended.
+func Drain(ctx context.Context, c Config) (left int64, err error) {
 	c = c.withDefaults()
 	e := envoy{client: &http.Client{Transport: &http.Transport{
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -50,8 +55,14 @@ func Drain(ctx context.Context, c Config) error {
 		},
 	}}}
 	defer e.client.CloseIdleConnections()
-	if _, err := e.ask(ctx, http.MethodPost, "/healthcheck/fail"); err != nil {
-		return fmt.Errorf("drain: %w", err)
+	actions := []string{"/healthcheck/fail"}
+	if c.Stop {
+		actions = append(actions, "/drain_listeners?inboundonly")
+	}
+	for _, path := range actions {
+		if _, err := e.ask(ctx, http.MethodPost, path); err != nil {
+			return 0, fmt.Errorf("drain: %w", err)
+		}
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, c.Timeout, errTimeout)
 	defer cancel()
@@ -62,19 +73,22 @@ func Drain(ctx context.Context, c Config) error {
 	for {
 		w, err := e.work(ctx)
 		now := time.Now()
+		if err == nil {
+			left = w.requests + w.streams
+		}
 		switch {
-		case err != nil || w.requests > 0 || w.streams > 0:
+		case err != nil || left > 0:
 			busy = now
 		case now.Sub(begun) >= c.Settle && (w.connections == 0 || now.Sub(busy) >= c.Quiet):
-			return nil
+			return 0, nil
 		}
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
 			if context.Cause(ctx) == errTimeout {
-				return nil
+				return left, nil
 			}
-			return ctx.Err()
+			return left, ctx.Err()
 		}
 	}
 }

@@ -56,7 +56,7 @@ func TestDrain_EndsAtTimeout(t *testing.T) {
 }
 
 func TestDrain_UnreachableAdminIsAnError(t *testing.T) {
-	if err := drain.Drain(t.Context(), drain.Config{Admin: filepath.Join(t.TempDir(), "none")}); err == nil {
+	if _, err := drain.Drain(t.Context(), drain.Config{Admin: filepath.Join(t.TempDir(), "none")}); err == nil {
 		t.Error("no error")
 	}
 }
@@ -121,7 +121,10 @@ func (r *rig) drain(t *testing.T, c drain.Config) <-chan error {
 	t.Helper()
 	c.Admin, c.Interval = r.admin, 20*time.Millisecond
 	ended := make(chan error, 1)
-	go func() { ended <- drain.Drain(context.Background(), c) }()
+	go func() {
+		_, err := drain.Drain(context.Background(), c)
+		ended <- err
+	}()
 	return ended
 }
 

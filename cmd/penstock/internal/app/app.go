@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -53,6 +54,7 @@ type App struct {
 	credentials *holder
 	budget      *admission.Budget
 	drain       time.Duration // how long calls of the picker may go on after the end of Run's context
+	stopping    *stopping
 
 	cache    *cache.Cache
 	xds      *server.Server
@@ -99,7 +101,8 @@ type wiring struct {
 
 // newApp makes the parts of every role that serves.
 func newApp(cfg Config, c core, w wiring) (a *App, err error) {
-	a = &App{core: c, cfg: cfg, security: w.security, standAlone: w.standAlone, registry: prometheus.NewRegistry(), ports: everyPort{}, budget: admission.NewBudget(budget), drain: pickDrainTime}
+	a = &App{core: c, cfg: cfg, security: w.security, standAlone: w.standAlone, registry: prometheus.NewRegistry(), ports: everyPort{}, budget: admission.NewBudget(budget),
+		drain: cmp.Or(cfg.StopTimeout, pickDrainTime), stopping: newStopping()}
 	if _, err := c.store.Apply(cfg.Processor.object()); err != nil {
 		return nil, err
 	}
@@ -174,7 +177,7 @@ func newApp(cfg Config, c core, w wiring) (a *App, err error) {
 	var waiter delivery.EndpointWaiter = envoys
 	var protocol picker.Protocol
 	if w.standAlone != nil {
-		waiter, protocol, a.drain = noEnvoys{}, w.standAlone.Protocol, callsDrainTime
+		waiter, protocol = noEnvoys{}, w.standAlone.Protocol
 	}
 	events := cfg.KVEvents
 	if events != nil {
@@ -234,7 +237,7 @@ func (a *App) serve(ctx context.Context, group *errgroup.Group, line *pipeline.P
 	apart, streams := a.cfg.Peers.Listener != nil, append(a.panics.calls(partStream), grpc.ChainStreamInterceptor(countMessages))
 	serve := func(port ports.Port, l net.Listener, authenticates bool, options []grpc.ServerOption, register func(grpc.ServiceRegistrar)) {
 		group.Go(func() error {
-			return serveGRPC(ctx, a.admit(port, l, authenticates), 0, slices.Concat(server.Options(), streams, options), register)
+			return serveGRPC(ctx, a.admit(port, l, authenticates), nil, slices.Concat(server.Options(), streams, options), register)
 		})
 	}
 	if a.cfg.XDS != nil {
@@ -256,13 +259,16 @@ func (a *App) serve(ctx context.Context, group *errgroup.Group, line *pipeline.P
 	group.Go(func() error {
 		keys, credentials := a.pickOptions()
 		options := slices.Concat(picker.ServerOptions(uint32(4*runtime.NumCPU()), keys), a.panics.calls(partPick), credentials)
-		return serveGRPC(ctx, keyed(picker.Listener(a.cfg.Picker), a.security.keyed && !a.security.openPicks, a.log), a.drain, options, a.picker.Register)
+		l := keyed(picker.Listener(a.cfg.Picker), a.security.keyed && !a.security.openPicks, a.log)
+		return a.servePicks(ctx, l, options, a.picker.Register)
 	})
 	for _, o := range a.cfg.Offers {
 		if o.Picker != nil {
 			group.Go(func() error {
 				options := slices.Concat(picker.ServerOptions(0, a.security.keys), a.panics.calls(partPick), a.security.pickCredentials())
-				return serveGRPC(ctx, keyed(picker.Listener(o.Picker), false, a.log), a.drain, options, func(r grpc.ServiceRegistrar) { a.picker.RegisterFor(o.Pool.String(), r) })
+				return a.servePicks(ctx, keyed(picker.Listener(o.Picker), false, a.log), options, func(r grpc.ServiceRegistrar) {
+					a.picker.RegisterFor(o.Pool.String(), r)
+				})
 			})
 		}
 	}
@@ -367,22 +373,31 @@ func quiet(ctx context.Context, err error) error {
 	return err
 }
 
-// pickDrainTime is how long the picker completes calls in flight on shutdown. A pick that was answered in part, as one that
+// pickDrainTime is the default of Config.StopTimeout. A pick that was answered in part, as one that
 // waits for its request's body, cannot be repeated at another picker.
 const pickDrainTime = time.Second
 
-// serveGRPC serves until ctx ends, and then completes the calls in flight for a while.
-func serveGRPC(ctx context.Context, l net.Listener, drain time.Duration, options []grpc.ServerOption, register func(grpc.ServiceRegistrar)) error {
+// serveGRPC serves until ctx ends, and then until drained returns completes the calls in flight.
+// nil: it ends them at once.
+func serveGRPC(ctx context.Context, l net.Listener, drained func(), options []grpc.ServerOption,
+	register func(grpc.ServiceRegistrar)) error {
 	s := grpc.NewServer(options...)
 	register(s)
+	ended := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
-		late := time.AfterFunc(drain, s.Stop)
-		defer late.Stop()
-		s.GracefulStop()
+		defer close(ended)
+		if drained != nil {
+			go s.GracefulStop()
+			drained()
+		}
+		s.Stop()
 	})
-	defer stop()
 	if err := s.Serve(l); err != nil && ctx.Err() == nil {
+		stop()
 		return fmt.Errorf("serve gRPC on %s: %w", l.Addr(), err)
+	}
+	if !stop() { // Serve returns as soon as the listener is closed
+		<-ended
 	}
 	return nil
 }

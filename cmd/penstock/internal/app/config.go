@@ -68,6 +68,8 @@ type Config struct {
 	AccessLog string
 	// DrainTime is how long streams of a removed filter chain may go on.
 	DrainTime time.Duration
+	// StopTimeout is how long picks in flight may go on once the process ends; 0: a second.
+	StopTimeout time.Duration
 	// Memory is how many bytes the process may use, of its container for instance; Go stays below them with room to spare. 0: no
 	// limit.
 	Memory int64

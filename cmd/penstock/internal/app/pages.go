@@ -194,8 +194,12 @@ func (a *App) healthz(w http.ResponseWriter, _ *http.Request) {
 	fmt.Fprintln(w, "ok")
 }
 
-// readyz is 200 once the configuration is read and translated. A picker that runs alone needs a pool to pick from, too.
+// readyz is 200 once the configuration is read and translated, until the process is asked to end. A picker that runs alone needs a pool to pick from, too.
 func (a *App) readyz(w http.ResponseWriter, _ *http.Request) {
+	if a.stopping.leaving.Load() {
+		http.Error(w, "this process ends: it completes what is in flight", http.StatusServiceUnavailable)
+		return
+	}
 	if !a.progress.Begun() {
 		http.Error(w, "configuration is not translated yet", http.StatusServiceUnavailable)
 		return

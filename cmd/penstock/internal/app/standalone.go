@@ -55,9 +55,6 @@ type StandAlone struct {
 	Drain time.Duration
 }
 
-// callsDrainTime is how long calls in flight may go on once a stand-alone picker accepts no more: a call lasts as long as its request.
-const callsDrainTime = 90 * time.Second
-
 // noEnvoys implements delivery.EndpointWaiter: no Envoy gets its endpoints from this process.
 type noEnvoys struct{}
 
@@ -153,18 +150,22 @@ func (s *StandAlone) run(ctx context.Context, a *App, source discovery, line *pi
 			return nil
 		case <-ctx.Done():
 		}
+		a.Leave()
 		a.picker.Leave()
 		select {
 		case <-running.Done():
 		case <-time.After(s.Drain):
 		}
+		a.EndPicks()
 		return nil
 	})
 	if err := a.servePages(running, group); err != nil {
 		return err
 	}
 	if s.Health != nil {
-		group.Go(func() error { return serveGRPC(running, ports.Health.Open(s.Health), 0, nil, a.picker.RegisterHealth) })
+		group.Go(func() error {
+			return serveGRPC(running, ports.Health.Open(s.Health), nil, nil, a.picker.RegisterHealth)
+		})
 	}
 	group.Go(func() error { return quiet(running, source.run(running)) })
 	group.Go(func() error {

@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"runtime"
 	"time"
+
+	"github.com/penstock-project/penstock/xds/fleet/drain"
 )
 
 const (
@@ -23,6 +25,10 @@ const (
 	reportFrom = 500 * time.Millisecond
 	// runsAfter is how long a process must run until a report about the one before is dropped.
 	runsAfter = time.Second
+
+	// quiet is how long idle connections are waited for: a request that its client sends now is not
+	// cut.
+	quiet = 200 * time.Millisecond
 
 	// termGrace is the time between the request to end and SIGKILL. Envoy needs milliseconds.
 	termGrace = 5 * time.Second
@@ -42,8 +48,12 @@ type EnvoyConfig struct {
 	// --disable-hot-restart, without which two Envoys on one machine collide. bootstrap.Config.Args returns them.
 	Args []string
 
-	// Grace is how long Run waits for requests in flight once its context has ended. 0 means 10 seconds.
+	// Grace is how long Run waits for requests in flight once its context has ended. 0 means 30
+	// seconds.
 	Grace time.Duration
+
+	// Now ends that wait when it closes. nil: nothing does.
+	Now <-chan struct{}
 
 	// Report is called with why no process serves, whenever that changes, and with "" once one runs. nil drops it.
 	Report func(problem string)
@@ -68,7 +78,7 @@ func NewEnvoy(cfg EnvoyConfig) (*Envoy, error) {
 		return nil, errors.New("supervisor: EnvoyConfig needs Envoy, Dir and Bootstrap")
 	}
 	if cfg.Grace == 0 {
-		cfg.Grace = 10 * time.Second
+		cfg.Grace = 30 * time.Second
 	}
 	if cfg.LogLevel == "" {
 		cfg.LogLevel = "warning"
@@ -103,8 +113,9 @@ func NewEnvoy(cfg EnvoyConfig) (*Envoy, error) {
 // errLongPath is an error that trying again does not end.
 var errLongPath = errors.New("is longer than the limit")
 
-// Run starts Envoy, and restarts it whenever it exits or cannot be started, until ctx ends. Then it drains: Envoy asks its clients to
-// close their connections, and Run waits for requests in flight, at most EnvoyConfig.Grace, and ends the process. It returns nil.
+// Run starts Envoy, and restarts it whenever it exits or cannot be started, until ctx ends. Then it
+// drains: Envoy accepts no more connections of clients and closes each with its next response. Run
+// waits for requests in flight, at most EnvoyConfig.Grace, and ends the process. It returns nil.
 func (e *Envoy) Run(ctx context.Context) error {
 	// The kernel kills the child with the thread that started it (orphan_linux.go).
 	runtime.LockOSThread()
@@ -169,19 +180,36 @@ func pause(ctx context.Context, d time.Duration) bool {
 
 // stop drains child, ends it, and waits for its end.
 func (e *Envoy) stop(child *child) {
-	ctx, cancel := context.WithTimeout(context.Background(), e.cfg.Grace)
+	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	if err := e.drain(ctx, child); err != nil {
+	go func() {
+		select {
+		case <-ctx.Done():
+		case <-child.ended:
+		case <-e.cfg.Now:
+		}
+		cancel()
+	}()
+	left, err := drain.Drain(ctx, drain.Config{
+		Admin: e.admin.socket, Stop: true, Timeout: e.cfg.Grace, Settle: time.Millisecond, Quiet: quiet, Interval: 50 * time.Millisecond,
+	})
+	switch {
+	case left > 0:
+		e.log.Warn("Envoy did not drain before its end", "in flight", left)
+	case err != nil:
 		e.log.Warn("Envoy did not drain before its end", "reason", err)
 	}
 	child.log.ending.Store(true)
 	// /quitquitquit first: Envoy logs a warning about a SIGTERM.
-	if _, err := e.Admin(ctx, http.MethodPost, "/quitquitquit"); err != nil {
+	end, cancelEnd := context.WithTimeout(context.Background(), termGrace)
+	defer cancelEnd()
+	if _, err := e.Admin(end, http.MethodPost, "/quitquitquit"); err != nil {
 		child.terminate()
 	}
 	select {
 	case <-child.ended:
-	case <-time.After(termGrace):
+	case <-e.cfg.Now:
+	case <-end.Done():
 		e.log.Warn("Envoy did not end and is killed")
 	}
 	child.killGroup()

@@ -30,8 +30,9 @@ type Config struct {
 	Dir          string // for bootstraps and admin sockets; keep it short
 	ADS          string // address of the control plane
 	DrainTime    time.Duration
-	Grace        time.Duration // EnvoyConfig.Grace of each Envoy
-	Concurrency  int           // worker threads of each Envoy; 0 means one a CPU
+	Grace        time.Duration   // EnvoyConfig.Grace of each Envoy
+	Now          <-chan struct{} // EnvoyConfig.Now of each
+	Concurrency  int             // worker threads of each Envoy; 0 means one a CPU
 	ControlPlane ControlPlane
 	// Announce is called when a Gateway begins to serve, and when its addresses change.
 	Announce func(gateway string, urls []string)
@@ -117,7 +118,7 @@ func (s *Supervisor) runEnvoy(ctx context.Context, gateway string) error {
 	for delay := firstDelay; ; delay = min(2*delay, lastDelay) {
 		envoy, err = NewEnvoy(EnvoyConfig{
 			Envoy: s.cfg.Envoy, Gateway: gateway, Bootstrap: boot, Dir: filepath.Join(s.cfg.Dir, folder(gateway)),
-			Args: cfg.Args(), Grace: s.cfg.Grace, Log: s.cfg.Log, Report: report,
+			Args: cfg.Args(), Grace: s.cfg.Grace, Now: s.cfg.Now, Log: s.cfg.Log, Report: report,
 		})
 		if err == nil {
 			break

@@ -1,0 +1,78 @@
+package app
+
+import (
+	"context"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/penstock-project/penstock/picker/extproc"
+)
+
+// stopping ends a process without a loss: /readyz fails first, then calls of picks end, then all
+// else.
+type stopping struct {
+	leaving  atomic.Bool
+	picks    context.Context // ends when the picker accepts no more calls
+	endPicks context.CancelFunc
+	servers  sync.WaitGroup // of picks
+	calls    atomic.Int64   // of picks in flight
+}
+
+func newStopping() *stopping {
+	s := &stopping{}
+	s.picks, s.endPicks = context.WithCancel(context.Background())
+	return s
+}
+
+// Leave has /readyz fail. The process serves on.
+func (a *App) Leave() { a.stopping.leaving.Store(true) }
+
+// EndPicks has the picker accept no more calls. It returns once those in flight have ended, or
+// after Config.StopTimeout.
+func (a *App) EndPicks() {
+	a.Leave()
+	a.picker.Leave()
+	a.stopping.endPicks()
+	a.stopping.servers.Wait()
+}
+
+// servePicks serves until ctx ends or EndPicks is called, and then completes the picks in flight.
+// Streams of another kind, such as access logs, last as long as an Envoy does, and end then.
+func (a *App) servePicks(ctx context.Context, l net.Listener, options []grpc.ServerOption,
+	register func(grpc.ServiceRegistrar)) error {
+	s := a.stopping
+	s.servers.Add(1)
+	defer s.servers.Done()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(s.picks, cancel)()
+	return serveGRPC(ctx, l, func() { s.await(a.drain) }, append(options, grpc.ChainStreamInterceptor(s.count)), register)
+}
+
+// count counts the calls of picks in flight.
+func (s *stopping) count(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo,
+	handler grpc.StreamHandler) error {
+	if info.FullMethod == "/"+extproc.ServiceName+"/Process" {
+		s.calls.Add(1)
+		defer s.calls.Add(-1)
+	}
+	return handler(srv, stream)
+}
+
+// await returns when no pick is in flight, or after a while.
+func (s *stopping) await(most time.Duration) {
+	end := time.After(most)
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for s.calls.Load() > 0 {
+		select {
+		case <-tick.C:
+		case <-end:
+			return
+		}
+	}
+}
