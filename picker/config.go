@@ -388,7 +388,7 @@ type Cluster struct {
 type Server struct {
 	Addr      netip.AddrPort
 	Labels    map[string]string
-	Cleartext bool // it is spoken to without TLS, whatever Metrics.TLS
+	Cleartext bool // it is called without TLS, whatever Metrics.Protocol
 }
 
 // KVEvents is where the model servers of a pool publish what they have cached.

@@ -14,7 +14,7 @@ func (p *Picker) Dead(ctx context.Context, gateway, name string, server netip.Ad
 		return false
 	}
 	load := pool.snapshot.Find(server)
-	if load == nil && !p.elsewhere(pool, server) || !p.asks.liveness.Dead(ctx, server, pool.Metrics.TLS) {
+	if load == nil && !p.elsewhere(pool, server) || !p.asks.liveness.Dead(ctx, server, pool.Metrics.Protocol) {
 		return false
 	}
 	if load != nil {

@@ -135,7 +135,7 @@ const maxHost, maxPath = 255, 1024
 // gateways are those of a pool that can be asked for its models; none for a request that has passed through another gateway of Penstock
 // already. Two whose routes lead to each other would else ask each other.
 func (pool *pool) gateways(h *extproc.Message, how url.Values) models.Pool {
-	out := models.Pool{Name: pool.Name, TLS: pool.Metrics.TLS, Host: string(h.Header(":authority"))}
+	out := models.Pool{Name: pool.Name, Protocol: pool.Metrics.Protocol, Host: string(h.Header(":authority"))}
 	out.Path, _, _ = strings.Cut(string(h.Header(":path")), "?")
 	if host := how.Get(poolHost); host != "" {
 		out.Host = host
@@ -162,7 +162,7 @@ func (pool *pool) gateways(h *extproc.Message, how url.Values) models.Pool {
 // servers are those of a pool that can be asked for their models, as far as a selector matches them; "" matches all.
 func (pool *pool) servers(subset string) models.Pool {
 	pool.snapshot.MarkUsed() // so that pages show which adapters are loaded
-	out := models.Pool{Name: pool.Name, Subset: subset, TLS: pool.Metrics.TLS}
+	out := models.Pool{Name: pool.Name, Subset: subset, Protocol: pool.Metrics.Protocol}
 	selected := func(*endpoint.Endpoint) bool { return true }
 	if subset != "" {
 		selected = pool.selected(subset, nil)

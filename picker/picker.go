@@ -284,8 +284,8 @@ func (p *Picker) build(c Pool, old *pool) (*pool, error) {
 		next.counters, next.history, next.holders = p.metrics.pool(next.Name), newHistory(), p.asks.models.Holders()
 		next.storm = new(storm)
 	}
-	if next.rendering == nil || old.Metrics.TLSKey != c.Metrics.TLSKey {
-		next.rendering = &tokenize.Pool{TLS: c.Metrics.TLS}
+	if next.rendering == nil || !old.Metrics.Protocol.Same(c.Metrics.Protocol) {
+		next.rendering = &tokenize.Pool{Protocol: c.Metrics.Protocol}
 	}
 	options.Random, options.Prefixes = mathrand.Uint64, p.prompts.prefixes
 	if old != nil && old.options.Equal(&options) {

@@ -2,7 +2,6 @@ package picker
 
 import (
 	"context"
-	"crypto/tls"
 	"fmt"
 	"net/netip"
 	"runtime/debug"
@@ -16,6 +15,7 @@ import (
 	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/picker/endpoint"
 	"github.com/penstock-project/penstock/picker/liveness"
+	"github.com/penstock-project/penstock/picker/upstream"
 )
 
 // Pools are watched without requests: of each, one server after the other is probed. While it works,
@@ -87,7 +87,7 @@ type turn struct {
 type watched struct {
 	addr netip.AddrPort
 	end  *endpoint.Endpoint // nil: the picker of the pool is another one
-	tls  *tls.Config
+	by   upstream.Protocol
 	// gateway: it is one of another cluster, and gets connections alone.
 	gateway bool
 }
@@ -101,13 +101,15 @@ func (pool *pool) watchedServers() (n int, at func(int) watched) {
 		return len(pool.Servers), func(i int) watched {
 			s := pool.Servers[i]
 			if s.Cleartext || pool.Gateways {
-				return watched{addr: s.Addr, gateway: pool.Gateways}
+				return watched{addr: s.Addr, by: pool.Metrics.Protocol.WithoutTLS(), gateway: pool.Gateways}
 			}
-			return watched{addr: s.Addr, tls: pool.Metrics.TLS}
+			return watched{addr: s.Addr, by: pool.Metrics.Protocol}
 		}
 	}
 	list := pool.snapshot.Endpoints
-	return len(list), func(i int) watched { return watched{addr: list[i].Addr, end: &list[i], tls: pool.Metrics.TLS} }
+	return len(list), func(i int) watched {
+		return watched{addr: list[i].Addr, end: &list[i], by: pool.Metrics.Protocol}
+	}
 }
 
 // good is when a request last succeeded at the server.
@@ -364,7 +366,7 @@ func (p *Picker) probeServer(ctx context.Context, t *turn, s watched) (up bool) 
 	if s.gateway {
 		take = p.asks.liveness.Reach(ctx, s.addr)
 	} else {
-		take = p.asks.liveness.Look(ctx, s.addr, s.tls)
+		take = p.asks.liveness.Look(ctx, s.addr, s.by)
 	}
 	if ctx.Err() != nil {
 		return true

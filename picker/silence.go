@@ -2,9 +2,7 @@ package picker
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
-	"net/http"
 	"runtime/debug"
 	"slices"
 	"sync"
@@ -13,6 +11,7 @@ import (
 	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/picker/endpoint"
 	"github.com/penstock-project/penstock/picker/onetoken"
+	"github.com/penstock-project/penstock/picker/upstream"
 )
 
 // Silent is a server of a pool that sends no tokens, and so gets no requests.
@@ -44,7 +43,6 @@ const (
 	probeTime             = 10 * time.Second
 	firstProbe, lastProbe = time.Second, 30 * time.Second
 	maxProbes             = 16
-	maxProbeHeader        = 64 << 10
 )
 
 // probing are the probes of silent servers.
@@ -146,32 +144,25 @@ func (p *Picker) probe(ctx context.Context, server *endpoint.Load, all *probing)
 	err = p.askForToken(ctx, server)
 }
 
-// askForToken asks a server as its pool's metrics page is read.
+// askForToken asks a server for a token.
 func (p *Picker) askForToken(ctx context.Context, server *endpoint.Load) error {
 	addr := server.Addr()
 	if kind := p.config.Addresses.Never(addr.Addr()); kind != "" {
 		return errors.Join(onetoken.ErrDenied, errors.New(kind+" is never called"))
 	}
-	secure, model := p.probedAs(server)
-	scheme := "http://"
-	if secure != nil {
-		scheme = "https://"
-	}
-	by := &http.Transport{
-		TLSClientConfig: secure, DisableKeepAlives: true, DisableCompression: true, MaxResponseHeaderBytes: maxProbeHeader,
-	}
+	by, model := p.probedAs(server)
 	limited, cancel := context.WithTimeout(ctx, probeTime)
 	defer cancel()
-	err := onetoken.Ask(limited, by, scheme+addr.String(), model)
+	err := onetoken.Ask(limited, by.Transport(0), by.URL(addr), model)
 	if err != nil && limited.Err() != nil {
 		return errors.New("no token within " + probeTime.String())
 	}
 	return err
 }
 
-// probedAs returns how a server is spoken to, by the first of its pools, and the model that it is asked
+// probedAs returns how a server is called, by the first of its pools, and the model that it is asked
 // for: the one that a request waits for, if the server's list does not lack it; "" if none is known.
-func (p *Picker) probedAs(server *endpoint.Load) (secure *tls.Config, model string) {
+func (p *Picker) probedAs(server *endpoint.Load) (by upstream.Protocol, model string) {
 	var of *pool
 	for _, pool := range p.pools.now.Load().byName {
 		if pool.snapshot.Find(server.Addr()) == server && (of == nil || pool.Name < of.Name) {
@@ -180,10 +171,10 @@ func (p *Picker) probedAs(server *endpoint.Load) (secure *tls.Config, model stri
 	}
 	model = server.Model()
 	if of == nil {
-		return nil, model
+		return by, model
 	}
 	if list := of.holders.List(server.Addr()); len(list) > 0 && !slices.Contains(list, model) {
 		model = list[0]
 	}
-	return of.Metrics.TLS, model
+	return of.Metrics.Protocol, model
 }

@@ -16,6 +16,8 @@ import (
 	"github.com/penstock-project/penstock/picker/accesslog"
 	"github.com/penstock-project/penstock/picker/endpoint"
 	"github.com/penstock-project/penstock/picker/extproc"
+	"github.com/penstock-project/penstock/picker/upstream"
+	"github.com/penstock-project/penstock/picker/upstream/upstreamtest"
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
@@ -73,13 +75,30 @@ func TestSilent_ReportsShowIt(t *testing.T) {
 	}
 }
 
-// A silent server is probed as its metrics page is read, one probe at a time, until it has a token. Until
+// A silent server is probed in its own protocol, one probe at a time, until it has a token. Until
 // then every page shows why it gets no requests.
 func TestSilent_IsProbedUntilItAnswers(t *testing.T) {
+	insecure := &tls.Config{InsecureSkipVerify: true} //nolint:gosec // of a test
+	for name, tt := range map[string]struct {
+		start func(http.Handler) *httptest.Server
+		by    upstream.Protocol
+	}{
+		"HTTP/1.1": {httptest.NewServer, upstream.Protocol{}},
+		"TLS":      {httptest.NewTLSServer, upstream.Protocol{TLS: insecure, Key: "insecure"}},
+		"h2c": {func(h http.Handler) *httptest.Server {
+			s, _ := upstreamtest.H2C(t, h)
+			return s
+		}, upstream.Protocol{HTTP2: true}},
+	} {
+		t.Run(name, func(t *testing.T) { probedUntilItAnswers(t, tt.start, tt.by) })
+	}
+}
+
+func probedUntilItAnswers(t *testing.T, start func(http.Handler) *httptest.Server, by upstream.Protocol) {
 	var open, most, all atomic.Int64
 	var works atomic.Bool
 	var asked atomic.Value
-	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	server := start(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != "/v1/completions" {
 			_, _ = io.WriteString(w, `{"data":[{"id":"the-model"}]}`)
 			return
@@ -100,10 +119,8 @@ func TestSilent_IsProbedUntilItAnswers(t *testing.T) {
 	}))
 	t.Cleanup(server.Close)
 	p := runPicker(t, Config{})
-	address := strings.TrimPrefix(server.URL, "https://")
-	setPools(t, p, Pool{ID: poolID("ns/pool"), Endpoints: specs(address), Metrics: endpoint.Metrics{
-		TLS: &tls.Config{InsecureSkipVerify: true}, TLSKey: "insecure", //nolint:gosec // of a test
-	}})
+	address := server.Listener.Addr().String()
+	setPools(t, p, Pool{ID: poolID("ns/pool"), Endpoints: specs(address), Metrics: endpoint.Metrics{Protocol: by}})
 	load := p.pool("ns/pool").snapshot.Endpoints[0].Load()
 	load.Suspect(time.Now())
 	if s := p.Silent(); len(s) != 1 || s[0].Server != address || s[0].Pool != poolID("ns/pool") {

@@ -51,7 +51,7 @@ func hasModel(of request.Kind) bool { return of != request.OtherKind && of != re
 
 // setHolders passes the pool's model servers to its Holders.
 func (pool *pool) setHolders() {
-	of := models.Pool{Name: pool.Name, TLS: pool.Metrics.TLS}
+	of := models.Pool{Name: pool.Name, Protocol: pool.Metrics.Protocol}
 	if !pool.Gateways && pool.Clusters == nil && pool.Relay == nil {
 		for i := range pool.snapshot.Endpoints {
 			of.Servers = append(of.Servers, models.Server{Addr: pool.snapshot.Endpoints[i].Addr})

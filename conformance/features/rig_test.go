@@ -99,6 +99,17 @@ func (s *site) backend(name string, h http.Handler) *httptest.Server {
 	return server
 }
 
+// h2c is backend for a server that speaks HTTP/2 with prior knowledge alone.
+func (s *site) h2c(name string, h http.Handler) *httptest.Server {
+	server := httptest.NewUnstartedServer(h)
+	server.Config.Protocols = new(http.Protocols)
+	server.Config.Protocols.SetUnencryptedHTTP2(true)
+	server.Start()
+	s.Cleanup(server.Close)
+	s.ports[name] = server.Listener.Addr().(*net.TCPAddr).Port
+	return server
+}
+
 // closed gives a name of the YAML a port at which nothing listens.
 func (s *site) closed(name string) { s.ports[name] = s.Port() }
 

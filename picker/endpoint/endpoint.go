@@ -1,7 +1,6 @@
 package endpoint
 
 import (
-	"crypto/tls"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -9,6 +8,8 @@ import (
 	"sync/atomic"
 	"time"
 	"unicode"
+
+	"github.com/penstock-project/penstock/picker/upstream"
 )
 
 // Spec identifies a model server.
@@ -30,9 +31,8 @@ type Metrics struct {
 	KVCache string // series with the KV cache's use, 0 to 1
 	MaxPage int64  // size of the page in bytes, above which it is an error; 0 means DefaultMaxPage
 	Off     bool   // no page is read: for strategies that need none
-	// TLS is how the page is read; nil: in cleartext. TLSKey differs for configurations that differ.
-	TLS    *tls.Config
-	TLSKey string
+	// Protocol is how the server is called. Its page is read alike; at a port of its own, over HTTP/1.1.
+	Protocol upstream.Protocol
 }
 
 // Endpoint is one model server in a Snapshot. Its own fields never change.

@@ -17,6 +17,8 @@ import (
 	"time"
 	"unicode"
 
+	"github.com/penstock-project/penstock/picker/upstream"
+	"github.com/penstock-project/penstock/picker/upstream/upstreamtest"
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
@@ -263,7 +265,8 @@ func TestScrape_PageIsReadOverTLS(t *testing.T) {
 	spec := []Spec{{Addr: netip.MustParseAddrPort(server.Listener.Addr().String())}}
 	trusting := server.Client().Transport.(*http.Transport).TLSClientConfig
 	for name, m := range map[string]Metrics{
-		"trusted": {TLS: trusting, TLSKey: "a"}, "cleartext": {}, "untrusted": {TLS: &tls.Config{RootCAs: x509.NewCertPool()}, TLSKey: "b"},
+		"trusted": {Protocol: upstream.Protocol{TLS: trusting, Key: "a"}}, "cleartext": {},
+		"untrusted": {Protocol: upstream.Protocol{TLS: &tls.Config{RootCAs: x509.NewCertPool()}, Key: "b"}},
 	} {
 		s := r.Snapshot(m, nil, spec)
 		s.Refresh(time.Minute)
@@ -275,8 +278,37 @@ func TestScrape_PageIsReadOverTLS(t *testing.T) {
 		} else if got := e.State(); got.Queue != 9 || !got.Fresh {
 			t.Errorf("%s: %+v, %s", name, got, e.Problem())
 		}
-		if again := r.Snapshot(Metrics{TLS: m.TLS.Clone(), TLSKey: m.TLSKey}, nil, spec); again.Endpoints[0].source != e.source {
+		equal := Metrics{Protocol: upstream.Protocol{TLS: m.Protocol.TLS.Clone(), Key: m.Protocol.Key}}
+		if again := r.Snapshot(equal, nil, spec); again.Endpoints[0].source != e.source {
 			t.Errorf("%s: an equal page has another scraper", name)
+		}
+	}
+}
+
+// A page at a port of its own is read over HTTP/1.1, whatever the endpoints speak.
+func TestScrape_PageOfServerThatSpeaksH2CIsRead(t *testing.T) {
+	page := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprintln(w, "vllm:num_requests_waiting 9")
+	})
+	_, server := upstreamtest.H2C(t, page)
+	apart := httptest.NewServer(page)
+	defer apart.Close()
+	port := netip.MustParseAddrPort(apart.Listener.Addr().String()).Port()
+	r := run(t, Config{Slow: time.Hour})
+	h2c := upstream.Protocol{HTTP2: true}
+	for name, tt := range map[string]struct {
+		metrics Metrics
+		fresh   bool
+	}{
+		"h2c":                {Metrics{Protocol: h2c}, true},
+		"HTTP/1.1":           {Metrics{}, false},
+		"a port of its own":  {Metrics{Protocol: h2c, Port: port}, true},
+		"the endpoint's own": {Metrics{Protocol: h2c, Port: server.Port()}, true},
+	} {
+		s := r.Snapshot(tt.metrics, nil, []Spec{{Addr: server}})
+		s.Refresh(time.Minute)
+		if got := s.Endpoints[0].State(); got.Fresh != tt.fresh || tt.fresh && got.Queue != 9 {
+			t.Errorf("%s: %+v, %s", name, got, s.Endpoints[0].Problem())
 		}
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"net/netip"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -140,17 +139,17 @@ func (r *Registry) Snapshot(m Metrics, slots *Slots, specs []Spec) *Snapshot {
 
 // source returns the scraper of addr's page; a new one is idle. r.mu is held.
 func (r *Registry) source(addr netip.AddrPort, m Metrics, load *Load) *source {
-	secure := m.TLS
-	m.TLS = nil // TLSKey stands for it: equal pages have one scraper
+	by := m.Protocol
+	m.Protocol.TLS = nil // Protocol.Key stands for it: equal pages have one scraper
 	key := sourceKey{addr, m}
 	src := r.sources[key]
 	if src == nil {
 		names := m.dialect()
 		port := cmp.Or(names.port, addr.Port())
-		host := netip.AddrPortFrom(addr.Addr(), port).String()
+		by.HTTP2 = by.HTTP2 && port == addr.Port()
 		src = &source{
 			key: key, load: load, number: m.number(),
-			url:        "http://" + host + names.path,
+			url:        by.URL(netip.AddrPortFrom(addr.Addr(), port)) + names.path,
 			names:      names,
 			staleAfter: int64(r.config.StaleAfter),
 			freshFor:   &r.freshFor,
@@ -158,9 +157,8 @@ func (r *Registry) source(addr netip.AddrPort, m Metrics, load *Load) *source {
 			scrapeNow:  make(chan struct{}, 1),
 			scraped:    make(chan struct{}),
 		}
-		if src.transport = r.config.Transport; secure != nil {
-			src.url = "https" + strings.TrimPrefix(src.url, "http")
-			src.transport = &http.Transport{TLSClientConfig: secure, MaxIdleConnsPerHost: 1, IdleConnTimeout: time.Minute, DisableCompression: true, MaxResponseHeaderBytes: maxHeader}
+		if src.transport = r.config.Transport; by.TLS != nil || by.HTTP2 {
+			src.transport = by.Transport(1)
 		}
 		src.idle.Store(true)
 		r.sources[key] = src

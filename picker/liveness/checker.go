@@ -2,16 +2,16 @@ package liveness
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"net"
 	"net/http"
 	"net/netip"
-	"net/url"
 	"strconv"
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/penstock-project/penstock/picker/upstream"
 )
 
 const (
@@ -30,7 +30,7 @@ type Config struct {
 	// Never returns the kind of an address that is never called; "" for others. nil: all may be called.
 	Never func(netip.Addr) string
 	// Transport sends probes. Default: one that keeps no connections.
-	Transport func(*tls.Config) http.RoundTripper
+	Transport func(upstream.Protocol) http.RoundTripper
 }
 
 // Checker probes servers.
@@ -67,16 +67,14 @@ func New(c Config) *Checker {
 		c.Never = func(netip.Addr) string { return "" }
 	}
 	if c.Transport == nil {
-		c.Transport = func(secure *tls.Config) http.RoundTripper {
-			return &http.Transport{TLSClientConfig: secure, DisableKeepAlives: true, MaxResponseHeaderBytes: 64 << 10}
-		}
+		c.Transport = func(by upstream.Protocol) http.RoundTripper { return by.Transport(0) }
 	}
 	return &Checker{config: c, probes: make(chan struct{}, maxProbes), servers: map[netip.AddrPort]*server{}}
 }
 
 // Dead reports whether a server is dead. It returns when a probe shows that, after Within, or later if the server is silent.
-// secure is how the server is spoken to; nil: in cleartext.
-func (c *Checker) Dead(ctx context.Context, addr netip.AddrPort, secure *tls.Config) bool {
+// by is how the server is called.
+func (c *Checker) Dead(ctx context.Context, addr netip.AddrPort, by upstream.Protocol) bool {
 	if c.config.Never(addr.Addr()) != "" {
 		return false
 	}
@@ -90,7 +88,7 @@ func (c *Checker) Dead(ctx context.Context, addr netip.AddrPort, secure *tls.Con
 	began, next := time.Now(), time.NewTimer(pause)
 	defer next.Stop()
 	for ctx.Err() == nil {
-		switch found := c.probed(ctx, s, addr, secure); {
+		switch found := c.probed(ctx, s, addr, by); {
 		case found == dead:
 			return true
 		case found == works && time.Since(began) >= Within:
@@ -133,7 +131,7 @@ func (c *Checker) leave(addr netip.AddrPort, s *server) {
 }
 
 // probed returns the result of the probe that runs, of the last one if it is recent, or of a new one.
-func (c *Checker) probed(ctx context.Context, s *server, addr netip.AddrPort, secure *tls.Config) (found result) {
+func (c *Checker) probed(ctx context.Context, s *server, addr netip.AddrPort, by upstream.Protocol) (found result) {
 	c.mu.Lock()
 	running := s.running
 	switch {
@@ -167,7 +165,7 @@ func (c *Checker) probed(ctx context.Context, s *server, addr netip.AddrPort, se
 	select {
 	case c.probes <- struct{}{}:
 		defer func() { <-c.probes }()
-		if found, _ = c.probe(ctx, addr, secure); found == unreachable {
+		if found, _ = c.probe(ctx, addr, by); found == unreachable {
 			found = works
 		}
 	default:
@@ -178,17 +176,13 @@ func (c *Checker) probed(ctx context.Context, s *server, addr netip.AddrPort, se
 // probe reads a server's /health, and describes what shows no working server. A status of 500 or more
 // shows that the server is dead, and so does the system's "connection refused". Other statuses and other
 // protocols show that it works.
-func (c *Checker) probe(ctx context.Context, addr netip.AddrPort, secure *tls.Config) (found result, why string) {
-	u := url.URL{Scheme: "http", Host: addr.String(), Path: "/health"}
-	if secure != nil {
-		u.Scheme = "https"
-	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
+func (c *Checker) probe(ctx context.Context, addr netip.AddrPort, by upstream.Protocol) (found result, why string) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, by.URL(addr)+"/health", nil)
 	if err != nil {
 		return works, ""
 	}
 	request.Header.Set("User-Agent", "penstock")
-	response, err := c.config.Transport(secure).RoundTrip(request)
+	response, err := c.config.Transport(by).RoundTrip(request)
 	if err != nil {
 		return failure(ctx, err)
 	}

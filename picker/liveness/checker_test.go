@@ -14,6 +14,9 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/penstock-project/penstock/picker/upstream"
+	"github.com/penstock-project/penstock/picker/upstream/upstreamtest"
 )
 
 var at = netip.MustParseAddrPort("10.0.0.1:8000")
@@ -44,7 +47,7 @@ func (r *replies) RoundTrip(request *http.Request) (*http.Response, error) {
 }
 
 func (r *replies) checker() *Checker {
-	return New(Config{Transport: func(*tls.Config) http.RoundTripper { return r }})
+	return New(Config{Transport: func(upstream.Protocol) http.RoundTripper { return r }})
 }
 
 func TestLiveness_DeadServerIsFound(t *testing.T) {
@@ -74,7 +77,7 @@ func TestLiveness_DeadServerIsFound(t *testing.T) {
 				}
 				return c.status, c.err
 			}}
-			dead := r.checker().Dead(t.Context(), at, nil)
+			dead := r.checker().Dead(t.Context(), at, upstream.Protocol{})
 			if took := time.Since(began); dead != c.dead || took != c.took {
 				t.Errorf("%s: got %v after %s, want %v after %s", name, dead, took, c.dead, c.took)
 			}
@@ -92,7 +95,7 @@ func TestLiveness_RequestsShareProbes(t *testing.T) {
 		c := r.checker()
 		var all sync.WaitGroup
 		for range 200 {
-			all.Go(func() { c.Dead(t.Context(), at, nil) })
+			all.Go(func() { c.Dead(t.Context(), at, upstream.Protocol{}) })
 			time.Sleep(time.Millisecond)
 		}
 		all.Wait()
@@ -114,10 +117,10 @@ func TestLiveness_ProbeOutlivesItsRequest(t *testing.T) {
 		}}
 		c := r.checker()
 		gone, leave := context.WithCancel(t.Context())
-		go c.Dead(gone, at, nil)
+		go c.Dead(gone, at, upstream.Protocol{})
 		synctest.Wait()
 		time.AfterFunc(10*time.Millisecond, leave)
-		if !c.Dead(t.Context(), at, nil) || r.probes.Load() != 1 {
+		if !c.Dead(t.Context(), at, upstream.Protocol{}) || r.probes.Load() != 1 {
 			t.Errorf("the dead server was not found, with %d probes", r.probes.Load())
 		}
 	})
@@ -129,18 +132,18 @@ func TestLiveness_IsBounded(t *testing.T) {
 		c := r.checker()
 		var all sync.WaitGroup
 		for i := range maxProbes + 10 {
-			all.Go(func() { c.Dead(t.Context(), netip.AddrPortFrom(at.Addr(), uint16(i+1)), nil) })
+			all.Go(func() { c.Dead(t.Context(), netip.AddrPortFrom(at.Addr(), uint16(i+1)), upstream.Protocol{}) })
 		}
 		all.Wait()
 		if most := r.most.Load(); most != maxProbes {
 			t.Errorf("%d probes at a time, want %d", most, maxProbes)
 		}
 		for range maxWaiting {
-			all.Go(func() { c.Dead(t.Context(), at, nil) })
+			all.Go(func() { c.Dead(t.Context(), at, upstream.Protocol{}) })
 		}
 		synctest.Wait()
 		began := time.Now()
-		if c.Dead(t.Context(), at, nil) || time.Since(began) != 0 {
+		if c.Dead(t.Context(), at, upstream.Protocol{}) || time.Since(began) != 0 {
 			t.Errorf("one request too many waited for %s", time.Since(began))
 		}
 		all.Wait()
@@ -150,10 +153,10 @@ func TestLiveness_IsBounded(t *testing.T) {
 func TestLiveness_NeverCallsForbiddenAddresses(t *testing.T) {
 	r := &replies{reply: func() (int, error) { return 503, nil }}
 	c := New(Config{
-		Transport: func(*tls.Config) http.RoundTripper { return r },
+		Transport: func(upstream.Protocol) http.RoundTripper { return r },
 		Never:     func(netip.Addr) string { return "link-local" },
 	})
-	if c.Dead(t.Context(), at, nil) || r.probes.Load() != 0 {
+	if c.Dead(t.Context(), at, upstream.Protocol{}) || r.probes.Load() != 0 {
 		t.Errorf("%d probes", r.probes.Load())
 	}
 }
@@ -167,7 +170,8 @@ func TestLiveness_OfProcesses(t *testing.T) {
 	}))
 	defer s.Close()
 	addr := netip.MustParseAddrPort(s.Listener.Addr().String())
-	secure := &tls.Config{RootCAs: s.Client().Transport.(*http.Transport).TLSClientConfig.RootCAs, ServerName: "example.com"}
+	roots := s.Client().Transport.(*http.Transport).TLSClientConfig.RootCAs
+	secure := upstream.Protocol{TLS: &tls.Config{RootCAs: roots, ServerName: "example.com"}}
 	c := New(Config{})
 	if c.Dead(t.Context(), addr, secure) {
 		t.Error("a server that works is dead")
@@ -182,6 +186,35 @@ func TestLiveness_OfProcesses(t *testing.T) {
 	}
 }
 
+// A server that speaks h2c alone resets a call in HTTP/1.1, dead or not.
+func TestLiveness_OfProcessesThatSpeakH2C(t *testing.T) {
+	var health atomic.Int64
+	health.Store(http.StatusOK)
+	s, addr := upstreamtest.H2C(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/health" {
+			w.WriteHeader(int(health.Load()))
+		}
+	}))
+	c, by := New(Config{}), upstream.Protocol{HTTP2: true}
+	var sight Sight
+	look := func() string {
+		c.Look(t.Context(), addr, by)(&sight, Shown{})
+		why, _ := sight.Down(time.Time{})
+		return why
+	}
+	if c.Dead(t.Context(), addr, by) || look() != "" {
+		t.Error("a server that works is dead")
+	}
+	health.Store(http.StatusServiceUnavailable)
+	if why := look(); !c.Dead(t.Context(), addr, by) || why != "/health answers 503" {
+		t.Errorf("a server whose health fails works: %q", why)
+	}
+	s.Close()
+	if why := look(); !c.Dead(t.Context(), addr, by) || why != "connection refused" {
+		t.Errorf("a server whose port is closed works: %q", why)
+	}
+}
+
 // An engine that dies prints its stack before it answers anything.
 func TestLiveness_SilentServerIsWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -192,7 +225,7 @@ func TestLiveness_SilentServerIsWaitedFor(t *testing.T) {
 			}
 			return 503, nil
 		}}
-		if dead := r.checker().Dead(t.Context(), at, nil); !dead || time.Since(began) != 1100*time.Millisecond {
+		if dead := r.checker().Dead(t.Context(), at, upstream.Protocol{}); !dead || time.Since(began) != 1100*time.Millisecond {
 			t.Errorf("got %v after %s, want a dead server after 1.1 s", dead, time.Since(began))
 		}
 	})

@@ -2,10 +2,11 @@ package liveness
 
 import (
 	"context"
-	"crypto/tls"
 	"net"
 	"net/netip"
 	"time"
+
+	"github.com/penstock-project/penstock/picker/upstream"
 )
 
 // lookTime is how long a probe of Look waits for an answer.
@@ -29,13 +30,13 @@ type Shown struct {
 
 // Look probes a server once. take records the result, and returns whether the sight now shows that the
 // server works, and whether it is up again.
-func (c *Checker) Look(ctx context.Context, addr netip.AddrPort, secure *tls.Config) (take func(*Sight, Shown) (up, again bool)) {
+func (c *Checker) Look(ctx context.Context, addr netip.AddrPort, by upstream.Protocol) (take func(*Sight, Shown) (up, again bool)) {
 	began := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, lookTime)
 	defer cancel()
 	found, why := works, ""
 	if c.config.Never(addr.Addr()) == "" {
-		found, why = c.probe(ctx, addr, secure)
+		found, why = c.probe(ctx, addr, by)
 	}
 	return taking(found, why, began)
 }

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/penstock-project/penstock/picker/upstream"
 )
 
 // A server is down by what its probes meet, while no request succeeds there. A probe without an answer
@@ -42,7 +44,7 @@ func TestSight_ServerIsDownByItsProbes(t *testing.T) {
 				var shown Shown
 				for i, p := range probes {
 					next, shown.Read = p, shown.Read || p.read
-					up, _ := c.Look(t.Context(), at, nil)(&s, shown)
+					up, _ := c.Look(t.Context(), at, upstream.Protocol{})(&s, shown)
 					time.Sleep(time.Second)
 					if p.good {
 						shown.Good = time.Now()

@@ -2,7 +2,6 @@ package models
 
 import (
 	"context"
-	"net/http"
 	"net/netip"
 	"runtime/debug"
 	"slices"
@@ -336,15 +335,11 @@ func (h *Holders) ask(p Pool, servers []Server, done chan struct{}) {
 	}()
 	ctx, cancel := context.WithTimeout(context.Background(), askTimeout)
 	defer cancel()
-	by, scheme := h.lister.transport, "http"
-	if p.TLS != nil {
-		by, scheme = http.RoundTripper(transport(p.TLS)), "https"
-	}
 	var calls errgroup.Group
 	calls.SetLimit(maxRead / 4)
 	for _, s := range servers {
 		calls.Go(func() error {
-			list, err := h.lister.ask(ctx, by, scheme, s.Addr, &p)
+			list, err := h.lister.ask(ctx, p.Protocol, s.Addr, &p)
 			var names []string
 			if err == nil && len(list) < maxAnswer { // else there may be more
 				for _, m := range list {

@@ -3,7 +3,6 @@ package models
 import (
 	"cmp"
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -15,6 +14,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/penstock-project/penstock/picker/upstream"
 )
 
 const (
@@ -35,7 +36,7 @@ const (
 
 // Config of a Lister. Zero values mean the defaults given.
 type Config struct {
-	// Transport asks servers that are spoken to in cleartext. Default: one that keeps no connections.
+	// Transport asks servers that are called over HTTP/1.1 in cleartext. Default: one that keeps no connections.
 	Transport http.RoundTripper
 	// Never returns the kind of an address that is never called; "" for others. nil: all may be called.
 	Never func(netip.Addr) string
@@ -67,8 +68,8 @@ type Pool struct {
 	Host, Path string
 	// Names are further models of the pool: names that requests may give, and that its picker replaces by those of its servers.
 	Names []string
-	// TLS is how the servers are spoken to; nil: in cleartext.
-	TLS *tls.Config
+	// Protocol is how the servers are called.
+	Protocol upstream.Protocol
 	// Picker asks the pool's picker in another cluster, which has names of its own, for its list as JSON; nil: there is none to ask. It
 	// counts as one more server, without an address.
 	Picker func(context.Context) ([]byte, error)
@@ -86,7 +87,7 @@ func (p *Pool) servers() []Server {
 type Server struct {
 	Addr      netip.AddrPort
 	Adapters  []string // that its metrics page shows
-	Cleartext bool     // it is spoken to without TLS, whatever Pool.TLS
+	Cleartext bool     // it is called without TLS, whatever Pool.Protocol
 }
 
 // pool is what a Pool's servers have answered.
@@ -107,7 +108,7 @@ type answer struct {
 // New returns a Lister.
 func New(c Config) *Lister {
 	if c.Transport == nil {
-		c.Transport = transport(nil)
+		c.Transport = upstream.Protocol{}.Transport(0)
 	}
 	if c.Never == nil {
 		c.Never = func(netip.Addr) string { return "" }
@@ -119,11 +120,6 @@ func New(c Config) *Lister {
 		transport: c.Transport, never: c.Never, panicked: c.OnPanic,
 		calls: make(chan struct{}, maxCalls), pools: map[string]map[part]*pool{},
 	}
-}
-
-// transport keeps no connections: they are used twice a minute.
-func transport(secure *tls.Config) *http.Transport {
-	return &http.Transport{TLSClientConfig: secure, DisableKeepAlives: true, DisableCompression: true, MaxResponseHeaderBytes: 64 << 10}
 }
 
 // Forget drops the answers of a pool that is gone.
@@ -222,24 +218,21 @@ func (l *Lister) refresh(ctx context.Context, known *pool, p *Pool, done chan st
 	// Of a client that goes away, the answers serve the next one.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), askTimeout)
 	defer cancel()
-	var secure http.RoundTripper
-	if config := p.TLS; config != nil {
-		if config.ServerName == "" && p.Host != "" { // a gateway chooses its certificate by the host that is asked for
-			config = config.Clone()
-			config.ServerName, _, _ = strings.Cut(p.Host, ":")
-		}
-		secure = transport(config)
+	by := p.Protocol
+	if config := by.TLS; config != nil && config.ServerName == "" && p.Host != "" {
+		by.TLS = config.Clone() // a gateway chooses its certificate by the host that is asked for
+		by.TLS.ServerName, _, _ = strings.Cut(p.Host, ":")
 	}
 	servers := known.due(p)
 	answers := make([]answer, len(servers))
 	var calls errgroup.Group
 	for i, s := range servers {
 		calls.Go(func() error {
-			by, scheme := secure, "https"
-			if by == nil || s.Cleartext {
-				by, scheme = l.transport, "http"
+			by := by
+			if s.Cleartext {
+				by = by.WithoutTLS()
 			}
-			models, err := l.ask(ctx, by, scheme, s.Addr, p)
+			models, err := l.ask(ctx, by, s.Addr, p)
 			if err == nil {
 				answers[i] = answer{good: time.Now(), models: models}
 			}
@@ -335,7 +328,7 @@ func (known *pool) merge(p *Pool) (list []Model) {
 var errCalls = errors.New("too many calls for lists of models are open")
 
 // ask asks one server of a pool.
-func (l *Lister) ask(ctx context.Context, by http.RoundTripper, scheme string, server netip.AddrPort, p *Pool) ([]Model, error) {
+func (l *Lister) ask(ctx context.Context, by upstream.Protocol, server netip.AddrPort, p *Pool) ([]Model, error) {
 	if kind := l.never(server.Addr()); kind != "" && server.IsValid() {
 		return nil, fmt.Errorf("%s: %s is never called", server, kind)
 	}
@@ -352,7 +345,7 @@ func (l *Lister) ask(ctx context.Context, by http.RoundTripper, scheme string, s
 		}
 		return parse(body, maxAnswer)
 	}
-	call, err := http.NewRequestWithContext(ctx, http.MethodGet, scheme+"://"+server.String()+cmp.Or(p.Path, "/v1/models"), nil)
+	call, err := http.NewRequestWithContext(ctx, http.MethodGet, by.URL(server)+cmp.Or(p.Path, "/v1/models"), nil)
 	if err != nil {
 		return nil, err
 	}
@@ -360,7 +353,11 @@ func (l *Lister) ask(ctx context.Context, by http.RoundTripper, scheme string, s
 		call.Host = p.Host
 		call.Header.Set("Via", via)
 	}
-	response, err := by.RoundTrip(call)
+	transport := l.transport
+	if by.TLS != nil || by.HTTP2 {
+		transport = by.Transport(0) // lists are asked for twice a minute
+	}
+	response, err := transport.RoundTrip(call)
 	if err != nil {
 		return nil, err
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
@@ -13,6 +14,9 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/penstock-project/penstock/picker/upstream"
+	"github.com/penstock-project/penstock/picker/upstream/upstreamtest"
 )
 
 // answerer answers calls without a network.
@@ -198,6 +202,16 @@ func TestModels_WrongAnswersAreLeftOut(t *testing.T) {
 		if got := l.List(context.Background(), []Pool{{Name: "never", Servers: servers(2)[1:]}}); len(got) != 0 {
 			t.Errorf("an address that is never called has %q", ids(got))
 		}
+	}
+}
+
+func TestModels_OfServersThatSpeakH2CAreListed(t *testing.T) {
+	_, addr := upstreamtest.H2C(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, `{"data": [{"id": "a"}]}`)
+	}))
+	pool := Pool{Name: "p", Servers: []Server{{Addr: addr}}, Protocol: upstream.Protocol{HTTP2: true}}
+	if got := New(Config{}).List(t.Context(), []Pool{pool}); len(got) != 1 || got[0].ID != "a" {
+		t.Errorf("models %q", ids(got))
 	}
 }
 

@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"container/list"
 	"context"
-	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -21,6 +20,7 @@ import (
 
 	"github.com/penstock-project/penstock/picker/prefix"
 	"github.com/penstock-project/penstock/picker/request"
+	"github.com/penstock-project/penstock/picker/upstream"
 )
 
 const (
@@ -76,7 +76,7 @@ type Tokens struct {
 // New returns a Renderer.
 func New(c Config) *Renderer {
 	if c.Transport == nil {
-		c.Transport = newTransport(nil)
+		c.Transport = newTransport(upstream.Protocol{})
 	}
 	return &Renderer{
 		transport: c.Transport, limit: cmp.Or(c.Prompts, 4096), calls: make(chan struct{}, cmp.Or(c.Concurrent, 64)),
@@ -84,17 +84,15 @@ func New(c Config) *Renderer {
 	}
 }
 
-func newTransport(secure *tls.Config) *http.Transport {
-	return &http.Transport{TLSClientConfig: secure, MaxIdleConnsPerHost: 16, IdleConnTimeout: time.Minute, DisableCompression: true, MaxResponseHeaderBytes: 64 << 10}
-}
+func newTransport(by upstream.Protocol) *http.Transport { return by.Transport(16) }
 
 // Pool is how the servers of one pool have answered. The zero value is ready.
 type Pool struct {
-	// TLS is how the servers are spoken to; nil: in cleartext. It must not be changed after the first use.
-	TLS *tls.Config
+	// Protocol is how the servers are called. It must not be changed after the first use.
+	Protocol upstream.Protocol
 
 	secure sync.Once
-	client http.RoundTripper // of TLS
+	client http.RoundTripper // of Protocol
 
 	mu     sync.Mutex
 	failed int // in a row
@@ -122,20 +120,15 @@ func (p *Pool) result(ok bool, now time.Time) {
 
 // transport returns what calls the servers.
 func (p *Pool) transport(clear http.RoundTripper) http.RoundTripper {
-	if p.TLS == nil {
+	if p.Protocol.TLS == nil && !p.Protocol.HTTP2 {
 		return clear
 	}
-	p.secure.Do(func() { p.client = newTransport(p.TLS) })
+	p.secure.Do(func() { p.client = newTransport(p.Protocol) })
 	return p.client
 }
 
 // URL returns the base of a server's URLs.
-func (p *Pool) URL(server netip.AddrPort) string {
-	if p.TLS != nil {
-		return "https://" + server.String()
-	}
-	return "http://" + server.String()
-}
+func (p *Pool) URL(server netip.AddrPort) string { return p.Protocol.URL(server) }
 
 // Prompt is what is to be rendered.
 type Prompt struct {

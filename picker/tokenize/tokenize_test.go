@@ -15,6 +15,8 @@ import (
 
 	"github.com/penstock-project/penstock/picker/prefix"
 	"github.com/penstock-project/penstock/picker/request"
+	"github.com/penstock-project/penstock/picker/upstream"
+	"github.com/penstock-project/penstock/picker/upstream/upstreamtest"
 )
 
 // tokens is a JSON list of n token IDs, and the prompt that they are.
@@ -45,6 +47,19 @@ func server(t *testing.T, answer string) (base func() string, calls *atomic.Int3
 	}))
 	t.Cleanup(s.Close)
 	return func() string { return s.URL }, calls
+}
+
+func TestRender_ServersThatSpeakH2CAreAsked(t *testing.T) {
+	list, _ := tokens(1000)
+	_, addr := upstreamtest.H2C(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, `{"token_ids": `+list+`}`)
+	}))
+	pool := &Pool{Protocol: upstream.Protocol{HTTP2: true}}
+	prompt := &Prompt{Key: 7, Kind: request.ChatCompletions, Body: body("the body")}
+	base := func() string { return pool.URL(addr) }
+	if all, ok := New(Config{}).Tokens(t.Context(), base, prompt, pool, time.Minute); !ok || all.Count != 1000 {
+		t.Errorf("%d tokens, %t", all.Count, ok)
+	}
 }
 
 func TestRender_TokensAreReadAndKept(t *testing.T) {

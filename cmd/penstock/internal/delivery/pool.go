@@ -2,7 +2,6 @@ package delivery
 
 import (
 	"crypto/sha256"
-	"crypto/tls"
 	"fmt"
 	"net"
 	"strconv"
@@ -15,6 +14,7 @@ import (
 	"github.com/penstock-project/penstock/picker/extproc"
 	"github.com/penstock-project/penstock/picker/flow"
 	"github.com/penstock-project/penstock/picker/schedule"
+	"github.com/penstock-project/penstock/picker/upstream"
 	"github.com/penstock-project/penstock/translator"
 	"github.com/penstock-project/penstock/translator/model"
 )
@@ -55,7 +55,7 @@ func pickerPool(pp translator.PickerPool) picker.Pool {
 		chosen.SessionTTL, chosen.SessionCookie, chosen.Responses = out.SessionTTL, out.SessionCookie, c.Responses
 		return chosen
 	}
-	out.Metrics.TLS, out.Metrics.TLSKey = serverTLS(pp)
+	out.Metrics.Protocol = serverProtocol(pp)
 	if e := s.KVEvents; e.Dial || e.Listen {
 		out.KVEvents = &picker.KVEvents{Port: uint16(e.Port), ReplayPort: uint16(e.ReplayPort), Topic: e.Topic, Render: e.Render}
 	}
@@ -123,10 +123,10 @@ func gatewayPool(id objectid.Target, at *model.ExternalPicker) picker.Pool {
 	addresses, secure := dialed(at)
 	out.Metrics.Off = true
 	if config, err := secure.Config(); err == nil { // else the client certificate is invalid, and those with TLS are not called
-		out.Metrics.TLS = config
+		out.Metrics.Protocol.TLS = config
 	}
 	for _, a := range addresses[:min(len(addresses), picker.MaxServers)] {
-		if a.Cleartext || out.Metrics.TLS != nil {
+		if a.Cleartext || out.Metrics.Protocol.TLS != nil {
 			out.Servers = append(out.Servers, picker.Server{Addr: a.AddrPort, Cleartext: a.Cleartext})
 		}
 	}
@@ -180,25 +180,28 @@ func flowControl(s *model.PickerSettings) *picker.FlowControl {
 	return out
 }
 
-// serverTLS is how the pool's servers are spoken to by the picker itself, as by Envoy: as a BackendTLSPolicy demands. The key differs for
-// configurations that differ.
-func serverTLS(pp translator.PickerPool) (*tls.Config, string) {
+// serverProtocol returns how the picker itself calls the pool's servers, as Envoy does: by the pool's
+// appProtocol and a BackendTLSPolicy.
+func serverProtocol(pp translator.PickerPool) upstream.Protocol {
+	by := upstream.Protocol{HTTP2: pp.Pool.Protocol == model.H2C}
 	if pp.TLS == nil && pp.Pool.Settings.UnverifiedTLS {
 		config, err := dial.TLS{}.Config()
 		if err != nil { // only a client certificate can be invalid
-			return nil, ""
+			return by
 		}
-		return config, "unverified"
+		by.TLS, by.Key = config, "unverified"
+		return by
 	}
 	if pp.TLS == nil {
-		return nil, ""
+		return by
 	}
 	verify := &dial.Verify{Roots: pp.CA, SANs: pp.TLS.SANs, URIs: pp.TLS.URIs}
 	config, err := dial.TLS{ServerName: pp.TLS.SNI, Verify: verify}.Config()
 	if err != nil { // only a client certificate can be invalid
-		return nil, ""
+		return by
 	}
-	return config, fmt.Sprintf("%q %q %q %x", pp.TLS.SNI, pp.TLS.SANs, pp.TLS.URIs, sha256.Sum256(pp.CA))
+	by.TLS, by.Key = config, fmt.Sprintf("%q %q %q %x", pp.TLS.SNI, pp.TLS.SANs, pp.TLS.URIs, sha256.Sum256(pp.CA))
+	return by
 }
 
 // dialed is how an external picker is connected to.

@@ -1,0 +1,62 @@
+package features
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+)
+
+// speaksH2C makes the pool of a fixture one of servers that speak h2c.
+var speaksH2C = swap("  targetPorts: [{number: 8000}]", "  targetPorts: [{number: 8000}]\n  appProtocol: kubernetes.io/h2c")
+
+// A silent server of a pool that speaks h2c alone is probed in h2c, and so serves again.
+func TestH2C_SilentServerServesAgain(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	works, hangs := &hanging{name: "works", page: true}, &hanging{name: "hangs", page: true}
+	s.h2c("works", works)
+	s.h2c("hangs", hangs)
+	s.up("silent.yaml", speaksH2C)
+	both := func() {
+		seen := map[string]bool{}
+		s.Eventually("both servers serve", func() error {
+			by, err := s.token(10 * time.Second)
+			seen[by] = seen[by] || err == nil
+			return errors.Join(err, because(seen["works"] && seen["hangs"], seen))
+		})
+	}
+	for range 10 { // what first tokens take is learned
+		both()
+	}
+	if text := s.explain(s.url("/")); strings.Contains(text, "metrics page") {
+		t.Errorf("pages are not read:\n%s", text)
+	}
+	hangs.hangs.Store(true)
+	s.Eventually("the server is silent", func() error {
+		go func() { _, _ = s.token(time.Second) }() // half of them get no answer
+		n := s.series(`penstock_picker_silent_endpoints{pool="default/chat"}`)
+		return because(n == 1, fmt.Sprint(n, " silent endpoints"))
+	})
+	hangs.hangs.Store(false)
+	both()
+}
+
+func TestH2C_ErrorOfDeadServerIsServedByAnother(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	a, b := &mortal{name: "a"}, &mortal{name: "b"}
+	s.h2c("a", a)
+	s.h2c("b", b)
+	s.up("killed.yaml", speaksH2C)
+	s.goes("/", "a", 1)
+	s.goes("/", "b", 1)
+	before := a.served.Load()
+	a.fail(internal)
+	a.health.Store(http.StatusServiceUnavailable)
+	if got := s.outcomes("/", 10); got[http.StatusOK] != 10 || a.served.Load() == before {
+		t.Errorf("got %v, %d by the server that died", got, a.served.Load()-before)
+	}
+}

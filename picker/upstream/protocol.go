@@ -1,0 +1,62 @@
+package upstream
+
+import (
+	"crypto/tls"
+	"net/http"
+	"net/netip"
+	"time"
+)
+
+const (
+	// maxHeader bounds the headers of a response, in bytes.
+	maxHeader = 64 << 10
+	// idleFor is how long an unused connection is kept.
+	idleFor = time.Minute
+	// A kept connection of HTTP/2 that receives nothing for pingAfter is pinged, and closed without an
+	// answer within pingFor: calls that time out do not close it, as they do with HTTP/1.1.
+	pingAfter, pingFor = 5 * time.Second, 5 * time.Second
+)
+
+// Protocol is how the model servers of a pool are called. The zero value is HTTP/1.1 in cleartext.
+type Protocol struct {
+	TLS *tls.Config // nil: cleartext; must not be changed
+	Key string      // differs for TLS that differs
+	// HTTP2: in cleartext with prior knowledge, and with TLS as ALPN chooses.
+	HTTP2 bool
+}
+
+// Same reports whether two protocols call servers alike.
+func (p Protocol) Same(other Protocol) bool { return p.Key == other.Key && p.HTTP2 == other.HTTP2 }
+
+// WithoutTLS returns the protocol for a server that speaks no TLS.
+func (p Protocol) WithoutTLS() Protocol { return Protocol{HTTP2: p.HTTP2} }
+
+// URL returns the base of a server's URLs.
+func (p Protocol) URL(server netip.AddrPort) string {
+	if p.TLS != nil {
+		return "https://" + server.String()
+	}
+	return "http://" + server.String()
+}
+
+// Transport returns a new transport that keeps idle connections to each server; with 0, each call has
+// a connection of its own.
+func (p Protocol) Transport(idle int) *http.Transport {
+	t := &http.Transport{
+		TLSClientConfig: p.TLS, DisableKeepAlives: idle == 0, MaxIdleConnsPerHost: idle, IdleConnTimeout: idleFor,
+		DisableCompression: true, MaxResponseHeaderBytes: maxHeader,
+	}
+	if !p.HTTP2 {
+		return t
+	}
+	t.Protocols = new(http.Protocols)
+	if t.Protocols.SetUnencryptedHTTP2(p.TLS == nil); p.TLS != nil {
+		t.Protocols.SetHTTP1(true)
+		t.Protocols.SetHTTP2(true)
+		t.TLSClientConfig = p.TLS.Clone() // the transport adds ALPN
+	}
+	if idle > 0 {
+		t.HTTP2 = &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingFor}
+	}
+	return t
+}
