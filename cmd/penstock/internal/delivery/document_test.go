@@ -16,7 +16,7 @@ func TestEndpointPickerConfig_ReachesThePicker(t *testing.T) {
 	s.UnverifiedTLS, s.MetricsPath, s.FullInFlight = true, "/stats", 20
 	s.FlowControl = model.FlowControl{On: true, TTL: time.Minute, InFlight: 10, TTLs: []model.BandTTL{{Priority: 3, TTL: time.Second}, {Negative: true, TTL: 2 * time.Second}}}
 	got := pickerPool(translator.PickerPool{Pool: &model.Pool{Settings: s}})
-	if tls := got.Metrics.TLS; tls == nil || !tls.InsecureSkipVerify || got.Metrics.TLSKey == "" || got.Metrics.Path != "/stats" {
+	if tls := got.Metrics.Protocol.TLS; tls == nil || !tls.InsecureSkipVerify || got.Metrics.Protocol.Key == "" || got.Metrics.Path != "/stats" {
 		t.Errorf("pages: %+v", got.Metrics)
 	}
 	if f := got.FlowControl; f.InFlight != 10 || f.Wait(3) != time.Second || f.Wait(-1) != 2*time.Second || f.Wait(0) != time.Minute || f.Order == flow.Deadline {
@@ -27,7 +27,7 @@ func TestEndpointPickerConfig_ReachesThePicker(t *testing.T) {
 		t.Errorf("%d requests in flight", f.InFlight)
 	}
 	s.UnverifiedTLS = false
-	if got := pickerPool(translator.PickerPool{Pool: &model.Pool{Settings: s}}); got.Metrics.TLS != nil {
+	if got := pickerPool(translator.PickerPool{Pool: &model.Pool{Settings: s}}); got.Metrics.Protocol.TLS != nil {
 		t.Error("pages are read over TLS")
 	}
 }
