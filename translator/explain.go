@@ -235,6 +235,10 @@ func (t *Translator) follow(q Query, method string) Explanation {
 			}
 			e.Listener = listenerFor(gw, chain.Name, arrived.Host)
 			t.explainHost(r, &e, &arrived, chain)
+			if arrived.UpgradesTwice() && (e.Route != nil || len(e.Models) > 0) {
+				e.Answer, e.Name, e.Route, e.Backends = "403: the header upgrade names a protocol twice", "", nil, nil
+				e.Served = false
+			}
 			if e.Host != "" {
 				return e
 			}

@@ -73,10 +73,13 @@ func Arrive(e model.Edge, r Request) (a Arrived, answer *model.Direct) {
 	}
 	a.Host = strings.ToLower(withoutPort(a.Authority))
 	a.change(e, r)
-	if to := a.Header["upgrade"]; to != nil && !strings.EqualFold(to[0], websocket) {
-		return a, &model.Direct{Status: http.StatusForbidden, Body: "the header upgrade names a protocol twice"}
-	}
 	return a, nil
+}
+
+// UpgradesTwice reports whether a request asks for websocket twice. Envoy answers it 403 once it has a route.
+func (a *Arrived) UpgradesTwice() bool {
+	to := a.Header["upgrade"]
+	return to != nil && !strings.EqualFold(to[0], websocket)
 }
 
 // GRPCType reports whether the content type of a request makes it one of gRPC.
