@@ -146,6 +146,10 @@ func (b *ruleBuilder) resolve(ref report.Ref, port *gatewayv1.PortNumber) Resolu
 	case !pool && b.streams() && !isService(ref):
 		return unresolved(gatewayv1.RouteReasonInvalidKind, "backends of kind %s (%q) are not supported: use a Service or a ServiceImport (%s)", ref.Kind, ref.Group, store.ServiceImports.Group())
 	case !pool && !isService(ref):
+		if group := groupOf(ref.Kind); group != "" {
+			return unresolved(gatewayv1.RouteReasonInvalidKind, "backends of kind %s in group %q are not supported: did you mean group: %s?",
+				ref.Kind, ref.Group, group)
+		}
 		return unresolved(gatewayv1.RouteReasonInvalidKind, "backends of kind %s (%q) are not supported: use a Service, an InferencePool (%s), an InferencePoolImport (%s) or a ServiceImport (%s)",
 			ref.Kind, ref.Group, store.InferencePools.Group(), store.InferencePoolImports.Group(), store.ServiceImports.Group())
 	case !Granted(b.r, b.out.Route, ref):
@@ -163,9 +167,35 @@ func (b *ruleBuilder) resolve(ref report.Ref, port *gatewayv1.PortNumber) Resolu
 		}
 		return res
 	case port == nil:
-		return unresolved(gatewayv1.RouteReasonUnsupportedValue, "a backendRef to a Service or ServiceImport needs a port: %s", ref)
+		return unresolved(gatewayv1.RouteReasonUnsupportedValue, "a backendRef to a Service or ServiceImport needs a port: %s%s",
+			ref, b.poolMeant(ref))
 	}
-	return service(b.r, ref, *port, b.out.Route.Kind)
+	res := service(b.r, ref, *port, b.out.Route.Kind)
+	if res.Reason == string(gatewayv1.RouteReasonBackendNotFound) {
+		res.Message += b.poolMeant(ref)
+	}
+	return res
+}
+
+// groupOf returns the group of a kind of backend that has one; "" for other kinds.
+func groupOf(kind string) string {
+	for _, k := range []store.Kind{store.InferencePools, store.InferencePoolImports, store.ServiceImports} {
+		if k.Kind() == kind {
+			return k.Group()
+		}
+	}
+	return ""
+}
+
+// poolMeant suggests the pool that has the name of a Service: a backendRef without group and kind names a
+// Service. Without a grant nothing is disclosed.
+func (b *ruleBuilder) poolMeant(ref report.Ref) string {
+	kind := store.InferencePools
+	pool := report.Ref{Group: kind.Group(), Kind: kind.Kind(), Namespace: ref.Namespace, Name: ref.Name}
+	if _, ok := store.InferencePools.Get(b.r, pool.Key()); !ok || b.streams() || !Granted(b.r, b.out.Route, pool) {
+		return ""
+	}
+	return fmt.Sprintf("; did you mean the InferencePool %s? Then write group: %s and kind: %s", ref.Name, pool.Group, pool.Kind)
 }
 
 // portCluster is the cluster of one port of a Service or ServiceImport.
