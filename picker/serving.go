@@ -25,10 +25,10 @@ import (
 const (
 	// Used pools are looked at every lookUsed, and idle ones every lookIdle. In a watchEvery at most
 	// idleProbes looks at idle pools begin, and usedProbes at used ones: the others come later.
-	watchEvery         = 100 * time.Millisecond
+	watchEvery         = 250 * time.Millisecond
 	lookUsed, lookIdle = 500 * time.Millisecond, time.Second
 	idleProbes         = 2
-	usedProbes         = 20
+	usedProbes         = 50
 	// usedFor is how long a pool counts as used after a pick, and shownFor how long a page or a
 	// response shows that a server works.
 	usedFor, shownFor = 5 * time.Second, 300 * time.Millisecond
@@ -380,7 +380,7 @@ func (p *Picker) probeServer(ctx context.Context, t *turn, s watched) (up bool) 
 	}
 	up, again := take(sight, liveness.Shown{Good: s.good(), Read: s.read()})
 	if again && s.end != nil {
-		s.end.Load().Works()
+		s.end.Load().Revived()
 	}
 	return up
 }

@@ -27,6 +27,11 @@ type health struct {
 // succeed records a response that shows a working server.
 func (h *health) succeed(now int64) {
 	h.good.Store(now)
+	h.works()
+}
+
+// works counts what shows a working server.
+func (h *health) works() {
 	h.proven.Store(true)
 	h.trials.Store(0)
 	for {
@@ -73,6 +78,9 @@ func (l *Load) Succeeded() time.Time {
 	}
 	return time.Time{}
 }
+
+// Revived records that a server that was down answers a probe. No request has succeeded there.
+func (l *Load) Revived() { l.health.works() }
 
 // Died records that the server is dead. It is suspect until a request shows that it works again.
 func (l *Load) Died(now time.Time) {
