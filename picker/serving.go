@@ -36,6 +36,8 @@ const (
 	// maxLooks is how many pools are looked at in a watchEvery, maxLooked how many servers one look
 	// probes, and maxAtOnce how many of these at a time.
 	maxLooks, maxLooked, maxAtOnce = 500, 64, 16
+	// maxUnused is how many pools there may be for those without a pick to be probed.
+	maxUnused = 64
 	// maxOut is how many servers of a pool Serving names.
 	maxOut = 32
 )
@@ -175,7 +177,7 @@ func (p *Picker) dueTurns(now time.Time) (due []*turn) {
 		for range min(len(w.ring), maxLooks) {
 			t := w.ring[*pass.next%len(w.ring)]
 			used := now.Sub(t.pool.snapshot.Used()) < usedFor
-			if used == pass.used && !t.open && now.Sub(t.looked) >= pass.pause {
+			if used == pass.used && !t.open && !w.unwatched(t) && now.Sub(t.looked) >= pass.pause {
 				probes := p.dueTurn(t, now)
 				if probes && pass.probes == 0 {
 					break // it is the first one next time
@@ -190,6 +192,11 @@ func (p *Picker) dueTurns(now time.Time) (due []*turn) {
 		}
 	}
 	return due
+}
+
+// unwatched reports whether a pool is not probed: of many, one that has had no pick.
+func (w *watch) unwatched(t *turn) bool {
+	return len(w.ring) > maxUnused && t.pool.snapshot.Used().IsZero()
 }
 
 // dueTurn judges a pool, and reports whether its servers are to be probed. watch.mu is held.
