@@ -41,11 +41,13 @@ TRACE is a file of JSON lines, or such a file compressed by gzip; "-" is standar
 Mooncake's public traces: timestamp (ms), input_length and output_length (tokens), and hash_ids, one for each block of 512
 tokens of the prompt. Equal ids at the beginning of two prompts mean that the prompts begin alike. Lines that --record wrote
 have the pool, too: one pool's servers are simulated at a time, so a trace with several needs --pool. Requests that failed (status
-400 or more) and those with more tokens than a server's KV cache are left out, and standard error has how many.
+400 or more) and those with more tokens than a server's KV cache are left out, and standard error has how many. Answers are
+streams, except for lines that --record wrote of requests for one that is not.
 
 Strategies are those of PoolPolicy, which run as in the picker, and those of other routers, re-stated from their
-documentation. The servers are modelled on vLLM: a step computes at most 2,048 prompt tokens, and takes 20 ms or as long as
-these tokens take, and 0.3 ms for each running request; 128 requests run at a time; KV blocks are the prefix cache.
+documentation. The servers are modelled on vLLM: they tokenize 250,000 tokens a second and send a stream's headers then. A step
+computes at most 2,048 prompt tokens, and takes 20 ms or as long as these tokens take, and 0.3 ms for each running request; 128
+requests run at a time; KV blocks are the prefix cache.
 
 Equal arguments print equal bytes.`,
 		Example: `  # Twice as many requests as in the trace, on 16 servers
@@ -109,13 +111,17 @@ func (o *replayOptions) run(cmd *cobra.Command, trace string) error {
 	table := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "STRATEGY\tTTFT P50\tTTFT P90\tEND TO END\tPREFIX HITS\tBALANCE")
 	for i, s := range simulation.Play(trials) {
-		fmt.Fprintf(table, "%s\t%.3fs\t%.3fs\t%.3fs\t%.1f%%\t%.2f\n", strategies[i].Name, s.TTFT50.Seconds(), s.TTFT90.Seconds(), s.EndToEnd.Seconds(), 100*s.Hits, s.Balance)
+		p50, p90 := fmt.Sprintf("%.3fs", s.TTFT50.Seconds()), fmt.Sprintf("%.3fs", s.TTFT90.Seconds())
+		if s.Streams == 0 {
+			p50, p90 = "-", "-"
+		}
+		fmt.Fprintf(table, "%s\t%s\t%s\t%.3fs\t%.1f%%\t%.2f\n", strategies[i].Name, p50, p90, s.EndToEnd.Seconds(), 100*s.Hits, s.Balance)
 	}
 	if err := table.Flush(); err != nil {
 		return err
 	}
 	_, err = fmt.Fprintf(cmd.OutOrStdout(), `
-%d requests, %.2f a second, on %d servers. TTFT is the time to the first byte; END TO END is a mean. BALANCE is the largest number of
+%d requests, %.2f a second, on %d servers. TTFT is the time to the first byte of a stream; END TO END is a mean. BALANCE is the largest number of
 prompt tokens that one server computed over the mean of all: 1 is even.
 `, len(workload.Requests), workload.Rate(), o.servers)
 	return err

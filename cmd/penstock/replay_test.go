@@ -132,3 +132,17 @@ func TestReplay_MistakesAreNamed(t *testing.T) {
 		}
 	}
 }
+
+// A recorded line has whether its answer is a stream: only a stream has a first token before its
+// end.
+func TestReplay_AnswersThatAreNotStreamed(t *testing.T) {
+	const line = `{"timestamp": %d, "input_length": 600, "output_length": 90, "hash_ids": [1, 2], "took": 900%s}` + "\n"
+	whole, err := replayed(t, fmt.Sprintf(line, 1, ""), "-", "--strategy", "load")
+	if err != nil || !regexp.MustCompile(`load +- +- +\d\.\d{3}s`).MatchString(whole) {
+		t.Errorf("%v\n%s", err, whole)
+	}
+	stream, err := replayed(t, fmt.Sprintf(line, 1, `, "stream": true`), "-", "--strategy", "load")
+	if err != nil || !regexp.MustCompile(`load +0\.\d{3}s +0\.\d{3}s +\d\.\d{3}s`).MatchString(stream) {
+		t.Errorf("%v\n%s", err, stream)
+	}
+}

@@ -51,6 +51,9 @@ It serves POST /v1/chat/completions, /v1/completions, /v1/responses, /v1/message
   for i in 1 2 3 4 5; do curl -s localhost:8001/v1/completions -d '{"prompt": "hi"}' & done
   curl -s localhost:8001/metrics | grep num_requests
 
+  # A server that computes in steps, as the servers of penstock replay do: prompts hold up the answers beside them.
+  penstock sim --port 8001 --step-time 20ms --step-time-per-sequence 300us --prefill-rate 8000 --prefix-caching
+
   # A server with adapters; "model": "sql" in a request selects one of them.
   penstock sim --port 8001 --model llama --lora sql,chat --max-loras 1
 
@@ -98,6 +101,11 @@ It serves POST /v1/chat/completions, /v1/completions, /v1/responses, /v1/message
 	flags.DurationVar(&cfg.TimeToFirstToken, "time-to-first-token", 0, "time from a request leaving the queue to its first token (default 0s)")
 	flags.Float64Var(&cfg.PrefillRate, "prefill-rate", 0, "tokens of a prompt that are read in a second, before the first token; 0: all at once (default 0)")
 	flags.DurationVar(&cfg.InterTokenLatency, "inter-token-latency", 0, "time between two tokens (default 0s)")
+	flags.DurationVar(&cfg.StepTime, "step-time", 0,
+		"compute in steps, each of which takes so long or as long as its tokens of prompts take: a token of every answer, and a chunk of prompts. "+
+			"In place of --time-to-first-token, --inter-token-latency and --max-num-partial-prefills; 0: requests do not hold up each other (default 0s)")
+	flags.DurationVar(&cfg.StepTimePerSequence, "step-time-per-sequence", 0, "how much longer a step takes for each request that runs; needs --step-time (default 0s)")
+	flags.IntVar(&cfg.MaxBatchedTokens, "max-num-batched-tokens", 0, "tokens of prompts in a step, of all requests together; needs --step-time (default 2048)")
 	flags.BoolVar(&cfg.PrefixCaching, "prefix-caching", false, "keep the blocks of prompts: what a prompt has in common with an earlier one does not count for --time-to-first-token and --prefill-rate (default false)")
 	flags.StringVar(&cfg.KVEvents, "kv-events", "", "address at which KV events are published over ZeroMQ, as HOST:PORT; needs --prefix-caching (default: none)")
 	flags.StringVar(&cfg.KVEventsReplay, "kv-events-replay", "", "address at which KV events are sent again, as HOST:PORT (default: none)")

@@ -265,7 +265,7 @@ var figures = map[string]figure{
 	"ended_left":       {"requests", 2, "Of 100 identical requests of 20 ms, one after the other, to three servers by chwbl: how many the server of the first one does not answer."},
 	"ended_spilled":    {"requests", 0, "Of 40 requests of 4 ms, one after the other, to a pool with inFlight: 1, which spills: how many another pool answers."},
 
-	"sim_docs":          {"ratio", 1.02, "TTFT p90 over the best of llm-d's, SGLang's and bounded-hash where short questions are about documents of which each of eight servers has room for half; at 50 and 70 % load, the worse."},
+	"sim_docs":          {"ratio", 1.02, "TTFT p90 over the best of llm-d's, SGLang's, smg's and bounded-hash where short questions are about documents of which each of eight servers has room for half; at 50 and 70 % load, the worse."},
 	"sim_docs.once":     {"ratio", none, "The same where all servers together have room for each document once."},
 	"rate_error":        {"%", 15, "Prefill rates that the picker learns from first tokens, against those of 8 servers of four speeds, by simulation at 50 % load: the median error, the worst of three workloads, with and without the series of prefill on pages."},
 	"sim_speeds":        {"ratio", 1.1, "TTFT p90 on these servers, with rates that are learned over rates that are known: the worst of three workloads."},

@@ -108,7 +108,7 @@ func TestClusterSet_DeadClusterLosesWhatItHasAndDeclinesTheRest(t *testing.T) {
 	if !out[0].Lost || out[0].Cluster != 1 {
 		t.Errorf("the first is %+v", out[0])
 	}
-	if o := out[1]; o.Lost || o.Cluster != 0 || o.Declined != 1 || o.Scheduled != 2100*time.Millisecond {
+	if o := out[1]; o.Lost || o.Cluster != 0 || o.Declined != 1 || o.Scheduled != 2100*time.Millisecond+400*time.Microsecond {
 		t.Errorf("the second is %+v", o)
 	}
 	if !containsInOrder(*learned, []string{"0: 0 ended", "0: 1 declined", "0: 1 ended"}) {

@@ -13,7 +13,8 @@
 //	clusterset.go   several clusters, whose gateways choose among them       knowing.go   their reference, with exact knowledge
 //
 // The servers are modelled on vLLM: continuous batching with chunked prefill, a paged KV cache whose free blocks are its
-// prefix cache (least recently used first), recomputation after preemption, slots for adapters. Blocks have 512 tokens, as
+// prefix cache (least recently used first), recomputation after preemption, slots for adapters. A stream's headers come once its
+// prompt is tokenized, and before it is read; an answer that is not streamed sends them at its end. Blocks have 512 tokens, as
 // in Mooncake's public traces. Not modelled: prefill and decode on different servers, failures of single servers, networks within a cluster.
 //
 // RunClusters plays a ClusterSet: a gateway in each cluster chooses a cluster by what the others report to it, late by the network, and that

@@ -135,7 +135,7 @@ func (d *production) Choose(now time.Duration, r *Request) Choice {
 
 // set makes d.request what package request reads from a prompt.
 func (d *production) set(r *Request) {
-	d.request = schedule.Request{Tokens: r.Input, Stream: true, Chain: d.request.Chain[:0], Spread: max(1, mix(r.Key))}
+	d.request = schedule.Request{Tokens: r.Input, Stream: !r.Whole, Chain: d.request.Chain[:0], Spread: max(1, mix(r.Key))}
 	d.request.Session.ID = d.request.Spread
 	if d.shedAfter > 0 {
 		d.request.Criticality = schedule.Sheddable
@@ -170,6 +170,7 @@ func (d *production) Learn(now time.Duration, f Fact) {
 		}
 	case FirstByte:
 		if lease := d.open[f.Pick]; lease != nil {
+			lease.Answered(f.Headers, f.After)
 			lease.Begun(f.After)
 		}
 	case Waits:

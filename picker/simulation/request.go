@@ -7,6 +7,9 @@ type Request struct {
 	At            time.Duration // arrival, since the start
 	Input, Output int           // tokens of the prompt and of the answer, at least 1 each
 	Adapter       int           // 0: the base model
+	// Whole means that the answer is not streamed: its headers and its first byte come with its
+	// last token.
+	Whole bool
 	// Priority and Fairness are for flow control.
 	Priority int
 	Fairness string

@@ -4,17 +4,19 @@ import (
 	"crypto/md5"
 	"encoding/binary"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 )
 
-// Rivals returns the strategies of other routers, re-stated from their documentation with their defaults, and the reference: the cost in
+// Rivals returns the strategies of other routers, re-stated from their documentation with their defaults (November 2026), and the reference: the cost in
 // seconds as it was first found by simulation, with first bytes seen at once. llm-d's is one of Production, whose plugins it has.
 func Rivals() []Strategy {
 	return []Strategy{
 		{Name: "exact-least-request", Immediate: true, Unpaged: true, New: func(p Pool) Policy { return &leastRequest{newBooks(p, p.Config.Blocks), p} }},
-		{Name: "dynamo", Immediate: true, Unpaged: true, New: func(p Pool) Policy { return &dynamo{newBooks(p, p.Config.Blocks), p} }},
+		{Name: "dynamo", Immediate: true, Unpaged: true, New: newDynamo},
 		{Name: "sglang", Immediate: true, Unpaged: true, New: func(p Pool) Policy { return &sglang{newBooks(p, sglangTree), p} }},
+		{Name: "smg", Immediate: true, Unpaged: true, New: func(p Pool) Policy { return &smg{newBooks(p, sglangTree/p.Room), p} }},
 		{Name: "bounded-hash", Immediate: true, Unpaged: true, New: newBoundedHash},
 		{Name: "reference", Immediate: true, Unpaged: true, New: func(p Pool) Policy { return &reference{newBooks(p, p.Config.Blocks), p} }},
 	}
@@ -31,22 +33,57 @@ func (l *leastRequest) Choose(now time.Duration, r *Request) Choice {
 	return l.choice(server, now, r)
 }
 
-// dynamo is the cost of NVIDIA Dynamo's KV router: blocks to prefill, those of requests before included, and active blocks;
-// overlap weight 1, temperature 0. It has exact KV events.
+// dynamo is the cost of NVIDIA Dynamo's KV router (1.6) by default: blocks of prompts that wait for
+// their first token, this one included, less those that are cached of this one, and different
+// blocks of prompts whose requests have not ended, this one included. Prefill load scale and
+// overlap credit are 1, the temperature and the weight of active requests 0. It has exact KV
+// events.
 type dynamo struct {
 	*books
-	pool Pool
+	pool   Pool
+	active []map[int32]int // by server: how many requests use a block
+}
+
+func newDynamo(p Pool) Policy {
+	d := &dynamo{books: newBooks(p, p.Config.Blocks), pool: p, active: make([]map[int32]int, p.Room)}
+	for i := range d.active {
+		d.active[i] = map[int32]int{}
+	}
+	return d
 }
 
 func (d *dynamo) Choose(now time.Duration, r *Request) Choice {
 	server := argmin(d.servers, d.pool.Random, func(s int) float64 {
-		uncached := r.Input - d.pool.Oracle.Cached(s, r)
-		prefill := (d.accounts[s].unserved + float64(uncached)) / BlockTokens
-		return prefill + float64(d.pool.Oracle.Active(s)) + float64(uncached)/BlockTokens
+		prefill := max(d.accounts[s].unserved+float64(r.Input-d.pool.Oracle.Cached(s, r)), 0) / BlockTokens
+		decode := len(d.active[s])
+		for _, block := range r.Blocks {
+			if d.active[s][block] == 0 {
+				decode++
+			}
+		}
+		return prefill + float64(decode)
 	})
 	c := d.choice(server, now, r)
 	c.Uncached = max(1, r.Input-d.pool.Oracle.Cached(server, r))
 	return c
+}
+
+func (d *dynamo) Learn(now time.Duration, f Fact) {
+	d.books.Learn(now, f)
+	if f.Pick == nil {
+		return
+	}
+	active := d.active[f.Pick.Server]
+	for _, block := range f.Pick.Request.Blocks {
+		switch f.Kind {
+		case Picked:
+			active[block]++
+		case Ended:
+			if active[block]--; active[block] == 0 {
+				delete(active, block)
+			}
+		}
+	}
 }
 
 // sglang is the cache-aware policy of SGLang's router: the server with the longest match if that is more than cacheThreshold
@@ -86,6 +123,36 @@ func (g *sglang) Choose(now time.Duration, r *Request) Choice {
 		cost = func(s int) float64 { return float64(g.accounts[s].cached.size) }
 	}
 	return g.choice(argmin(g.servers, g.pool.Random, cost), now, r)
+}
+
+// smg is smg's cache-aware policy (1.13), which is its default: SGLang's, but for load. A server
+// with the longest match is passed over for the least loaded one if its requests in flight exceed
+// the mean by a half, and by spillMargin. All trees together have SGLang's limit. Its protection
+// from overload by metrics, which it reads every 10 s, is left out.
+type smg struct {
+	*books
+	pool Pool
+}
+
+// spillMargin is two standard deviations of so many requests, at least 4 and at most
+// balanceAbsolute.
+func spillMargin(mean float64) float64 { return min(max(2*math.Sqrt(mean), 4), balanceAbsolute) }
+
+func (g *smg) Choose(now time.Duration, r *Request) Choice {
+	longest, total := 0, 0
+	for s := range g.servers {
+		longest = max(longest, g.match(s, r))
+		total += g.accounts[s].inFlight
+	}
+	if float64(longest*BlockTokens) <= cacheThreshold*float64(r.Input) {
+		return g.choice(argmin(g.servers, g.pool.Random, func(s int) float64 { return float64(g.accounts[s].cached.size) }), now, r)
+	}
+	server := argmin(g.servers, g.pool.Random, func(s int) float64 { return -float64(g.match(s, r)) })
+	mean := float64(total) / float64(g.servers)
+	if load := float64(g.accounts[server].inFlight); load > balanceRelative*mean && load-mean > spillMargin(mean) {
+		server = argmin(g.servers, g.pool.Random, func(s int) float64 { return float64(g.accounts[s].inFlight) })
+	}
+	return g.choice(server, now, r)
 }
 
 // boundedHash is consistent hashing with bounded loads: the first server after the key's hash on a ring whose requests in

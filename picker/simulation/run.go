@@ -47,10 +47,11 @@ const (
 
 // Outcome is what became of a request. Times are those of the run; 0: it did not happen.
 type Outcome struct {
-	Server    int // -1: it was shed
-	Cached    int // tokens of its prompt
+	Server    int           // -1: it was shed
+	Cached    int           // tokens of its prompt
+	Headers   time.Duration // of the response: of a stream, before the prompt is read
 	Scheduled time.Duration
-	FirstByte time.Duration
+	FirstByte time.Duration // of the response's body
 	End       time.Duration
 	Preempted int // times
 }
@@ -215,6 +216,7 @@ func (r *run) learn(i int, at time.Duration, kind Kind) {
 	f := Fact{Kind: kind, Pick: r.picks[i], Server: r.picks[i].Server}
 	if first := r.outcomes[i].FirstByte; first != 0 {
 		f.After, f.Took = first-f.Pick.At, max(0, r.outcomes[i].End-first)
+		f.Headers = r.outcomes[i].Headers - f.Pick.At
 	}
 	for to := range r.policies {
 		f, at := f, at
@@ -285,10 +287,4 @@ func (r *run) InFlight(server int) int { return r.inFlight[server] }
 // Cached implements Oracle.
 func (r *run) Cached(server int, q *Request) int {
 	return r.servers[server].cache.match(q.full()) * BlockTokens
-}
-
-// Active implements Oracle.
-func (r *run) Active(server int) int {
-	c := r.servers[server].cache
-	return c.total - c.free - c.unused.size
 }

@@ -145,3 +145,25 @@ func TestCapacity_IsWhereTheWaitIsFiveSeconds(t *testing.T) {
 		}
 	}
 }
+
+// A picker learns how fast servers read from streams alone, and a rival's answer that is not
+// streamed has its first byte at its end.
+func TestSimulation_AnswersThatAreNotStreamed(t *testing.T) {
+	w := generated(t, "rag", 300).Draw(1, 1)
+	whole := w.Label(func(_ int, r *Request) bool { r.Whole = true; return true })
+	bare := Pages{Bare: true}
+	if rates := LearnedRates(Scenario{Workload: whole, Strategy: named(t, "load"), Servers: 2, Pages: bare}); rates[0] != 0 || rates[1] != 0 {
+		t.Errorf("without a stream, rates of %v are learned", rates)
+	}
+	if rates := LearnedRates(Scenario{Workload: w, Strategy: named(t, "load"), Servers: 2, Pages: bare}); rates[0] == 0 || rates[1] == 0 {
+		t.Errorf("of streams, rates of %v are learned", rates)
+	}
+	for i, o := range Run(Scenario{Workload: whole, Strategy: named(t, "dynamo"), Servers: 2}) {
+		if o.FirstByte != o.End || o.Headers != o.End {
+			t.Fatalf("request %d: %+v", i, o)
+		}
+	}
+	if s := Summarize(whole, Run(Scenario{Workload: whole, Strategy: named(t, "load"), Servers: 2}), 0, time.Hour); s.Streams != 0 || s.TTFT90 != 0 || s.EndToEnd == 0 {
+		t.Errorf("%+v", s)
+	}
+}

@@ -1,6 +1,7 @@
 package simulation
 
 import (
+	"math"
 	"testing"
 	"time"
 )
@@ -22,17 +23,19 @@ type request struct {
 	contents      []uint64
 	input, output int
 	adapter       int
+	whole         bool
 }
 
 func workload(requests ...request) *Workload {
 	w := &Workload{Name: "test"}
 	for _, r := range requests {
-		w.Requests = append(w.Requests, Request{At: r.at, Input: r.input, Output: r.output, Adapter: r.adapter, Blocks: w.tree.prompt(nil, r.contents...)})
+		w.Requests = append(w.Requests, Request{At: r.at, Input: r.input, Output: r.output, Adapter: r.adapter, Whole: r.whole, Blocks: w.tree.prompt(nil, r.contents...)})
 	}
 	return w
 }
 
 func play(c ServerConfig, requests ...request) []Outcome {
+	c.TokenizerRate = or(c.TokenizerRate, math.Inf(1))
 	return Run(Scenario{Workload: workload(requests...), Strategy: only(0), Servers: 1, Server: c})
 }
 
@@ -122,5 +125,23 @@ func TestServer_RunsAtMostItsSequences(t *testing.T) {
 	out := play(ServerConfig{Sequences: 2}, requests...)
 	if out[2].Scheduled < out[0].End || out[3].Scheduled < out[1].End || out[1].Scheduled > out[0].End {
 		t.Errorf("%+v", out)
+	}
+}
+
+// vLLM sends a stream's headers before it has read the prompt, and everything else at the end.
+func TestServer_StreamsBeginWithTheirHeaders(t *testing.T) {
+	contents := []uint64{1, 2, 3, 4, 5, 6, 7, 8}
+	out := play(ServerConfig{TokenizerRate: 100_000},
+		request{contents: contents, input: 4000, output: 5},
+		request{at: 10 * time.Millisecond, contents: []uint64{9}, input: 100, output: 5}, // waits for the tokenizer
+		request{at: time.Minute, contents: []uint64{10, 11, 12, 13}, input: 2000, output: 5, whole: true})
+	if o := out[0]; o.Headers != 40*ms || o.Scheduled != 40*ms || o.FirstByte < 500*ms {
+		t.Errorf("a stream: %+v", o)
+	}
+	if o := out[1]; o.Headers != 41*ms {
+		t.Errorf("the next stream: %+v", o)
+	}
+	if o := out[2]; o.Scheduled != time.Minute+20*ms || o.End < o.Scheduled+330*ms || o.Headers != o.End || o.FirstByte != o.End {
+		t.Errorf("an answer that is not streamed: %+v", o)
 	}
 }

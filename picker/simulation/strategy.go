@@ -35,7 +35,6 @@ type Pool struct {
 type Oracle interface {
 	InFlight(server int) int // requests
 	Cached(server int, r *Request) (tokens int)
-	Active(server int) (blocks int) // that running requests use
 }
 
 // Policy is a strategy in one picker process. Its methods are called in the order of virtual time.
@@ -72,13 +71,16 @@ const (
 
 // Fact is something that a picker learns.
 type Fact struct {
-	Kind   Kind
-	Pick   *Pick
-	Peer   bool // Pick is another picker's
-	After  time.Duration
-	Took   time.Duration // of Ended: the time from the first byte to the end
-	Server int
-	Page   Page
+	Kind  Kind
+	Pick  *Pick
+	Peer  bool // Pick is another picker's
+	After time.Duration
+	// Headers is the time from the arrival of Pick to the headers of its response, which come with
+	// FirstByte's report.
+	Headers time.Duration
+	Took    time.Duration // of Ended: the time from the first byte to the end
+	Server  int
+	Page    Page
 }
 
 // Pick is a request that was sent to a server.

@@ -9,8 +9,10 @@ import (
 // Summary describes the outcomes of a part of a run.
 type Summary struct {
 	Requests int // that were served
+	Streams  int // of them
 	Shed     int
-	// TTFT is the time from arrival to first byte: its median and 90th percentile. WaitP90 is that of the time from arrival
+	// TTFT is the time from arrival to first byte, of streams: its median and 90th percentile.
+	// WaitP90 is that of the time from arrival
 	// to the first step that computes the prompt; EndToEnd is the mean time to the end.
 	TTFT50, TTFT90, WaitP90, EndToEnd time.Duration
 	// Hits is the share of prompt tokens that were cached.
@@ -40,7 +42,10 @@ func Summarize(w *Workload, outcomes []Outcome, from, until time.Duration) Summa
 			continue
 		}
 		s.Requests++
-		ttft = append(ttft, o.FirstByte-r.At)
+		if !r.Whole {
+			s.Streams++
+			ttft = append(ttft, o.FirstByte-r.At)
+		}
 		wait = append(wait, o.Scheduled-r.At)
 		total += (o.End - r.At).Seconds()
 		input += float64(r.Input)
@@ -76,14 +81,18 @@ func Summarize(w *Workload, outcomes []Outcome, from, until time.Duration) Summa
 }
 
 func quantile(sorted []time.Duration, q float64) time.Duration {
+	if len(sorted) == 0 {
+		return 0
+	}
 	return sorted[min(int(q*float64(len(sorted))), len(sorted)-1)]
 }
 
-// TTFTs returns the times to first byte of the requests that arrived from a time on, and before another one.
+// TTFTs returns the times to first byte of the streams that arrived from a time on, and before
+// another one.
 func TTFTs(w *Workload, outcomes []Outcome, from, until time.Duration) []time.Duration {
 	var times []time.Duration
 	for i := range outcomes {
-		if r := &w.Requests[i]; r.At >= from && r.At < until && outcomes[i].Server >= 0 {
+		if r := &w.Requests[i]; r.At >= from && r.At < until && outcomes[i].Server >= 0 && !r.Whole {
 			times = append(times, outcomes[i].FirstByte-r.At)
 		}
 	}

@@ -31,6 +31,8 @@ type line struct {
 	Model     string   `json:"model"`
 	Pool      string   `json:"pool"`
 	Status    int      `json:"status"` // of the response; 0 if there is none
+	Stream    bool     `json:"stream"`
+	Took      *float64 `json:"took"` // nil: --record has not written the line, and the answer is taken to be a stream
 
 	number int // of the line
 }
@@ -145,7 +147,10 @@ func (w *Workload) add(l line, models map[string]int) {
 		model = len(models)
 		models[l.Model] = model
 	}
-	r := Request{At: time.Duration(*l.Timestamp * float64(time.Millisecond)), Input: *l.Input, Output: max(*l.Output, 1), line: l.number, status: l.Status}
+	r := Request{
+		At: time.Duration(*l.Timestamp * float64(time.Millisecond)), Input: *l.Input, Output: max(*l.Output, 1),
+		Whole: l.Took != nil && !l.Stream, line: l.number, status: l.Status,
+	}
 	for i := range l.blocks() {
 		content := mix(uint64(len(w.Requests))<<32 | uint64(i) | 1<<63) // without hash_ids no prompt shares anything
 		if len(l.Hashes) > 0 {

@@ -93,15 +93,15 @@ func (s *Server) generate(a api) http.HandlerFunc {
 				return
 			}
 		}
-		cached, leave, err := s.enter(r.Context(), job.lora, job.salt, job.tokens, len(job.words))
+		run, err := s.enter(r.Context(), job.lora, job.salt, job.tokens, len(job.words))
 		if err != nil {
 			return // the client went away before the first token
 		}
-		defer leave()
-		answer.tokens = usage{job.promptTokens, len(job.words), job.promptTokens + len(job.words), cached}
+		defer run.leave()
+		answer.tokens = usage{job.promptTokens, len(job.words), job.promptTokens + len(job.words), run.cached}
 		if job.stream {
-			err = s.stream(r.Context(), send, events, job.words)
-		} else if err = pause(r.Context(), time.Duration(len(job.words)-1)*s.cfg.InterTokenLatency); err == nil {
+			err = run.stream(r.Context(), send, events, job.words)
+		} else if err = run.await(r.Context(), 1, len(job.words)); err == nil {
 			w.Header().Set("content-type", "application/json")
 			err = json.NewEncoder(w).Encode(a.whole(answer))
 		}
@@ -141,36 +141,61 @@ func (s *Server) fails(n uint64) bool {
 	return math.Floor(float64(n)*s.cfg.FailRate) > math.Floor(float64(n-1)*s.cfg.FailRate)
 }
 
-// enter waits until a prompt of tokens has its first token; the caller calls leave at the end of the
-// answer. It returns how much of the prompt was cached, nil without prefix caching.
-func (s *Server) enter(ctx context.Context, lora, salt string, tokens []uint32, answer int,
-) (cached *promptDetails, leave func(), err error) {
-	seq := &sequence{lora: lora, blocks: (len(tokens) + answer + blockSize - 1) / blockSize}
-	if err := s.engine.enter(ctx, seq); err != nil {
-		return nil, nil, err
-	}
-	s.promptTokens.Add(uint64(len(tokens)))
-	firstToken := s.cfg.TimeToFirstToken
+// running is a request that has its first token.
+type running struct {
+	cached *promptDetails // how much of the prompt was cached; nil without prefix caching
+	leave  func()         // to be called at the end of the answer
+	// await waits until the answer has a number of tokens, of which it had another one before.
+	await func(ctx context.Context, had, tokens int) error
+}
+
+// enter waits until a prompt of tokens has its first token.
+func (s *Server) enter(ctx context.Context, lora, salt string, tokens []uint32, answer int) (r running, err error) {
+	seq := &sequence{lora: lora, blocks: (len(tokens) + answer + blockSize - 1) / blockSize, answer: max(answer, 1)}
 	read := len(tokens)
-	if s.cache != nil {
-		cached = &promptDetails{s.cache.read(tokens, lora, salt)}
-		read -= cached.CachedTokens
-		firstToken = firstToken * time.Duration(read) / time.Duration(max(len(tokens), 1))
+	seq.begin = func() int {
+		s.promptTokens.Add(uint64(len(tokens)))
+		if s.cache != nil {
+			r.cached = &promptDetails{s.cache.read(tokens, lora, salt)}
+			read -= r.cached.CachedTokens
+		}
+		return max(read, 1)
 	}
-	if s.cfg.PrefillRate > 0 {
-		firstToken += time.Duration(float64(read) / s.cfg.PrefillRate * float64(time.Second))
+	if err := s.engine.enter(ctx, seq); err != nil {
+		return running{}, err
 	}
-	leave = func() { // as in vLLM, both counters grow when a request ends
+	var firstToken time.Duration
+	if s.engine.steps == nil {
+		seq.begin()
+		firstToken = s.cfg.TimeToFirstToken
+		if r.cached != nil {
+			firstToken = firstToken * time.Duration(read) / time.Duration(max(len(tokens), 1))
+		}
+		if s.cfg.PrefillRate > 0 {
+			firstToken += time.Duration(float64(read) / s.cfg.PrefillRate * float64(time.Second))
+		}
+	}
+	r.leave = func() { // as in vLLM, both counters grow when a request ends
+		s.engine.leave(seq)
 		s.prefillTokens.Add(uint64(read))
 		s.prefillTime.Add(int64(firstToken))
-		s.engine.leave(seq)
 	}
-	if err := pause(ctx, firstToken); err != nil {
-		leave()
-		return nil, nil, err
+	if s.engine.steps != nil {
+		r.await = func(ctx context.Context, _, tokens int) error { return seq.await(ctx, tokens) }
+		err = seq.await(ctx, 1)
+		firstToken = seq.prefilled
+	} else {
+		r.await = func(ctx context.Context, had, tokens int) error {
+			return pause(ctx, time.Duration(tokens-had)*s.cfg.InterTokenLatency)
+		}
+		err = pause(ctx, firstToken)
+	}
+	if err != nil {
+		r.leave()
+		return running{}, err
 	}
 	s.engine.prefilled(seq)
-	return cached, leave, nil
+	return r, nil
 }
 
 // ended counts an answer that was sent to its end.
@@ -183,11 +208,11 @@ func (s *Server) ended(tokens int, finish string) {
 	}
 }
 
-// stream sends the events of an answer, one for each token, at the time of each. The first one is due.
-func (s *Server) stream(ctx context.Context, send func(...event) error, events stream, words []string) error {
-	delay, space := time.Duration(0), ""
+// stream sends the events of an answer, one for each token, at the time of each.
+func (r *running) stream(ctx context.Context, send func(...event) error, events stream, words []string) error {
+	space := ""
 	for i, word := range words {
-		if err := pause(ctx, delay); err != nil {
+		if err := r.await(ctx, max(i, 1), i+1); err != nil {
 			return err
 		}
 		if i == 0 && events.first != nil {
@@ -198,7 +223,7 @@ func (s *Server) stream(ctx context.Context, send func(...event) error, events s
 		if err := send(events.piece(i, space+word)); err != nil {
 			return err
 		}
-		delay, space = s.cfg.InterTokenLatency, " "
+		space = " "
 	}
 	return send(events.last()...)
 }

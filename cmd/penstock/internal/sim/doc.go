@@ -6,6 +6,7 @@
 // Simulated: at most MaxNumSeqs requests run, the others wait in order. With MaxPrefills at most so many of them read their prompt. Each reserves blocks of the KV cache for its prompt
 // and its longest answer, and waits until they are free. At most MaxLoRAs adapters are active; a request for another one
 // waits, and later requests may overtake it. A word is a token.
+// With a step time, the engine serves in steps as picker/simulation's servers do (steps.go).
 //
 // With prefix caching, the full blocks of prompts stay, the least recently used are evicted first, and what a prompt has in common with
 // them costs no time. KV events are published as vLLM does. A word's token is its hash, and a number's is the number.

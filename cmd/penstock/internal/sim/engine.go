@@ -2,8 +2,11 @@ package sim
 
 import (
 	"context"
+	"math"
 	"slices"
 	"sync"
+	"sync/atomic"
+	"time"
 )
 
 // blockSize is how many tokens a block of the KV cache holds: vLLM's default.
@@ -15,6 +18,15 @@ type sequence struct {
 	blocks  int           // of the KV cache, for the prompt and the longest answer
 	running chan struct{} // closed when it may run
 	read    bool          // its prompt is read
+
+	// The rest is for an engine that serves in steps.
+	answer    int           // tokens of the answer, at least 1
+	begin     func() int    // called when it may run; returns how many tokens of its prompt are to be read
+	left      int           // of these
+	tokens    atomic.Int64  // of the answer, so far
+	more      chan struct{} // receives after tokens has grown; room for 1
+	began     time.Time     // when it could run
+	prefilled time.Duration // from then to the first token
 }
 
 // engine schedules sequences. It is vLLM's scheduler without preemption: a sequence reserves all that it may need when it
@@ -22,6 +34,7 @@ type sequence struct {
 type engine struct {
 	slots, blocks, maxLoRAs int // limits
 	partial                 int // limit of prompts that are read at a time; 0: none
+	steps                   *steps
 
 	mu      sync.Mutex
 	waiting []*sequence // first come, first served, except for adapters
@@ -35,10 +48,10 @@ func newEngine(slots, blocks, maxLoRAs, partial int) *engine {
 
 // enter waits until seq may run; the caller then calls leave. If ctx ends first, enter returns its error and seq holds nothing.
 func (e *engine) enter(ctx context.Context, seq *sequence) error {
-	seq.running = make(chan struct{})
+	seq.running, seq.more = make(chan struct{}), make(chan struct{}, 1)
 	e.mu.Lock()
 	e.waiting = append(e.waiting, seq)
-	e.admit()
+	e.changed()
 	e.mu.Unlock()
 	select {
 	case <-seq.running:
@@ -59,7 +72,17 @@ func (e *engine) leave(seq *sequence) {
 	} else if i := slices.Index(e.waiting, seq); i >= 0 {
 		e.waiting = slices.Delete(e.waiting, i, i+1)
 	}
-	e.admit()
+	e.changed()
+}
+
+// changed starts sequences that can run now. An engine in steps does so with its next step.
+func (e *engine) changed() {
+	switch {
+	case e.steps == nil:
+		e.admit(math.MaxInt)
+	case !e.steps.running:
+		e.step(time.Now())
+	}
 }
 
 // prefilled records that the prompt of seq is read, so that the next one can be.
@@ -70,7 +93,7 @@ func (e *engine) prefilled(seq *sequence) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	seq.read = true
-	e.admit()
+	e.changed()
 }
 
 // reading reports whether as many prompts are being read as may be at a time.
@@ -85,22 +108,28 @@ func (e *engine) reading() bool {
 }
 
 // admit starts all sequences that can run. It skips a sequence whose adapter has no slot. One that lacks a slot or blocks
-// stops all after it, because large ones would never run otherwise.
-func (e *engine) admit() {
-	for i := 0; i < len(e.waiting) && len(e.running) < e.slots && !e.reading(); {
+// stops all after it, because large ones would never run otherwise. In steps, no sequence starts
+// once the step has a number of tokens of prompts; admit returns how many it has started to read.
+func (e *engine) admit(budget int) (prompts int) {
+	for i := 0; i < len(e.waiting) && len(e.running) < e.slots && !e.reading() && prompts < budget; {
 		seq := e.waiting[i]
 		if active := adapters(e.running); seq.lora != "" && !slices.Contains(active, seq.lora) && len(active) >= e.maxLoRAs {
 			i++
 			continue
 		}
 		if e.used+seq.blocks > e.blocks {
-			return
+			return prompts
 		}
 		e.waiting = slices.Delete(e.waiting, i, i+1)
 		e.running = append(e.running, seq)
 		e.used += seq.blocks
+		if e.steps != nil {
+			seq.left, seq.began = seq.begin(), e.steps.ends
+			prompts += seq.prefill(budget - prompts)
+		}
 		close(seq.running)
 	}
+	return prompts
 }
 
 // load is the state of the engine at one moment.

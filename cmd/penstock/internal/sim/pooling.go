@@ -123,12 +123,12 @@ func (s *Server) pool(w http.ResponseWriter, r *http.Request, f fields, p pooled
 	group, ctx := errgroup.WithContext(r.Context())
 	for i, words := range p.inputs {
 		group.Go(func() error {
-			cached, leave, err := s.enter(ctx, p.lora, p.salt, tokenIDs(words), 0)
+			run, err := s.enter(ctx, p.lora, p.salt, tokenIDs(words), 0)
 			if err != nil {
 				return err
 			}
-			defer leave()
-			details[i] = cached
+			defer run.leave()
+			details[i] = run.cached
 			s.ended(0, "stop")
 			return nil
 		})

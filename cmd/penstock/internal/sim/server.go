@@ -35,6 +35,13 @@ type Config struct {
 	PrefillRate       float64       // tokens of a prompt that are read in a second, before the first token; 0: all at once
 	InterTokenLatency time.Duration // between two tokens
 
+	// StepTime has the server compute in steps, as vLLM does: in place of TimeToFirstToken,
+	// InterTokenLatency and MaxPrefills. A step takes so long, or as long as PrefillRate takes for
+	// its tokens of prompts, and StepTimePerSequence more for each request that runs. It has up to
+	// MaxBatchedTokens tokens of prompts, 0 means 2048, and a token of each answer.
+	StepTime, StepTimePerSequence time.Duration
+	MaxBatchedTokens              int
+
 	// PrefixCaching keeps the blocks of prompts: what a prompt has in common with an earlier one does not count for its
 	// TimeToFirstToken, and is not read again.
 	PrefixCaching bool
@@ -91,8 +98,16 @@ func New(cfg Config) (*Server, error) {
 		}
 	}
 	if cfg.MaxLoRAs < 0 || cfg.MaxNumSeqs < 0 || cfg.MaxPrefills < 0 || cfg.KVCacheTokens < 0 ||
-		cfg.TimeToFirstToken < 0 || cfg.InterTokenLatency < 0 || cfg.PrefillRate < 0 || cfg.TokenizerRate < 0 {
+		cfg.TimeToFirstToken < 0 || cfg.InterTokenLatency < 0 || cfg.PrefillRate < 0 || cfg.TokenizerRate < 0 ||
+		cfg.StepTime < 0 || cfg.StepTimePerSequence < 0 || cfg.MaxBatchedTokens < 0 {
 		return nil, errors.New("sim: a count, a rate or a latency is negative")
+	}
+	if cfg.StepTime > 0 && (cfg.TimeToFirstToken > 0 || cfg.InterTokenLatency > 0 || cfg.MaxPrefills > 0) {
+		return nil, errors.New("sim: steps take the place of a time to the first token, " +
+			"an inter-token latency and a limit of partial prefills: set a step time without these")
+	}
+	if cfg.StepTime == 0 && (cfg.StepTimePerSequence > 0 || cfg.MaxBatchedTokens > 0) {
+		return nil, errors.New("sim: a step time per sequence and a number of batched tokens need a step time")
 	}
 	if cfg.FailRate < 0 || cfg.FailRate > 1 {
 		return nil, fmt.Errorf("sim: fail rate %g is not between 0 and 1", cfg.FailRate)
@@ -106,6 +121,7 @@ func New(cfg Config) (*Server, error) {
 	setDefault(&cfg.KVCacheTokens, 65536)
 	setDefault(&cfg.Status, http.StatusServiceUnavailable)
 	setDefault(&cfg.Grace, 30*time.Second)
+	setDefault(&cfg.MaxBatchedTokens, 2048)
 	setDefault(&cfg.Log, slog.Default())
 	if cfg.KVCacheTokens < blockSize {
 		return nil, fmt.Errorf("sim: a KV cache of %d tokens is less than one block of %d", cfg.KVCacheTokens, blockSize)
@@ -114,6 +130,9 @@ func New(cfg Config) (*Server, error) {
 		cfg: cfg, log: cfg.Log, started: time.Now(), mux: http.NewServeMux(),
 		tokenizer: make(chan struct{}, 1),
 		engine:    newEngine(cfg.MaxNumSeqs, cfg.KVCacheTokens/blockSize, cfg.MaxLoRAs, cfg.MaxPrefills),
+	}
+	if cfg.StepTime > 0 {
+		s.engine.steps = &steps{least: cfg.StepTime, perSequence: cfg.StepTimePerSequence, rate: cfg.PrefillRate, chunk: cfg.MaxBatchedTokens}
 	}
 	s.adapters.Store(&cfg.LoRAs)
 	publishes := cfg.KVEvents != "" || cfg.KVEventsConnect != ""

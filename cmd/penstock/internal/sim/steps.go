@@ -1,0 +1,93 @@
+package sim
+
+import (
+	"context"
+	"time"
+)
+
+// steps has the engine serve as vLLM does, which picker/simulation models in virtual time: a step
+// computes a chunk of the prompts, and a token of each answer whose prompt is read. So prompts hold
+// up the answers beside them.
+type steps struct {
+	least, perSequence time.Duration // of a step, and more for each sequence that runs
+	rate               float64       // tokens of prompts in a second; 0: they take no time
+	chunk              int           // tokens of prompts in a step
+
+	running bool
+	ends    time.Time // when the step that runs ends
+}
+
+// step begins a step, at the end of the one before. e.mu is held.
+func (e *engine) step(began time.Time) {
+	s := e.steps
+	prompts := 0
+	for _, seq := range e.running {
+		prompts += seq.prefill(s.chunk - prompts)
+	}
+	s.ends = began
+	prompts += e.admit(s.chunk - prompts)
+	if s.running = len(e.running) > 0; !s.running {
+		return
+	}
+	took := s.least
+	if s.rate > 0 {
+		took = max(took, time.Duration(float64(prompts)/s.rate*float64(time.Second)))
+	}
+	s.ends = began.Add(took + time.Duration(len(e.running))*s.perSequence)
+	time.AfterFunc(time.Until(s.ends), e.stepped)
+}
+
+// stepped ends a step, and begins the next one. A late timer delays no later step, unless a whole
+// step was lost.
+func (e *engine) stepped() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	all := e.running
+	e.running = nil
+	for _, seq := range all {
+		if seq.left == 0 {
+			seq.computed(e.steps.ends)
+		}
+		if int(seq.tokens.Load()) >= seq.answer {
+			e.used -= seq.blocks
+			continue
+		}
+		e.running = append(e.running, seq)
+	}
+	began := e.steps.ends
+	if now := time.Now(); now.Sub(began) > e.steps.least {
+		began = now
+	}
+	e.step(began)
+}
+
+// prefill computes up to n tokens of the prompt.
+func (seq *sequence) prefill(n int) int {
+	n = min(n, seq.left)
+	seq.left -= n
+	return n
+}
+
+// computed adds a token of the answer.
+func (seq *sequence) computed(now time.Time) {
+	if seq.tokens.Load() == 0 {
+		seq.prefilled = now.Sub(seq.began)
+	}
+	seq.tokens.Add(1)
+	select {
+	case seq.more <- struct{}{}:
+	default:
+	}
+}
+
+// await waits until the answer has n tokens.
+func (seq *sequence) await(ctx context.Context, n int) error {
+	for int(seq.tokens.Load()) < n {
+		select {
+		case <-seq.more:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
+}

@@ -1,0 +1,107 @@
+package sim
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// begun starts a request of a prompt and an answer. It returns a function that awaits a number of
+// tokens, and returns when they came.
+func begun(t *testing.T, s *Server, prompt, answer int) func(tokens int) time.Duration {
+	t.Helper()
+	began := time.Now()
+	first := make(chan running, 1)
+	go func() {
+		run, err := s.enter(t.Context(), "", "", make([]uint32, prompt), answer)
+		if err != nil {
+			t.Error(err)
+		}
+		first <- run
+	}()
+	synctest.Wait()
+	var run *running
+	return func(tokens int) time.Duration {
+		t.Helper()
+		if run == nil {
+			got := <-first
+			run = &got
+		}
+		if err := run.await(t.Context(), 1, tokens); err != nil {
+			t.Error(err)
+		}
+		if tokens == answer {
+			run.leave()
+		}
+		return time.Since(began)
+	}
+}
+
+// A prompt that is read holds up the answers beside it, and is itself read in chunks.
+func TestSteps_PromptsHoldUpAnswers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, err := New(Config{Model: "base", StepTime: 20 * time.Millisecond, StepTimePerSequence: time.Millisecond, PrefillRate: 10_000, MaxBatchedTokens: 1000})
+		if err != nil {
+			t.Fatal(err)
+		}
+		short := begun(t, s, 10, 100)
+		if at := short(1); at != 21*time.Millisecond {
+			t.Errorf("the first token of a short prompt comes after %s", at)
+		}
+		if at := short(11); at != 231*time.Millisecond {
+			t.Errorf("ten more after %s", at)
+		}
+		long := begun(t, s, 2500, 2)
+		// Two steps of 1,000 tokens and one of 500 take 102 + 102 + 52 ms, after the step that
+		// runs.
+		if at := short(15); at != (231+21+102+102+52)*time.Millisecond {
+			t.Errorf("four more, beside a long prompt, after %s", at)
+		}
+		if at := long(1); at != (21+102+102+52)*time.Millisecond {
+			t.Errorf("the first token of the long prompt comes after %s", at)
+		}
+		if at := long(2); at != (21+102+102+52+22)*time.Millisecond {
+			t.Errorf("its second one after %s", at)
+		}
+		if at := short(100); at != (231+21+102+102+52+22+84*21)*time.Millisecond {
+			t.Errorf("the short one ends after %s", at)
+		}
+		if load := s.engine.load(); load.running != 0 || load.kvCache != 0 || s.prefillTokens.Load() != 2510 {
+			t.Errorf("afterwards: %+v, %d tokens", load, s.prefillTokens.Load())
+		}
+		if took := time.Duration(s.prefillTime.Load()); took != (21+102+102+52)*time.Millisecond {
+			t.Errorf("reading prompts took %s", took) // the long one waited for 21 ms
+		}
+	})
+}
+
+// A prompt waits for the next step once a step has its tokens, and counts as waiting.
+func TestSteps_PromptsWaitForAStepWithRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, err := New(Config{Model: "base", StepTime: 20 * time.Millisecond, PrefillRate: 10_000, MaxBatchedTokens: 1000})
+		if err != nil {
+			t.Fatal(err)
+		}
+		first, second := begun(t, s, 1500, 1), begun(t, s, 100, 1)
+		if load := s.engine.load(); load.running != 1 || load.waiting != 1 {
+			t.Errorf("%+v", load)
+		}
+		a, b := first(1), second(1)
+		if max(a, b) != 160*time.Millisecond || min(a, b) < 100*time.Millisecond {
+			t.Errorf("first tokens after %s and %s", a, b)
+		}
+	})
+}
+
+func TestSteps_ConflictingConfigIsAnError(t *testing.T) {
+	for name, cfg := range map[string]Config{
+		"a latency of its own":      {StepTime: time.Millisecond, InterTokenLatency: time.Millisecond},
+		"a limit of prompts":        {StepTime: time.Millisecond, MaxPrefills: 1},
+		"a time per sequence alone": {StepTimePerSequence: time.Millisecond},
+	} {
+		cfg.Model = "base"
+		if _, err := New(cfg); err == nil {
+			t.Errorf("%s was accepted", name)
+		}
+	}
+}
