@@ -1,0 +1,286 @@
+//go:build engines
+
+package features
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/penstock-project/penstock/picker/simulation"
+)
+
+const (
+	truthRequests = 300
+	truthLoad     = 0.5 // of what the server computes, by its calibration
+	truthLate     = 20 * time.Millisecond
+	truthNoise    = 1.15 // the ratio of two real runs above which sim_truth has no limit
+	truthLimit    = 1.25 // 0.8 in the other direction
+	truthChunk    = 2048 // tokens of prompts in a step
+	truthBlocks   = 1 << 20 / simulation.BlockTokens
+)
+
+// truthRun are the times of one workload: to first tokens, and the mean time between two tokens of each answer.
+type truthRun struct{ first, between []time.Duration }
+
+// spread has two quantiles of times.
+func spread(of []time.Duration) (p50, p90 time.Duration) {
+	sorted := slices.Sorted(slices.Values(of))
+	return sorted[len(sorted)/2], sorted[len(sorted)*9/10]
+}
+
+// generate sends a prompt of token IDs, and returns when headers, the first and the last token came.
+func (e *engine) generate(s *site, ids []int, output int, salt string) (headers, first, last time.Duration, err error) {
+	body, _ := json.Marshal(map[string]any{
+		"model": "tiny", "prompt": ids, "max_tokens": output, "ignore_eos": true, "stream": true, "temperature": 0, "cache_salt": salt,
+	})
+	headers, events, err := timed(s, e.url("/v1/completions"), string(body))
+	if err != nil {
+		return 0, 0, 0, err
+	}
+	if len(events) < 2 || events[len(events)-1].data != "[DONE]" {
+		return 0, 0, 0, fmt.Errorf("not a stream of tokens: %v", events)
+	}
+	return headers, events[0].at, events[len(events)-2].at, nil
+}
+
+// tokenIDs returns n IDs that follow from a seed.
+func tokenIDs(seed uint64, n int) []int {
+	random, ids := rand.New(rand.NewPCG(seed, 1)), make([]int, n)
+	for i := range ids {
+		ids[i] = 10 + random.IntN(1500)
+	}
+	return ids
+}
+
+// calibrate measures what a step costs by lone prompts and by answers side by side. No request of the compared workload is
+// among them.
+func (e *engine) calibrate(t *testing.T, s *site) simulation.ServerConfig {
+	t.Helper()
+	seed := uint64(1 << 40)
+	ask := func(prompt, output int) (headers, first, last time.Duration) {
+		seed++
+		headers, first, last, err := e.generate(s, tokenIDs(seed, prompt), output, "calibration")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return headers, first, last
+	}
+	const answer, beside = 96, 8
+	for range 5 {
+		ask(512, 8)
+	}
+	pace := func(n int) time.Duration { // between two tokens, of n answers side by side
+		var paces []time.Duration
+		for range 5 {
+			var all sync.WaitGroup
+			var mu sync.Mutex
+			for range n {
+				all.Go(func() {
+					mu.Lock()
+					seed++
+					ids := tokenIDs(seed, 16)
+					mu.Unlock()
+					_, first, last, err := e.generate(s, ids, answer, "calibration")
+					if err != nil {
+						t.Error(err)
+					}
+					mu.Lock()
+					defer mu.Unlock()
+					paces = append(paces, (last-first)/(answer-1))
+				})
+			}
+			all.Wait()
+		}
+		median, _ := spread(paces)
+		return median
+	}
+	alone, together := pace(1), pace(beside)
+	c := simulation.ServerConfig{Chunk: truthChunk, Sequences: 128, Blocks: truthBlocks}
+	c.PerSequence = max((together-alone)/(beside-1), time.Microsecond)
+	c.Step = max(alone-c.PerSequence, time.Microsecond)
+	var reads, tokenizes []float64
+	for i := range 24 {
+		n := 256 + 64*i
+		headers, first, _ := ask(n, 1)
+		reads = append(reads, float64(n)/(first-headers-c.PerSequence).Seconds())
+		tokenizes = append(tokenizes, float64(n)/headers.Seconds())
+	}
+	slices.Sort(reads)
+	slices.Sort(tokenizes)
+	c.PrefillRate, c.TokenizerRate = reads[len(reads)/2], tokenizes[len(tokenizes)/2]
+	t.Logf("calibrated: steps of %s, %s more for each request, %.0f tokens of prompts a second, %.0f tokenized",
+		c.Step, c.PerSequence, c.PrefillRate, c.TokenizerRate)
+	return c
+}
+
+// truthWorkload draws questions about shared documents at a part of a server's capacity.
+func truthWorkload(t *testing.T, c *simulation.ServerConfig) *simulation.Workload {
+	t.Helper()
+	random := rand.New(rand.NewPCG(11, 13))
+	type drawn struct{ document, blocks, tail, output int }
+	var all []drawn
+	work := 0.0 // seconds of a server
+	seen := map[int]bool{}
+	for range truthRequests {
+		document := int(24 * math.Pow(random.Float64(), 2))
+		d := drawn{document, 1 + document%4, int(min(40+200*random.ExpFloat64(), 1000)), int(min(8+32*random.ExpFloat64(), 120))}
+		read := d.tail
+		if !seen[document] {
+			read += d.blocks * simulation.BlockTokens
+		}
+		seen[document] = true
+		work += float64(read)/c.PrefillRate + float64(d.output)*(c.PerSequence+c.Step/4).Seconds()
+		all = append(all, d)
+	}
+	gap := work / truthRequests / truthLoad
+	var lines strings.Builder
+	at := 0.0
+	for i, d := range all {
+		input := d.blocks*simulation.BlockTokens + d.tail
+		var hashes []int
+		for b := range (input + simulation.BlockTokens - 1) / simulation.BlockTokens {
+			if hash := 100*d.document + b; b < d.blocks {
+				hashes = append(hashes, hash)
+				continue
+			}
+			hashes = append(hashes, 1_000_000+100*i+b)
+		}
+		line, _ := json.Marshal(map[string]any{"timestamp": 1000 * at, "input_length": input, "output_length": d.output, "hash_ids": hashes})
+		fmt.Fprintf(&lines, "%s\n", line)
+		at += gap * random.ExpFloat64()
+	}
+	w, err := simulation.ReadTrace("truth", strings.NewReader(lines.String()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+// truthPrompt has the token IDs of a request: equal blocks have equal ones.
+func truthPrompt(w *simulation.Workload, i int) (ids []int) {
+	r := &w.Requests[i]
+	for _, hash := range w.Chain(r, nil) {
+		ids = append(ids, tokenIDs(hash, simulation.BlockTokens)...)
+	}
+	return append(ids, tokenIDs(uint64(i), r.Input-len(ids))...)
+}
+
+// real plays a workload to an engine. Each request is sent at its time, whatever became of those before.
+func (e *engine) real(t *testing.T, s *site, w *simulation.Workload, salt string) (run truthRun) {
+	t.Helper()
+	var mu sync.Mutex
+	var all sync.WaitGroup
+	var late []time.Duration
+	prompts := make([][]int, len(w.Requests))
+	for i := range prompts {
+		prompts[i] = truthPrompt(w, i)
+	}
+	began := time.Now()
+	for i := range w.Requests {
+		r := &w.Requests[i]
+		all.Go(func() {
+			select {
+			case <-time.After(r.At - time.Since(began)):
+			case <-s.Context().Done():
+				return
+			}
+			behind := time.Since(began) - r.At
+			_, first, last, err := e.generate(s, prompts[i], r.Output, salt)
+			mu.Lock()
+			defer mu.Unlock()
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			late = append(late, behind)
+			run.first = append(run.first, first)
+			if r.Output > 1 {
+				run.between = append(run.between, (last-first)/time.Duration(r.Output-1))
+			}
+		})
+	}
+	all.Wait()
+	slices.Sort(late)
+	if t.Failed() {
+		return run
+	}
+	if p99 := late[len(late)*99/100]; p99 > truthLate {
+		t.Skipf("void: 1 %% of the requests were sent more than %s late; run it again when the machine is idle", p99)
+	}
+	return run
+}
+
+// simulated plays it to one server of the simulation.
+func simulated(t *testing.T, w *simulation.Workload, c simulation.ServerConfig) (run truthRun) {
+	t.Helper()
+	strategies, err := simulation.Named("random")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, o := range simulation.Run(simulation.Scenario{Workload: w, Strategy: strategies[0], Servers: 1, Server: c}) {
+		r := &w.Requests[i]
+		run.first = append(run.first, o.FirstByte-r.At)
+		if r.Output > 1 {
+			run.between = append(run.between, (o.End-o.FirstByte)/time.Duration(r.Output-1))
+		}
+	}
+	return run
+}
+
+// A server of the simulation takes as long as a real vLLM that reads and writes at the same rates.
+func TestEngines_VLLMTakesAsLongAsSimulated(t *testing.T) {
+	t.Setenv("LORA", "0")
+	s := newSite(t)
+	e := s.engine("vllm", "a", "--max-num-batched-tokens", fmt.Sprint(truthChunk), "--max-num-seqs", "128")
+	s.starts(e)
+	c := e.calibrate(t, s)
+	w := truthWorkload(t, &c)
+	t.Logf("%d requests, %.2f a second", len(w.Requests), w.Rate())
+	one := e.real(t, s, w, "one")
+	sim := simulated(t, w, c)
+	two := e.real(t, s, w, "two")
+	if t.Failed() {
+		return
+	}
+	worst, noise := 1.0, 1.0
+	limited := func(at *float64, ratio float64) { *at = max(*at, ratio, 1/ratio) }
+	for _, k := range []struct {
+		name string
+		of   func(*truthRun) []time.Duration
+	}{
+		{"ttft", func(r *truthRun) []time.Duration { return r.first }},
+		{"between", func(r *truthRun) []time.Duration { return r.between }},
+	} {
+		a50, a90 := spread(k.of(&one))
+		b50, b90 := spread(k.of(&two))
+		s50, s90 := spread(k.of(&sim))
+		t.Logf("%s: real %s and %s at p50, simulated %s; real %s and %s at p90, simulated %s", k.name, a50, b50, s50, a90, b90, s90)
+		of := func(x, a, b time.Duration) float64 { return 2 * x.Seconds() / (a + b).Seconds() }
+		r50, r90 := of(s50, a50, b50), of(s90, a90, b90)
+		figure("sim_truth."+k.name+"_p50", "ratio", r50, math.NaN(), "Simulated over the mean of two runs of a real vLLM.")
+		figure("sim_truth."+k.name+"_p90", "ratio", r90, math.NaN(), "")
+		if k.name == "ttft" {
+			limited(&worst, r50)
+			limited(&worst, r90)
+			limited(&noise, a50.Seconds()/b50.Seconds())
+			limited(&noise, a90.Seconds()/b90.Seconds())
+		}
+	}
+	limit := truthLimit
+	if noise > truthNoise {
+		limit = math.NaN()
+	}
+	figure("sim_truth.noise", "ratio", noise, math.NaN(), "TTFT of two runs of a real vLLM, the slower over the faster: p50 or p90, the worse.")
+	figure("sim_truth", "ratio", worst, limit, "TTFT of a simulated server and of a real vLLM with the same rates, "+
+		"the slower over the faster: p50 or p90, the worse. The rates are calibrated on other requests.")
+	if worst > limit {
+		t.Errorf("simulated times to the first token differ by a factor of %.2f", worst)
+	}
+}
