@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"regexp"
 	"strconv"
+	"strings"
 	"testing"
 )
 
@@ -39,4 +40,44 @@ func TestReportedRate_IsShownWithItsSource(t *testing.T) {
 		return check(s.explain("--why", got.header.Get("x-request-id")))
 	})
 	s.Eventually("status has the rate", func() error { return check(s.status()) })
+}
+
+// Answers that are not streamed, and streams of /v1/responses, show no first token. The servers' own
+// series show which of them reads prompts eight times as fast.
+func TestReportedRate_FasterServerGetsPromptsWhoseFirstTokensAreNotSeen(t *testing.T) {
+	t.Parallel()
+	for name, stream := range map[string]bool{"/v1/chat/completions": false, "/v1/responses": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSite(t)
+			s.server("fast", "--prefill-rate", "8000", "--inter-token-latency", "5ms")
+			s.server("slow", "--prefill-rate", "1000", "--inter-token-latency", "5ms")
+			s.up("firsttoken.yaml")
+			ask := func() string {
+				body := strings.Replace(s.prompt(600, stream), `"max_tokens": 2`, `"max_tokens": 60, "max_output_tokens": 60`, 1)
+				if stream {
+					body = strings.Replace(body, `"messages"`, `"input"`, 1)
+				}
+				got, err := s.post(s.base()+name, body)
+				if err != nil || got.status != http.StatusOK {
+					t.Fatalf("%d %s %v", got.status, got.body, err)
+				}
+				return got.by()
+			}
+			s.Eventually("both rates are reported", func() error {
+				ask()
+				text := s.status()
+				return because(len(reads.FindAllString(text, -1)) == 2, text)
+			})
+			slow := 0
+			for range 20 {
+				if ask() == "slow" {
+					slow++
+				}
+			}
+			if slow > 1 {
+				t.Errorf("%d of 20 prompts went to the slow server:\n%s", slow, s.status())
+			}
+		})
+	}
 }

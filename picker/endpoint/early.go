@@ -75,6 +75,9 @@ func (lease *Lease) event(after time.Duration) {
 	if !lease.begun && lease.prompt != promptRead {
 		lease.measure(after)
 	}
+	if !lease.begun {
+		lease.first = after
+	}
 	lease.begun = true
 }
 

@@ -32,6 +32,7 @@ type dialect struct {
 	size, blocks           series // the same as numbers
 	tokens                 series // the KV cache's size as one number
 	computed, seconds      series // counters: tokens of prompts that were not cached, and how long reading them took
+	prefills               series // counter: how many prompts seconds are of
 	read, written          series // counters: tokens of prompts, and of answers
 }
 
@@ -43,7 +44,8 @@ var dialects = map[Engine]dialect{
 		kv: parseSeries("vllm:kv_cache_usage_perc"), kvOld: parseSeries("vllm:gpu_cache_usage_perc"),
 		lora: parseSeries("vllm:lora_requests_info"), shape: parseSeries("vllm:cache_config_info"), sizeLabel: "block_size", blocksLabel: "num_gpu_blocks",
 		computed: parseSeries("vllm:request_prefill_kv_computed_tokens_sum"), seconds: parseSeries("vllm:request_prefill_time_seconds_sum"),
-		read: parseSeries("vllm:prompt_tokens_total"), written: parseSeries("vllm:generation_tokens_total"),
+		prefills: parseSeries("vllm:request_prefill_time_seconds_count"),
+		read:     parseSeries("vllm:prompt_tokens_total"), written: parseSeries("vllm:generation_tokens_total"),
 	},
 	// SGLang 0.5.11 replaced the labels of the KV cache's shape by numbers.
 	SGLang: {

@@ -89,11 +89,12 @@ type Lease struct {
 	renewed atomic.Int64 // in nanoseconds since processStart; untilEnd: it does not expire
 
 	mu     sync.Mutex
-	load   *Load       // nil after Release
-	prompt promptState // at load
-	begun  bool        // the first token has been seen
-	ahead  int64       // tokens that load reads before this prompt
-	trial  bool        // picked waits for its outcome
+	load   *Load         // nil after Release
+	prompt promptState   // at load
+	begun  bool          // the first token has been seen, or an event before it
+	first  time.Duration // after which that event came; 0: none did
+	ahead  int64         // tokens that load reads before this prompt
+	trial  bool          // picked waits for its outcome
 	tag    Tag
 	parts  []*Lease // of the request at other servers, until its first token
 	onEnd  func()   // called once after Release; nil: nothing is

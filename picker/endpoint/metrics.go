@@ -25,6 +25,7 @@ type Reading struct {
 	// PrefillSeconds; 0 if the page does not show it.
 	PrefillTokens  float64 `json:",omitempty"`
 	PrefillSeconds float64 `json:",omitempty"`
+	Prefills       float64 `json:",omitempty"` // how many prompts PrefillSeconds are of
 	// Tokens of prompts and answers that the server has computed since its start. CountsTokens means
 	// that the page has them.
 	Tokens       float64 `json:",omitempty"`
@@ -105,6 +106,9 @@ func parsePage(page *bufio.Reader, d *dialect) (Reading, error) {
 		case d.seconds.matches(line):
 			v, _ := r.value(line)
 			r.PrefillSeconds += v
+		case d.prefills.matches(line):
+			v, _ := r.value(line)
+			r.Prefills += v
 		}
 	}
 	switch {

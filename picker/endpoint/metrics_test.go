@@ -153,7 +153,7 @@ llamacpp:tokens_predicted_total 7
 		want := Reading{Queue: 2, Running: 3, KV: 0.25, CacheTokens: 6400}
 		switch engine {
 		case "vllm":
-			want = Reading{Queue: 7, Running: 5, KV: 0.5, PrefillTokens: 45477, PrefillSeconds: 11.5, Tokens: 43, CountsTokens: true}
+			want = Reading{Queue: 7, Running: 5, KV: 0.5, PrefillTokens: 45477, PrefillSeconds: 11.5, Prefills: 3, Tokens: 43, CountsTokens: true}
 		case "llamacpp":
 			want = Reading{Queue: 2, Running: 3, PrefillTokens: 118882, PrefillSeconds: 77.5, Tokens: 118889, CountsTokens: true}
 		case "sglang":

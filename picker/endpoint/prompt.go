@@ -60,7 +60,7 @@ func (lease *Lease) Begun(after time.Duration) {
 	}()
 	if !lease.begun && after > 0 {
 		if lease.load != nil && lease.load == lease.picked {
-			lease.load.prefill.begun(lease.reached, after, int64(lease.work.Tokens))
+			lease.load.prefill.begun(lease.reached, after, int64(lease.work.Tokens), !lease.work.Stream)
 		}
 		lease.teach(after)
 	}
@@ -100,6 +100,10 @@ func (lease *Lease) measured() bool {
 func (lease *Lease) Wrote(bytes int64, took time.Duration) {
 	lease.mu.Lock()
 	defer lease.mu.Unlock()
+	if lease.work.Early && lease.first > 0 && lease.load != nil && lease.load == lease.picked {
+		lease.load.prefill.begun(lease.reached, lease.first+took, int64(lease.work.Tokens), true)
+		lease.first = 0
+	}
 	if lease.work.TokenBytes <= 0 || took <= 0 || !lease.work.Stream || lease.work.Early || !lease.measured() {
 		return
 	}

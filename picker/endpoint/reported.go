@@ -1,6 +1,7 @@
 package endpoint
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"sync"
@@ -15,6 +16,12 @@ import (
 // missing in that time, and prompts that wait for a slot prolong it: then both differ, and the
 // server's earlier rate stays. Both are compared from one moment without requests to the next one,
 // or over reportedWindow where there is none.
+//
+// The first token of an answer that is not streamed is not seen, nor is it where events precede it.
+// Such a prompt is taken to be unread for its share of the server's seconds, from when it was sent,
+// and at most until its answer ended: so both readings agree where prompts follow each other, and
+// differ where the seconds of several are the same. Pages must show no queue then, and no prompts
+// of other senders.
 const (
 	reportedWindow = 30 * time.Second
 	// agreeing is the largest quotient of two rates that agree.
@@ -44,23 +51,56 @@ const (
 type span struct{ from, to int64 }
 
 // progress is the evidence of first tokens about a server: for how long it had unread prompts, in
-// nanoseconds, and of how many requests, with how many tokens.
-type progress struct{ unread, requests, tokens int64 }
+// nanoseconds, and of how many requests, with how many tokens. hidden are the requests among them
+// whose first tokens were not seen, and answered all requests with a prompt, short ones included.
+type progress struct{ unread, requests, tokens, hidden, answered int64 }
+
+// hides reports whether enough prompts until end were hidden, and were most of all.
+func (p *progress) hides(end *progress) bool {
+	hidden := end.hidden - p.hidden
+	return hidden >= fewHidden && 2*hidden >= end.requests-p.requests
+}
+
+// asked is a prompt that was unread for a span, or within it if its first token was not seen.
+type asked struct {
+	span
+	tokens int64
+	hidden bool
+}
 
 // spans add up to a progress. Responses begin in another order than they are reported in, so the
 // last spans stay apart.
 type spans struct {
 	progress
 	last []span // disjoint, by time
+	// prompts is a ring of the last ones, by their number in progress.requests.
+	prompts []asked
 }
 
 // maxSpans bounds spans.last. Reports of first tokens are late by 2 s at most.
 const maxSpans = 32
 
-// add adds a prompt that was unread from one moment to another.
-func (s *spans) add(is span, tokens int64) {
+// maxAsked bounds spans.prompts. A window ends with fewHidden hidden prompts if they are most of its
+// prompts: under load there may be no moment without requests.
+const maxAsked, fewHidden = 64, 8
+
+// prompt adds a prompt.
+func (s *spans) prompt(p asked) {
+	at := int(s.requests % maxAsked)
+	if at == len(s.prompts) {
+		s.prompts = append(s.prompts, p)
+	}
+	s.prompts[at] = p
 	s.requests++
-	s.tokens += tokens
+	s.tokens += p.tokens
+	if p.hidden {
+		s.hidden++
+	}
+	s.add(p.span)
+}
+
+// add adds a time with unread prompts.
+func (s *spans) add(is span) {
 	s.last = slices.DeleteFunc(s.last, func(o span) bool {
 		if o.to < is.from || is.to < o.from {
 			return false
@@ -77,21 +117,47 @@ func (s *spans) add(is span, tokens int64) {
 	s.last = slices.Insert(s.last, at, is)
 }
 
-// begun records how long a prompt was unread at a server, whose first token or whole response came
-// after that time.
-func (p *prefill) begun(from int64, after time.Duration, tokens int64) {
-	if tokens <= 0 || after <= step {
-		return
-	}
+// begun records how long a prompt was unread at a server: until its first token, or for a part of
+// that time if it is hidden.
+func (p *prefill) begun(from int64, after time.Duration, tokens int64, hidden bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.spans.add(span{from, from + int64(after-step)}, tokens)
+	p.spans.answered++
+	if tokens > 0 && after > step {
+		p.spans.prompt(asked{span{from, from + int64(after-step)}, tokens, hidden})
+	}
 }
 
 func (p *prefill) progress() progress {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.spans.progress
+}
+
+// unreadBy returns for how long prompts were unread in a window, in seconds, if each hidden one was
+// for its share of the seconds that the server shows; 0: not known.
+func (p *prefill) unreadBy(begin, end progress, seconds float64) float64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.spans.requests-begin.requests > maxAsked {
+		return 0 // the first ones are overwritten
+	}
+	share := seconds * 1e9 / float64(end.tokens-begin.tokens)
+	var prompts []asked
+	for i := begin.requests; i < end.requests; i++ {
+		next := p.spans.prompts[i%maxAsked]
+		if next.hidden {
+			next.to = min(next.to, next.from+int64(share*float64(next.tokens)))
+		}
+		prompts = append(prompts, next)
+	}
+	slices.SortFunc(prompts, func(a, b asked) int { return cmp.Compare(a.from, b.from) })
+	unread, until := int64(0), int64(math.MinInt64)
+	for _, is := range prompts {
+		unread += max(0, is.to-max(is.from, until))
+		until = max(until, is.to)
+	}
+	return float64(unread) / 1e9
 }
 
 // reported is the rate by a server's own series.
@@ -103,6 +169,7 @@ type reported struct {
 	page   *source // whose series count, of several pages of the server
 	last   int64   // when it was read
 	begin  mark
+	crowd  bool             // a page of the window shows a queue, or prompts of other senders
 	ratios [windows]float64 // tokens of the server for one of ours
 	rates  [windows]float64 // in the server's tokens
 	count  int
@@ -112,6 +179,7 @@ type reported struct {
 type mark struct {
 	at              int64
 	tokens, seconds float64 // of the page
+	prefills        float64 // how many prompts its seconds are of; 0: it does not show that
 	progress
 }
 
@@ -131,14 +199,17 @@ func (l *Load) SetReported(rate float64, now time.Time) {
 	l.reported.at.Store(sinceStart(now))
 }
 
-// take takes what a page shows. quiet means that no request is there.
-func (r *reported) take(page *source, is *Reading, quiet bool, now int64, done progress) {
+// take takes what a page shows. quiet means that no request is there, crowd that some wait, or are of
+// other senders.
+func (r *reported) take(page *source, is *Reading, quiet, crowd bool, now int64, p *prefill) {
+	done := p.progress()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if page != r.page && r.page != nil && r.begin.tokens > 0 && now-r.last < int64(reportedWindow) {
 		return
 	}
-	next := mark{now, is.PrefillTokens, is.PrefillSeconds, done}
+	next := mark{now, is.PrefillTokens, is.PrefillSeconds, is.Prefills, done}
+	r.crowd = r.crowd || crowd
 	restarted := is.PrefillTokens < r.begin.tokens || is.PrefillSeconds < r.begin.seconds
 	switch r.last = now; {
 	case page != r.page || restarted: // it may be another server now
@@ -146,15 +217,15 @@ func (r *reported) take(page *source, is *Reading, quiet bool, now int64, done p
 			r.count = 0
 			r.rate.Store(0)
 		}
-		r.page, r.begin = page, next
-	case quiet || now-r.begin.at >= int64(reportedWindow):
-		r.compare(&next, now)
-		r.begin = next
+		r.page, r.begin, r.crowd = page, next, crowd
+	case quiet || now-r.begin.at >= int64(reportedWindow) || r.begin.progress.hides(&done):
+		r.compare(&next, now, p)
+		r.begin, r.crowd = next, crowd
 	}
 }
 
 // compare ends a window. r.mu is held.
-func (r *reported) compare(next *mark, now int64) {
+func (r *reported) compare(next *mark, now int64, p *prefill) {
 	tokens, seconds := next.tokens-r.begin.tokens, next.seconds-r.begin.seconds
 	unread := float64(next.unread-r.begin.unread) / 1e9
 	requests, ours := float64(next.requests-r.begin.requests), float64(next.progress.tokens-r.begin.progress.tokens)
@@ -167,7 +238,14 @@ func (r *reported) compare(next *mark, now int64) {
 	if tokens > tokenizing*ours || ours > tokenizing*tokens {
 		return
 	}
-	if unread > agreeing*seconds || seconds > agreeing*unread {
+	if next.hidden > r.begin.hidden && !agree(unread, seconds) {
+		answered := float64(next.answered - r.begin.answered)
+		if r.crowd || next.prefills > 0 && !agree(next.prefills-r.begin.prefills, answered) {
+			return
+		}
+		unread = p.unreadBy(r.begin.progress, next.progress, seconds)
+	}
+	if !agree(unread, seconds) {
 		return
 	}
 	r.ratios[r.count%windows], r.rates[r.count%windows] = tokens/ours, 2*tokens/(seconds+unread)
@@ -177,6 +255,8 @@ func (r *reported) compare(next *mark, now int64) {
 	r.rate.Store(math.Float64bits(min(max(rate, minRate), maxRate)))
 	r.at.Store(now)
 }
+
+func agree(a, b float64) bool { return a <= agreeing*b && b <= agreeing*a }
 
 // median returns the median of the first n values.
 func median(values [windows]float64, n int) float64 {

@@ -116,6 +116,123 @@ func TestReportedRate_IsWhatBothReadingsAgreeOn(t *testing.T) {
 	}
 }
 
+// answer is one whose first token is not seen, beside others.
+type answer struct {
+	at, read, rest time.Duration // when it is sent, how long its prompt is read, and the rest of the answer
+	early          bool          // a stream that begins with an event at once; else no stream
+}
+
+// answers sends prompts of 2,000 tokens. The page counts each of them, and is read, when its answer
+// has ended; meanwhile it is read with what is there.
+func (s *serving) answers(all ...answer) {
+	leases, begin := make([]*Lease, len(all)), s.now
+	for at, open := time.Duration(0), len(all); open > 0; at += 10 * time.Millisecond {
+		s.now = begin.Add(at)
+		for i, a := range all {
+			switch took := step + a.read + a.rest; at {
+			case a.at:
+				leases[i] = s.leases.Open(s.e, Holder{}, Work{Tokens: 2000, Rate: 4000, Stream: a.early, Early: a.early}, 0, s.now)
+				s.page.Running++
+			case a.at + took:
+				if lease := leases[i]; a.early {
+					lease.Begun(30 * time.Millisecond)
+					lease.Wrote(1000, took-30*time.Millisecond)
+				} else {
+					lease.Begun(took)
+				}
+				leases[i].Release()
+				leases[i].Done()
+				open--
+				s.page.PrefillTokens += 1000
+				s.page.PrefillSeconds += (step + a.read).Seconds()
+				s.page.Prefills++
+				s.page.Running--
+			}
+		}
+		if at%(50*time.Millisecond) == 0 || open == 0 {
+			s.read()
+		}
+	}
+}
+
+// The server's series have the time of prefill although no first token is seen.
+func TestReportedRate_IsKnownWithoutFirstTokens(t *testing.T) {
+	const prefill, long, short = time.Second / 4, 2 * time.Second, 200 * time.Millisecond
+	one := answer{read: prefill, rest: long}
+	for name, tt := range map[string]struct {
+		serve func(*serving)
+		rate  float64
+		from  RateSource
+	}{
+		"one answer": {func(s *serving) { s.answers(one) }, 8000, Reported},
+		"one after the other": {func(s *serving) {
+			for range 20 {
+				s.answers(one)
+			}
+		}, 8000, Reported},
+		"streams that begin with an event": {func(s *serving) {
+			s.answers(answer{read: prefill, rest: long, early: true})
+		}, 8000, Reported},
+		"at all times one": {func(s *serving) {
+			var all []answer
+			for i := range 20 { // within reportedWindow
+				all = append(all, answer{at: time.Duration(i) * 450 * time.Millisecond, read: prefill, rest: short})
+			}
+			s.answers(append(all, answer{at: 8550 * time.Millisecond, read: 10 * time.Second})...)
+		}, 8000, Reported},
+		"several, whose prompts are read one after the other": {func(s *serving) {
+			var all []answer
+			for i := range 20 {
+				all = append(all, answer{at: time.Duration(i) * 300 * time.Millisecond, read: prefill, rest: long})
+			}
+			s.answers(all...)
+		}, 8000, Reported},
+		"several, whose prompts are read at once": {func(s *serving) {
+			for range 10 {
+				s.answers(
+					answer{read: time.Second, rest: long}, answer{read: time.Second, rest: short},
+					answer{read: time.Second, rest: long}, answer{at: 100 * time.Millisecond, read: time.Second, rest: short},
+				)
+			}
+		}, 0, ""},
+		"prompts of another sender, between pages": {func(s *serving) {
+			for range 10 {
+				s.page.PrefillTokens, s.page.PrefillSeconds = s.page.PrefillTokens+2000, s.page.PrefillSeconds+1
+				s.page.Prefills += 2
+				s.answers(one)
+			}
+		}, 0, ""},
+		"prompts of another sender, on a page without their number": {func(s *serving) {
+			for range 10 {
+				s.page.Running = 1
+				s.page.PrefillTokens, s.page.PrefillSeconds = s.page.PrefillTokens+2000, s.page.PrefillSeconds+1
+				s.read()
+				s.page.Running = 0
+				s.answers(one)
+				s.page.Prefills = 0
+			}
+		}, 0, ""},
+		"prompts that wait and are then read at once": {func(s *serving) {
+			for range 10 {
+				s.page.Queue = 1
+				s.read()
+				s.page.Queue = 0
+				s.answers(answer{read: prefill, rest: long}, answer{at: prefill, read: prefill, rest: long})
+			}
+		}, 0, ""},
+	} {
+		s := newServing()
+		tt.serve(s)
+		is := s.state()
+		if is.RateFrom == Inferred {
+			is.Rate, is.RateFrom = 0, ""
+		}
+		if is.Rate < 0.9*tt.rate || is.Rate > 1.1*tt.rate || is.RateFrom != tt.from {
+			t.Errorf("%s: %.0f tokens a second, %q; want %.0f, %q", name, is.Rate, is.RateFrom, tt.rate, tt.from)
+		}
+	}
+}
+
 // First tokens that come late, as behind another gateway that holds them back, show a slow server.
 // Its own series outrank them.
 func TestReportedRate_OutranksFirstTokens(t *testing.T) {
@@ -144,7 +261,7 @@ func TestReportedRate_TimeWithUnreadPromptsIsTheUnionOfTheirs(t *testing.T) {
 		var s spans
 		for i := range all {
 			is := all[(i*5+turn)%len(all)]
-			s.add(span{is[0], is[1]}, 1)
+			s.prompt(asked{span: span{is[0], is[1]}, tokens: 1})
 		}
 		if s.unread != 15+15+1 || s.requests != int64(len(all)) || s.tokens != int64(len(all)) {
 			t.Errorf("turn %d: %+v", turn, s)
@@ -152,9 +269,9 @@ func TestReportedRate_TimeWithUnreadPromptsIsTheUnionOfTheirs(t *testing.T) {
 	}
 	var many spans
 	for i := range int64(1000) {
-		many.add(span{10 * i, 10*i + 1}, 1)
+		many.prompt(asked{span: span{10 * i, 10*i + 1}, tokens: 1})
 	}
-	if many.unread != 1000 || len(many.last) > maxSpans {
+	if many.unread != 1000 || len(many.last) > maxSpans || len(many.prompts) > maxAsked {
 		t.Errorf("%d, %d spans", many.unread, len(many.last))
 	}
 }

@@ -116,7 +116,8 @@ func (s Scrape) Succeed(r Reading, now time.Time) {
 		s.src.load.prefixes.SetCapacity(r.CacheTokens)
 	}
 	quiet := r.Queue+r.Running+float64(s.ours+s.src.load.Total()) == 0
-	s.src.load.reported.take(s.src, &r, quiet, next.at, s.src.load.prefill.progress())
+	crowd := r.Queue+next.othersRunning > 0
+	s.src.load.reported.take(s.src, &r, quiet, crowd, next.at, &s.src.load.prefill)
 	old := s.src.sample.Swap(next)
 	s.src.failures.Store(0)
 	s.src.load.motion.read(s.src.load, old, next)

@@ -30,7 +30,7 @@ var errReading = errors.New("not what a metrics page shows")
 
 // valid reports whether a page can show r.
 func (r *Reading) valid() bool {
-	for _, v := range []float64{r.Queue, r.Running, r.KV, r.PrefillTokens, r.PrefillSeconds, r.Tokens} {
+	for _, v := range []float64{r.Queue, r.Running, r.KV, r.PrefillTokens, r.PrefillSeconds, r.Prefills, r.Tokens} {
 		if math.IsNaN(v) || v < 0 || v > maxValue {
 			return false
 		}

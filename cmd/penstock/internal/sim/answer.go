@@ -175,10 +175,11 @@ func (s *Server) enter(ctx context.Context, lora, salt string, tokens []uint32, 
 			firstToken += time.Duration(float64(read) / s.cfg.PrefillRate * float64(time.Second))
 		}
 	}
-	r.leave = func() { // as in vLLM, both counters grow when a request ends
-		s.engine.leave(seq)
+	r.leave = func() { // as in vLLM, the counters grow when a request ends
 		s.prefillTokens.Add(uint64(read))
 		s.prefillTime.Add(int64(firstToken))
+		s.prefills.Add(1)
+		s.engine.leave(seq)
 	}
 	if s.engine.steps != nil {
 		r.await = func(ctx context.Context, _, tokens int) error { return seq.await(ctx, tokens) }

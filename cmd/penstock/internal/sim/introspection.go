@@ -91,6 +91,7 @@ func (s *Server) metrics(w http.ResponseWriter, _ *http.Request) {
 	metric("counter", "vllm:prompt_tokens_total", "Tokens of prompts.", model, float64(s.promptTokens.Load()))
 	metric("counter", "vllm:request_prefill_kv_computed_tokens_sum", "Tokens of prompts that were computed.", model, float64(s.prefillTokens.Load()))
 	metric("counter", "vllm:request_prefill_time_seconds_sum", "Time that reading prompts took.", model, time.Duration(s.prefillTime.Load()).Seconds())
+	metric("counter", "vllm:request_prefill_time_seconds_count", "Prompts that were read.", model, float64(s.prefills.Load()))
 	metric("counter", "vllm:generation_tokens_total", "Tokens of answers.", model, float64(s.generationTokens.Load()))
 	metric("counter", "vllm:request_success_total", "Requests that succeeded.", label("finished_reason", "stop")+","+model, float64(s.stopped.Load()))
 	fmt.Fprintf(&b, "vllm:request_success_total{%s,%s} %d\n", label("finished_reason", "length"), model, s.cut.Load())

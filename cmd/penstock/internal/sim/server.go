@@ -83,6 +83,7 @@ type Server struct {
 	generationTokens atomic.Uint64
 	prefillTokens    atomic.Uint64 // of prompts that were not cached
 	prefillTime      atomic.Int64  // nanoseconds
+	prefills         atomic.Uint64 // prompts that it is of
 	stopped, cut     atomic.Uint64 // requests with finish reason "stop", and "length"
 	last             atomic.Pointer[received]
 }
