@@ -70,6 +70,11 @@ func TestSilent_ReportsShowIt(t *testing.T) {
 				if got := slices.Contains(silent, e.Load()); got != tt.want {
 					t.Errorf("silent %t, want %t", got, tt.want)
 				}
+				// The status 504 is Envoy's own: the server has sent no headers.
+				silence := e.Load().Silence()
+				if want := name == "headers only"; silence != nil && silence.Headers != want {
+					t.Errorf("headers only: %t, want %t", silence.Headers, want)
+				}
 			})
 		})
 	}

@@ -144,7 +144,7 @@ func (lease *Lease) Progress(p Progress, now time.Time) {
 // waits takes that the request has no token so far. lease.mu is held.
 func (lease *Lease) waits(p Progress, at int64) {
 	w := wait{
-		from: lease.sent + int64(max(0, p.Sent-lease.work.Held)), headers: p.Status > 0, ended: p.Ended,
+		from: lease.sent + int64(max(0, p.Sent-lease.work.Held)), headers: p.Status > 0 && p.Status < 400, ended: p.Ended,
 		model: cmp.Or(lease.tag.Asks, lease.tag.Model),
 	}
 	for _, load := range lease.waitsAt() {
