@@ -151,15 +151,15 @@ func TestEndpointPickerConfig_MappedTypesHaveAnEffect(t *testing.T) {
 func TestEndpointPickerConfig_NewerTypesAreWarningsWhereTheyCanBe(t *testing.T) {
 	const profile = "\nschedulingProfiles: [{name: default, plugins: [{pluginRef: queue-scorer}, {pluginRef: it}]}]"
 	for doc, want := range map[string]string{
-		"{type: queue-scorer}, {type: moon-phase-scorer, name: it}":                                                                          profile + `| plugins[1].type: has no effect: Penstock has no scorer "moon-phase-scorer"`,
-		"{type: queue-scorer}, {type: moon-phase-picker, name: it}":                                                                          profile + `| plugins[1].type: has no effect: Penstock has no picker`,
-		"{type: queue-scorer}, {type: moon-phase-producer}":                                                                                  `| plugins[1].type: has no effect: Penstock has no data producer`,
-		"{type: queue-scorer}, {type: kv-cache-hint-v2}":                                                                                     "\nschedulingProfiles: [{name: a, plugins: [{pluginRef: queue-scorer}]}]" + `| plugins[1].type: has no effect: Penstock has no plugin "kv-cache-hint-v2"`,
-		"{type: queue-scorer}, {type: moon-detector, name: it}":                                                                              "\nfeatureGates: [flowControl]\nflowControl: {saturationDetector: {pluginRef: it}}" + `| has no effect: Penstock has no policy of flow control`,
-		"{type: prefix-cache-scorer, parameters: {prefixMatchInfoProducerName: it}}, {type: moon-producer, name: it}":                        `| plugins[1].type: has no effect`,
-		"{type: token-load-scorer, parameters: {moonPhase: 1}}":                                                                              `| plugins[0].parameters: "moonPhase" has no effect: Penstock has no such parameter of token-load-scorer`,
+		"{type: queue-scorer}, {type: moon-phase-scorer, name: it}":                                                                                       profile + `| plugins[1].type: has no effect: Penstock has no scorer "moon-phase-scorer"`,
+		"{type: queue-scorer}, {type: moon-phase-picker, name: it}":                                                                                       profile + `| plugins[1].type: has no effect: Penstock has no picker`,
+		"{type: queue-scorer}, {type: moon-phase-producer}":                                                                                               `| plugins[1].type: has no effect: Penstock has no data producer`,
+		"{type: queue-scorer}, {type: kv-cache-hint-v2}":                                                                                                  "\nschedulingProfiles: [{name: a, plugins: [{pluginRef: queue-scorer}]}]" + `| plugins[1].type: has no effect: Penstock has no plugin "kv-cache-hint-v2"`,
+		"{type: queue-scorer}, {type: moon-detector, name: it}":                                                                                           "\nfeatureGates: [flowControl]\nflowControl: {saturationDetector: {pluginRef: it}}" + `| has no effect: Penstock has no policy of flow control`,
+		"{type: prefix-cache-scorer, parameters: {prefixMatchInfoProducerName: it}}, {type: moon-producer, name: it}":                                     `| plugins[1].type: has no effect`,
+		"{type: token-load-scorer, parameters: {moonPhase: 1}}":                                                                                           `| plugins[0].parameters: "moonPhase" has no effect: Penstock has no such parameter of token-load-scorer`,
 		"{type: prefix-cache-affinity-filter, name: a}, {type: queue-scorer}, {type: endpoint-attribute-filter, parameters: {attribute: x, producer: p}}": `| plugins[2]: has no effect: Penstock reads no custom metrics`,
-		"{type: endpoint-attribute-scorer, parameters: {attributeKey: x}}":                                                                   `| the profile has no other scorer, and would choose servers at random; add one, such as queue-scorer`,
+		"{type: endpoint-attribute-scorer, parameters: {attributeKey: x}}":                                                                                `| the profile has no other scorer, and would choose servers at random; add one, such as queue-scorer`,
 	} {
 		rest, warning, _ := strings.Cut(want, "| ")
 		p, problems := Parse(head + "plugins: [" + doc + "]" + rest)
