@@ -197,7 +197,7 @@ func TestClusterSet_EntryOfAnotherIsAConflict(t *testing.T) {
 		})
 		answers(t, local(port), http.StatusOK)
 	}
-	const exported = `default/chat +InferencePoolImport chat +- +- +`
+	const exported = `default/chat +InferencePoolImport chat +\S+ +- +- +`
 	shows("a conflict", exported+"False")
 	eventually(t, "the member's report has arrived", func() error { // before, it is False because the member is not known yet
 		if text := east.penstock("clusters", "list"); !strings.Contains(text, "Conflict: status.clusters of InferencePoolImport default/chat") {

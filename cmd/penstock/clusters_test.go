@@ -87,7 +87,7 @@ func TestClusterSet_AnnotatedPoolServesRequestsOfTheOtherCluster(t *testing.T) {
 		}
 		return nil
 	})
-	exported := regexp.MustCompile(`default/chat +InferencePoolImport chat +- +- +True`)
+	exported := regexp.MustCompile(`default/chat +InferencePoolImport chat +\S+ +- +- +True`)
 	eventually(t, "Exported is True", func() error {
 		if text := east.penstock("status"); !exported.MatchString(text) {
 			return fmt.Errorf("%s", text)

@@ -49,9 +49,6 @@ func comparison(pick picker.Record) string {
 	var some float64
 	for i, v := range pick.Verdicts {
 		load := v.State.Queue + v.State.Running + float64(v.State.InFlight)
-		if v.Address == first(pick.Endpoints) {
-			load--
-		}
 		if i == 0 {
 			some = load
 		}

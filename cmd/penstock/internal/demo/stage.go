@@ -179,7 +179,7 @@ func (s *stage) apply(ctx context.Context, name, prefix string) (text string, to
 	defer cancel()
 	status := 0
 	err = waitUntil(ctx, func() (bool, error) {
-		status, _, err = s.get(ctx, s.here.url+prefix+"/v1/models")
+		status, _, err = s.get(ctx, s.here.url+prefix+"/health")
 		return err != nil || status != http.StatusNotFound, err
 	})
 	took = time.Since(began)
@@ -209,11 +209,9 @@ func waitUntil(ctx context.Context, done func() (bool, error)) error {
 }
 
 // explain runs penstock explain and shows the part about the backends: their pickers, and the state of each endpoint.
-func (s *stage) explain(ctx context.Context, p *page, prefix string, headers ...string) error {
-	args, shown := []string{"-X", "POST"}, "-X POST"
-	for _, h := range headers {
-		args, shown = append(args, "-H", h), shown+" -H '"+h+"'"
-	}
+func (s *stage) explain(ctx context.Context, p *page, prefix string, more ...string) error {
+	args := append([]string{"-X", "POST"}, more...)
+	shown := strings.Join(args, " ")
 	p.command(fmt.Sprintf("%s explain $GW%s \\\n       %s --state $STATE", s.cfg.Typed, prefix+completions, shown))
 	args = append(args, "--state", s.here.state)
 	out, err := s.cfg.command(ctx, append([]string{"explain", s.here.url + prefix + completions}, args...)...).Output()

@@ -109,7 +109,7 @@ func twoPools(ctx context.Context, s *stage, p *page, prefix string) (string, er
 	defer busy.close()
 	p.gap()
 	p.text(fmt.Sprintf("Now %s is busy with a long answer. Where would the next request go, and why?", busy.By))
-	if err := s.explain(ctx, p, prefix, "X-Gateway-Model-Name: llama"); err != nil {
+	if err := s.explain(ctx, p, prefix, "--model", "llama"); err != nil {
 		return "", err
 	}
 	q := question("llama", "And now?")
