@@ -16,7 +16,7 @@ func TestPlugins_AreReloadedAndKeepLastGood(t *testing.T) {
 	s.server("pod-east")
 	s.server("pod-west")
 	s.up("plugins.yaml", with("file"))
-	invalid := swap("queue-scorer", "latency-scorer")
+	invalid := swap("queue-scorer", "file-discovery")
 	toWest := swap("matchLabels: {zone: east}", "matchLabels: {zone: west}")
 	s.goes("/", "pod-east", 5)
 	s.write("plugins.yaml", with("file"), toWest)
@@ -24,7 +24,7 @@ func TestPlugins_AreReloadedAndKeepLastGood(t *testing.T) {
 
 	// Invalid in the folder: the file's last good version stays.
 	s.write("plugins.yaml", with("file"), invalid)
-	s.reports("latency-scorer")
+	s.reports("file-discovery")
 	s.goes("/", "pod-west", 5)
 
 	// In a ConfigMap, whose text is first read when it is used: the picker's last valid plugins

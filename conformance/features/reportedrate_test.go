@@ -33,7 +33,7 @@ func TestReportedRate_IsShownWithItsSource(t *testing.T) {
 		return nil
 	}
 	s.Eventually("the rate is reported", func() error {
-		got, err := s.ask("/", s.prompt(500, false))
+		got, err := s.ask("/", s.prompt(1000, false))
 		if err != nil || got.status != http.StatusOK {
 			t.Fatalf("%d %s %v", got.status, got.body, err)
 		}
