@@ -165,15 +165,16 @@ func TestDemo_SpillBeforeOrAfterFullPoolFails(t *testing.T) {
 	}
 }
 
-func TestDemo_ReasonOfPickOmitsTheRequestItself(t *testing.T) {
+// The verdicts of a pick are of the moment before the request counts.
+func TestDemo_ReasonOfPickHasTheLoadOfTheChoice(t *testing.T) {
 	verdict := func(name string, inFlight int64) schedule.Verdict {
 		return schedule.Verdict{Address: name, Pod: name + "/127.0.0.1", State: endpoint.State{InFlight: inFlight}}
 	}
-	pick := picker.Record{Result: "picked", Endpoints: "a,b", Verdicts: []schedule.Verdict{verdict("a", 1), verdict("b", 0)}}
+	pick := picker.Record{Result: "picked", Endpoints: "a,b", Verdicts: []schedule.Verdict{verdict("a", 0), verdict("b", 0)}}
 	if got := comparison(pick); !strings.Contains(got, "equal load") {
 		t.Errorf("with no other request in flight: %s", got)
 	}
-	pick.Verdicts = []schedule.Verdict{verdict("a", 1), verdict("b", 3)}
+	pick.Verdicts = []schedule.Verdict{verdict("a", 0), verdict("b", 3)}
 	if got := comparison(pick); !strings.Contains(got, "a 0, b 3") {
 		t.Errorf("with three requests at b: %s", got)
 	}

@@ -42,7 +42,7 @@ func (s *stage) recorded(ctx context.Context, c *cluster, pool string, since tim
 	return picks[0], nil
 }
 
-// comparison describes the load of each endpoint at the time of a pick, without the request itself.
+// comparison describes the load of each endpoint when a pick chose, before the request itself counts.
 func comparison(pick picker.Record) string {
 	var loads []string
 	equal := true
