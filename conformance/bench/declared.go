@@ -260,7 +260,7 @@ var figures = map[string]figure{
 	"frozen_storm.with":    {"share", none, "Streams in time with the limit."},
 	"frozen_storm.without": {"share", none, "Streams in time without it."},
 
-	"ended_lag":        {"ms", 10, "How long a request counts as in flight after its end: from its client's last byte to the answer of the page of picks that has its outcome. p99 of 400 requests of 4 ms, one after the other."},
+	"ended_lag":        {"ms", 10, "How long a request counts as in flight after its end: from its client's last byte to the answer of the page of picks that has its end. p99 of 400 requests of 4 ms, one after the other."},
 	"ended_lag.median": {"ms", none, ""},
 	"ended_left":       {"requests", 2, "Of 100 identical requests of 20 ms, one after the other, to three servers by chwbl: how many the server of the first one does not answer."},
 	"ended_spilled":    {"requests", 0, "Of 40 requests of 4 ms, one after the other, to a pool with inFlight: 1, which spills: how many another pool answers."},

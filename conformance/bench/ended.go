@@ -201,7 +201,7 @@ func (e *ended) ask(ctx context.Context, pool string) (by string, err error) {
 }
 
 // lag is how long a request of pool any counts as in flight after its client has the whole answer:
-// until the answer of the first page of its pick that has its outcome.
+// until the answer of the first page of its pick that has its end.
 func (e *ended) lag(ctx context.Context) (time.Duration, error) {
 	begin := time.Now()
 	if _, err := e.ask(ctx, "any"); err != nil {
@@ -226,13 +226,13 @@ func (e *ended) outcome(ctx context.Context, begin time.Time) (bool, error) {
 	var found struct {
 		Picks []struct {
 			Time    time.Time
-			Outcome any
+			Outcome struct{ Ended bool }
 		}
 	}
 	if err := json.NewDecoder(page).Decode(&found); err != nil {
 		return false, err
 	}
-	return len(found.Picks) > 0 && found.Picks[0].Outcome != nil && found.Picks[0].Time.After(begin), nil
+	return len(found.Picks) > 0 && found.Picks[0].Outcome.Ended && found.Picks[0].Time.After(begin), nil
 }
 
 // elsewhere counts how many of n requests, one after the other, another server answers than the first one.
