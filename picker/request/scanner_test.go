@@ -208,7 +208,8 @@ func FuzzScanner_EqualsEncodingJSON(f *testing.F) {
 	f.Fuzz(func(t *testing.T, body []byte, chunk, kind uint8) {
 		k := Kind(kind) % GRPCGenerate
 		got := scan(k, body, int(chunk)+1)
-		if whole := scan(k, body, len(body)+1); !cmp.Equal(got, whole) {
+		// A scanner of the pool may have room for items that a new one has not.
+		if whole := scan(k, body, len(body)+1); !cmp.Equal(got, whole, cmpopts.EquateEmpty()) {
 			t.Fatalf("chunks of %d: %+v, whole: %+v", int(chunk)+1, got, whole)
 		}
 		if !json.Valid(body) || bytes.TrimLeft(body, " \t\r\n")[0] != '{' {
