@@ -70,9 +70,10 @@ type watch struct {
 	mu    sync.Mutex
 	set   *poolSet // that turns follows
 	turns map[string]*turn
-	ring  []*turn
-	// Where in ring the next look at used and at idle pools begins.
-	nextUsed, nextIdle int
+	// all has the turns of all pools, and ring those of watched ones.
+	all, ring []*turn
+	// Where the next look begins: in all at unused pools, in ring at used and at idle ones.
+	nextUnused, nextUsed, nextIdle int
 }
 
 // turn has the state of one pool's servers. watch.mu guards it.
@@ -81,6 +82,7 @@ type turn struct {
 	sights map[netip.AddrPort]*liveness.Sight
 	server int // of the next look
 	looked time.Time
+	inRing bool
 	open   bool     // a look is
 	found  Unserved // as it was reported
 }
@@ -168,6 +170,7 @@ func (p *Picker) dueTurns(now time.Time) (due []*turn) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	p.followPools()
+	w.watchUsed()
 	for _, pass := range []struct {
 		next   *int
 		used   bool
@@ -177,7 +180,7 @@ func (p *Picker) dueTurns(now time.Time) (due []*turn) {
 		for range min(len(w.ring), maxLooks) {
 			t := w.ring[*pass.next%len(w.ring)]
 			used := now.Sub(t.pool.snapshot.Used()) < usedFor
-			if used == pass.used && !t.open && !w.unwatched(t) && now.Sub(t.looked) >= pass.pause {
+			if used == pass.used && !t.open && now.Sub(t.looked) >= pass.pause {
 				probes := p.dueTurn(t, now)
 				if probes && pass.probes == 0 {
 					break // it is the first one next time
@@ -194,9 +197,18 @@ func (p *Picker) dueTurns(now time.Time) (due []*turn) {
 	return due
 }
 
-// unwatched reports whether a pool is not probed: of many, one that has had no pick.
-func (w *watch) unwatched(t *turn) bool {
-	return len(w.ring) > maxUnused && t.pool.snapshot.Used().IsZero()
+// watchUsed adds pools to the ring: all if there are few, else those that have had a pick.
+func (w *watch) watchUsed() {
+	if len(w.ring) == len(w.all) {
+		return
+	}
+	for range min(len(w.all), maxLooks) {
+		t := w.all[w.nextUnused%len(w.all)]
+		w.nextUnused = (w.nextUnused + 1) % len(w.all)
+		if !t.inRing && (len(w.all) <= maxUnused || !t.pool.snapshot.Used().IsZero()) {
+			t.inRing, w.ring = true, append(w.ring, t)
+		}
+	}
 }
 
 // dueTurn judges a pool, and reports whether its servers are to be probed. watch.mu is held.
@@ -224,13 +236,14 @@ func (p *Picker) followPools() {
 		}
 	}
 	if gone {
-		w.ring = slices.DeleteFunc(w.ring, func(t *turn) bool { return set.byName[t.pool.Name] == nil })
+		left := func(t *turn) bool { return set.byName[t.pool.Name] == nil }
+		w.all, w.ring = slices.DeleteFunc(w.all, left), slices.DeleteFunc(w.ring, left)
 	}
 	for name, pool := range set.byName {
 		t := w.turns[name]
 		if t == nil {
 			t = &turn{pool: pool, sights: map[netip.AddrPort]*liveness.Sight{}}
-			w.turns[name], w.ring = t, append(w.ring, t)
+			w.turns[name], w.all = t, append(w.all, t)
 		}
 		if t.pool != pool {
 			t.pool, t.looked = pool, time.Time{}
