@@ -1,6 +1,7 @@
 package inferenceapi
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -14,12 +15,58 @@ import (
 const ClustersCondition = "penstock.dev/Clusters"
 
 const (
-	carriedReason   = "CRDOfAnotherProject"
-	longestMessage  = 32 << 10 // of a condition, in bytes; the schema counts characters
-	mostCarried     = 4        // of the 8 conditions that a controller may have
-	mostClusters    = 64       // as in InferencePoolImportStatus
-	mostClusterName = 253
+	carriedReason  = "CRDOfAnotherProject"
+	longestMessage = 32 << 10 // of a condition, in bytes; the schema counts characters
+	mostCarried    = 4        // of the 8 conditions that a controller may have
 )
+
+// MaxClusters is how many exporting clusters an import may have.
+const MaxClusters = 64
+
+// Room is how many bytes the JSON form of all clusters of an import may have: where its CRD has
+// status.clusters, and in the conditions that stand in for it.
+const (
+	Room        = 1 << 20 // the API server's database takes 1.5 MB
+	RoomCarried = mostCarried * longestMessage
+)
+
+// Fit returns the clusters for which an import has room, in their order, and those for which it has
+// none, and why. The largest take the least of others with them, so they are left out first. Then,
+// of more than MaxClusters, those that stay are left out last.
+func Fit(clusters []ImportedCluster, room int, stay []string) (kept []ImportedCluster, left map[string]string) {
+	sizes, total := make([]int, len(clusters)), len("[]")-len(",")
+	order := make([]int, len(clusters))
+	for i := range clusters {
+		raw, _ := json.Marshal(clusters[i]) // it has no type that fails
+		order[i], sizes[i] = i, len(raw)+len(",")
+		total += sizes[i]
+	}
+	left = map[string]string{}
+	leave := func(i int, why string) {
+		left[clusters[i].Name], total, sizes[i] = why, total-sizes[i], 0
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return sizes[b] - sizes[a] })
+	for _, i := range order {
+		if total > room {
+			leave(i, fmt.Sprintf("it has %d bytes, the most of the clusters of the import, which has room for %d bytes", sizes[i], room))
+		}
+	}
+	slices.SortStableFunc(order, func(a, b int) int {
+		stays := func(i int) int { return min(slices.Index(stay, clusters[i].Name), 0) }
+		return cmp.Or(stays(a)-stays(b), b-a)
+	})
+	for _, i := range order {
+		if len(clusters)-len(left) > MaxClusters && sizes[i] > 0 {
+			leave(i, fmt.Sprintf("an import has %d clusters at most", MaxClusters))
+		}
+	}
+	for i := range clusters {
+		if sizes[i] > 0 {
+			kept = append(kept, clusters[i])
+		}
+	}
+	return kept, left
+}
 
 // Carry returns the conditions that carry clusters.
 func Carry(clusters []ImportedCluster, generation int64, now metav1.Time) (out []metav1.Condition, err error) {
@@ -30,7 +77,7 @@ func Carry(clusters []ImportedCluster, generation int64, now metav1.Time) (out [
 	text := string(raw)
 	for n := 1; len(text) > 0; n++ {
 		if n > mostCarried {
-			return nil, fmt.Errorf("status.clusters has %d bytes, and the conditions that stand in for it have room for %d: apply the CRD of Penstock's chart", len(raw), mostCarried*longestMessage)
+			return nil, fmt.Errorf("status.clusters has %d bytes, and the conditions that stand in for it have room for %d: apply the CRD of Penstock's chart", len(raw), RoomCarried)
 		}
 		end := min(len(text), longestMessage)
 		for end < len(text) && text[end]&0xc0 == 0x80 { // within a character
@@ -52,8 +99,9 @@ func carried(n int) string {
 	return fmt.Sprintf("%s-%d", ClustersCondition, n)
 }
 
-// Carried returns the clusters that conditions carry; none if they carry none, or what no CRD would have accepted.
-func Carried(conditions []metav1.Condition) []ImportedCluster {
+// Carried returns the clusters that conditions carry, as far as a CRD accepts them: each is read by
+// itself, and one that is invalid takes no other with it. Of two with one name the first counts.
+func Carried(conditions []metav1.Condition) (out []ImportedCluster) {
 	var text strings.Builder
 	for n := 1; n <= mostCarried; n++ {
 		i := slices.IndexFunc(conditions, func(c metav1.Condition) bool { return c.Type == carried(n) })
@@ -62,40 +110,20 @@ func Carried(conditions []metav1.Condition) []ImportedCluster {
 		}
 		text.WriteString(conditions[i].Message)
 	}
-	var out []ImportedCluster
-	if text.Len() == 0 || json.Unmarshal([]byte(text.String()), &out) != nil || len(out) > mostClusters {
+	var list []json.RawMessage
+	if text.Len() == 0 || json.Unmarshal([]byte(text.String()), &list) != nil {
 		return nil
 	}
 	names := map[string]bool{}
-	for i := range out {
-		if names[out[i].Name] || !out[i].valid() {
-			return nil
+	for _, raw := range list {
+		var c ImportedCluster
+		if json.Unmarshal(raw, &c) != nil || names[c.Name] || len(c.Endpoints) > 0 || len(out) == MaxClusters {
+			continue
 		}
-		names[out[i].Name] = true
+		if _, bad := c.Violation(); bad == nil {
+			names[c.Name] = true
+			out = append(out, c)
+		}
 	}
 	return out
-}
-
-// valid checks what the schema does, as far as a reader depends on it.
-func (c *ImportedCluster) valid() bool {
-	port := func(n int32) bool { return n >= 1 && n <= 65535 }
-	ports := func(list []Port) bool {
-		return len(list) <= 16 && !slices.ContainsFunc(list, func(p Port) bool { return !port(p.Number) })
-	}
-	services := func(list ServiceImports) bool {
-		return len(list) <= 16 && !slices.ContainsFunc(list, func(s ServiceImport) bool { return len(s.Addresses) > 64 || !ports(s.Ports) })
-	}
-	switch p := c.EndpointPicker; {
-	case c.Name == "" || len(c.Name) > mostClusterName,
-		c.RoutingMode != EndpointMode && c.RoutingMode != ParentMode,
-		c.RoutingMode == EndpointMode && c.TargetPortNumber == 0 && len(c.TargetPorts) == 0,
-		c.TargetPortNumber != 0 && !port(c.TargetPortNumber), !ports(c.TargetPorts) || len(c.TargetPorts) > 8,
-		c.Weight != nil && (*c.Weight < 0 || *c.Weight > 1_000_000),
-		c.FailureMode != "" && c.FailureMode != "FailOpen" && c.FailureMode != "FailClose",
-		c.AppProtocol != "" && c.AppProtocol != "http" && c.AppProtocol != "kubernetes.io/h2c",
-		len(c.Endpoints) > 0, len(c.PodCIDRs) > 64, len(c.Parents) > 16, len(c.Conditions) > 8,
-		p != nil && (!services(p.Service) || p.Health != nil && !port(p.Health.Port) || p.Metrics != nil && !port(p.Metrics.Port) || len(p.Pool) > 317):
-		return false
-	}
-	return !slices.ContainsFunc(c.Parents, func(p ParentImport) bool { return !services(p.Service) })
 }

@@ -18,7 +18,7 @@ func clusters(n int) (out []inferenceapi.ImportedCluster) {
 	for i := range n {
 		out = append(out, inferenceapi.ImportedCluster{
 			Name: fmt.Sprintf("%d-%s", i, strings.Repeat("ö", 80)), RoutingMode: inferenceapi.EndpointMode, TargetPortNumber: 8000,
-			EndpointPicker: &inferenceapi.EndpointPickerImport{Name: strings.Repeat("é", 600), Service: inferenceapi.ServiceImports{{Addresses: []string{"192.0.2.1"}, Ports: []inferenceapi.Port{{Number: 9002}}}}},
+			EndpointPicker: &inferenceapi.EndpointPickerImport{Name: strings.Repeat("é", 250), Service: inferenceapi.ServiceImports{{Addresses: []string{"192.0.2.1"}, Ports: []inferenceapi.Port{{Number: 9002}}}}},
 			Conditions:     []metav1.Condition{{Type: "Ready", Status: metav1.ConditionTrue, Reason: "Ready", LastTransitionTime: metav1.NewTime(time.Unix(1000, 0))}},
 		})
 	}
@@ -46,19 +46,59 @@ func TestCarried_ClustersComeBackAsTheyWere(t *testing.T) {
 	}
 }
 
+// One entry that no CRD accepts, which a member of a hub may have brought about, takes no other
+// cluster of the import with it.
 func TestCarried_WhatNoCRDAcceptsIsNotRead(t *testing.T) {
 	const good = `{"name": "a", "routingMode": "EndpointMode", "targetPortNumber": 8000}`
-	for _, text := range []string{
-		"", "[", "{}", "[" + good + "," + good + "]", "[" + strings.Replace(good, "8000", "80000", 1) + "]", "[" + strings.Replace(good, "EndpointMode", "Other", 1) + "]",
-		`[{"name": "a", "routingMode": "EndpointMode"}]`, `[{"name": "a", "routingMode": "ParentMode", "weight": -1}]`, `[{"routingMode": "ParentMode"}]`,
-		`[{"name": "a", "routingMode": "ParentMode", "parents": [{"service": [{"ports": [{"number": 0}]}]}]}]`,
-	} {
-		if got := inferenceapi.Carried([]metav1.Condition{{Type: inferenceapi.ClustersCondition, Message: text}}); got != nil {
+	for _, text := range []string{"", "[", "{}", "[" + good} {
+		if got := inferenceapi.Carried(carrying(text)); got != nil {
 			t.Errorf("%s is read as %+v", text, got)
 		}
 	}
-	if got := inferenceapi.Carried([]metav1.Condition{{Type: inferenceapi.ClustersCondition, Message: "[" + good + "]"}}); len(got) != 1 {
-		t.Errorf("%s is read as %+v", good, got)
+	for _, bad := range []string{
+		good, "null", `"b"`, strings.Replace(good, "8000", "80000", 1), strings.Replace(good, "EndpointMode", "Other", 1), `{"name": 7}`,
+		`{"name": "b", "routingMode": "EndpointMode"}`, `{"name": "b", "routingMode": "ParentMode", "weight": -1}`, `{"routingMode": "ParentMode"}`,
+		`{"name": "b", "routingMode": "ParentMode", "parents": [{"service": [{"ports": [{"number": 0}]}]}]}`,
+		`{"name": "b", "routingMode": "ParentMode", "endpoints": [{"address": "192.0.2.1"}]}`,
+		`{"name": "b", "routingMode": "ParentMode", "parents": [{"service": [{"addresses": ["` + strings.Repeat("a", 254) + `"]}]}]}`,
+	} {
+		got := inferenceapi.Carried(carrying("[" + good + "," + bad + "]"))
+		if len(got) != 1 || got[0].Name != "a" {
+			t.Errorf("beside %s: %+v", bad, got)
+		}
+	}
+}
+
+func carrying(text string) []metav1.Condition {
+	return []metav1.Condition{{Type: inferenceapi.ClustersCondition, Message: text}}
+}
+
+func TestFit_LargestClusterIsLeftOutFirst(t *testing.T) {
+	list := clusters(5)
+	list[3].PodCIDRs = []string{strings.Repeat("x", 64)}
+	raw, _ := json.Marshal(list)
+	kept, left := inferenceapi.Fit(list, len(raw), nil)
+	if len(kept) != 5 || len(left) != 0 {
+		t.Errorf("all have room, and left out are %v", left)
+	}
+	kept, left = inferenceapi.Fit(list, len(raw)-1, nil)
+	if len(kept) != 4 || left[list[3].Name] == "" {
+		t.Errorf("kept are %d, and left out are %v", len(kept), left)
+	}
+	if _, err := inferenceapi.Carry(kept, 1, metav1.Time{}); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestFit_ClustersThatAnImportHasStay(t *testing.T) {
+	list := clusters(inferenceapi.MaxClusters + 2)
+	stay := []string{list[0].Name, list[len(list)-1].Name}
+	kept, left := inferenceapi.Fit(list, inferenceapi.Room, stay)
+	if len(kept) != inferenceapi.MaxClusters || left[list[len(list)-2].Name] == "" || left[list[len(list)-3].Name] == "" {
+		t.Errorf("kept are %d, and left out are %v", len(kept), left)
+	}
+	if kept[0].Name != list[0].Name || kept[len(kept)-1].Name != list[len(list)-1].Name {
+		t.Errorf("%s to %s", kept[0].Name, kept[len(kept)-1].Name)
 	}
 }
 
@@ -66,7 +106,7 @@ func FuzzCarried_ReadsOnlyPortsAndNamesThatExist(f *testing.F) {
 	f.Add(`[{"name": "a", "routingMode": "EndpointMode", "targetPorts": [{"number": 8000}], "endpointPicker": {"service": [{"addresses": ["192.0.2.1"], "ports": [{"number": 9002}]}]}}]`)
 	f.Add(`[{"name": "a", "routingMode": "ParentMode", "parents": [{"service": [{"ports": [{"number": 80}]}]}]}]`)
 	f.Fuzz(func(t *testing.T, text string) {
-		for _, c := range inferenceapi.Carried([]metav1.Condition{{Type: inferenceapi.ClustersCondition, Message: text}}) {
+		for _, c := range inferenceapi.Carried(carrying(text)) {
 			if c.Name == "" || len(c.Endpoints) > 0 || c.TargetPortNumber < 0 || c.TargetPortNumber > 65535 {
 				t.Errorf("%s is read as %+v", text, c)
 			}

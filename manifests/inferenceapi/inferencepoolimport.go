@@ -123,6 +123,7 @@ type ImportedCluster struct {
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MaxLength=64
 	PodCIDRs []string `json:"podCIDRs,omitempty"`
 	// Parents are the remote gateways, for ParentMode.
 	//
@@ -180,17 +181,21 @@ type Port struct {
 	// Name of the port.
 	//
 	// +optional
+	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name,omitempty"`
 	// AppProtocol, as in a Service's port. A picker with kubernetes.io/h2c is called in cleartext, others over TLS. A parent with
 	// https is reached over TLS, others in cleartext.
 	//
 	// +optional
+	// +kubebuilder:validation:MaxLength=317
 	AppProtocol string `json:"appProtocol,omitempty"`
 }
 
 // ImportedEndpoint is one remote model server.
 type ImportedEndpoint struct {
 	// Address is an IP address.
+	//
+	// +kubebuilder:validation:MaxLength=253
 	Address string `json:"address"`
 	// Ports of this endpoint, if they are not the pool's target ports.
 	//
@@ -211,6 +216,7 @@ type EndpointPickerImport struct {
 	// Name of the picker, for information only.
 	//
 	// +optional
+	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name,omitempty"`
 	// Service lists the addresses at which the picker serves ext_proc. A file may have an object in place of the list.
 	Service ServiceImports `json:"service"`
@@ -259,10 +265,12 @@ type ParentImport struct {
 	// Name of the gateway, for information only.
 	//
 	// +optional
+	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name,omitempty"`
 	// Namespace of the gateway, for information only.
 	//
 	// +optional
+	// +kubebuilder:validation:MaxLength=253
 	Namespace string `json:"namespace,omitempty"`
 	// Service lists the gateway's addresses. A file may have an object in place of the list.
 	Service ServiceImports `json:"service"`
@@ -306,6 +314,7 @@ type ServiceImport struct {
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MaxLength=253
 	Addresses []string `json:"addresses,omitempty"`
 	// Ports of the Service. Penstock uses the first one.
 	//

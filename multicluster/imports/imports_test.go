@@ -50,7 +50,7 @@ func (w *world) export(member string, n int, pools ...string) (placed string) {
 	u := registry.Update{Member: member, UID: member, Stamp: registry.Stamp{Epoch: 1, Sequence: w.sequence}, Snapshot: true}
 	for _, p := range pools {
 		namespace, name, _ := objectid.Split(p)
-		e := registry.Export{Pool: objectid.Pool{Namespace: namespace, Name: name}, Stamp: u.Stamp, Entry: inferenceapi.ImportedCluster{RoutingMode: inferenceapi.EndpointMode}}
+		e := registry.Export{Pool: objectid.Pool{Namespace: namespace, Name: name}, Stamp: u.Stamp, Entry: inferenceapi.ImportedCluster{RoutingMode: inferenceapi.EndpointMode, TargetPortNumber: 8000}}
 		for i := range n {
 			e.Entry.Endpoints = append(e.Entry.Endpoints, inferenceapi.ImportedEndpoint{Address: fmt.Sprint("10.0.0.", i)})
 		}
@@ -237,7 +237,7 @@ func TestImports_ExportsBeyondWhatAMemberIsAllowedCostNothing(t *testing.T) {
 	w.sequence++
 	stamp := registry.Stamp{Epoch: 1, Sequence: w.sequence}
 	changed, _ := w.registry.Apply(registry.Update{Member: "east", UID: "east", Stamp: stamp, Exports: []registry.Export{
-		{Pool: pool("5"), Stamp: stamp, Entry: inferenceapi.ImportedCluster{RoutingMode: inferenceapi.EndpointMode}},
+		{Pool: pool("5"), Stamp: stamp, Entry: inferenceapi.ImportedCluster{RoutingMode: inferenceapi.EndpointMode, TargetPortNumber: 8000}},
 	}})
 	if got := w.assemble(changed); got != "a/5 of east: NotAllowed" {
 		t.Errorf("one more export has these assembled: %s", got)
@@ -382,7 +382,7 @@ func BenchmarkImports_OneOfManyExportsChanges(b *testing.B) {
 			r.SetMembers(slices.Collect(maps.Keys(allow)))
 			i.SetAllow(allow)
 			entry := func(n int) inferenceapi.ImportedCluster {
-				e := inferenceapi.ImportedCluster{RoutingMode: inferenceapi.EndpointMode}
+				e := inferenceapi.ImportedCluster{RoutingMode: inferenceapi.EndpointMode, TargetPortNumber: 8000}
 				for k := range 10 {
 					e.Endpoints = append(e.Endpoints, inferenceapi.ImportedEndpoint{Address: fmt.Sprintf("10.0.%d.%d", n%250, k)})
 				}
@@ -454,7 +454,7 @@ func TestImports_WeightOutOfRangeIsNotTaken(t *testing.T) {
 			for _, name := range pools {
 				u.Exports = append(u.Exports, registry.Export{
 					Pool: objectid.Pool{Namespace: "ns", Name: name}, Stamp: at,
-					Entry: inferenceapi.ImportedCluster{RoutingMode: inferenceapi.EndpointMode, Weight: &weight},
+					Entry: inferenceapi.ImportedCluster{RoutingMode: inferenceapi.EndpointMode, TargetPortNumber: 8000, Weight: &weight},
 				})
 			}
 			changed, _ := w.registry.Apply(u)

@@ -16,7 +16,9 @@ func publishes(r *registry.Registry, member string, sequence uint64, n, size int
 	u := registry.Update{Member: member, UID: "uid-" + member, Stamp: stamp}
 	for i := range n {
 		pool := objectid.Pool{Namespace: "ns", Name: fmt.Sprintf("p%d-%d", sequence, i)}
-		u.Exports = append(u.Exports, registry.Export{Pool: pool, Stamp: stamp, Size: size})
+		e := export(pool, stamp, "a")
+		e.Size = size
+		u.Exports = append(u.Exports, e)
 	}
 	_, rejected := r.Apply(u)
 	if len(rejected) == 0 {
@@ -33,7 +35,7 @@ func TestRegistry_DeniedExportsAreAskedForAgain(t *testing.T) {
 	u := registry.Update{Member: "east", UID: "1", Stamp: registry.Stamp{Epoch: 1, Sequence: 1}, Snapshot: true}
 	for i := range 401 {
 		pool := objectid.Pool{Namespace: "ns", Name: fmt.Sprint("p", i)}
-		u.Exports = append(u.Exports, registry.Export{Pool: pool, Stamp: u.Stamp})
+		u.Exports = append(u.Exports, export(pool, u.Stamp, "a"))
 	}
 	lacks := func(u registry.Update) bool {
 		_, rejected := r.Apply(u)

@@ -45,67 +45,23 @@ func (e *Export) Restored() bool { return e.restored }
 // MaxWeight is the largest weight that an export may have; the least is 0.
 const MaxWeight = 1_000_000
 
-// invalid is why an export is not taken; "" if it is.
+// invalid is why an export is not taken; "" if it is. What no import may have, an API server rejects
+// together with the entries of all others.
 func (e *Export) invalid() string {
-	if w := e.Entry.Weight; w != nil && (*w < 0 || *w > MaxWeight) {
-		return fmt.Sprintf("its weight is %d, and a weight is 0 to %d", *w, MaxWeight)
+	if !e.Pool.IsValid() {
+		return fmt.Sprintf("%.80q is not the name of a pool", e.Pool.String())
 	}
-	for port := range e.ports {
-		if port < 1 || port > 65535 { // another one would wrap to a port that the member has not written
-			return fmt.Sprintf("one of its ports is %d, and a port is 1 to 65535", port)
-		}
+	if _, bad := e.Entry.Violation(); bad != nil {
+		return "its " + bad.Error()
 	}
-	c := &e.Entry
-	switch { // what the schema of an import does not have would be taken for the default
-	case c.FailureMode != "" && c.FailureMode != "FailOpen" && c.FailureMode != "FailClose":
-		return fmt.Sprintf("its failureMode is %.40q, and it is FailOpen or FailClose", c.FailureMode)
-	case c.AppProtocol != "" && c.AppProtocol != "http" && c.AppProtocol != "kubernetes.io/h2c":
-		return fmt.Sprintf("its appProtocol is %.40q, and it is http or kubernetes.io/h2c", c.AppProtocol)
-	case len(c.Region) > maxPlace || len(c.Zone) > maxPlace:
-		return fmt.Sprintf("its region or zone has more than %d bytes", maxPlace)
-	}
-	return ""
-}
-
-// maxPlace bounds the names of a region and a zone, in bytes.
-const maxPlace = 63
-
-// ports yields all ports of an export.
-func (e *Export) ports(yield func(int32) bool) {
-	c, more := &e.Entry, true
-	each := func(list ...int32) {
-		for _, port := range list {
-			more = more && yield(port)
-		}
-	}
-	numbered := func(list []inferenceapi.Port) {
-		for _, p := range list {
-			each(p.Number)
-		}
-	}
-	services := func(list []inferenceapi.ServiceImport) {
-		for _, s := range list {
-			numbered(s.Ports)
-		}
-	}
-	if c.TargetPortNumber != 0 { // 0: there is none
-		each(c.TargetPortNumber)
-	}
-	numbered(c.TargetPorts)
-	for _, p := range c.Parents {
-		services(p.Service)
-	}
-	for _, is := range c.Endpoints {
-		each(is.Ports...)
-	}
-	if picker := c.EndpointPicker; picker != nil {
-		services(picker.Service)
-		for _, at := range []*inferenceapi.EndpointImport{picker.Health, picker.Metrics} {
-			if at != nil {
-				each(at.Port)
+	for _, at := range e.Entry.Endpoints {
+		for _, port := range at.Ports {
+			if port < 1 || port > 65535 { // another one would wrap to a port that the member has not written
+				return fmt.Sprintf("one of its ports is %d, and a port is 1 to 65535", port)
 			}
 		}
 	}
+	return ""
 }
 
 // since is when an export that is stored now was received first: the same for all of a transaction,

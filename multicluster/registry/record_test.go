@@ -17,7 +17,7 @@ func TestRecord_RestartKeepsExportsAndTakesNothingOlder(t *testing.T) {
 		t.Errorf("without an update: %v, %v", c, g)
 	}
 	entry := func(address string) inferenceapi.ImportedCluster {
-		return inferenceapi.ImportedCluster{RoutingMode: inferenceapi.EndpointMode, Endpoints: []inferenceapi.ImportedEndpoint{{Address: address}}}
+		return inferenceapi.ImportedCluster{RoutingMode: inferenceapi.EndpointMode, TargetPortNumber: 8000, Endpoints: []inferenceapi.ImportedEndpoint{{Address: address}}}
 	}
 	a, b := objectid.Pool{Namespace: "ns", Name: "a"}, objectid.Pool{Namespace: "ns", Name: "b"}
 	apply := func(r *Registry, u Update) string {

@@ -204,8 +204,10 @@ func (r *Registry) apply(t txn, u *Update) (problem string) {
 // maxAhead is how far ahead of this process's clock a member's start may be.
 const maxAhead = time.Hour
 
+// plausible reports whether a member may have started then. A time before 1970 has no form that an
+// API server takes, where the starts of all members are kept in one status.
 func (r *Registry) plausible(started time.Time) bool {
-	return !started.IsZero() && started.Before(r.cfg.Now().Add(maxAhead))
+	return started.Unix() > 0 && started.Before(r.cfg.Now().Add(maxAhead))
 }
 
 // startsAgain reports whether a member whose update is older than what is known may begin anew: its epoch is lost with its
