@@ -22,6 +22,8 @@ const (
 	pageSize = 100
 	// mostListed is the number of objects of a kind that a bounded reader looks at in one list.
 	mostListed = 2_000_000
+	// mostEmpty is the number of pages without an object that a list may have.
+	mostEmpty = 100
 	// perObject is what an object costs in bytes beside its own fields: names, and entries of maps
 	// and indexes.
 	perObject = 1 << 10
@@ -204,7 +206,7 @@ func (b *bounded) Watch(o metav1.ListOptions) (watch.Interface, error) {
 // with the first page that has no room.
 func (b *bounded) ListWithContext(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 	out, have := &internalversion.List{}, map[string]bool{}
-	left, seen, more := 0, 0, false
+	left, seen, empty, more := 0, 0, 0, false
 	b.reader.begin()
 	// An API server with a watch cache ignores limits for version 0.
 	o.ResourceVersion, o.ResourceVersionMatch, o.Limit, o.Continue = "", "", pageSize, ""
@@ -231,6 +233,11 @@ func (b *bounded) ListWithContext(ctx context.Context, o metav1.ListOptions) (ru
 		}
 		if o.Continue = page.GetContinue(); o.Continue == "" {
 			break
+		}
+		if n == 0 {
+			if empty++; empty > mostEmpty {
+				return nil, fmt.Errorf("a list has more than %d pages without an object", mostEmpty)
+			}
 		}
 		if left > 0 || seen >= mostListed {
 			if rest := page.GetRemainingItemCount(); rest != nil && *rest > 0 && *rest < 1<<31 {

@@ -213,6 +213,23 @@ func TestBudget_AnyNumberOfSharesLeavesRoomForAnother(t *testing.T) {
 	}
 }
 
+// A list whose pages have no objects, and whose continue token leads to it again, has no end.
+func TestBudget_EmptyPagesWithoutEndAreAnError(t *testing.T) {
+	asked := 0
+	lw := kube.NewBudget(1<<20).Share().Bound("services", &cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, _ metav1.ListOptions) (runtime.Object, error) {
+			if asked++; asked > 100_000 {
+				return nil, errors.New("the test has enough")
+			}
+			return &metainternal.List{ListMeta: metav1.ListMeta{Continue: "again", ResourceVersion: "1"}}, nil
+		},
+	}, func(obj runtime.Object) runtime.Object { return obj })
+	list, err := cache.ToListerWatcherWithContext(lw).ListWithContext(t.Context(), metav1.ListOptions{})
+	if err == nil || !strings.Contains(err.Error(), "pages without an object") || asked > 1000 {
+		t.Errorf("after %d pages: %v, %v", asked, list, err)
+	}
+}
+
 func TestBudget_ListThatRepeatsANameTakesNoMore(t *testing.T) {
 	var listed []runtime.Object
 	for range 100 {

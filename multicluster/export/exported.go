@@ -100,8 +100,12 @@ func counted(members int) string {
 	return fmt.Sprintf("%d members", members)
 }
 
-// plain is a message of another cluster without control characters.
+// longestMessage is how much of a message of another cluster a condition has, in bytes.
+const longestMessage = 640
+
+// plain is a message of another cluster without control characters, up to its longest.
 func plain(message string) string {
+	message = message[:min(len(message), longestMessage)]
 	return strings.ToValidUTF8(strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) {
 			return ' '

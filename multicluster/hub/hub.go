@@ -78,6 +78,10 @@ type member struct {
 	stamp     registry.Stamp
 	decisions map[objectid.Pool]export.Decision
 	stamps    map[objectid.Pool]registry.Stamp // of the exports among them
+	sizes     map[objectid.Pool]int            // of their entries, in bytes
+	unfit     map[objectid.Pool]unfit
+	unnamed   int    // pools of which no name is valid
+	crowded   string // why not all of its exports have room at others; "": they have
 }
 
 // New makes a hub without members.
@@ -196,27 +200,35 @@ func (h *Hub) Restore(name string, entries map[objectid.Pool][]inferenceapi.Impo
 	}
 }
 
-// Exports passes all that a member exports, or is asked to. uid is that of its cluster.
-func (h *Hub) Exports(name, uid string, decisions []export.Decision) {
+// Exports passes all that a member exports, or is asked to. uid is that of its cluster. It returns
+// how many exports have changed.
+func (h *Hub) Exports(name, uid string, decisions []export.Decision) (news int) {
 	var c changes
 	defer h.call(&c)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	m := h.members[name]
 	if m == nil {
-		return
+		return 0
 	}
 	before, rebuilt := m.decisions, m.uid != uid
 	m.uid, m.decisions, m.connected, m.contacted = uid, make(map[objectid.Pool]export.Decision, len(decisions)), true, h.cfg.Now()
+	unfitBefore := m.unfit
+	m.sizes, m.unfit, m.unnamed = map[objectid.Pool]int{}, map[objectid.Pool]unfit{}, 0
 	h.sequence++
 	next := registry.Stamp{Epoch: 1, Sequence: h.sequence}
 	changed := !m.read || rebuilt
 	for _, d := range decisions {
-		d = h.within(d, m.Allow)
+		if !d.Pool.IsValid() { // no API server has it
+			m.unnamed++
+			continue
+		}
+		d = m.fit(h.within(d, m.Allow))
 		m.decisions[d.Pool] = d
 		old := before[d.Pool]
 		if !reflect.DeepEqual(old.Export, d.Export) {
 			m.stamps[d.Pool], changed = next, true
+			news++
 		}
 		if !reflect.DeepEqual(old, d) {
 			c.add(&c.exports, name, d.Pool)
@@ -227,8 +239,10 @@ func (h *Hub) Exports(name, uid string, decisions []export.Decision) {
 			delete(m.stamps, p)
 			c.add(&c.exports, name, p)
 			changed = true
+			news++
 		}
 	}
+	changed = changed || !reflect.DeepEqual(unfitBefore, m.unfit)
 	if !m.read {
 		m.read = true
 		h.others(&c)
@@ -237,10 +251,12 @@ func (h *Hub) Exports(name, uid string, decisions []export.Decision) {
 		m.stamp = next
 		h.distribute(&c, m)
 	}
+	return news
 }
 
 // distribute passes what a member exports to the registries of the others. mu is held.
 func (h *Hub) distribute(c *changes, m *member) {
+	m.crowded = ""
 	for _, o := range h.sorted() {
 		if o.restored && (o != m || h.all) {
 			h.pass(c, m, o)
@@ -250,16 +266,27 @@ func (h *Hub) distribute(c *changes, m *member) {
 
 // pass passes what a member exports to another one. mu is held.
 func (h *Hub) pass(c *changes, m, o *member) {
-	changed, _ := o.registry.Apply(m.snapshot(o))
+	changed, rejected := o.registry.Apply(m.snapshot(o))
+	if len(rejected) > 0 {
+		m.crowded = rejected[0].Problem
+	}
 	h.assemble(c, o, changed)
 }
 
 // snapshot is all that a member exports to another one.
 func (m *member) snapshot(o *member) registry.Update {
-	u := registry.Update{Member: m.Name, UID: m.uid, Stamp: m.stamp, Snapshot: true, Draining: m.Draining}
-	for p, d := range m.decisions {
-		if e := d.Export; e != nil && (e.To == nil || o == m || slices.Contains(e.To, o.Name)) {
-			u.Exports = append(u.Exports, registry.Export{Pool: p, Stamp: m.stamps[p], Entry: *e.Entry.DeepCopy()})
+	u := registry.Update{
+		Member: m.Name, UID: m.uid, Stamp: m.stamp, Snapshot: true, Draining: m.Draining, Unread: map[objectid.Pool]string{},
+	}
+	receives := func(to []string) bool { return to == nil || o == m || slices.Contains(to, o.Name) }
+	for p, d := range m.decisions { // registries share the lists of an entry: none changes them
+		if e := d.Export; e != nil && receives(e.To) {
+			u.Exports = append(u.Exports, registry.Export{Pool: p, Stamp: m.stamps[p], Entry: e.Entry, Size: m.sizes[p]})
+		}
+	}
+	for p, not := range m.unfit {
+		if receives(not.to) {
+			u.Unread[p] = not.why
 		}
 	}
 	slices.SortFunc(u.Exports, func(a, b registry.Export) int { return a.Pool.Compare(b.Pool) })

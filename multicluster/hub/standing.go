@@ -2,6 +2,7 @@ package hub
 
 import (
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -22,6 +23,8 @@ type Writing struct {
 	Clusters []string
 	// Reason is why others are missing, for the condition Exported; "": none are. Message describes it.
 	Reason, Message string
+	// Left are clusters that are left out of it because its API server does not take them, and why.
+	Left map[string]string
 	// Pruned: the object has no field for clusters, so Penstock alone reads them there.
 	Pruned bool
 }
@@ -37,10 +40,12 @@ func (h *Hub) Written(name string, p objectid.Pool, w Writing) {
 		return
 	}
 	old := m.written[p]
-	if old.Reason == w.Reason && old.Message == w.Message && old.Pruned == w.Pruned && slices.Equal(old.Clusters, w.Clusters) && m.placed[p] != nil {
+	w.Message = brief(w.Message)
+	same := old.Reason == w.Reason && old.Message == w.Message && old.Pruned == w.Pruned && maps.Equal(old.Left, w.Left)
+	if same && slices.Equal(old.Clusters, w.Clusters) && m.placed[p] != nil {
 		return
 	}
-	if m.written[p] = w; len(w.Clusters) == 0 && w.Reason == "" {
+	if m.written[p] = w; len(w.Clusters)+len(w.Left) == 0 && w.Reason == "" {
 		delete(m.written, p)
 	}
 	for _, o := range h.members {
@@ -91,7 +96,8 @@ func (h *Hub) exported(m *member, p objectid.Pool) (is report.Condition, asked, 
 			continue
 		}
 		pl, pending := o.standing(m.Name, p)
-		if pending && (!h.settled(o) || o.connected) {
+		// One that answers, and that cannot be read within the grace period, delays no condition.
+		if pending && (!h.settled(o) || o.read && o.connected) {
 			return is, true, false
 		}
 		if !pending {
@@ -110,6 +116,17 @@ func (h *Hub) exported(m *member, p objectid.Pool) (is report.Condition, asked, 
 	}
 	return is, true, true
 }
+
+// brief is what an API server of a member reports, as far as another member gets it in a condition.
+func brief(message string) string {
+	if len(message) <= longestMessage {
+		return message
+	}
+	return strings.ToValidUTF8(message[:longestMessage], "") + "..."
+}
+
+// longestMessage is in bytes.
+const longestMessage = 512
 
 // States of exports and imports, beside reasons.
 const (
@@ -185,6 +202,9 @@ func (m *member) standing(cluster string, p objectid.Pool) (pl registry.Placemen
 	case !placed, !m.read: // before that, no namespace of it is known either
 		return pl, true
 	case pl.Reason != "" && pl.Reason != imports.ConflictReason:
+		return pl, false
+	case w.Left[cluster] != "":
+		pl.Reason, pl.Message = imports.NotSupportedReason, brief(w.Left[cluster])
 		return pl, false
 	case slices.Contains(w.Clusters, cluster):
 		pl.Reason, pl.Message = "", ""

@@ -31,6 +31,7 @@ type Server struct {
 	objects map[string]map[string]Object // resource path without namespace -> id -> object
 	watches map[*watch]struct{}
 	fail    func(method, path string) int
+	rejects func(resource string, obj Object) string
 	asked   []string // "METHOD path?query", in order
 }
 
@@ -60,6 +61,14 @@ func (s *Server) Fail(f func(method, path string) int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.fail = f
+}
+
+// Reject has the server answer 422 to a write after which an object would be one of which f returns a
+// problem. resource is its plural.
+func (s *Server) Reject(f func(resource string, obj Object) (problem string)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.rejects = f
 }
 
 // Cut ends all watches, as a broken connection does.
@@ -105,6 +114,19 @@ func (s *Server) Put(resource string, obj Object) {
 		}
 	}
 	s.store(path, kind, obj)
+}
+
+// SetUID replaces the UID of an object.
+func (s *Server) SetUID(group, resource, id, uid string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for path, objects := range s.objects {
+		if parts := strings.Split(path, "/"); parts[0] == group && parts[2] == resource && objects[id] != nil {
+			now := clone(objects[id])
+			now["metadata"].(Object)["uid"] = uid
+			s.store(path, "MODIFIED", now)
+		}
+	}
 }
 
 // Get returns an object, or nil.
@@ -232,7 +254,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, hr *http.Request) {
 }
 
 func fail(w http.ResponseWriter, code int, message string) {
-	reasons := map[int]string{http.StatusNotFound: "NotFound", http.StatusConflict: "Conflict", http.StatusForbidden: "Forbidden"}
+	reasons := map[int]string{http.StatusNotFound: "NotFound", http.StatusConflict: "Conflict", http.StatusForbidden: "Forbidden", http.StatusUnprocessableEntity: "Invalid"}
 	answer(w, code, Object{"apiVersion": "v1", "kind": "Status", "status": "Failure", "code": code, "reason": reasons[code], "message": message})
 }
 
@@ -342,6 +364,18 @@ func (s *Server) one(w http.ResponseWriter, hr *http.Request, r request) {
 	defer s.mu.Unlock()
 	key := strings.TrimPrefix(r.namespace+"/"+r.name, "/")
 	old := s.objects[r.resource][key]
+	if s.rejects != nil && hr.Method == http.MethodPatch && r.sub == "status" && old != nil {
+		now := clone(old)
+		now["status"] = merge(now["status"], body["status"])
+		if problem := s.rejects(strings.Split(r.resource, "/")[2], now); problem != "" {
+			fail(w, http.StatusUnprocessableEntity, problem)
+			return
+		}
+	}
+	if hr.URL.Query().Get("dryRun") == "All" && old != nil {
+		answer(w, http.StatusOK, old)
+		return
+	}
 	switch {
 	case hr.Method == http.MethodPost:
 		key = id(body)

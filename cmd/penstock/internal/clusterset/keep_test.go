@@ -48,7 +48,7 @@ func TestRecords_RestartedProcessHasTheEndpointsThatNoAPIServerHas(t *testing.T)
 	}
 	save := func(s *Set, leads bool, sequence uint64, mode string, endpoints ...string) {
 		t.Helper()
-		entry := inferenceapi.ImportedCluster{RoutingMode: inferenceapi.RoutingMode(mode)}
+		entry := inferenceapi.ImportedCluster{RoutingMode: inferenceapi.RoutingMode(mode), TargetPortNumber: 8000}
 		for _, a := range endpoints {
 			entry.Endpoints = append(entry.Endpoints, inferenceapi.ImportedEndpoint{Address: a})
 		}
@@ -143,7 +143,7 @@ func TestRecords_ExportThatIsNotImportedIsNotKept(t *testing.T) {
 	u := registry.Update{Member: "east", UID: "uid", Stamp: at, Snapshot: true}
 	for _, namespace := range []string{"default", "other", "team"} {
 		for _, name := range []string{"a", "b", "c"} {
-			entry := inferenceapi.ImportedCluster{RoutingMode: inferenceapi.EndpointMode}
+			entry := inferenceapi.ImportedCluster{RoutingMode: inferenceapi.EndpointMode, TargetPortNumber: 8000}
 			pool := objectid.Pool{Namespace: namespace, Name: name}
 			u.Exports = append(u.Exports, registry.Export{Pool: pool, Stamp: at, Entry: entry})
 		}
@@ -166,7 +166,7 @@ func TestRecords_ExportIsKeptOnceItsNamespaceExists(t *testing.T) {
 	s.registry.SetMembers([]string{"east"})
 	at := registry.Stamp{Epoch: 1, Sequence: 1}
 	export := func(namespace string) registry.Export {
-		return registry.Export{Pool: objectid.Pool{Namespace: namespace, Name: "chat"}, Stamp: at, Entry: inferenceapi.ImportedCluster{RoutingMode: inferenceapi.EndpointMode}}
+		return registry.Export{Pool: objectid.Pool{Namespace: namespace, Name: "chat"}, Stamp: at, Entry: inferenceapi.ImportedCluster{RoutingMode: inferenceapi.EndpointMode, TargetPortNumber: 8000}}
 	}
 	s.registry.Apply(registry.Update{Member: "east", UID: "uid", Stamp: at, Snapshot: true, Exports: []registry.Export{export("other"), export("team")}})
 	if changed, _ := s.registry.TakeUnsaved(); len(changed) != 3 {
@@ -233,7 +233,7 @@ func TestRecords_ProcessThatDoesNotLeadReceivedExportsWhenTheLeaderDid(t *testin
 		receive := func(s *Set, member, pool string) {
 			at := registry.Stamp{Epoch: 1, Sequence: 1}
 			s.apply(registry.Update{Member: member, UID: member, Stamp: at, Snapshot: true, Exports: []registry.Export{
-				{Pool: objectid.Pool{Namespace: "default", Name: pool}, Stamp: at, Entry: inferenceapi.ImportedCluster{RoutingMode: inferenceapi.EndpointMode}},
+				{Pool: objectid.Pool{Namespace: "default", Name: pool}, Stamp: at, Entry: inferenceapi.ImportedCluster{RoutingMode: inferenceapi.EndpointMode, TargetPortNumber: 8000}},
 			}})
 		}
 		ctx, cancel := context.WithCancel(t.Context())

@@ -92,6 +92,10 @@ type HubWriter struct {
 	UID      string
 	Epoch    uint64
 	TakeOver bool
+	// Member is the name of the cluster that is written. An import that this leader has written as that
+	// of another member is not written, as long as IsMember has that one: both are one cluster.
+	Member   string
+	IsMember func(name string) bool
 	// CreateNamespaces has the namespaces of imports made.
 	CreateNamespaces func() bool
 	// Version is that of an import whose status Live returns, "" if there is none: what is older than another write has no effect.
@@ -100,9 +104,17 @@ type HubWriter struct {
 	Settled func(cluster string) bool
 	// Pruned: the installed CRD of InferencePoolImport is known to have no status.clusters, so that conditions have them.
 	Pruned bool
-	// Written is called after each write of an import, or without one if there is nothing to write: with the clusters that it has from us, and
-	// whether conditions have them.
-	Written func(p objectid.Pool, clusters []string, pruned bool, err error)
+	// Written is called after each write of an import, or without one if there is nothing to write.
+	Written func(p objectid.Pool, w Written, err error)
+}
+
+// Written is what an import has of a hub.
+type Written struct {
+	// Clusters are those that it has from us, and Left are those that are left out of it, and why.
+	Clusters []string
+	Left     map[string]string
+	// Pruned: conditions have them.
+	Pruned bool
 }
 
 // HubController is the name of a hub among the controllers of an import, and of a parent of a pool.
@@ -121,6 +133,7 @@ type Kubernetes struct {
 	queue    workqueue.TypedRateLimitingInterface[task]     // nil: this process does not lead
 	problems map[objectid.Pool]report.Report
 	written  map[objectid.Pool]*inferenceapi.InferencePoolImportStatus
+	rejected map[objectid.Pool]map[string]rejection // entries, by cluster
 	pruned   bool
 }
 
@@ -136,6 +149,7 @@ func NewKubernetes(c KubernetesConfig) (*Kubernetes, error) {
 		pruned: c.Hub != nil && c.Hub.Pruned,
 		cfg:    c, client: client, members: map[string]v1alpha1.ClusterSetMemberStatus{},
 		problems: map[objectid.Pool]report.Report{}, written: map[objectid.Pool]*inferenceapi.InferencePoolImportStatus{},
+		rejected: map[objectid.Pool]map[string]rejection{},
 	}, nil
 }
 
@@ -354,12 +368,23 @@ func missing(err error) bool {
 
 // apply applies fields of an object, as all that this field manager has there, whatever other managers have.
 func (k *Kubernetes) apply(ctx context.Context, of schema.GroupVersionResource, kind, namespace, name string, fields any, sub ...string) error {
-	return k.applyAs(ctx, true, "", of, kind, namespace, name, fields, sub...)
+	return k.applyAs(ctx, writing{force: true}, of, kind, namespace, name, fields, sub...)
 }
 
-// applyAs is apply, which fails with a conflict if another manager has a field and force is false, and if the object has another version than
-// one that is not "".
-func (k *Kubernetes) applyAs(ctx context.Context, force bool, version string, of schema.GroupVersionResource, kind, namespace, name string, fields any, sub ...string) error {
+// writing is how fields are applied. force: whatever other managers have; else one that another
+// manager has is a conflict. version is that of the object, another one is a conflict; "": any. dry:
+// the API server stores nothing.
+type writing struct {
+	force, dry bool
+	version    string
+}
+
+// applyAs is apply in the manner of w.
+func (k *Kubernetes) applyAs(ctx context.Context, w writing, of schema.GroupVersionResource, kind, namespace, name string, fields any, sub ...string) error {
+	options := metav1.ApplyOptions{FieldManager: k.manager(), Force: w.force}
+	if w.dry {
+		options.DryRun = []string{metav1.DryRunAll}
+	}
 	u := &unstructured.Unstructured{Object: map[string]any{}}
 	raw, err := json.Marshal(fields)
 	if err == nil {
@@ -369,8 +394,8 @@ func (k *Kubernetes) applyAs(ctx context.Context, force bool, version string, of
 		u.SetGroupVersionKind(of.GroupVersion().WithKind(kind))
 		u.SetNamespace(namespace)
 		u.SetName(name)
-		u.SetResourceVersion(version)
-		_, err = k.client.Resource(of).Namespace(namespace).Apply(ctx, name, u, metav1.ApplyOptions{FieldManager: k.manager(), Force: force}, sub...)
+		u.SetResourceVersion(w.version)
+		_, err = k.client.Resource(of).Namespace(namespace).Apply(ctx, name, u, options, sub...)
 	}
 	if err != nil {
 		return fmt.Errorf("%s %s: %w", kind, strings.TrimPrefix(objectid.Join(namespace, name), "/"), err)

@@ -19,7 +19,7 @@ import (
 const (
 	conditionHub = "Hub"
 	hubReason    = "Written"
-	hubMessage   = "by hub %s, epoch %d"
+	hubMessage   = "by hub %s, epoch %d, as member %s"
 )
 
 // EnqueueAll has all imports looked at again.
@@ -32,8 +32,8 @@ func (k *Kubernetes) Begin() {
 	k.mu.Unlock()
 }
 
-// writeAsHub is writeImport for a hub. It returns the clusters that the import has from this hub.
-func (k *Kubernetes) writeAsHub(ctx context.Context, p objectid.Pool) (clusters []string, err error) {
+// writeAsHub is writeImport for a hub.
+func (k *Kubernetes) writeAsHub(ctx context.Context, p objectid.Pool) (out Written, err error) {
 	view, hub := k.cfg.Store.View(), k.cfg.Hub
 	obj, exists := store.InferencePoolImports.Get(view, p.String())
 	generation, version := int64(1), ""
@@ -46,46 +46,56 @@ func (k *Kubernetes) writeAsHub(ctx context.Context, p objectid.Pool) (clusters 
 	}
 	mine, _ := ownEntries(live, HubController)
 	if err := k.fenced(live); err != nil {
-		return nil, err
+		return out, err
 	}
 	if slices.ContainsFunc(mine, func(c string) bool { return !hub.Settled(c) }) {
-		return mine, nil // it is enqueued again once it is settled
+		return Written{Clusters: mine}, nil // it is enqueued again once it is settled
 	}
 	is, imported := k.status(p, generation)
 	if !imported {
-		return nil, k.withdrawImport(ctx, p, obj, exists)
+		return out, k.withdrawImport(ctx, p, obj, exists)
 	}
 	if !exists {
 		if err := k.makeImport(ctx, p, hub.CreateNamespaces()); err != nil {
-			return nil, err
+			return out, err
 		}
 	}
 	now := metav1.NewTime(time.Now().Truncate(time.Second))
 	want := k.wantedStatus(&is, live, now)
 	want.Controllers[0].Conditions = append(want.Controllers[0].Conditions, metav1.Condition{
-		Type: conditionHub, Status: metav1.ConditionTrue, Reason: hubReason, Message: fmt.Sprintf(hubMessage, hub.UID, hub.Epoch), LastTransitionTime: now,
+		Type: conditionHub, Status: metav1.ConditionTrue, Reason: hubReason, Message: fmt.Sprintf(hubMessage, hub.UID, hub.Epoch, hub.Member), LastTransitionTime: now,
 	})
+	want, out.Left = k.acceptable(p, want, live)
 	k.mu.Lock()
 	last := k.written[p]
 	k.mu.Unlock()
-	if uid, _, _ := writtenBy(live); uid == hub.UID && k.mirrors(live, &want) && (last == nil || has(last, &want, true) && len(last.Clusters) == len(want.Clusters)) {
-		list, _ := ownEntries(&want, HubController)
-		return list, nil
+	if by, _ := writtenBy(live); by.uid == hub.UID && k.mirrors(live, &want) && (last == nil || has(last, &want, true) && len(last.Clusters) == len(want.Clusters)) {
+		out.Clusters, _ = ownEntries(&want, HubController)
+		return out, nil
 	}
-	applied, err := k.writeStatus(ctx, p, version, want)
-	clusters, _ = ownEntries(&applied, HubController)
+	applied, err := k.writeAccepted(ctx, p, version, want, out.Left)
+	if out.Clusters, _ = ownEntries(&applied, HubController); len(applied.Controllers) == 0 { // nothing is written
+		out.Clusters = mine
+	}
 	k.mu.Lock()
 	if delete(k.written, p); err == nil {
+		want = lessClusters(want, out.Left)
 		k.written[p] = &want // live may be older than our last write
 	}
 	k.mu.Unlock()
-	return clusters, err
+	return out, err
 }
 
 // fenced is why this hub does not write an import: another one does, or a later leader of this one.
 func (k *Kubernetes) fenced(live *inferenceapi.InferencePoolImportStatus) error {
 	hub := k.cfg.Hub
-	switch uid, epoch, ok := writtenBy(live); {
+	by, ok := writtenBy(live)
+	uid, epoch := by.uid, by.epoch
+	switch {
+	case ok && uid == hub.UID && epoch == hub.Epoch && by.member != "" && by.member != hub.Member && hub.IsMember(by.member):
+		return fmt.Errorf("%w: it has written it as member %s, and is to write it as member %s, too: "+
+			"they are one cluster, of which one is to be removed, or their names were exchanged, which counts once the hub has started again",
+			ErrFenced, by.member, hub.Member)
 	case !ok, hub.TakeOver && uid != hub.UID, uid == hub.UID && epoch <= hub.Epoch:
 		return nil
 	case uid == hub.UID:
@@ -95,20 +105,29 @@ func (k *Kubernetes) fenced(live *inferenceapi.InferencePoolImportStatus) error 
 	}
 }
 
-// writtenBy is which hub wrote its part of an import's status last.
-func writtenBy(s *inferenceapi.InferencePoolImportStatus) (uid string, epoch uint64, ok bool) {
+// hubMark is which hub wrote its part of an import's status last, and for which member. An earlier
+// release wrote no member.
+type hubMark struct {
+	uid    string
+	epoch  uint64
+	member string
+}
+
+func writtenBy(s *inferenceapi.InferencePoolImportStatus) (by hubMark, ok bool) {
 	i := slices.IndexFunc(s.Controllers, func(c upstream.ImportController) bool { return c.Name == HubController })
 	if i < 0 {
-		return "", 0, false
+		return by, false
 	}
 	for _, c := range s.Controllers[i].Conditions {
 		if c.Type == conditionHub {
-			if n, err := fmt.Sscanf(strings.Replace(c.Message, ",", " ,", 1), "by hub %s , epoch %d", &uid, &epoch); n == 2 && err == nil {
-				return uid, epoch, true
+			text, member, _ := strings.Cut(c.Message, ", as member ")
+			if n, err := fmt.Sscanf(strings.Replace(text, ",", " ,", 1), "by hub %s , epoch %d", &by.uid, &by.epoch); n == 2 && err == nil {
+				by.member = member
+				return by, true
 			}
 		}
 	}
-	return "", 0, false
+	return hubMark{}, false
 }
 
 // HubEntries are the clusters of an import whose entries a hub has written.

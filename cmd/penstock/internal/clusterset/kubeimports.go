@@ -135,9 +135,10 @@ func (k *Kubernetes) work(ctx context.Context, q workqueue.TypedRateLimitingInte
 	if t.exports {
 		err = k.writeExports(ctx)
 	} else {
-		err = k.writeImport(ctx, t.pool)
+		var left map[string]string
+		left, err = k.writeImport(ctx, t.pool)
 		if k.cfg.Hub == nil {
-			k.note(t.pool, err)
+			k.note(t.pool, left, err)
 		}
 	}
 	if err == nil {
@@ -146,25 +147,33 @@ func (k *Kubernetes) work(ctx context.Context, q workqueue.TypedRateLimitingInte
 	}
 	if ctx.Err() == nil {
 		if q.NumRequeues(t) == 0 {
-			k.cfg.Log.Warn("an object of the cluster set cannot be written; trying again", "pool", t.pool.String(), "error", err)
+			k.cfg.Log.Warn("an object of the cluster set cannot be written; trying again", "pool", t.pool.String(), "error", brief(err))
 		}
 		q.AddRateLimited(t)
 	}
 }
 
-// note reports what is wrong with the import of a pool; nil: nothing is.
-func (k *Kubernetes) note(p objectid.Pool, err error) {
+// note reports what is wrong with the import of a pool: the clusters that are left out of it, and why
+// it cannot be written; nil: nothing is.
+func (k *Kubernetes) note(p objectid.Pool, left map[string]string, err error) {
 	k.mu.Lock()
 	_, had := k.problems[p]
 	delete(k.problems, p)
-	if err != nil {
+	problem := ""
+	switch {
+	case err != nil:
+		problem = "its clusters cannot be written: " + brief(err)
+	case len(left) > 0:
+		problem = "it lists not all of its clusters: " + leftOut(left)
+	}
+	if problem != "" {
 		owner := store.RefOf(store.InferencePoolImports, p.String())
 		k.problems[p] = report.Report{Owner: owner, Findings: []report.Finding{{
-			Severity: report.Warning, Owner: owner, Field: "status", Problem: fmt.Sprintf("its clusters cannot be written: %.1024v", err),
+			Severity: report.Warning, Owner: owner, Field: "status", Problem: problem,
 		}}}
 	}
 	k.mu.Unlock()
-	if had || err != nil {
+	if had || problem != "" {
 		k.report()
 	}
 }
@@ -186,12 +195,20 @@ func (k *Kubernetes) report() {
 	k.cfg.Board.Replace(status.Instance(status.Members, "imports"), reports...)
 }
 
-// writeImport makes the import of a pool as the members offer it, or takes away what we wrote.
-func (k *Kubernetes) writeImport(ctx context.Context, p objectid.Pool) error {
+// writeTimeout bounds the requests that one import takes. An API server that is slow to answer is as
+// one that does not.
+const writeTimeout = 30 * time.Second
+
+// writeImport makes the import of a pool as the members offer it, or takes away what we wrote. It
+// returns the clusters that are left out of it, and why.
+func (k *Kubernetes) writeImport(ctx context.Context, p objectid.Pool) (left map[string]string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+	defer cancel()
 	if k.cfg.Hub != nil {
-		clusters, err := k.writeAsHub(ctx, p)
-		k.cfg.Hub.Written(p, clusters, k.prunes(), err)
-		return err
+		written, err := k.writeAsHub(ctx, p)
+		written.Pruned = k.prunes()
+		k.cfg.Hub.Written(p, written, err)
+		return written.Left, err
 	}
 	view := k.cfg.Store.View()
 	set := selected(view)
@@ -201,7 +218,7 @@ func (k *Kubernetes) writeImport(ctx context.Context, p objectid.Pool) error {
 	decided, last := k.exports != nil, k.written[p]
 	k.mu.Unlock()
 	if !decided || !k.writable(p.Namespace) { // nothing is removed before this process has its ClusterSet and what is kept of members
-		return nil
+		return nil, nil
 	}
 	generation := int64(1)
 	if exists {
@@ -209,11 +226,11 @@ func (k *Kubernetes) writeImport(ctx context.Context, p objectid.Pool) error {
 	}
 	is, imported := k.status(p, generation)
 	if !imported {
-		return k.withdrawImport(ctx, p, obj, exists)
+		return nil, k.withdrawImport(ctx, p, obj, exists)
 	}
 	if !exists {
 		if err := k.makeImport(ctx, p, set != nil && set.Spec.CreateNamespaces); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	var live *inferenceapi.InferencePoolImportStatus
@@ -223,15 +240,16 @@ func (k *Kubernetes) writeImport(ctx context.Context, p objectid.Pool) error {
 	if live == nil {
 		live = &inferenceapi.InferencePoolImportStatus{}
 	}
-	want := k.wantedStatus(&is, live, metav1.NewTime(time.Now().Truncate(time.Second)))
+	want, left := k.acceptable(p, k.wantedStatus(&is, live, metav1.NewTime(time.Now().Truncate(time.Second))), live)
 	if k.mirrors(live, &want) && (last == nil || equality.Semantic.DeepEqual(*last, want)) { // live may be older than our last write
-		return nil
+		return left, nil
 	}
+	_, err = k.writeAccepted(ctx, p, "", want, left)
+	want = lessClusters(want, left)
 	k.mu.Lock()
 	k.written[p] = &want
 	k.mu.Unlock()
-	_, err := k.writeStatus(ctx, p, "", want)
-	return err
+	return left, err
 }
 
 // makeImport makes an import that does not exist, and its namespace if the ClusterSet has it made.
@@ -259,24 +277,26 @@ func (k *Kubernetes) makeImport(ctx context.Context, p objectid.Pool, namespaces
 }
 
 // writeStatus applies our part of an import's status: as far as the installed CRD has it, and other managers do not. It returns what it has
-// applied. version is applyAs's.
-func (k *Kubernetes) writeStatus(ctx context.Context, p objectid.Pool, version string, want inferenceapi.InferencePoolImportStatus) (inferenceapi.InferencePoolImportStatus, error) {
+// applied, without a controller if that is nothing.
+func (k *Kubernetes) writeStatus(ctx context.Context, p objectid.Pool, w writing, want inferenceapi.InferencePoolImportStatus) (inferenceapi.InferencePoolImportStatus, error) {
 	var nothing inferenceapi.InferencePoolImportStatus
 	if k.cfg.Hub != nil && k.prunes() {
-		return want, k.writePruned(ctx, p, version, want)
+		return k.writePruned(ctx, p, w, want)
 	}
+	w.force = false
 	var conflict error
 	for range 2 {
-		err := k.applyAs(ctx, false, version, importKind, "InferencePoolImport", p.Namespace, p.Name, map[string]any{"status": want}, "status")
+		err := k.applyAs(ctx, w, importKind, "InferencePoolImport", p.Namespace, p.Name, map[string]any{"status": want}, "status")
 		if undeclared(err) {
 			k.setPruned(true)
-			return want, k.writePruned(ctx, p, version, want)
+			return k.writePruned(ctx, p, w, want)
 		}
 		if !apierrors.IsConflict(err) {
-			if err == nil {
-				k.setPruned(false)
+			if err != nil {
+				return nothing, errors.Join(err, conflict)
 			}
-			return want, errors.Join(err, conflict)
+			k.setPruned(false)
+			return want, conflict
 		}
 		if conflict != nil {
 			return nothing, err

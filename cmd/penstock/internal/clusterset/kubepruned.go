@@ -20,7 +20,7 @@ const prunedForHubMessage = "the installed CRD of InferencePoolImport has no sta
 	"for other gateways, apply the CRD of Penstock's chart"
 
 // writePruned applies what the CRD of another project has of an import's status: our entry among the controllers.
-func (k *Kubernetes) writePruned(ctx context.Context, p objectid.Pool, version string, want inferenceapi.InferencePoolImportStatus) error {
+func (k *Kubernetes) writePruned(ctx context.Context, p objectid.Pool, w writing, want inferenceapi.InferencePoolImportStatus) (applied inferenceapi.InferencePoolImportStatus, err error) {
 	only := inferenceapi.InferencePoolImportStatus{Controllers: slices.Clone(want.Controllers)}
 	accepted, message := only.Controllers[0].Conditions[0], prunedMessage
 	if k.cfg.Hub != nil {
@@ -33,12 +33,16 @@ func (k *Kubernetes) writePruned(ctx context.Context, p objectid.Pool, version s
 	if k.cfg.Hub != nil {
 		carried, err := inferenceapi.Carry(want.Clusters, accepted.ObservedGeneration, accepted.LastTransitionTime)
 		if err != nil {
-			return fmt.Errorf("InferencePoolImport %s/%s: %w", p.Namespace, p.Name, err)
+			return applied, fmt.Errorf("InferencePoolImport %s/%s: %w", p.Namespace, p.Name, err)
 		}
 		ready := slices.DeleteFunc(slices.Clone(want.Conditions), func(c metav1.Condition) bool { return c.Type != imports.ConditionReady })
 		only.Controllers[0].Conditions = slices.Concat(only.Controllers[0].Conditions, ready, carried)
 	}
-	return k.applyAs(ctx, true, version, importKind, "InferencePoolImport", p.Namespace, p.Name, map[string]any{"status": only}, "status")
+	w.force = true
+	if err = k.applyAs(ctx, w, importKind, "InferencePoolImport", p.Namespace, p.Name, map[string]any{"status": only}, "status"); err != nil {
+		return applied, err
+	}
+	return want, nil
 }
 
 // prunes reports whether the installed CRD is known to have no status.clusters.

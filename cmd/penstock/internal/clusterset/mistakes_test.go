@@ -95,7 +95,7 @@ func TestSet_PodRangesThatMembersPublishMustNotOverlap(t *testing.T) {
 	publish := func(member string, sequence uint64, cidrs ...string) {
 		stamp := registry.Stamp{Epoch: 1, Sequence: sequence}
 		s.apply(registry.Update{Member: member, UID: member, Stamp: stamp, Exports: []registry.Export{
-			{Pool: objectid.Pool{Namespace: "default", Name: "chat"}, Stamp: stamp, Entry: inferenceapi.ImportedCluster{RoutingMode: inferenceapi.EndpointMode, PodCIDRs: cidrs}},
+			{Pool: objectid.Pool{Namespace: "default", Name: "chat"}, Stamp: stamp, Entry: inferenceapi.ImportedCluster{RoutingMode: inferenceapi.EndpointMode, TargetPortNumber: 8000, PodCIDRs: cidrs}},
 		}})
 		s.reportNow()
 	}

@@ -55,7 +55,7 @@ func TestSet_UpdateThatChangesNothingReportedIsNotReported(t *testing.T) {
 	export := func(address string) func(u *registry.Update) {
 		return func(u *registry.Update) {
 			u.Exports = []registry.Export{{Pool: objectid.Pool{Namespace: "default", Name: "chat"}, Stamp: u.Stamp, Entry: inferenceapi.ImportedCluster{
-				RoutingMode: inferenceapi.EndpointMode, Endpoints: []inferenceapi.ImportedEndpoint{{Address: address}},
+				RoutingMode: inferenceapi.EndpointMode, TargetPortNumber: 8000, Endpoints: []inferenceapi.ImportedEndpoint{{Address: address}},
 			}}}
 		}
 	}

@@ -82,7 +82,7 @@ func TestRecords_DamagedLineHarmsNoOther(t *testing.T) {
 			r.Since = 1_700_000_000_000_001
 			r.Pool, r.Bundle = objectid.Pool{Namespace: "ns", Name: name}, []byte{}
 			r.Started = time.Time{}
-			r.Entry = inferenceapi.ImportedCluster{Name: cluster, RoutingMode: inferenceapi.EndpointMode, Endpoints: []inferenceapi.ImportedEndpoint{{Address: "10.0.0.1"}}}
+			r.Entry = inferenceapi.ImportedCluster{Name: cluster, RoutingMode: inferenceapi.EndpointMode, TargetPortNumber: 8000, Endpoints: []inferenceapi.ImportedEndpoint{{Address: "10.0.0.1"}}}
 		}
 		return r
 	}

@@ -20,7 +20,7 @@ import (
 func TestSet_NewPodServesImportsWithTheirEndpoints(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		entry := func(addresses ...string) inferenceapi.ImportedCluster {
-			e := inferenceapi.ImportedCluster{RoutingMode: inferenceapi.EndpointMode}
+			e := inferenceapi.ImportedCluster{RoutingMode: inferenceapi.EndpointMode, TargetPortNumber: 8000}
 			for _, a := range addresses {
 				e.Endpoints = append(e.Endpoints, inferenceapi.ImportedEndpoint{Address: a})
 			}

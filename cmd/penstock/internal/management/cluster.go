@@ -187,7 +187,7 @@ func (c *cluster) once(ctx context.Context) error {
 		return err
 	}
 	objects, err := clusterset.NewKubernetes(clusterset.KubernetesConfig{REST: config, Store: c.store, Live: c.live, Log: c.hub.log.With("member", c.name), Hub: &clusterset.HubWriter{
-		UID: c.hub.uid, Epoch: c.hub.epoch, TakeOver: c.hub.cfg.TakeOver, Settled: c.hub.out.Settled, Pruned: schema.prunes, Written: c.written,
+		UID: c.hub.uid, Epoch: c.hub.epoch, Member: c.name, IsMember: c.hub.isMember, TakeOver: c.hub.cfg.TakeOver, Settled: c.hub.out.Settled, Pruned: schema.prunes, Written: c.written,
 		CreateNamespaces: func() bool { c.mu.Lock(); defer c.mu.Unlock(); return c.create },
 		Version: func(ref report.Ref) string {
 			live, _ := source.Live(ref)
@@ -309,6 +309,7 @@ func (c *cluster) contact(
 		default:
 			c.report(nil)
 			c.reportLeftOut(share)
+			c.reportUnfit()
 			c.hub.out.Contact(c.name, c.clusterUID())
 		}
 	}
@@ -332,8 +333,16 @@ func (c *cluster) identify(ctx context.Context, client dynamic.Interface) error 
 		return fmt.Errorf("there is no namespace %s, whose UID is the cluster's", metav1.NamespaceSystem)
 	}
 	uid := string(list.Items[0].GetUID())
-	if other := c.hub.claim(c.name, uid); other != "" {
+	switch other, certain := c.hub.claim(c.name, claim{uid, c.rest}); {
+	case certain:
 		return &mistake{Field: "spec.members[" + c.name + "]", Problem: "it is the same cluster as member " + other, Fix: "remove one of them, or correct its kubeconfig or clusterProfile"}
+	case other != "":
+		c.hub.note(c.name+twin, &mistake{
+			Field: "spec.members[" + c.name + "]", Problem: "its API server reports the UID of the cluster of member " + other,
+			Fix: "if both are one cluster, remove one of them; else find out which API server reports the UID of the other one",
+		})
+	default:
+		c.hub.note(c.name+twin, nil)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -348,6 +357,7 @@ func (c *cluster) follow(ctx context.Context, source *kube.Source) error {
 	taken := map[objectid.Pool][]string{}
 	var demands []kube.Demand
 	first := true
+	var spent pace
 	c.decideAgain() // a member without any object exports nothing, which is a decision too
 	for {
 		decide := false
@@ -383,17 +393,35 @@ func (c *cluster) follow(ctx context.Context, source *kube.Source) error {
 			c.hub.out.Namespaces(c.name)
 		}
 		if first || decide {
-			if err := c.decide(ctx, view, source, &demands); err != nil {
+			began := time.Now()
+			changed, err := c.decide(ctx, view, source, &demands)
+			if err != nil {
 				return err
 			}
 			first = false
+			if err := wait(ctx, spent.spent(time.Since(began), changed, time.Now())); err != nil {
+				return err
+			}
 		}
 	}
 }
 
+// wait returns after a time, or with the error of ctx.
+func wait(ctx context.Context, d time.Duration) error {
+	if d <= 0 {
+		return nil
+	}
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(d):
+		return nil
+	}
+}
+
 // written passes on what was written of an import.
-func (c *cluster) written(p objectid.Pool, clusters []string, pruned bool, err error) {
-	w := hub.Writing{Clusters: clusters, Pruned: pruned}
+func (c *cluster) written(p objectid.Pool, is clusterset.Written, err error) {
+	w := hub.Writing{Clusters: is.Clusters, Left: is.Left, Pruned: is.Pruned}
 	switch {
 	case err == nil:
 	case errors.Is(err, context.Canceled):

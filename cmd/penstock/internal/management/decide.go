@@ -16,8 +16,9 @@ import (
 	"github.com/penstock-project/penstock/multicluster/export"
 )
 
-// decide decides on all exports of the member, once what they depend on has been read.
-func (c *cluster) decide(ctx context.Context, view *store.View, source *kube.Source, before *[]kube.Demand) error {
+// decide decides on all exports of the member, once what they depend on has been read. It returns how
+// many have changed.
+func (c *cluster) decide(ctx context.Context, view *store.View, source *kube.Source, before *[]kube.Demand) (changed int, err error) {
 	c.mu.Lock()
 	beside, uid := c.beside, c.uid
 	cfg := export.Config{Cluster: c.name, Members: c.others, PodCIDRs: c.config.Allow.PodCIDRs, Hub: true, NodeAddress: beside.nodeAddress}
@@ -29,11 +30,11 @@ func (c *cluster) decide(ctx context.Context, view *store.View, source *kube.Sou
 			select {
 			case <-read:
 			case <-ctx.Done():
-				return ctx.Err()
+				return 0, ctx.Err()
 			}
 		}
 		if err := source.Flush(); err != nil {
-			return err
+			return 0, err
 		}
 		view = c.store.View()
 	}
@@ -46,8 +47,7 @@ func (c *cluster) decide(ctx context.Context, view *store.View, source *kube.Sou
 			list = append(list, d)
 		}
 	}
-	c.hub.out.Exports(c.name, uid, list)
-	return nil
+	return c.hub.out.Exports(c.name, uid, list), nil
 }
 
 // demands are the EndpointSlices of the pickers of exported pools, sorted.

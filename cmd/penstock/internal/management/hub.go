@@ -88,12 +88,13 @@ type Hub struct {
 	peers    []string            // names of the members with a peer
 	mistakes map[string]*mistake // by member
 	findings map[string]*mistake // in files, by object and field
-	uids     map[string]string   // of clusters, by member
+	claims   map[string]claim    // by member
 }
 
 // New makes a hub that does nothing before Run.
 func New(c Config) (*Hub, error) {
-	h := &Hub{cfg: c, log: c.Log, store: store.New(), mistakes: map[string]*mistake{}, uids: map[string]string{},
+	c.Log = slog.New(boundedLog{c.Log.Handler()})
+	h := &Hub{cfg: c, log: c.Log, store: store.New(), mistakes: map[string]*mistake{}, claims: map[string]claim{},
 		budget: kube.NewBudget(cmp.Or(c.Memory, defaultMemory) / budgetPart)}
 	if c.REST != nil {
 		var err error
@@ -170,7 +171,7 @@ func (h *Hub) lead(ctx context.Context, identity func(context.Context) (string, 
 	h.mu.Lock()
 	h.uid, h.epoch, h.clusters = uid, epoch, map[string]*cluster{}
 	clear(h.mistakes)
-	clear(h.uids)
+	clear(h.claims)
 	h.mu.Unlock()
 	out := hub.New(hub.Config{Drain: h.cfg.Drain, Never: never, Imports: func(member string, pools []objectid.Pool) {
 		if c := h.at(member); c != nil {
@@ -391,6 +392,9 @@ const undrained = ", which drains itself"
 // partly follows the name of a member of which objects are left out.
 const partly = ", of which objects are left out"
 
+// unfit follows the name of a member with exports that no import may have.
+const unfit = ", whose exports are not all fit for an import"
+
 // newest follows the name of a member in what is wrong with its newest description, while the one before is in use.
 const newest = ", as it is described now"
 
@@ -401,26 +405,15 @@ var closed = func() chan struct{} {
 	return c
 }()
 
-// claim notes the cluster of a member. It returns the member that is the same cluster; "": there is none.
-func (h *Hub) claim(name, uid string) (other string) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for o, is := range h.uids {
-		if o != name && is == uid {
-			return o
-		}
-	}
-	h.uids[name] = uid
-	return ""
-}
-
 func (h *Hub) forget(name string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	delete(h.uids, name)
+	delete(h.claims, name)
 	delete(h.mistakes, name)
 	delete(h.mistakes, name+newest)
 	delete(h.mistakes, name+partly)
+	delete(h.mistakes, name+unfit)
+	delete(h.mistakes, name+twin)
 }
 
 // never is why no import that a hub writes has an address: the kinds that no range of an importer

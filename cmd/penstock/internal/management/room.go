@@ -1,6 +1,7 @@
 package management
 
 import (
+	"fmt"
 	"strings"
 
 	inferencev1 "sigs.k8s.io/gateway-api-inference-extension/api/v1"
@@ -57,4 +58,25 @@ func (c *cluster) reportLeftOut(share *kube.Share) {
 			Fix: "remove objects there, or raise --memory-limit of the hub (hub.resources.limits.memory of the chart)",
 		})
 	}
+}
+
+// namedUnfit is how many exports of a member a finding names.
+const namedUnfit = 3
+
+// reportUnfit notes the exports of the member that no import may have. It is called once for each
+// contact: a member that changes all the time is not logged all the time.
+func (c *cluster) reportUnfit() {
+	first, n := c.hub.out.Unfit(c.name, namedUnfit)
+	if n == 0 {
+		c.hub.note(c.name+unfit, nil)
+		return
+	}
+	if more := n - len(first); more > 0 {
+		first = append(first, fmt.Sprintf("and %d more", more))
+	}
+	c.hub.note(c.name+unfit, &mistake{
+		Field:   "spec.members[" + c.name + "]",
+		Problem: "no import may have some of what it exports, so the others do not import it: " + strings.Join(first, "; "),
+		Fix:     "correct these objects there: an API server that validates has none of them",
+	})
 }

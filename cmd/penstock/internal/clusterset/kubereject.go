@@ -1,0 +1,218 @@
+package clusterset
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	upstream "sigs.k8s.io/gateway-api-inference-extension/apix/v1alpha1"
+
+	"github.com/penstock-project/penstock/discovery/objectid"
+	"github.com/penstock-project/penstock/manifests/inferenceapi"
+)
+
+// An API server takes the status of an import as a whole, and it is made of what several clusters
+// export. So an entry that it rejects is left out, and the others are written: entries are checked by
+// the schema before (inferenceapi.ImportedCluster.Violation), and this file is for what remains, such
+// as the policy of an administrator.
+
+// rejectedFor is how long an entry that an API server rejected is left out without another attempt,
+// unless it changes.
+const rejectedFor = 10 * time.Minute
+
+// longestWhy bounds what an API server reports, in bytes.
+const longestWhy = 400
+
+// rejection is an entry that an API server rejected.
+type rejection struct {
+	entry inferenceapi.ImportedCluster
+	why   string
+	at    time.Time
+}
+
+// rejects reports whether an API server answered that it does not take what was written, and would
+// not later either.
+func rejects(err error) bool {
+	var is apierrors.APIStatus
+	if err == nil || !errors.As(err, &is) || apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+		return false
+	}
+	switch is.Status().Code {
+	case http.StatusBadRequest, http.StatusForbidden, http.StatusUnprocessableEntity, http.StatusRequestEntityTooLarge:
+		return true
+	case http.StatusInternalServerError: // also what cannot be merged, and what the database has no room for
+		return !apierrors.IsTimeout(err) && !apierrors.IsServerTimeout(err)
+	}
+	return false
+}
+
+// brief is an API server's error, which another person may have written, in one line.
+func brief(err error) string {
+	text := strings.Join(strings.Fields(strings.ToValidUTF8(err.Error(), "?")), " ")
+	if len(text) > longestWhy {
+		text = strings.ToValidUTF8(text[:longestWhy], "") + "..."
+	}
+	return text
+}
+
+// lessClusters is a status without some of its clusters.
+func lessClusters(s inferenceapi.InferencePoolImportStatus, left map[string]string) inferenceapi.InferencePoolImportStatus {
+	if len(left) == 0 {
+		return s
+	}
+	s.Clusters = slices.DeleteFunc(slices.Clone(s.Clusters), func(c inferenceapi.ImportedCluster) bool {
+		_, is := left[c.Name]
+		return is
+	})
+	s.Controllers = slices.Clone(s.Controllers)
+	s.Controllers[0].ExportingClusters = slices.DeleteFunc(
+		slices.Clone(s.Controllers[0].ExportingClusters), func(c upstream.ExportingCluster) bool {
+			_, is := left[string(c.Name)]
+			return is
+		})
+	return s
+}
+
+// acceptable is a status without the clusters for which the import has no room, and those that the
+// API server rejected before. live is what the import has.
+func (k *Kubernetes) acceptable(
+	p objectid.Pool, want inferenceapi.InferencePoolImportStatus, live *inferenceapi.InferencePoolImportStatus,
+) (_ inferenceapi.InferencePoolImportStatus, left map[string]string) {
+	room := inferenceapi.Room
+	if k.cfg.Hub != nil && k.prunes() {
+		room = inferenceapi.RoomCarried
+	}
+	stay, _ := ownEntries(live, k.controller())
+	_, left = inferenceapi.Fit(want.Clusters, room, stay)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for i := range want.Clusters {
+		c := &want.Clusters[i]
+		if r, ok := k.rejected[p][c.Name]; ok && time.Since(r.at) < rejectedFor && sameEntry(&r.entry, c) {
+			left[c.Name] = r.why
+		}
+	}
+	return lessClusters(want, left), left
+}
+
+// sameEntry reports whether two entries of a cluster are equal beside their conditions, which are
+// the writer's own.
+func sameEntry(a, b *inferenceapi.ImportedCluster) bool {
+	x, y := *a, *b
+	x.Conditions, y.Conditions = nil, nil
+	return reflect.DeepEqual(x, y)
+}
+
+// writeAccepted writes a status as far as the API server takes it. It returns what it has written,
+// and adds to left the clusters that the API server rejects.
+func (k *Kubernetes) writeAccepted(
+	ctx context.Context, p objectid.Pool, version string, want inferenceapi.InferencePoolImportStatus, left map[string]string,
+) (inferenceapi.InferencePoolImportStatus, error) {
+	applied, err := k.writeStatus(ctx, p, writing{version: version}, want)
+	if !rejects(err) || len(want.Clusters) == 0 {
+		k.forgetRejected(p, left)
+		return applied, err
+	}
+	bad := k.search(ctx, p, version, want)
+	if len(bad) == 0 {
+		return applied, err
+	}
+	if applied, err = k.writeStatus(ctx, p, writing{version: version}, lessClusters(want, bad)); err == nil {
+		k.noteRejected(p, want, bad)
+		maps.Copy(left, bad)
+	}
+	return applied, err
+}
+
+// search finds the clusters of a status that the API server rejects, by writing halves of it that
+// the API server does not store, and why. There are none if it rejects the status without any.
+func (k *Kubernetes) search(
+	ctx context.Context, p objectid.Pool, version string, want inferenceapi.InferencePoolImportStatus,
+) map[string]string {
+	try := func(list []inferenceapi.ImportedCluster) error {
+		others := map[string]string{}
+		for _, c := range want.Clusters {
+			if !slices.ContainsFunc(list, func(o inferenceapi.ImportedCluster) bool { return o.Name == c.Name }) {
+				others[c.Name] = ""
+			}
+		}
+		_, err := k.writeStatus(ctx, p, writing{version: version, dry: true}, lessClusters(want, others))
+		return err
+	}
+	bad := map[string]string{}
+	if try(nil) != nil {
+		return bad
+	}
+	var halve func(list []inferenceapi.ImportedCluster)
+	halve = func(list []inferenceapi.ImportedCluster) {
+		err := try(list)
+		switch {
+		case !rejects(err):
+		case len(list) == 1:
+			bad[list[0].Name] = fmt.Sprintf("the API server rejects the entry: %s", brief(err))
+		default:
+			halve(list[:len(list)/2])
+			halve(list[len(list)/2:])
+		}
+	}
+	halve(want.Clusters)
+	if len(bad) > 0 && try(nil) != nil { // the API server failed meanwhile
+		clear(bad)
+	}
+	return bad
+}
+
+// noteRejected notes entries that the API server rejected. What is new is logged.
+func (k *Kubernetes) noteRejected(p objectid.Pool, want inferenceapi.InferencePoolImportStatus, bad map[string]string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.rejected[p] == nil {
+		k.rejected[p] = map[string]rejection{}
+	}
+	for _, c := range want.Clusters {
+		why, is := bad[c.Name]
+		if !is {
+			continue
+		}
+		if k.rejected[p][c.Name].why != why {
+			k.cfg.Log.Warn("an entry of an import is left out", "pool", p.String(), "cluster", c.Name, "reason", why)
+		}
+		k.rejected[p][c.Name] = rejection{*c.DeepCopy(), why, time.Now()}
+	}
+}
+
+// forgetRejected drops what was rejected of an import, except for what is left out still.
+func (k *Kubernetes) forgetRejected(p objectid.Pool, left map[string]string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	maps.DeleteFunc(k.rejected[p], func(cluster string, _ rejection) bool {
+		_, still := left[cluster]
+		return !still
+	})
+	if len(k.rejected[p]) == 0 {
+		delete(k.rejected, p)
+	}
+}
+
+// leftOut is a sentence about clusters that an import has not; "" if it has all.
+func leftOut(left map[string]string) string {
+	var list []string
+	for _, name := range slices.Sorted(maps.Keys(left)) {
+		if len(list) == mostLeftOut {
+			list = append(list, fmt.Sprintf("and %d more", len(left)-mostLeftOut))
+			break
+		}
+		list = append(list, fmt.Sprintf("%s: %s", name, left[name]))
+	}
+	return strings.Join(list, "; ")
+}
+
+// mostLeftOut is how many clusters a sentence names.
+const mostLeftOut = 4

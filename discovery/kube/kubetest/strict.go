@@ -1,0 +1,86 @@
+package kubetest
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+
+	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	structural "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/listtype"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	celconfig "k8s.io/apiserver/pkg/apis/cel"
+
+	"github.com/penstock-project/penstock/manifests"
+)
+
+// database is the number of bytes of an object that the database of an API server takes.
+const database = 1_500_000
+
+// Strict has the server reject each status that the CRDs in manifests do not allow, with the API
+// server's own libraries, and each object for which its database has no room.
+func (s *Server) Strict(t testing.TB) {
+	validators := map[string]func(Object) field.ErrorList{}
+	files, err := manifests.CRDs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range files {
+		if slices.Contains([]string{"inferencepools", "inferencepoolimports", "poolexports", "clustersets"}, f.Plural) {
+			validators[f.Plural] = validator(t, f)
+		}
+	}
+	s.Reject(func(resource string, obj Object) string {
+		raw, _ := json.Marshal(obj) // of JSON
+		if len(raw) > database {
+			return "etcdserver: request is too large"
+		}
+		if validate := validators[resource]; validate != nil {
+			if errs := validate(obj); len(errs) > 0 {
+				return errs.ToAggregate().Error()
+			}
+		}
+		return ""
+	})
+}
+
+func validator(t testing.TB, f manifests.File) func(Object) field.ErrorList {
+	t.Helper()
+	crd, err := manifests.CRD(f.Group, f.Plural)
+	if err != nil {
+		t.Fatal(err)
+	}
+	props := &apiextensions.JSONSchemaProps{}
+	if err := apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(crd.Spec.Versions[0].Schema.OpenAPIV3Schema, props, nil); err != nil {
+		t.Fatal(err)
+	}
+	shape, err := structural.NewStructural(props)
+	if err != nil {
+		t.Fatal(err)
+	}
+	values, _, err := validation.NewSchemaValidator(props)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rules := cel.NewValidator(shape, true, celconfig.PerCallLimit)
+	return func(obj Object) field.ErrorList {
+		raw, _ := json.Marshal(Object{"status": obj["status"]}) // of JSON
+		var status map[string]any
+		if err := utiljson.Unmarshal(raw, &status); err != nil { // whole numbers are integers
+			return field.ErrorList{field.InternalError(nil, err)}
+		}
+		errs := validation.ValidateCustomResource(nil, status, values)
+		errs = slices.DeleteFunc(errs, func(e *field.Error) bool { return strings.HasPrefix(e.Field, "spec") }) // it has none here
+		errs = append(errs, listtype.ValidateListSetsAndMaps(nil, shape, status)...)
+		if len(errs) == 0 {
+			errs, _ = rules.Validate(context.Background(), nil, shape, status, nil, celconfig.RuntimeCELCostBudget)
+		}
+		return errs
+	}
+}
