@@ -193,6 +193,19 @@ func madeByPenstock(imp *inferenceapi.InferencePoolImport) *inferenceapi.Inferen
 	return imp
 }
 
+// imported has a hub import clusters of an import since some seconds of Unix time; -1: it does not
+// import that one.
+func imported(imp *inferenceapi.InferencePoolImport, since ...int64) *inferenceapi.InferencePoolImport {
+	for i, at := range since {
+		c := metav1.Condition{Type: v1alpha1.ConditionImported, Status: metav1.ConditionTrue, LastTransitionTime: metav1.Unix(at, 0)}
+		if at < 0 {
+			c.Status, c.LastTransitionTime = metav1.ConditionFalse, metav1.Unix(1, 0)
+		}
+		imp.Status.Clusters[i].Conditions = append(imp.Status.Clusters[i].Conditions, c)
+	}
+	return imp
+}
+
 // Of two readings of a name the older export counts, be it the name of a pool or of one cluster of
 // an import.
 func TestImportName_MeansWhatItMeantFirst(t *testing.T) {
@@ -209,6 +222,12 @@ func TestImportName_MeansWhatItMeantFirst(t *testing.T) {
 		{"a pool of that name, at once", []store.Op{offerSince(1, "chat-east", "north", false), offerSince(1, "chat", "east", false)}, "chat-east", "import/default/chat/east"},
 		{"a user wrote the import of the cluster", []store.Op{offerSince(1, "chat-us", "east", false), store.InferencePoolImports.Put(written("chat", "us-east"))}, "chat-us-east", "parent/default/chat/us-east"},
 		{"Penstock made it", []store.Op{offerSince(1, "chat-us", "east", false), offerSince(2, "chat", "us-east", false), store.InferencePoolImports.Put(madeByPenstock(written("chat")))}, "chat-us-east", "import/default/chat-us/east"},
+		{"Penstock made it, and added the cluster later", []store.Op{offerSince(2e6, "chat-us", "east", false),
+			store.InferencePoolImports.Put(imported(madeByPenstock(written("chat", "west", "us-east")), 1, 3))}, "chat-us-east", "import/default/chat-us/east"},
+		{"Penstock made it with the cluster", []store.Op{offerSince(2e6, "chat-us", "east", false),
+			store.InferencePoolImports.Put(imported(madeByPenstock(written("chat", "us-east")), 1))}, "chat-us-east", "parent/default/chat/us-east"},
+		{"Penstock made it, and the cluster is not imported", []store.Op{offerSince(2e6, "chat-us", "east", false),
+			store.InferencePoolImports.Put(imported(madeByPenstock(written("chat", "us-east")), -1))}, "chat-us-east", "import/default/chat-us/east"},
 		{"the older one drains", []store.Op{offerSince(1, "chat", "us-east", true), offerSince(2, "chat-us", "east", false)}, "chat-us-east", "500: This route has no backend."},
 	} {
 		w := newNamed(t)

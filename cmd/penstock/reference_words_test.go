@@ -141,6 +141,8 @@ var conditionRows = []conditionRow{
 	{"InferencePoolImport", "Ready", "Unknown", "Stale", "No cluster of the set that exports the pool is known to be ready; requests are sent there as before. The message names them"},
 	{"InferencePoolImport cluster", "EPPReady", "True", "Ready", "The cluster is Ready, in EndpointMode. Not True: as its condition Ready, with the same reason; `False` if its picker is known to fail"},
 	{"InferencePoolImport cluster", "ParentsReady", "True", "Ready", "The cluster is Ready, in ParentMode. Not True: as its condition Ready, with the same reason"},
+	{"InferencePoolImport cluster", "Imported", "True", "Imported", "Written by a hub: it imports the cluster since `lastTransitionTime`, the age of the names that the import gives it"},
+	{"InferencePoolImport cluster", "Imported", "False", "NotAllowed", "Written by a hub: it does not import the cluster; the message states why. Its name in this import means nothing"},
 	{"InferencePoolImport cluster", "Ready", "True", "Ready", "The member's lease runs"},
 	{"InferencePoolImport cluster", "Ready", "Unknown", "Stale", "The member is connected, and has sent nothing for 15 s. Its wiring stays, and it gets requests"},
 	{"InferencePoolImport cluster", "Ready", "Unknown", "Unreachable", "The member is not connected. Its wiring stays, and it gets requests"},

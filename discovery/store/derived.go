@@ -66,8 +66,8 @@ type Offer struct {
 	Cleartext bool
 	// Local: the cluster is this one. Requests go to the InferencePool of the import's name.
 	Local bool
-	// Since is when this cluster first received the export, in microseconds of Unix time: of two
-	// meanings of a name the older one counts (gatewayapi.ImportNamed). 0 is older than all others.
+	// Since is when the export became this Offer, in microseconds of Unix time: of two meanings of a
+	// name the older one counts (gatewayapi.ImportNamed). 0 is older than all others.
 	Since int64
 }
 

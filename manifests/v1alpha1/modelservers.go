@@ -13,6 +13,10 @@ const (
 // label, a user or another controller wrote the import.
 const ImportedByLabel = Group + "/imported-by"
 
+// ConditionImported is the condition of a cluster in status.clusters of an import that a hub writes.
+// True: it is imported, since lastTransitionTime; False: only the reason is shown.
+const ConditionImported = "Imported"
+
 // ModelServers lists model servers that are not pods, by address. An InferencePool of the same namespace selects them by label,
 // as it selects pods.
 //

@@ -61,7 +61,7 @@ type PoolExportStatus struct {
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	Sequence int64 `json:"sequence,omitempty"`
-	// Since is when this cluster first received the export. Of two exports that a name may mean, the
+	// Since is when this cluster began to import the export. Of two exports that a name may mean, the
 	// older one counts.
 	//
 	// +optional

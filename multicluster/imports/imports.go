@@ -205,10 +205,11 @@ func (i *Importer) Assemble(pools []objectid.Pool) (out Assembled, err error) {
 	var ops []store.Op
 	view := i.cfg.Store.View()
 	out.Revision = view.Revision()
-	for _, p := range out.Pools {
+	sourcesOf := i.dated(view, out.Pools)
+	for n, p := range out.Pools {
 		wanted := map[string]bool{}
 		var unnamed []string
-		sources := i.sources(view, p)
+		sources := sourcesOf[n]
 		if len(sources) > 0 && !slices.ContainsFunc(sources, func(s Source) bool { return !s.well() }) {
 			out.Ready = append(out.Ready, p)
 		}
@@ -251,6 +252,35 @@ func (i *Importer) Assemble(pools []objectid.Pool) (out Assembled, err error) {
 		out.Revision = revision.N
 	}
 	return out, nil
+}
+
+// dated returns the sources of some pools, and dates their exports: one that is imported, and has no
+// age, has one from now on, and one that is not imported has none any more. mu is held.
+func (i *Importer) dated(r store.Reader, pools []objectid.Pool) [][]Source {
+	out := make([][]Source, len(pools))
+	var begun, ceased []registry.RecordID
+	var fresh []*Source
+	for n, p := range pools {
+		out[n] = i.sources(r, p)
+		for j := range out[n] {
+			s := &out[n][j]
+			id := registry.RecordID{Cluster: s.Entry.Name, Pool: p}
+			switch {
+			case s.local:
+			case s.imported() && s.since == 0:
+				begun, fresh = append(begun, id), append(fresh, s)
+			case !s.imported() && s.since != 0:
+				ceased = append(ceased, id)
+			}
+		}
+	}
+	if len(begun)+len(ceased) > 0 {
+		since := i.cfg.Registry.Imported(begun, ceased)
+		for _, s := range fresh {
+			s.since = since
+		}
+	}
+	return out
 }
 
 // Status is the status of an import, as far as it is the cluster set's: every exporting cluster that has an entry, with conditions. generation

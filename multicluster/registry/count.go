@@ -139,7 +139,6 @@ func (r *Registry) unread(t txn, cluster string, p objectid.Pool, why string) {
 	} else if t.room(&next, nil) != "" {
 		return // it is counted, and named by the source
 	}
-	next.Since = r.since(t, old)
 	if next.Unread != why {
 		next.Unread = why
 		t.put(&next)

@@ -26,9 +26,10 @@
 // Restart: TakeUnsaved returns what has changed of the Records, which cmd keeps, and Restore takes them over, stamps and UIDs included. So
 // neither the exports of a member that is away are lost, nor does an update that is older than the records have an effect.
 //
-// Age: an export has the time at which this cluster received it first (Export.Since), by this
-// cluster's own clock, until it is collected. It is kept with the records, and the process that
-// leads decides it for all (Agree): names of imports mean the older export.
+// Age: an export has the time at which this cluster began to import it (Imported, Export.Since), by
+// this cluster's own clock, while it is imported. One that is not allowed, not valid or one too many
+// has none, however early its member announced it. The age is kept with the records, and the process
+// that leads decides it for all (Agree): names of imports mean the older export.
 //
 // Placements are what members report, and go with the report: when the member retracts it, or is none any more. One counts for the incarnation of
 // the export which it is about, so that a pool that is exported again is not imported before its members have reported so.

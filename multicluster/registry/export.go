@@ -20,9 +20,9 @@ type Export struct {
 	Entry inferenceapi.ImportedCluster
 	// Incarnation distinguishes the export from earlier ones of that pool, which the cluster has withdrawn.
 	Incarnation uint64
-	// Since is when this cluster first received the export, in microseconds of Unix time; 0: before
-	// that was recorded. It stays until the export is collected, whatever the member publishes: of two
-	// meanings of a name the older export counts.
+	// Since is when this cluster began to import the export (Imported), in microseconds of Unix time;
+	// 0: it does not, or did before that was recorded. It stays while the export is imported, whatever
+	// the member publishes: of two meanings of a name the older export counts.
 	Since int64
 	// Draining: the export is withdrawn, or its member drains. It takes no new request.
 	Draining bool
@@ -64,32 +64,45 @@ func (e *Export) invalid() string {
 	return ""
 }
 
-// since is when an export that is stored now was received first: the same for all of a transaction,
-// and later than all before.
-func (r *Registry) since(t txn, old *Export) int64 {
-	if old != nil {
-		return old.Since
-	}
-	if *t.received == 0 {
-		*t.received = max(r.cfg.Now().UnixMicro(), r.latest.Load()+1)
-		r.latest.Store(*t.received)
-	}
-	return *t.received
+// Imported notes which exports this cluster has begun to import, and which it has ceased to import:
+// each that begins is as old as the returned time, in microseconds of Unix time, which is later than
+// all before, and each that ceases has no age any more. So an export that a member announced before
+// it was imported is no older than one that was not announced. An export that has an age keeps it.
+func (r *Registry) Imported(begun, ceased []RecordID) (since int64) {
+	r.write(func(t txn) {
+		since = max(r.cfg.Now().UnixMicro(), r.latest.Load()+1)
+		date := func(ids []RecordID, since int64) {
+			for _, id := range ids {
+				e := rows.First[Export](t, exportTable, exportKey(id.Cluster, id.Pool))
+				if e != nil && (e.Since == 0) != (since == 0) {
+					same := *e
+					same.Since = since
+					t.put(&same)
+				}
+			}
+		}
+		if date(ceased, 0); len(begun) > 0 {
+			date(begun, since)
+			r.latest.Store(since)
+		}
+	})
+	return since
 }
 
-// Newest is the newest Export.Since of all so far: it changes with each export that is received
-// first.
+// Newest is the newest Export.Since of all so far: it changes with each export that this cluster
+// begins to import.
 func (r *Registry) Newest() int64 { return r.latest.Load() }
 
-// Agree takes over when the process that keeps the records received exports first, and returns the
-// pools to assemble again: all processes of a cluster decide the same about a name.
+// Agree takes over when the process that keeps the records began to import exports, and returns the
+// pools to assemble again: all processes of a cluster decide the same about a name. An export that
+// this process does not import has no age here, and a record that is not dropped yet gives it none.
 func (r *Registry) Agree(records []Record) []objectid.Pool {
 	return r.write(func(t txn) {
 		for i := range records {
 			rec := &records[i]
 			r.latest.Store(max(r.latest.Load(), rec.Since))
 			e := rows.First[Export](t, exportTable, exportKey(rec.Cluster, rec.Pool))
-			if e != nil && rec.Since > 0 && e.Since != rec.Since {
+			if e != nil && rec.Since > 0 && e.Since > 0 && e.Since != rec.Since {
 				same := *e
 				same.Since = rec.Since
 				t.put(&same)

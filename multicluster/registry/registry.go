@@ -258,8 +258,11 @@ func (r *Registry) export(t txn, e *Export, known Stamp) (problem string) {
 		r.unread(t, e.Cluster, e.Pool, problem)
 		return ""
 	}
-	if e.Since = r.since(t, old); old != nil && reflect.DeepEqual(*old, *e) {
-		return ""
+	if e.Since = 0; old != nil {
+		e.Since = old.Since
+		if reflect.DeepEqual(*old, *e) {
+			return ""
+		}
 	}
 	if problem = t.room(e, old); problem != "" {
 		if old != nil {
@@ -302,7 +305,7 @@ func (r *Registry) Expire() []objectid.Pool {
 
 // write runs change in a write transaction, and returns the pools whose exports, or whose exports' members, have changed, sorted.
 func (r *Registry) write(change func(t txn)) []objectid.Pool {
-	t := txn{r.db.Txn(true), r.cfg.Exports, map[string]Count{}, new(int64), new(int)}
+	t := txn{r.db.Txn(true), r.cfg.Exports, map[string]Count{}, new(int)}
 	defer t.Abort() // after a panic; a committed one stays
 	t.TrackChanges()
 	change(t)

@@ -93,9 +93,7 @@ type txn struct {
 	*memdb.Txn
 	exports int              // Config.Exports
 	counts  map[string]Count // by cluster: those that a write transaction has changed
-	// received is Export.Since of the exports that a write transaction adds; 0: it has added none.
-	received *int64
-	members  *int // how many there are, in a write transaction that has counted them
+	members *int             // how many there are, in a write transaction that has counted them
 }
 
 // read begins a transaction that reads.

@@ -18,9 +18,18 @@ func since(r *registry.Registry, member string, p objectid.Pool) int64 {
 	return -1
 }
 
-// Nothing that a member publishes changes when its export was received first, so that it cannot
+// imported has a registry's cluster import exports of a member.
+func imported(r *registry.Registry, member string, pools ...objectid.Pool) int64 {
+	var ids []registry.RecordID
+	for _, p := range pools {
+		ids = append(ids, registry.RecordID{Cluster: member, Pool: p})
+	}
+	return r.Imported(ids, nil)
+}
+
+// Nothing that a member publishes changes when its export began to be imported, so that it cannot
 // take over what a name means.
-func TestSince_IsWhenAnExportWasReceivedFirst(t *testing.T) {
+func TestSince_IsWhenAnExportBeganToBeImported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := set()
 		publish := func(member, uid string, sequence uint64, snapshot bool, exports ...registry.Export) {
@@ -30,15 +39,20 @@ func TestSince_IsWhenAnExportWasReceivedFirst(t *testing.T) {
 		own := export(chat, stamp(1, 1), "a")
 		own.Since = 1 // a source could have it from the wire
 		publish("east", "e", 1, true, own, export(code, stamp(1, 1), "a"))
-		first := since(r, "east", chat)
-		if first != time.Now().UnixMicro() || since(r, "east", code) != first {
-			t.Errorf("of two exports of one update: %d and %d", first, since(r, "east", code))
-		}
 		publish("west", "w", 1, true, export(chat, stamp(1, 1), "b"))
-		if got := since(r, "west", chat); got <= first {
-			t.Errorf("received later, at the same time of the clock: %d, not after %d", got, first)
+		if got := since(r, "east", chat); got != 0 || since(r, "west", chat) != 0 {
+			t.Errorf("received, and not imported: since %d", got)
 		}
 		time.Sleep(time.Hour)
+		first := imported(r, "east", chat, code)
+		if first != time.Now().UnixMicro() || since(r, "east", chat) != first || since(r, "east", code) != first || r.Newest() != first {
+			t.Errorf("two that are imported at once: %d and %d, want %d", since(r, "east", chat), since(r, "east", code), first)
+		}
+		if later := imported(r, "west", chat); later <= first || since(r, "west", chat) != later {
+			t.Errorf("imported later, at the same time of the clock: %d, not after %d", later, first)
+		}
+		time.Sleep(time.Hour)
+		imported(r, "east", chat)
 		publish("east", "e", 2, false, export(chat, stamp(1, 2), "c"))
 		publish("east", "e", 3, true)
 		publish("east", "e", 4, true, export(chat, stamp(1, 4), "d"))
@@ -52,9 +66,29 @@ func TestSince_IsWhenAnExportWasReceivedFirst(t *testing.T) {
 		time.Sleep(time.Hour)
 		r.Expire()
 		publish("east", "rebuilt", 8, true, export(chat, stamp(1, 8), "f"))
-		if got := since(r, "east", chat); got != time.Now().UnixMicro() {
+		if got := since(r, "east", chat); got != 0 {
 			t.Errorf("exported anew once the earlier export was collected: %d", got)
 		}
+	})
+}
+
+// One that is not imported any more has no age, and begins with none.
+func TestSince_EndsWithTheImport(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := set()
+		apply(t, r, registry.Update{Member: "east", UID: "e", Stamp: stamp(1, 1), Snapshot: true, Exports: []registry.Export{export(chat, stamp(1, 1), "a")}})
+		first, id := imported(r, "east", chat), registry.RecordID{Cluster: "east", Pool: chat}
+		r.TakeUnsaved()
+		if r.Imported(nil, []registry.RecordID{id}); since(r, "east", chat) != 0 || r.Newest() != first {
+			t.Errorf("not imported any more: since %d, the newest %d", since(r, "east", chat), r.Newest())
+		}
+		if changed, gone := r.TakeUnsaved(); len(changed)+len(gone) != 1 { // one of them, as the export has a mode or has none
+			t.Errorf("the records to save are %v, to drop %v", changed, gone)
+		}
+		if again := imported(r, "east", chat); again <= first || since(r, "east", chat) != again {
+			t.Errorf("imported again: since %d, want %d, after %d", since(r, "east", chat), again, first)
+		}
+		r.Imported([]registry.RecordID{{Cluster: "east", Pool: code}}, nil) // it does not exist
 	})
 }
 
@@ -63,22 +97,25 @@ func TestSince_IsKeptAndAgreedOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := set()
 		apply(t, r, registry.Update{Member: "east", UID: "e", Stamp: stamp(1, 1), Snapshot: true, Exports: []registry.Export{export(chat, stamp(1, 1), "a")}})
-		records := func() []registry.Record {
-			return []registry.Record{
-				{RecordID: registry.RecordID{Cluster: "east"}, UID: "e", Stamp: stamp(1, 1)},
-				{RecordID: registry.RecordID{Cluster: "east", Pool: chat}, UID: "e", Stamp: stamp(1, 1), Since: since(r, "east", chat), Entry: export(chat, stamp(1, 1), "a").Entry},
-			}
+		imported(r, "east", chat)
+		records := []registry.Record{
+			{RecordID: registry.RecordID{Cluster: "east"}, UID: "e", Stamp: stamp(1, 1)},
+			{RecordID: registry.RecordID{Cluster: "east", Pool: chat}, UID: "e", Stamp: stamp(1, 1), Since: since(r, "east", chat), Entry: export(chat, stamp(1, 1), "a").Entry},
 		}
 		again := set()
-		again.Restore(records())
+		again.Restore(records)
 		if got := since(again, "east", chat); got != since(r, "east", chat) {
 			t.Errorf("restored: %d, want %d", got, since(r, "east", chat))
 		}
 		time.Sleep(time.Second)
 		other := set()
 		apply(t, other, registry.Update{Member: "east", UID: "e", Stamp: stamp(1, 1), Snapshot: true, Exports: []registry.Export{export(chat, stamp(1, 1), "a"), export(code, stamp(1, 1), "a")}})
-		if changed := other.Agree(records()); len(changed) != 1 || since(other, "east", chat) != since(r, "east", chat) {
-			t.Errorf("%v changed, received first %d, want %d", changed, since(other, "east", chat), since(r, "east", chat))
+		if changed := other.Agree(records); len(changed) > 0 || since(other, "east", chat) != 0 {
+			t.Errorf("a record makes an export older that is not imported: %v changed, since %d", changed, since(other, "east", chat))
+		}
+		imported(other, "east", chat, code)
+		if changed := other.Agree(records); len(changed) != 1 || since(other, "east", chat) != since(r, "east", chat) {
+			t.Errorf("%v changed, imported since %d, want %d", changed, since(other, "east", chat), since(r, "east", chat))
 		}
 		if changed := other.Agree([]registry.Record{{RecordID: registry.RecordID{Cluster: "east", Pool: code}}}); len(changed) > 0 {
 			t.Errorf("a record of an earlier release changes %v", changed)

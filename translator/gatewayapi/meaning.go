@@ -5,6 +5,9 @@ import (
 	"fmt"
 	"slices"
 
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/discovery/store"
@@ -106,18 +109,32 @@ func oneCluster(r store.Reader, namespace, name, cluster string) (m Meaning, ok 
 		m.since, ok = o.Since, true
 	}
 	obj, exists := store.InferencePoolImports.Get(r, m.Key())
-	has := func(c inferenceapi.ImportedCluster) bool { return c.Name == cluster }
-	if !exists || !slices.ContainsFunc(obj.Status.Clusters, has) {
+	if !exists {
 		return m, ok
 	}
-	since := int64(0)
-	if made(obj) {
-		since = created(obj)
+	has := func(c inferenceapi.ImportedCluster) bool { return c.Name == cluster }
+	i := slices.IndexFunc(obj.Status.Clusters, has)
+	if i < 0 {
+		return m, ok
 	}
-	if !ok || since < m.since {
+	since, imported := entered(obj, &obj.Status.Clusters[i])
+	if imported && (!ok || since < m.since) {
 		m.since = since
 	}
-	return m, true
+	return m, ok || imported
+}
+
+// entered is since when an import has an entry of a cluster, as store.Offer.Since. imported is false
+// if the hub that wrote the entry does not import that cluster.
+func entered(obj *inferenceapi.InferencePoolImport, c *inferenceapi.ImportedCluster) (since int64, imported bool) {
+	if !made(obj) {
+		return 0, true
+	}
+	since = created(obj)
+	if is := meta.FindStatusCondition(c.Conditions, v1alpha1.ConditionImported); is != nil {
+		return max(since, is.LastTransitionTime.UnixMicro()), is.Status == metav1.ConditionTrue
+	}
+	return since, true // another controller wrote it, or an earlier release of the hub
 }
 
 // made reports whether Penstock made an import for what members export, here or as a hub. Such an

@@ -5,12 +5,57 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	upstream "sigs.k8s.io/gateway-api-inference-extension/apix/v1alpha1"
 
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
+	"github.com/penstock-project/penstock/manifests/v1alpha1"
+	"github.com/penstock-project/penstock/multicluster/imports"
+	"github.com/penstock-project/penstock/multicluster/registry"
 )
+
+// A name that an import has given to a cluster is as old as the import of that cluster, and neither
+// as old as the import itself nor as an entry that only has the reason why it is not imported.
+func TestHub_EntryHasTheTimeSinceWhichItIsImported(t *testing.T) {
+	hub := &Kubernetes{cfg: KubernetesConfig{Hub: &HubWriter{UID: "a"}}}
+	at := func(hour int) metav1.Time {
+		return metav1.NewTime(time.Unix(0, 0).Add(time.Duration(hour) * time.Hour))
+	}
+	east := inferenceapi.ImportedCluster{Name: "east", RoutingMode: inferenceapi.ParentMode}
+	live := &inferenceapi.InferencePoolImportStatus{}
+	write := func(hour int, sources ...imports.Source) metav1.Condition {
+		t.Helper()
+		is := imports.StatusOf(sources, 1)
+		*live = hub.wantedStatus(&is, live, at(hour))
+		got := meta.FindStatusCondition(live.Clusters[0].Conditions, v1alpha1.ConditionImported)
+		if got == nil {
+			t.Fatalf("hour %d: the entry has no condition %s: %+v", hour, v1alpha1.ConditionImported, live.Clusters[0])
+		}
+		return *got
+	}
+	hidden := imports.Source{Entry: east, State: registry.Ready, NotAllowed: "not named"}
+	if c := write(1, hidden); c.Status != metav1.ConditionFalse {
+		t.Errorf("not allowed: %+v", c)
+	}
+	if c := write(2, imports.Source{Entry: east, State: registry.Ready}); c.Status != metav1.ConditionTrue || !c.LastTransitionTime.Equal(new(at(2))) {
+		t.Errorf("allowed: %+v", c)
+	}
+	if c := write(3, imports.Source{Entry: east, State: registry.Draining}); c.Status != metav1.ConditionTrue || !c.LastTransitionTime.Equal(new(at(2))) {
+		t.Errorf("it drains, and its name is in use: %+v", c)
+	}
+	write(4, hidden)
+	if c := write(5, imports.Source{Entry: east, State: registry.Ready}); !c.LastTransitionTime.Equal(new(at(5))) {
+		t.Errorf("allowed again: %+v", c)
+	}
+	set := &Kubernetes{cfg: KubernetesConfig{}}
+	is := imports.StatusOf([]imports.Source{{Entry: east, State: registry.Ready}}, 1)
+	if got := set.wantedStatus(&is, live, at(6)); meta.FindStatusCondition(got.Clusters[0].Conditions, v1alpha1.ConditionImported) != nil {
+		t.Errorf("a member of a set has Offers instead: %+v", got.Clusters[0].Conditions)
+	}
+}
 
 // An import belongs to the hub that wrote it, in its newest epoch: a leader that was paused, and another hub, do not write it.
 func TestHub_OlderLeaderAndAnotherHubAreFenced(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/util/workqueue"
@@ -41,6 +42,7 @@ const importWorkers = 4
 const (
 	importAccepted          = "Accepted"
 	importReady             = "Ready"
+	importedReason          = "Imported"
 	noReadyClusterReason    = "NoReadyCluster"
 	staleReason             = "Stale"
 	conditionClustersPruned = "ClustersPruned"
@@ -383,6 +385,9 @@ func (k *Kubernetes) wantedStatus(is, live *inferenceapi.InferencePoolImportStat
 		if i := slices.IndexFunc(live.Clusters, func(l inferenceapi.ImportedCluster) bool { return l.Name == c.Name }); i >= 0 {
 			before = live.Clusters[i].Conditions
 		}
+		if k.cfg.Hub != nil {
+			c.Conditions = append(c.Conditions, importedCondition(c.Conditions))
+		}
 		settle(before, now, c.Conditions)
 		entry.ExportingClusters = append(entry.ExportingClusters, upstream.ExportingCluster{Name: upstream.ClusterName(c.Name)})
 	}
@@ -394,6 +399,20 @@ func (k *Kubernetes) wantedStatus(is, live *inferenceapi.InferencePoolImportStat
 	}
 	out.Controllers = []upstream.ImportController{entry}
 	return out
+}
+
+// importedCondition has since when a hub imports a cluster, by its condition Ready: names of the
+// import are as old as that. The importing cluster has no Offer with the time.
+func importedCondition(of []metav1.Condition) metav1.Condition {
+	c := metav1.Condition{Type: v1alpha1.ConditionImported, Status: metav1.ConditionTrue, Reason: importedReason}
+	ready := meta.FindStatusCondition(of, imports.ConditionReady)
+	if ready == nil {
+		return c
+	}
+	if c.ObservedGeneration = ready.ObservedGeneration; ready.Reason == imports.NotAllowedReason {
+		c.Status, c.Reason, c.Message = metav1.ConditionFalse, ready.Reason, ready.Message
+	}
+	return c
 }
 
 // settle gives conditions the time of their last transition: that of the ones before, unless their status differs.
