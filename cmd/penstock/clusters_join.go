@@ -34,6 +34,9 @@ A member exports here only what "allow" of its entry names. A new member may exp
 that the other cluster exported pools of when "clusters show" ran there. --allow-namespaces and --allow-pools allow others
 instead. Without these flags, what the ClusterSet allows a member that it has stays as it is.
 
+The bundle of a member that the ClusterSet has may have CA certificates that are in it here, and those that a key of one of
+them has signed. Any other needs --replace: CA certificates are public, so a known one beside it proves nothing.
+
 With --http, of a Penstock on Kubernetes, nothing is written: the command prints the ClusterSet to apply.`,
 		Example: `  penstock clusters show -f ./config | ssh east penstock clusters join -f ./config - > east.yaml
   penstock clusters join -f ./config east.yaml
@@ -70,7 +73,8 @@ With --http, of a Penstock on Kubernetes, nothing is written: the command prints
 		"namespaces in which the cluster's exports are imported here, in place of those that FILE has; comma-separated")
 	cmd.Flags().StringSliceVar(&how.pools, "allow-pools", nil,
 		"pools that are imported from the cluster, as NAMESPACE/NAME, in place of the namespaces that FILE has; comma-separated")
-	cmd.Flags().BoolVar(&how.replace, "replace", false, "let the cluster take the name of a member that has other certificates: it was made anew")
+	cmd.Flags().BoolVar(&how.replace, "replace", false,
+		"let the cluster have the name of a member that is not known to have its CA certificates: its authority is new")
 	return cmd
 }
 

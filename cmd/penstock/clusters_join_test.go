@@ -4,9 +4,11 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/sha256"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"fmt"
 	"math/big"
 	"os"
 	"path/filepath"
@@ -22,22 +24,60 @@ import (
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
 
-// caBundle is a new CA's certificate, valid until some time from now.
-func caBundle(t *testing.T, until time.Duration) string {
+// testCA is a CA's certificate with its key.
+type testCA struct {
+	cert   *x509.Certificate
+	key    *ecdsa.PrivateKey
+	bundle string // the certificate in PEM
+}
+
+// newCA is a new CA, valid until some time from now.
+func newCA(t *testing.T, until time.Duration) *testCA {
+	t.Helper()
+	return (&testCA{key: newKey(t)}).again(t, until)
+}
+
+func newKey(t *testing.T) *ecdsa.PrivateKey {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
+	return key
+}
+
+// again is a CA's next certificate of the same key.
+func (c *testCA) again(t *testing.T, until time.Duration) *testCA { return issue(t, nil, c.key, until) }
+
+// signs is a CA of another key, which this one has signed.
+func (c *testCA) signs(t *testing.T) *testCA { return issue(t, c, newKey(t), time.Hour) }
+
+// issue issues the certificate of a CA, signed by another one, or by itself: by is nil.
+func issue(t *testing.T, by *testCA, key *ecdsa.PrivateKey, until time.Duration) *testCA {
+	t.Helper()
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: "penstock test"}, NotBefore: time.Now().Add(-48 * time.Hour),
 		NotAfter: time.Now().Add(until), IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
 	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	parent, signer := template, key
+	if by != nil {
+		parent, signer = by.cert, by.key
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, parent, key.Public(), signer)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
+	cert, err := x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &testCA{cert, key, string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))}
+}
+
+// caBundle is a new CA's certificate, valid until some time from now.
+func caBundle(t *testing.T, until time.Duration) string {
+	t.Helper()
+	return newCA(t, until).bundle
 }
 
 // memberYAML is a member as `penstock clusters show` prints it.
@@ -98,7 +138,8 @@ func TestClusterSet_JoinAddsAndRenewsMembers(t *testing.T) {
 		t.Fatalf("the ClusterSet:\n%s", text)
 	}
 	s.write("set.yaml", strings.Replace(text, "namespaces: []", "namespaces: [chat] # only chat", 1))
-	if out, err := s.joinText(memberYAML(t, "east", "192.0.2.1:9443", first+next)); err != nil || !strings.Contains(out, "east has a new address or new certificates") {
+	out, err = s.joinText(memberYAML(t, "east", "192.0.2.1:9443", first+next), "--replace")
+	if err != nil || !strings.Contains(out, "east has a new address or new certificates") {
 		t.Fatalf("renewed: %s %v", out, err)
 	}
 	if text, set := read(); len(set.Spec.Members) != 1 || set.Spec.Members[0].Peer.Bundle != first+next || !strings.Contains(text, "# only chat") || set.Spec.Members[0].Allow.Namespaces[0] != "chat" {
@@ -106,7 +147,7 @@ func TestClusterSet_JoinAddsAndRenewsMembers(t *testing.T) {
 	}
 	before, _ := read()
 	other := caBundle(t, time.Hour)
-	if _, err := s.joinText(memberYAML(t, "east", "192.0.2.1:9443", other)); err == nil || !strings.Contains(err.Error(), "add --replace if the cluster was made anew") {
+	if _, err := s.joinText(memberYAML(t, "east", "192.0.2.1:9443", other)); err == nil || !strings.Contains(err.Error(), "add --replace") {
 		t.Errorf("a name that is taken: %v", err)
 	}
 	if after, _ := read(); after != before {
@@ -123,6 +164,63 @@ func TestClusterSet_JoinAddsAndRenewsMembers(t *testing.T) {
 	}
 	if _, err := s.joinText(memberYAML(t, "west", "192.0.2.2:9443", other)); err == nil || !strings.Contains(err.Error(), "its certificate is that of member east too") {
 		t.Errorf("one certificate for two: %v", err)
+	}
+}
+
+// CA certificates are public: another cluster may write a member's beside its own. It does not take
+// the member's name with them.
+func TestClusterSet_JoinGivesNoNameToAnUnknownCA(t *testing.T) {
+	old := newCA(t, time.Hour)
+	renewed := old.again(t, 2*time.Hour)
+	known, other, ended := old.bundle, newCA(t, time.Hour), newCA(t, -time.Hour)
+	revived, signed := ended.again(t, time.Hour), other.signs(t)
+	print := func(c *testCA) string { return fmt.Sprintf("SHA-256 %x", sha256.Sum256(c.cert.Raw)) }
+	for _, c := range []struct {
+		what, has, text string
+		denied          *testCA // the CA that the error names
+	}{
+		{"one of two is known", known, known + other.bundle, other},
+		{"none is known", known, other.bundle, other},
+		{"what was known has expired", ended.bundle, other.bundle, other},
+		{"the known one has expired, and is there too", ended.bundle, ended.bundle + other.bundle, other},
+		{"the key of an expired one", ended.bundle, revived.bundle, revived},
+		{"signed by one that is not known", known, known + signed.bundle, signed},
+		{"no certificate was known", "", other.bundle, other},
+		{"its own", known, known, nil},
+		{"its own twice, with a comment", known, "# east\n" + known + known, nil},
+		{"fewer", known + other.bundle, known, nil},
+		{"the known key renews its certificate", known, known + renewed.bundle, nil},
+		{"the known key signs the next", known, known + old.signs(t).bundle, nil},
+		{"the known key signs the next, alone", known, old.signs(t).bundle, nil},
+	} {
+		peer := "peer: {address: \"192.0.2.1:9443\", bundle: " + strconv.Quote(c.has) + "}"
+		if c.has == "" {
+			peer = "kubeconfig: {file: east}"
+		}
+		s := clusterFolder(t, clusterSetYAML("here")+"  members:\n  - name: east\n    "+peer+"\n", caBundle(t, time.Hour))
+		text := memberYAML(t, "east", "192.0.2.9:9443", c.text)
+		_, err := s.joinText(text)
+		if c.denied == nil {
+			if err != nil {
+				t.Errorf("%s: %v", c.what, err)
+			}
+			continue
+		}
+		if err == nil {
+			t.Errorf("%s: it has the name", c.what)
+			continue
+		}
+		for _, want := range []string{"member east: peer.bundle: ", "CN=penstock test", print(c.denied), "add --replace", "spec.cluster"} {
+			if !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: the error lacks %q: %v", c.what, want, err)
+			}
+		}
+		if strings.Contains(err.Error(), print(old)) {
+			t.Errorf("%s: the error names what is known: %v", c.what, err)
+		}
+		if out, err := s.joinText(text, "--replace"); err != nil || !strings.Contains(out, "new certificates") {
+			t.Errorf("%s, with --replace: %s %v", c.what, out, err)
+		}
 	}
 }
 

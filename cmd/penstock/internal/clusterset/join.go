@@ -174,7 +174,7 @@ func Claims(m *v1alpha1.ClusterSetMember) string {
 
 // Join adds a member to a ClusterSet, or renews its address and bundle: what the ClusterSet allows
 // one that it has stays. own is this cluster as a member; nil if it has no certificate yet. replace
-// lets another cluster take a member's name over.
+// lets a cluster with CAs that are not known to be the member's have its name.
 func Join(set *v1alpha1.ClusterSet, m v1alpha1.ClusterSetMember, own *v1alpha1.ClusterSetMember, replace bool) (what string, err error) {
 	owner := "ClusterSet " + set.Name
 	if m.Name == set.Spec.Cluster || own != nil && m.Name == own.Name {
@@ -206,9 +206,38 @@ func Join(set *v1alpha1.ClusterSet, m v1alpha1.ClusterSetMember, own *v1alpha1.C
 	switch {
 	case is.Peer != nil && is.Peer.Address == m.Peer.Address && strings.TrimSpace(is.Peer.Bundle) == strings.TrimSpace(m.Peer.Bundle):
 		return "", nil
-	case is.Peer != nil && !shared(is.Peer.Bundle, m.Peer.Bundle) && CheckBundle(is.Peer.Bundle, time.Now()) == nil && !replace:
-		return "", fmt.Errorf("%s: member %s: peer.bundle: the member has other certificates, so another cluster may have taken its name; give one of them another spec.cluster, or add --replace if the cluster was made anew", owner, m.Name)
+	case !replace:
+		if unknown := strangers(is.Peer, m.Peer, time.Now()); len(unknown) > 0 {
+			return "", fmt.Errorf("%s: member %s: peer.bundle: the member is not known to have the CA %s. "+
+				"Another cluster that has its name would get what is meant for it. Compare the fingerprints with those at %s "+
+				"(openssl x509 -noout -fingerprint -sha256). If they are the same, as after penstock credentials rotate or "+
+				"in a cluster that was made anew, add --replace; else give the other cluster another spec.cluster",
+				owner, m.Name, strings.Join(unknown[:min(len(unknown), listed)], ", "), m.Name)
+		}
 	}
 	is.Peer = m.Peer
 	return "renewed", nil
+}
+
+// strangers describes the certificates of a member's next bundle that are not known to be the member's: they are not in its
+// bundle so far, and no key of a certificate there that is valid now has signed them. CA certificates are public, so those
+// beside them prove nothing. is is nil if no certificate of the member is known.
+func strangers(is, next *v1alpha1.ClusterSetPeer, now time.Time) (unknown []string) {
+	var known []*x509.Certificate
+	if is != nil {
+		known, _ = parse(is.Bundle) // of one that cannot be read nothing is known
+	}
+	certs, err := parse(next.Bundle)
+	if err != nil {
+		return []string{err.Error()}
+	}
+	for _, c := range certs {
+		if !slices.ContainsFunc(known, func(k *x509.Certificate) bool {
+			valid := !now.After(k.NotAfter) && !now.Before(k.NotBefore)
+			return bytes.Equal(k.Raw, c.Raw) || valid && c.CheckSignatureFrom(k) == nil
+		}) {
+			unknown = append(unknown, fmt.Sprintf("%.200q with SHA-256 %x", c.Subject, sha256.Sum256(c.Raw)))
+		}
+	}
+	return unknown
 }
