@@ -1,7 +1,10 @@
 package translator
 
 import (
+	"fmt"
 	"slices"
+
+	discoveryv1 "k8s.io/api/discovery/v1"
 
 	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/discovery/store"
@@ -72,20 +75,46 @@ func (t *tables) declarePolicyReports() {
 	// Nearly all EndpointSlices have nothing to report, so only those with a problem, as far as routes lead to them, get a row: one
 	// for each took 600 bytes.
 	t.declareReport("endpointSliceReports", []graph.Source[string]{t.assignmentsByOutside}, sliceReport)
+	if !t.cfg.Slices && t.cfg.StandAlone == nil {
+		t.declareReport("serviceReports", t.stored(store.Services.Kind()), serviceReport)
+	}
 	t.declareReport("modelServersReports", t.stored(store.ModelServers.Kind()), func(r *graph.Reader, key string) (report.Report, bool) {
 		return inference.ServersReport(r, key)
 	})
 }
 
-// sliceReport reports which addresses of an EndpointSlice that Kubernetes did not make may not become endpoints.
+// sliceReport reports what of an EndpointSlice has no effect: host names, and addresses that may not become
+// endpoints in one that Kubernetes did not make.
 func sliceReport(r *graph.Reader, key string) (report.Report, bool) {
 	slice, ok := store.EndpointSlices.Get(r, key)
 	if !ok {
 		return report.Report{}, false
 	}
 	rep := report.Report{Owner: store.EndpointSlices.Ref(slice)}
+	if slice.AddressType == discoveryv1.AddressTypeFQDN {
+		rep.Findings = []report.Finding{{Severity: report.Error, Owner: rep.Owner, Field: "addressType",
+			Problem: "it has no effect: host names of an EndpointSlice are not resolved",
+			Fix:     "write IP addresses, or a Service of type ExternalName in place of the EndpointSlice"}}
+		return rep, true
+	}
 	for _, problem := range services.Outside(r, slice) {
 		rep.Findings = append(rep.Findings, report.Finding{Severity: report.Error, Owner: rep.Owner, Field: "endpoints", Problem: problem, Fix: addresses.Fix(problem)})
+	}
+	return rep, len(rep.Findings) > 0
+}
+
+// serviceReport reports ports of a Service whose targetPort is a name that no selected Pod has.
+func serviceReport(r *graph.Reader, key string) (report.Report, bool) {
+	svc, ok := store.Services.Get(r, key)
+	if !ok {
+		return report.Report{}, false
+	}
+	rep := report.Report{Owner: store.Services.Ref(svc)}
+	for _, i := range services.Unnamed(r, svc) {
+		rep.Findings = append(rep.Findings, report.Finding{Severity: report.Error, Owner: rep.Owner,
+			Field:   fmt.Sprintf("spec.ports[%d].targetPort", i),
+			Problem: fmt.Sprintf("no Pod that the Service selects has a TCP port named %s", svc.Spec.Ports[i].TargetPort.StrVal),
+			Fix:     "write the name of a container's port, or its number"})
 	}
 	return rep, len(rep.Findings) > 0
 }

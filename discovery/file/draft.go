@@ -206,7 +206,7 @@ func (o *object) accept(ctx context.Context, c *catalog, k *kind, d *draft) ([]m
 	if !k.status {
 		delete(d.obj, "status")
 	}
-	trimMetadata(d.obj)
+	trimMetadata(d.obj, k)
 	s.complete(d.obj)
 	unknown, errs, err := s.validate(ctx, d.obj)
 	if err != nil {
@@ -240,15 +240,18 @@ func (o *object) accept(ctx context.Context, c *catalog, k *kind, d *draft) ([]m
 }
 
 // clusterWrites are the fields of metadata that an API server writes. Objects that were exported from a cluster have them. The
-// creationTimestamp stays: of two objects that claim the same, the older one counts.
+// creationTimestamp stays: of two objects that claim the same, the older one counts. So does the deletionTimestamp of Pods, which
+// take no new requests with it.
 var clusterWrites = []string{"deletionGracePeriodSeconds", "deletionTimestamp", "finalizers", "generateName",
 	"generation", "managedFields", "ownerReferences", "resourceVersion", "selfLink", "uid"}
 
-// trimMetadata leaves what counts: name, namespace, labels, annotations and creationTimestamp.
-func trimMetadata(obj map[string]any) {
+// trimMetadata leaves what counts: name, namespace, labels, annotations, creationTimestamp and, of Pods, deletionTimestamp.
+func trimMetadata(obj map[string]any, of *kind) {
 	meta, _ := obj["metadata"].(map[string]any)
 	for _, key := range clusterWrites {
-		delete(meta, key)
+		if key != "deletionTimestamp" || of.table != store.Kind(store.Pods) {
+			delete(meta, key)
+		}
 	}
 	if a, ok := meta["annotations"].(map[string]any); ok {
 		delete(a, "kubectl.kubernetes.io/last-applied-configuration")

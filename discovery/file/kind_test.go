@@ -96,6 +96,17 @@ func TestBackendTLSPolicy_WithoutAnyCAIsInvalid(t *testing.T) {
 		"spec:\n  targetRefs: [{group: '', kind: Service, name: s}]\n  validation: {hostname: a.example.com}\n"), "must specify either CACertificateRefs or WellKnownCACertificates")
 }
 
+func TestPod_TerminatingOneStaysSo(t *testing.T) {
+	text := "metadata: {name: x, deletionTimestamp: \"2026-01-01T00:00:00Z\"}\n"
+	p := valid(t, store.Pods, "apiVersion: v1\nkind: Pod\n"+text)
+	if p.DeletionTimestamp == nil {
+		t.Error("the pod takes new requests although it ends")
+	}
+	if s := valid(t, store.ConfigMaps, "apiVersion: v1\nkind: ConfigMap\n"+text); s.DeletionTimestamp != nil {
+		t.Error("an object that was exported from a cluster while it was deleted has no effect")
+	}
+}
+
 func TestInferencePool_V1Alpha2IsConverted(t *testing.T) {
 	p := valid(t, store.InferencePools, object("inference.networking.x-k8s.io/v1alpha2", "InferencePool",
 		"spec: {targetPortNumber: 8000, selector: {app: x}, extensionRef: {name: epp}}\n"))

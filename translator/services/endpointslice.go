@@ -19,10 +19,14 @@ func Endpoints(r store.Reader, key, port string) []netip.AddrPort {
 }
 
 // endpoints is Endpoints for a Service that a user wrote: without the addresses that may not become endpoints. outside are the
-// keys of slices with such addresses.
+// keys of slices with such addresses, and of those with host names.
 func endpoints(r store.Reader, svc *corev1.Service, list []*discoveryv1.EndpointSlice, port string) (out []netip.AddrPort, outside []string) {
 	var policy *addresses.Policy // most Services do not need it
 	out = collect(list, port, func(slice *discoveryv1.EndpointSlice) judge {
+		if slice.AddressType == discoveryv1.AddressTypeFQDN {
+			outside = append(outside, store.ID(slice))
+			return anywhere // host names are no addresses
+		}
 		if trusted(svc, slice) {
 			return anywhere
 		}
@@ -104,6 +108,9 @@ func collect(list []*discoveryv1.EndpointSlice, port string, judgeOf func(*disco
 func sliceAddresses(slice *discoveryv1.EndpointSlice, port string, allowed judge) (ready, serving []netip.AddrPort) {
 	var number uint16
 	for _, p := range slice.Ports {
+		if p.Protocol != nil && *p.Protocol != corev1.ProtocolTCP {
+			continue
+		}
 		if p.Port != nil && (p.Name == nil && port == "" || p.Name != nil && *p.Name == port) {
 			number = uint16(*p.Port)
 		}

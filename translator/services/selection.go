@@ -17,6 +17,10 @@ import (
 // Select lists the Pods and ModelServers of a namespace that a selector matches, sorted by address. Each port is a server
 // of its own (InferencePool, targetPorts). An empty selector selects nothing.
 func Select(r store.Reader, namespace string, selector map[string]string, ports []uint16) []model.Member {
+	return choose(r, namespace, selector, targets{numbers: ports})
+}
+
+func choose(r store.Reader, namespace string, selector map[string]string, ports targets) []model.Member {
 	out := list(r, namespace, selector, ports)
 	slices.SortFunc(out, func(a, b model.Member) int { return a.Address.Compare(b.Address) })
 	return slices.CompactFunc(out, func(a, b model.Member) bool { return a.Address == b.Address })
@@ -41,7 +45,7 @@ func firstLabel(namespace string, selector map[string]string) (key string, ok bo
 	return store.LabelKey(namespace, name, selector[name]), true
 }
 
-func list(r store.Reader, namespace string, selector map[string]string, ports []uint16) []model.Member {
+func list(r store.Reader, namespace string, selector map[string]string, ports targets) []model.Member {
 	first, ok := firstLabel(namespace, selector)
 	if !ok {
 		return nil
@@ -62,7 +66,7 @@ func list(r store.Reader, namespace string, selector map[string]string, ports []
 			}
 			maps.Copy(labels, s.Labels)
 			if matches(selector, labels) {
-				out = append(out, serverMembers(r, ms, s, labels, ports)...)
+				out = append(out, serverMembers(r, ms, s, labels, ports.numbers)...)
 			}
 		}
 	}
@@ -80,18 +84,18 @@ func matches(selector, labels map[string]string) bool {
 
 // podMembers are a pod's servers, one a port. A ready pod serves. A terminating one takes no new request but is still a
 // member, so that its requests in flight stay counted. A pod from a file that has an address and no conditions is ready.
-func podMembers(pod *corev1.Pod, ports []uint16, never func(netip.Addr) bool) []model.Member {
+func podMembers(pod *corev1.Pod, ports targets, never func(netip.Addr) bool) []model.Member {
 	ip, err := netip.ParseAddr(pod.Status.PodIP)
 	if err != nil || never(ip) || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
 		return nil
 	}
 	for _, c := range pod.Status.Conditions {
-		if c.Type == corev1.PodReady && c.Status != corev1.ConditionTrue && pod.DeletionTimestamp == nil {
+		if c.Type == corev1.PodReady && c.Status != corev1.ConditionTrue && pod.DeletionTimestamp == nil && !ports.unready {
 			return nil
 		}
 	}
 	var out []model.Member
-	for _, port := range ports {
+	for _, port := range ports.of(pod) {
 		out = append(out, model.Member{Address: netip.AddrPortFrom(ip.Unmap(), port), Pod: pod.Name, Labels: pod.Labels, Draining: pod.DeletionTimestamp != nil})
 	}
 	return out

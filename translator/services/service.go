@@ -73,7 +73,7 @@ func External(r store.Reader, svc *corev1.Service, find func(r store.Reader, add
 }
 
 // Addresses lists the endpoints of one port of a Service, sorted, and the keys of those of its EndpointSlices with addresses that
-// may not be among them. Without any EndpointSlice, as in a folder of files, the Service's selector chooses Pods and ModelServers
+// are not among them. Without any EndpointSlice, as in a folder of files, the Service's selector chooses Pods and ModelServers
 // itself, unless slicesOnly is set: a cluster makes EndpointSlices soon.
 func Addresses(r store.Reader, svc *corev1.Service, number int32, slicesOnly bool) (out []netip.AddrPort, outside []string) {
 	port := Port(svc, number)
@@ -91,14 +91,5 @@ func Addresses(r store.Reader, svc *corev1.Service, number int32, slicesOnly boo
 	if len(list) > 0 || slicesOnly {
 		return endpoints(r, svc, list, port.Name)
 	}
-	target := uint16(number)
-	if n := port.TargetPort.IntValue(); n > 0 {
-		target = uint16(n)
-	}
-	for _, m := range Select(r, svc.Namespace, svc.Spec.Selector, []uint16{target}) {
-		if !m.Draining {
-			out = append(out, m.Address)
-		}
-	}
-	return out, nil
+	return selected(r, svc, port), nil
 }

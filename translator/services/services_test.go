@@ -89,6 +89,54 @@ func TestService_WithoutEndpointSlicesSelectsItsEndpoints(t *testing.T) {
 	expect(t, addressesOf(v, web, 80, false))
 }
 
+func TestService_NamedTargetPortIsThatOfEachPod(t *testing.T) {
+	web := service("web", corev1.ServicePort{Port: 80, TargetPort: intstr.FromString("api")})
+	web.Spec.Selector = map[string]string{"app": "web"}
+	sidecar := corev1.ContainerRestartPolicyAlways
+	named := func(name, ip string, spec corev1.PodSpec) store.Op {
+		return store.Pods.Put(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, Labels: web.Spec.Selector},
+			Spec: spec, Status: corev1.PodStatus{PodIP: ip}})
+	}
+	with := func(name string, port int32, protocol corev1.Protocol) []corev1.ContainerPort {
+		return []corev1.ContainerPort{{Name: name, ContainerPort: port, Protocol: protocol}}
+	}
+	v := view(t,
+		named("a", "10.0.0.1", corev1.PodSpec{Containers: []corev1.Container{{Ports: with("api", 8001, "")}}}),
+		named("b", "10.0.0.2", corev1.PodSpec{Containers: []corev1.Container{{Ports: with("api", 53, "UDP")}, {Ports: with("api", 8002, "TCP")}}}),
+		named("c", "10.0.0.3", corev1.PodSpec{Containers: []corev1.Container{{Ports: with("other", 8003, "")}}}),
+		named("d", "10.0.0.4", corev1.PodSpec{InitContainers: []corev1.Container{{Ports: with("api", 8004, ""), RestartPolicy: &sidecar}}}),
+		named("e", "10.0.0.5", corev1.PodSpec{InitContainers: []corev1.Container{{Ports: with("api", 8005, "")}}}))
+	expect(t, addressesOf(v, web, 80, false), "10.0.0.1:8001", "10.0.0.2:8002", "10.0.0.4:8004")
+	if unnamed := services.Unnamed(v, web); len(unnamed) > 0 {
+		t.Errorf("unnamed ports %v", unnamed)
+	}
+	web.Spec.Ports[0].TargetPort = intstr.FromString("apx")
+	expect(t, addressesOf(v, web, 80, false))
+	if unnamed := services.Unnamed(v, web); !slices.Equal(unnamed, []int{0}) {
+		t.Errorf("unnamed ports %v", unnamed)
+	}
+}
+
+func TestService_PublishesPodsThatAreNotReadyWhereItSaysSo(t *testing.T) {
+	web := service("web", corev1.ServicePort{Port: 80})
+	web.Spec.Selector = map[string]string{"app": "web"}
+	unready := []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionFalse}}
+	v := view(t, store.Pods.Put(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "a", Labels: web.Spec.Selector},
+		Status: corev1.PodStatus{PodIP: "10.0.0.1", Conditions: unready}}))
+	expect(t, addressesOf(v, web, 80, false))
+	web.Spec.PublishNotReadyAddresses = true
+	expect(t, addressesOf(v, web, 80, false), "10.0.0.1:80")
+}
+
+func TestEndpointSlice_PortsOfUDPAreNoEndpoints(t *testing.T) {
+	port, udp := int32(8080), corev1.ProtocolUDP
+	v := view(t, store.EndpointSlices.Put(&discoveryv1.EndpointSlice{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "a", Labels: map[string]string{discoveryv1.LabelServiceName: "web"}},
+		Ports:      []discoveryv1.EndpointPort{{Name: new("http"), Port: &port, Protocol: &udp}}, Endpoints: []discoveryv1.Endpoint{at("10.0.0.1", true, true)},
+	}))
+	expect(t, services.Endpoints(v, "ns/web", "http"))
+}
+
 func TestService_ExternalNameFollowsItsHost(t *testing.T) {
 	web := service("web", corev1.ServicePort{Port: 443})
 	web.Spec.Type, web.Spec.ExternalName = corev1.ServiceTypeExternalName, "Api.Example.com"

@@ -1,0 +1,87 @@
+package services
+
+import (
+	"net/netip"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/penstock-project/penstock/discovery/store"
+)
+
+// selected lists the endpoints of a port of a Service without EndpointSlices, as the controller of
+// EndpointSlices would: those of the Pods that the selector matches, and of ModelServers.
+func selected(r store.Reader, svc *corev1.Service, port *corev1.ServicePort) (out []netip.AddrPort) {
+	for _, m := range choose(r, svc.Namespace, svc.Spec.Selector, target(svc, port)) {
+		if !m.Draining {
+			out = append(out, m.Address)
+		}
+	}
+	return out
+}
+
+// target is the port of pods that a port of a Service leads to. Without targetPort it has the Service's number.
+func target(svc *corev1.Service, port *corev1.ServicePort) targets {
+	to := targets{unready: svc.Spec.PublishNotReadyAddresses}
+	switch {
+	case port.TargetPort.Type == intstr.String && port.TargetPort.StrVal != "":
+		to.name = port.TargetPort.StrVal
+	case port.TargetPort.IntVal > 0:
+		to.numbers = []uint16{uint16(port.TargetPort.IntVal)}
+	default:
+		to.numbers = []uint16{uint16(port.Port)}
+	}
+	return to
+}
+
+// targets are the ports of a pod that are its servers.
+type targets struct {
+	numbers []uint16
+	name    string // of a port of its containers, in place of numbers
+	unready bool   // pods that are not ready serve too
+}
+
+// of lists the ports of a pod; none if no container has a TCP port with the name.
+func (t targets) of(pod *corev1.Pod) []uint16 {
+	if t.name == "" {
+		return t.numbers
+	}
+	for _, c := range running(pod) {
+		for _, p := range c.Ports {
+			if p.Name == t.name && (p.Protocol == "" || p.Protocol == corev1.ProtocolTCP) {
+				return []uint16{uint16(p.ContainerPort)}
+			}
+		}
+	}
+	return nil
+}
+
+// running lists the containers of a pod that run while it serves: init containers only if they are sidecars.
+func running(pod *corev1.Pod) []corev1.Container {
+	out := slices.Clone(pod.Spec.Containers)
+	for _, c := range pod.Spec.InitContainers {
+		if c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+// Unnamed lists the ports of a Service without EndpointSlices whose targetPort is a name that no
+// port of the Pods has which it selects, by their index in spec.ports. A Service without Pods has none.
+func Unnamed(r store.Reader, svc *corev1.Service) (out []int) {
+	if len(store.EndpointSlices.By(r, store.ByService, store.ID(svc))) > 0 {
+		return nil
+	}
+	every := targets{numbers: []uint16{1}, unready: true}
+	for i := range svc.Spec.Ports {
+		to := target(svc, &svc.Spec.Ports[i])
+		to.unready = true
+		if to.name != "" && len(choose(r, svc.Namespace, svc.Spec.Selector, to)) == 0 &&
+			len(choose(r, svc.Namespace, svc.Spec.Selector, every)) > 0 {
+			out = append(out, i)
+		}
+	}
+	return out
+}
