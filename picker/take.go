@@ -50,7 +50,7 @@ func (k *pick) foresees(w *endpoint.Work) {
 	if k.request.Facts.Size == 0 { // the body is not read
 		kind = request.KindOf(k.request.Headers.Header(":path"))
 	}
-	w.Generates, w.Held = generates(kind), k.at.Sub(k.started)+k.waited
+	w.Generates, w.Held, w.Pool = generates(kind), k.at.Sub(k.started)+k.waited, k.pool.snapshot
 }
 
 // generates reports whether the answers to requests of a kind have tokens.

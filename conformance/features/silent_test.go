@@ -138,3 +138,36 @@ func TestSilent_ServerWithoutTokensGetsNoRequests(t *testing.T) {
 		})
 	}
 }
+
+// A server that has answered nothing since its start is found by what the pool's others take for such
+// prompts: no rate of it is known.
+func TestSilent_ServerThatNeverAnsweredIsFoundByLongPrompts(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.backend("works", &hanging{name: "works"})
+	hangs := &hanging{name: "hangs"}
+	hangs.hangs.Store(true)
+	s.backend("hangs", hangs)
+	s.up("silent.yaml")
+	send := func(body string) {
+		ctx, cancel := context.WithTimeout(s.Context(), time.Minute)
+		defer cancel()
+		if req, err := request(ctx, s.url("/"), body); err == nil {
+			_, _ = do(client(), req)
+		}
+	}
+	s.Eventually("it gets a request", func() error {
+		go send(s.prompt(2000, true))
+		return because(hangs.given.Load() > 0, "none")
+	})
+	began := time.Now()
+	s.Eventually("explain names the reason", func() error {
+		go send(s.prompt(2000, true))
+		text := s.explain(s.url("/"))
+		return because(strings.Contains(text, "headers only since"), text)
+	})
+	// Without a comparison it takes 20 s.
+	if took := time.Since(began); took > 15*time.Second {
+		t.Errorf("it was found after %v", took)
+	}
+}

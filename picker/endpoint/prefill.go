@@ -41,6 +41,12 @@ type Work struct {
 	// First is the predicted time to the first token, and Whole to the end of an answer that is not
 	// streamed; 0: unknown. Held is how long the request was held before it was sent.
 	First, Whole, Held time.Duration
+	// Slowest is the time to the first token at the least rate that servers have, if First is by an
+	// assumed rate; else 0. Then first tokens of the servers of Pool decide whether the server is
+	// silent, by the length of the Prompt in tokens, without what is known to be cached; 0: unknown.
+	Slowest time.Duration
+	Prompt  int
+	Pool    *Snapshot
 	// Adapter is the hash of the LoRA adapter that it needs, 0 for none, of which the server has room for Slots.
 	Adapter uint64
 	Slots   int

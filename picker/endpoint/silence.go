@@ -24,8 +24,7 @@ const (
 	// leastWait is the least time that counts, leastBlind the same where no page has counters:
 	// bytes of streams are reported every 2 s.
 	leastWait, leastBlind = 2 * time.Second, 4500 * time.Millisecond
-	// unknownWait counts where nothing is predicted and few first tokens were seen, and is the most
-	// for the length of a prompt where the server's rate is unknown.
+	// unknownWait counts where nothing is predicted and few first tokens were seen.
 	unknownWait = 20 * time.Second
 	// forgetWait is how long a wait counts towards a later one without requests in between.
 	forgetWait = 30 * time.Second
@@ -81,9 +80,8 @@ type motion struct {
 	model             string // of one of them
 	tries             int    // requests of users that tried the server because probes are denied
 	denied            bool
-	retry             int64         // when the next such request may be sent
-	slowest           time.Duration // of recent first tokens
-	firsts            int
+	retry             int64 // when the next such request may be sent
+	firsts            firstTokens
 	watched           bool // the Registry has it in watched
 }
 
@@ -130,7 +128,7 @@ func (lease *Lease) Progress(p Progress, now time.Time) {
 		}
 		load.moves(moved)
 		if was == 0 && p.Streams && !lease.work.Early && p.First > 0 && !load.motion.stopped(lease.sent) {
-			load.motion.first(p.First)
+			load.motion.first(lease.work.Prompt, p.First)
 		}
 	case p.Bytes > 0 && !event:
 	case p.Ended && !p.Canceled:
@@ -148,7 +146,7 @@ func (lease *Lease) waits(p Progress, at int64) {
 		model: cmp.Or(lease.tag.Asks, lease.tag.Model),
 	}
 	for _, load := range lease.waitsAt() {
-		expected := load.motion.expected(&lease.work)
+		expected := load.expected(&lease.work)
 		first := max(leastWait, beyond*expected)
 		w.limit = int64(load.longest(first, lease.work.Whole, p.Streams, at, load == lease.load))
 		late := !p.Ended || at-w.from >= int64(expected) // a client that gives up before that shows nothing
@@ -192,31 +190,6 @@ func (l *Load) longest(first, whole time.Duration, streams bool, at int64, own b
 	default:
 		return max(leastBlind, first, beyond*whole)
 	}
-}
-
-// enoughFirsts is how many first tokens show how long they take.
-const enoughFirsts = 5
-
-// first takes the time to a first token.
-func (m *motion) first(after time.Duration) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.firsts++
-	m.slowest = max(after, m.slowest-m.slowest/64)
-}
-
-// expected is how long a request's first token takes at most, if the server serves. Where nothing is
-// predicted, earlier first tokens decide.
-func (m *motion) expected(w *Work) time.Duration {
-	if w.First > 0 {
-		return w.First
-	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.firsts < enoughFirsts {
-		return unknownWait / beyond
-	}
-	return m.slowest
 }
 
 // stopped reports whether the server was found silent after a moment: requests since then show no speed.

@@ -134,9 +134,13 @@ func (c *Candidate) Suspect() bool { return c.last }
 
 // Work returns what a request asks of the endpoint.
 func (c *Candidate) Work(r *Request) endpoint.Work {
-	first, whole := c.expects(r)
+	first, slowest, whole := c.expects(r)
+	prompt := int(c.uncached)
+	if c.Rate == 0 {
+		prompt = r.Tokens
+	}
 	return endpoint.Work{
-		First: first, Whole: whole,
+		First: first, Slowest: slowest, Whole: whole, Prompt: prompt,
 		Tokens: int(c.uncached), Rate: c.Rate * leak, Stream: r.Stream, Measure: c.measure, Early: c.early,
 		Trial: c.Trial, Relearn: c.Relearn, Adapter: c.adapter, Slots: c.slots,
 		Features: c.features, TokenBytes: tokenBytes + len(r.Model), MaxTokens: r.MaxTokens,

@@ -80,23 +80,25 @@ func suspect(c []Candidate, eligible, fresh int) {
 }
 
 const (
-	// slowestRate, in tokens a second, is assumed where a server's rate is unknown, up to mostUnknown.
+	// slowestRate, in tokens a second, is the least at which a server reads prompts.
 	slowestRate = 100
+	// mostUnknown is the most of it that counts for the time to the end of an answer.
 	mostUnknown = 5 * time.Second
 )
 
 // expects returns the predicted times to the first token, and to the end of an answer that is not
-// streamed, by which a server is found to be silent; 0: unknown.
-func (c *Candidate) expects(r *Request) (first, whole time.Duration) {
+// streamed, by which a server is found to be silent; 0: unknown. slowest is the time to the first
+// token at slowestRate, if the server's rate is unknown; else 0.
+func (c *Candidate) expects(r *Request) (first, slowest, whole time.Duration) {
 	if c.TTFT <= 0 {
-		return 0, 0
+		return 0, 0, 0
 	}
 	seconds := func(s float64) time.Duration { return time.Duration(min(s, 3600) * float64(time.Second)) }
 	if first = seconds(c.TTFT); c.RateFrom == "" {
-		first = max(first, min(seconds(c.ahead+c.uncached/slowestRate), mostUnknown))
+		slowest = seconds(c.ahead + c.uncached/slowestRate)
 	}
 	if r.MaxTokens > 0 {
-		whole = first + seconds(c.TPOT*float64(r.MaxTokens))
+		whole = max(first, min(slowest, mostUnknown)) + seconds(c.TPOT*float64(r.MaxTokens))
 	}
-	return first, whole
+	return first, slowest, whole
 }
