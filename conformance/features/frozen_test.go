@@ -129,6 +129,40 @@ func TestFrozen_StreamsAreAnsweredByTheNextServer(t *testing.T) {
 	}
 }
 
+// A process that has just started limits streams by what its peer has learned, also once that peer
+// is gone.
+func TestFrozen_SecondProcessHasTheLimits(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	var servers [2]*freezing
+	for i, name := range []string{"first", "second"} {
+		servers[i] = &freezing{name: name}
+		s.backend(name, servers[i])
+	}
+	other := s.twoProcesses("frozen.yaml")
+	s.attach(s.ads() + "," + other.ads())
+	s.answers("/", http.StatusOK)
+	other.kill()
+	s.learns(servers)
+	other.serve()
+	other.logged("connected to a peer")
+	s.kill()
+	other.answers("/", http.StatusOK)
+	servers[0].frozen.Store(true)
+	before, slow := servers[0].got.Load(), time.Duration(0)
+	for range 20 {
+		began := time.Now()
+		other.answered("/", other.prompt(40, true))
+		slow = max(slow, time.Since(began))
+	}
+	switch {
+	case servers[0].got.Load() == before:
+		t.Error("the frozen server got no stream")
+	case slow > 10*time.Second: // without a limit of its own it is 20 s
+		t.Errorf("a stream has waited for %v", slow)
+	}
+}
+
 // asked sends a request, and returns which server has answered and how many have got it.
 func (s *site) asked(servers [2]*freezing, path, body string, headers ...string) (got reply, copies int64) {
 	s.Helper()

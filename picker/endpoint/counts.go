@@ -15,6 +15,10 @@ import (
 type Count struct {
 	Addr netip.AddrPort
 	Share
+	// NewHeaders: Headers has changed; nil: the address has left all pools. Unlike a Share it counts
+	// without requests in flight.
+	NewHeaders bool
+	Headers    *HeaderLimits
 }
 
 // Share is what one process has in flight at an address. Without requests in flight it counts as nothing.
@@ -51,7 +55,10 @@ func (r *Registry) Counts(now time.Time) []Count {
 	out := make([]Count, len(loads))
 	for i, l := range loads {
 		l.dirty.Store(false) // before the count is read: a later change is reported again
-		out[i] = Count{l.addr, l.share(sinceStart(now))}
+		out[i] = Count{Addr: l.addr, Share: l.share(sinceStart(now)), NewHeaders: l.newHeaders.Swap(false)}
+		if out[i].NewHeaders && !l.gone.Load() {
+			out[i].Headers = l.headerLimits()
+		}
 	}
 	return out
 }
@@ -92,6 +99,24 @@ func (r *Registry) SetElsewhere(addr netip.AddrPort, e Elsewhere, now time.Time)
 	r.mu.Unlock()
 	if load != nil {
 		load.setElsewhere(e, sinceStart(now))
+	}
+}
+
+// SetHeadersElsewhere sets what peers have learned of the headers of an address, with or without
+// endpoint; nil: no peer has learned anything. A server's endpoint keeps what it had before nil.
+func (r *Registry) SetHeadersElsewhere(addr netip.AddrPort, limits *HeaderLimits) {
+	if limits != nil && !limits.valid() {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if limits == nil {
+		delete(r.headers, addr)
+		return
+	}
+	r.headers[addr] = limits
+	if load := r.loads[addr]; load != nil {
+		load.headersElsewhere.Store(limits)
 	}
 }
 

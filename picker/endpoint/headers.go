@@ -1,6 +1,7 @@
 package endpoint
 
 import (
+	"cmp"
 	"math"
 	"math/bits"
 	"sync"
@@ -35,9 +36,27 @@ const (
 	shortestStep = time.Millisecond
 )
 
+// HeaderLimits is what a process has learned of a server's headers.
+type HeaderLimits struct {
+	// First means that the server sends a stream's headers before it reads the prompt.
+	First bool
+	// Of is how long they may take, by the class of the prompt's length; 0: too few were seen.
+	Of [lengths]time.Duration
+}
+
+// valid reports whether a process can have learned the limits.
+func (l *HeaderLimits) valid() bool {
+	for _, limit := range l.Of {
+		if limit != 0 && (limit < minHeadersLimit || limit > MaxHeadersLimit) {
+			return false
+		}
+	}
+	return true
+}
+
 // headers learns when a server sends the headers of streams, by the length of their prompts.
 type headers struct {
-	limits atomic.Pointer[[lengths]time.Duration] // nil: the server does not send headers first
+	limits atomic.Pointer[HeaderLimits] // nil: too few responses were seen
 
 	mu          sync.Mutex
 	seen, first float64 // how many responses there were, and clearly had headers first; older ones count less
@@ -73,8 +92,8 @@ func stepEnds(step int) time.Duration {
 }
 
 // add takes the time to a response's headers, and how much later its body began; less than 0:
-// unknown.
-func (h *headers) add(tokens int, took, gap time.Duration) {
+// unknown. It returns true if that changes the limits.
+func (h *headers) add(tokens int, took, gap time.Duration) (changed bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.keep(lengthClass(tokens), headersStep(took))
@@ -84,15 +103,20 @@ func (h *headers) add(tokens int, took, gap time.Duration) {
 			h.first++
 		}
 	}
-	if h.seen < headersSeen || h.first < h.seen/2 {
-		h.limits.Store(nil)
-		return
+	if h.seen < headersSeen {
+		return false
 	}
-	var limits [lengths]time.Duration
-	for class := range limits {
-		limits[class] = h.longer[class].limit()
+	limits := HeaderLimits{First: h.first >= h.seen/2}
+	for class := range limits.Of {
+		if limits.First {
+			limits.Of[class] = h.longer[class].limit()
+		}
+	}
+	if old := h.limits.Load(); old != nil && *old == limits {
+		return false
 	}
 	h.limits.Store(&limits)
+	return true
 }
 
 // keep counts a sample in place of the oldest one of its class. mu is held.
@@ -112,10 +136,10 @@ func (h *headers) keep(class int, step uint8) {
 	of.count++
 }
 
-// limit is how long headers may take by these samples.
+// limit is how long headers may take by these samples; 0: they are too few.
 func (t *headersTook) limit() time.Duration {
 	if t.count < headersEnough {
-		return MaxHeadersLimit
+		return 0
 	}
 	step := headersSteps - 1
 	for above := int(t.steps[step]); above <= t.count/100; above += int(t.steps[step]) {
@@ -126,17 +150,28 @@ func (t *headersTook) limit() time.Duration {
 
 // HeadersLimit returns how long a stream with a prompt of so many tokens waits at most for its
 // headers there before another server is asked: 0 if the server is not known to send them before it
-// reads the prompt.
+// reads the prompt. Where this process has seen too few responses, those of its peers count.
 func (l *Load) HeadersLimit(tokens int) time.Duration {
-	of := l.headers.Load()
-	if of == nil {
+	own, elsewhere := l.headerLimits(), l.headersElsewhere.Load()
+	if own == nil {
+		own = elsewhere
+	}
+	if own == nil || !own.First {
 		return 0
 	}
-	limits := of.limits.Load()
-	if limits == nil {
-		return 0
+	limit := own.Of[lengthClass(tokens)]
+	if limit == 0 && elsewhere != nil {
+		limit = elsewhere.Of[lengthClass(tokens)]
 	}
-	return limits[lengthClass(tokens)]
+	return cmp.Or(limit, MaxHeadersLimit)
+}
+
+// headerLimits is what this process has learned; nil: nothing.
+func (l *Load) headerLimits() *HeaderLimits {
+	if of := l.headers.Load(); of != nil {
+		return of.limits.Load()
+	}
+	return nil
 }
 
 // Answered records when the headers of the response came, and the first byte of its body, counted
@@ -158,7 +193,10 @@ func (lease *Lease) Answered(headersAfter, first time.Duration) {
 		at.headers.CompareAndSwap(nil, new(headers))
 		of = at.headers.Load()
 	}
-	of.add(lease.tag.Tokens, headersAfter, gap)
+	if of.add(lease.tag.Tokens, headersAfter, gap) {
+		at.newHeaders.Store(true)
+		at.markDirty()
+	}
 }
 
 // LimitHeaders records that the gateway asks another server if the headers take longer; 0: it does

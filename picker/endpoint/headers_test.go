@@ -1,6 +1,7 @@
 package endpoint
 
 import (
+	"net/netip"
 	"testing"
 	"time"
 )
@@ -76,5 +77,70 @@ func TestHeadersLimit_OtherServersAndAnswersTeachNothing(t *testing.T) {
 	}
 	if a, b := first.Load().HeadersLimit(0), second.Load().HeadersLimit(0); a != 0 || b != 0 {
 		t.Errorf("%v and %v", a, b)
+	}
+}
+
+// What peers have seen of a server's headers counts until this process has seen enough, and is there
+// for a server that is added later.
+func TestHeadersLimit_PeersShareIt(t *testing.T) {
+	const ms = time.Millisecond
+	learned := func(n int, headers, first time.Duration) *HeaderLimits {
+		r, e, _ := twoEndpoints(nil)
+		served(NewLeases("peer", time.Hour), e, n, 100, false, headers, first)
+		for _, c := range r.Counts(epoch) {
+			if c.Addr == e.Addr && c.NewHeaders {
+				return c.Headers
+			}
+		}
+		return nil
+	}
+	quick, slow, together := learned(100, ms, 90*ms), learned(100, 500*ms, 900*ms), learned(100, 90*ms, 91*ms)
+	if quick == nil || slow == nil || together == nil {
+		t.Fatal("what was learned is not published")
+	}
+	for name, tt := range map[string]struct {
+		peers      *HeaderLimits
+		own        int // responses with headers that take 500 ms
+		want, long time.Duration
+	}{
+		"nothing is known":           {nil, 0, 0, 0},
+		"a peer knows":               {quick, 0, time.Second, 20 * time.Second},
+		"few responses of its own":   {quick, 30, time.Second, 20 * time.Second},
+		"enough of its own":          {quick, 100, 2 * time.Second, 20 * time.Second},
+		"another rate of the peer's": {slow, 0, 2 * time.Second, 20 * time.Second},
+		"headers come with the rest": {together, 0, 0, 0},
+		"of an earlier engine":       {together, 100, 2 * time.Second, 20 * time.Second},
+		"invalid":                    {&HeaderLimits{First: true, Of: [lengths]time.Duration{time.Hour}}, 0, 0, 0},
+	} {
+		r, e, _ := twoEndpoints(nil)
+		r.SetHeadersElsewhere(e.Addr, tt.peers)
+		served(NewLeases("me", time.Hour), e, tt.own, 100, false, 500*ms, 900*ms)
+		for tokens, want := range map[int]time.Duration{100: tt.want, 30_000: tt.long} {
+			if got := e.Load().HeadersLimit(tokens); got < want || got > want*12/10 {
+				t.Errorf("%s: %v for %d tokens, want %v", name, got, tokens, want)
+			}
+		}
+	}
+	r := NewRegistry(Config{Jitter: func() float64 { return 0 }})
+	addr := netip.MustParseAddrPort("10.0.0.9:80")
+	r.SetHeadersElsewhere(addr, quick)
+	pool := r.Snapshot(Metrics{}, nil, []Spec{{Addr: addr}})
+	r.SetHeadersElsewhere(addr, nil) // the peer is gone
+	if got := pool.Endpoints[0].Load().HeadersLimit(100); got != time.Second {
+		t.Errorf("%v for a server that was added later", got)
+	}
+}
+
+// What was published of a server that leaves is retracted.
+func TestHeadersLimit_ServerThatLeavesIsRetracted(t *testing.T) {
+	r := NewRegistry(Config{Jitter: func() float64 { return 0 }})
+	s := r.Snapshot(Metrics{}, nil, []Spec{{Addr: netip.MustParseAddrPort("10.0.0.9:80")}})
+	served(NewLeases("me", time.Hour), &s.Endpoints[0], 100, 100, false, time.Millisecond, time.Second)
+	if c := r.Counts(epoch); len(c) != 1 || !c[0].NewHeaders || c[0].Headers == nil {
+		t.Fatalf("%+v", c)
+	}
+	r.Release(s)
+	if c := r.Counts(epoch); len(c) != 1 || !c[0].NewHeaders || c[0].Headers != nil {
+		t.Errorf("%+v", c)
 	}
 }

@@ -20,9 +20,11 @@ type Load struct {
 	adapters  recentAdapters
 	latency   atomic.Pointer[latency] // nil until something is learned
 	headers   atomic.Pointer[headers] // the same
-	reported  reported
-	motion    motion
-	prefixes  *prefix.Server // nil if the process knows no prefixes
+	// headersElsewhere is what peers have learned of headers; nil: nothing.
+	headersElsewhere atomic.Pointer[HeaderLimits]
+	reported         reported
+	motion           motion
+	prefixes         *prefix.Server // nil if the process knows no prefixes
 
 	addr     netip.AddrPort
 	registry *Registry
@@ -33,6 +35,9 @@ type Load struct {
 	limited atomic.Pointer[[]*Slots]  // of the pools that limit requests in flight; replaced under Registry.mu
 	sources atomic.Pointer[[]*source] // the pages of the address; replaced under Registry.mu
 	dirty   atomic.Bool               // the count is to be published
+	// newHeaders: what this process has learned of headers is to be published, too.
+	newHeaders atomic.Bool
+	gone       atomic.Bool // no Snapshot has it
 
 	refs int // of Snapshots; guarded by Registry.mu
 }

@@ -45,7 +45,8 @@ type Registry struct {
 
 	mu      sync.Mutex
 	loads   map[netip.AddrPort]*Load
-	peers   map[netip.AddrPort]Elsewhere // what peers have in flight
+	peers   map[netip.AddrPort]Elsewhere     // what peers have in flight
+	headers map[netip.AddrPort]*HeaderLimits // what they have learned of headers
 	sources map[sourceKey]*source
 	resumed []*source     // no longer idle; Run starts their scrapers
 	changed chan struct{} // notifies Run of resumed
@@ -87,6 +88,7 @@ func NewRegistry(c Config) *Registry {
 		config:  c,
 		loads:   map[netip.AddrPort]*Load{},
 		peers:   map[netip.AddrPort]Elsewhere{},
+		headers: map[netip.AddrPort]*HeaderLimits{},
 		sources: map[sourceKey]*source{},
 		changed: make(chan struct{}, 1),
 		buffers: make(chan *bufio.Reader, c.Concurrent),
@@ -118,6 +120,7 @@ func (r *Registry) Snapshot(m Metrics, slots *Slots, specs []Spec) *Snapshot {
 		if load == nil {
 			load = &Load{addr: spec.Addr, registry: r}
 			load.setElsewhere(r.peers[spec.Addr], sinceStart(time.Now()))
+			load.headersElsewhere.Store(r.headers[spec.Addr])
 			if r.config.Prefixes != nil {
 				load.prefixes = r.config.Prefixes.Server(spec.Addr)
 			}
@@ -183,6 +186,7 @@ func (r *Registry) Release(s *Snapshot) {
 		}
 		if e.load.refs--; e.load.refs == 0 {
 			delete(r.loads, e.Addr)
+			e.load.leave()
 			if r.config.Prefixes != nil {
 				r.config.Prefixes.Release(e.load.prefixes)
 			}
@@ -197,6 +201,15 @@ func (r *Registry) Release(s *Snapshot) {
 			})
 			close(e.source.gone)
 		}
+	}
+}
+
+// leave has what was published of a server's headers retracted.
+func (l *Load) leave() {
+	l.gone.Store(true)
+	if l.headerLimits() != nil {
+		l.newHeaders.Store(true)
+		l.markDirty()
 	}
 }
 

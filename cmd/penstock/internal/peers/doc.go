@@ -7,7 +7,7 @@
 //	relays.go       why picks of a remote picker fail, for the status of imports
 //	answers.go      what gateways of other clusters answer, for the status of imports
 //	entries.go      access log entries of requests that another process picked for
-//	loads.go        the requests in flight at each endpoint, and their prompts
+//	loads.go        the requests in flight at each endpoint, their prompts, and how long headers take there
 //	asked.go        which picks each process has made, when one is asked for them
 //	picks.go        the prompts and adapters that picks have sent to servers, and what each server has cached
 //	pages.go        what the metrics pages of model servers show, so that one process reads each

@@ -27,6 +27,8 @@ const (
 	// claimKey is the key of the number of a process's last claim, and answerKey with an owner's
 	// name that of the owner's last claim which a process has counted.
 	claimKey, answerKey = "claim", "answer "
+	// headersKey with an address is the key of what a process has learned of the headers there.
+	headersKey = "headers "
 	// answerTimeout is how long a peer that answers no claims is waited for.
 	answerTimeout = 750 * time.Millisecond
 )
@@ -40,8 +42,8 @@ type LoadCounter interface {
 }
 
 // Loads implements picker.Peers. It publishes what a process has in flight at each endpoint, so
-// that costs and limits count the requests and the prompts of all processes. It reports which
-// pickers are there.
+// that costs and limits count the requests and the prompts of all processes, and how long it has
+// seen headers take there. It reports which pickers are there.
 type Loads struct {
 	topic   *channel.Topic
 	peers   *channel.Mirror[load]
@@ -56,12 +58,13 @@ type Loads struct {
 	answered chan struct{}        // closed, and another one made, when answers or peers change
 }
 
-// load is the value of an item, of one of three kinds.
+// load is the value of an item, of one of four kinds.
 type load struct {
-	kind  loadKind
-	owner string
-	share endpoint.Share
-	claim uint64
+	kind    loadKind
+	owner   string
+	share   endpoint.Share
+	claim   uint64
+	headers *endpoint.HeaderLimits
 }
 
 // loadKind is the first byte of an item's value. The rest is as its comment states, in decimal
@@ -72,6 +75,9 @@ const (
 	ofOwner loadKind = 'o' // the name of a process's picker
 	ofShare loadKind = 's' // of a process at an address: requests, unread and confirmed tokens, the milliseconds sent and left, the rate
 	ofClaim loadKind = 'c' // the number of a claim, or of its answer
+	// ofHeaders is what a process has learned of a server's headers: 1 if they come first, else 0, and
+	// the milliseconds that they may take for each class of prompts.
+	ofHeaders loadKind = 'h'
 )
 
 // NewLoads makes it. Call Publish before the channel runs.
@@ -209,6 +215,9 @@ func (l *Loads) changed(changes []channel.Change[load]) {
 	l.others.Store(int64(len(l.peers.ByKey(ownerKey))))
 	now := time.Now()
 	for _, c := range changes {
+		if addr, err := netip.ParseAddrPort(strings.TrimPrefix(c.Key, headersKey)); c.Value.kind == ofHeaders && err == nil {
+			l.counter.Loads().SetHeadersElsewhere(addr, l.headersOf(c.Key))
+		}
 		addr, err := netip.ParseAddrPort(c.Key)
 		if c.Value.kind != ofShare || err != nil {
 			continue
@@ -228,6 +237,23 @@ func (l *Loads) changed(changes []channel.Change[load]) {
 		}
 		l.counter.Loads().SetElsewhere(addr, all, now)
 	}
+}
+
+// headersOf is what peers have learned of headers: the longest times, where several have; nil: nothing.
+func (l *Loads) headersOf(key string) (all *endpoint.HeaderLimits) {
+	for _, of := range l.peers.ByKey(key) {
+		if of.headers == nil {
+			continue
+		}
+		if all == nil {
+			all = new(endpoint.HeaderLimits)
+		}
+		all.First = all.First || of.headers.First
+		for class, limit := range of.headers.Of {
+			all.Of[class] = max(all.Of[class], limit)
+		}
+	}
+	return all
 }
 
 // Run publishes until ctx ends.
@@ -263,6 +289,11 @@ func (l *Loads) publish() {
 		} else {
 			items = append(items, channel.Item{Key: key, Value: encodeShare(c.Share)})
 		}
+		if key := headersKey + c.Addr.String(); c.NewHeaders && c.Headers == nil {
+			gone = append(gone, key)
+		} else if c.NewHeaders {
+			items = append(items, channel.Item{Key: key, Value: encodeHeaders(c.Headers)})
+		}
 	}
 	if len(gone) > 0 {
 		l.topic.Retract(gone...)
@@ -281,7 +312,37 @@ func encodeShare(s endpoint.Share) []byte {
 	return out
 }
 
-var errLoad = errors.New("it is neither the name of a picker, nor a share, nor a claim")
+// encodeHeaders writes what was learned of headers.
+func encodeHeaders(l *endpoint.HeaderLimits) []byte {
+	first := int64(0)
+	if l.First {
+		first = 1
+	}
+	out := strconv.AppendInt([]byte{byte(ofHeaders)}, first, 10)
+	for _, limit := range l.Of {
+		out = strconv.AppendInt(append(out, ' '), limit.Milliseconds(), 10)
+	}
+	return out
+}
+
+func decodeHeaders(text string) (*endpoint.HeaderLimits, error) {
+	var l endpoint.HeaderLimits
+	numbers := strings.Fields(text)
+	if len(numbers) != 1+len(l.Of) {
+		return nil, errLoad
+	}
+	l.First = numbers[0] == "1"
+	for class, number := range numbers[1:] {
+		ms, err := strconv.ParseUint(number, 10, 32)
+		if err != nil {
+			return nil, errLoad
+		}
+		l.Of[class] = time.Duration(ms) * time.Millisecond
+	}
+	return &l, nil
+}
+
+var errLoad = errors.New("it is neither the name of a picker, nor a share, nor a claim, nor what headers take")
 
 // The most that is believed of one process at one address.
 const (
@@ -305,6 +366,8 @@ func decodeLoad(value []byte) (out load, err error) {
 		out.claim, err = strconv.ParseUint(text, 10, 64)
 	case ofShare:
 		out.share, err = decodeShare(text)
+	case ofHeaders:
+		out.headers, err = decodeHeaders(text)
 	default:
 		err = errLoad
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 	"net/netip"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -148,5 +149,39 @@ func TestLimit_CountsOfPeerThatIsGoneEnd(t *testing.T) {
 	poll.Until(t, "they count no more", func() bool { return pick(t, pickers[0]) != "" })
 	if others, first := loads[0].Order(); loads[0].Alive(pickers[1].Owner()) || others != 0 || !first {
 		t.Error("the peer is alive still")
+	}
+}
+
+// What one process has learned of a server's headers limits the streams of all, also of one that starts later.
+func TestFrozen_LimitsForHeadersAreShared(t *testing.T) {
+	pickers, loads, _ := startPickers(t, 2, 0)
+	addr := netip.MustParseAddrPort(limited)
+	leases := endpoint.NewLeases("test", time.Hour)
+	of := pickers[0].Loads().Snapshot(endpoint.Metrics{Off: true}, nil, []endpoint.Spec{{Addr: addr}})
+	for range 110 {
+		lease := leases.Open(&of.Endpoints[0], endpoint.Holder{}, endpoint.Work{Stream: true}, 0, time.Now())
+		lease.SetTag(endpoint.Tag{Tokens: 500})
+		lease.Answered(500*time.Millisecond, time.Second)
+		lease.Release()
+		lease.Done()
+	}
+	limit := func(p *picker.Picker) time.Duration { return p.Loads().Find(addr).HeadersLimit(500) }
+	poll.Until(t, "the other process has the limit", func() bool { return limit(pickers[1]) == limit(pickers[0]) && limit(pickers[0]) < 3*time.Second })
+	if n := len(loads[1].peers.ByKey(headersKey + limited)); n != 1 {
+		t.Errorf("%d processes have published", n)
+	}
+}
+
+func TestFrozen_PublishedLimitsAreRead(t *testing.T) {
+	want := &endpoint.HeaderLimits{First: true}
+	want.Of[0], want.Of[3] = time.Second, 20*time.Second
+	got, err := decodeLoad(encodeHeaders(want))
+	if err != nil || got.kind != ofHeaders || *got.headers != *want {
+		t.Errorf("%+v, %v", got, err)
+	}
+	for _, text := range []string{"h", "h1", "h1 -5", "h" + strings.Repeat("1 ", 21), "h" + strings.Repeat("1 ", 21) + "-1"} {
+		if _, err := decodeLoad([]byte(text)); err == nil {
+			t.Errorf("%q is read", text)
+		}
 	}
 }
