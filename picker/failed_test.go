@@ -5,8 +5,11 @@ import (
 	"net/http/httptest"
 	"net/netip"
 	"testing"
+	"time"
 
 	"github.com/penstock-project/penstock/discovery/objectid"
+	"github.com/penstock-project/penstock/picker/accesslog"
+	"github.com/penstock-project/penstock/picker/endpoint"
 )
 
 // Of a pool that another picker picks from, the servers that are known, or in a range that is declared, are asked.
@@ -71,5 +74,40 @@ func TestFailed_DeadServerIsSuspectAndOthersAreNotAsked(t *testing.T) {
 	}
 	if state := p.pool("ns/pool").snapshot.Endpoints[0].State(); !state.Failing {
 		t.Error("the dead server is not suspect")
+	}
+}
+
+// A stream whose status is 200 counts against its server if that has not completed it: it shows no
+// speed and no progress, and three of them make the server suspect. What a client causes does not.
+func TestFailed_StreamsThatEndInAnErrorAreFailures(t *testing.T) {
+	for name, tt := range map[string]struct {
+		change func(*accesslog.Entry)
+		want   bool
+	}{
+		"completed":        {func(*accesslog.Entry) {}, false},
+		"an error":         {func(e *accesslog.Entry) { e.Error = 500 }, true},
+		"a client's error": {func(e *accesslog.Entry) { e.Error = 400 }, false},
+		"cut":              {func(e *accesslog.Entry) { e.Cut = true }, true},
+		"cut at once":      {func(e *accesslog.Entry) { e.Cut, e.Body, e.Bytes, e.FirstByte = true, false, 0, 0 }, true},
+	} {
+		p, err := New(Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		setPools(t, p, Pool{ID: poolID("ns/pool"), Endpoints: specs(first)})
+		e := &p.pool("ns/pool").snapshot.Endpoints[0]
+		for range 5 {
+			work := endpoint.Work{Generates: true, Stream: true, Measure: true, Tokens: 1000, Rate: 1000}
+			lease := p.leases.Open(e, endpoint.Holder{Pool: "ns/pool"}, work, 0, time.Now())
+			entry := accesslog.Entry{Lease: lease.ID(), Pool: "ns/pool", Served: first, Status: 200, Body: true, Bytes: 90,
+				Sent: time.Millisecond, Headers: 2 * time.Millisecond, FirstByte: time.Second, LastByte: time.Second}
+			tt.change(&entry)
+			p.Log(entry)
+			lease.Done()
+		}
+		state := e.State()
+		if learned := state.Rate > 0; state.Failing != tt.want || learned != (name == "completed") {
+			t.Errorf("%s: failing %t, rate %v", name, state.Failing, state.Rate)
+		}
 	}
 }

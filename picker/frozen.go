@@ -105,7 +105,7 @@ func (p *Picker) exceeds(lease *endpoint.Lease, e accesslog.Entry, passed bool, 
 		return
 	}
 	if passed {
-		lease.Picked().Record(false, 0, now)
+		lease.Picked().RecordFailed("no headers in time", now)
 	}
 	if pool := p.pools.now.Load().byName[lease.Holder().Pool]; pool != nil {
 		pool.storm.exceeded(lease.Picked(), len(pool.Endpoints), endpoint.At(now))

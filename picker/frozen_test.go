@@ -100,7 +100,7 @@ func TestFrozen_LimitIsLongBeforeABusyServer(t *testing.T) {
 		"suspect": func(p *Picker) {
 			for _, at := range []string{first, second, third} {
 				for range 3 {
-					p.loadOf("ns/pool", at).Record(false, 0, time.Now())
+					p.loadOf("ns/pool", at).RecordFailed("a test", time.Now())
 				}
 			}
 		},

@@ -169,6 +169,7 @@ func (poolCollector) Describe(ch chan<- *prometheus.Desc) {
 	ch <- endpointsDesc
 	ch <- problemsDesc
 	ch <- silentDesc
+	ch <- suspectDesc
 	ch <- servingDesc
 	ch <- requestsDesc
 	ch <- firstByteDesc
@@ -199,6 +200,7 @@ func (c poolCollector) Collect(ch chan<- prometheus.Metric) {
 	count := func(d *prometheus.Desc, v float64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, v, labels...)
 	}
+	now := time.Now()
 	for name, pool := range c.picker.pools.now.Load().byName {
 		var inFlight int64
 		var fresh, stale, idle, draining, unread, problems, silent int
@@ -270,6 +272,7 @@ func (c poolCollector) Collect(ch chan<- prometheus.Metric) {
 		gauge(endpointsDesc, unread, name, "unread")
 		gauge(problemsDesc, problems, name)
 		gauge(silentDesc, silent, name)
+		pool.collectSuspects(ch, now)
 	}
 	c.picker.collectServing(ch)
 	count(failuresDesc, float64(c.picker.registry.ScrapeFailures()))

@@ -61,7 +61,6 @@ type Serving struct {
 type Out struct {
 	Server string    `json:"server"` // its address
 	Why    string    `json:"why"`
-	Silent bool      `json:"silent,omitempty"` // it is one of Picker.Silent
 	Since  time.Time `json:"since,omitzero"`
 }
 
@@ -138,9 +137,10 @@ func (w watched) out(s *liveness.Sight, at endpoint.Moment) (o Out) {
 	case w.end.Draining:
 		o.Why = "draining"
 	case silence != nil:
-		o.Why, o.Silent = silence.String(), true
+		o.Why = silence.String()
 	case load.Failing(at):
-		o.Why = "its requests fail"
+		last := load.LastFailure()
+		o.Why = last.String()
 	}
 	return o
 }

@@ -8,32 +8,10 @@ import (
 	"sync"
 	"time"
 
-	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/picker/endpoint"
 	"github.com/penstock-project/penstock/picker/onetoken"
 	"github.com/penstock-project/penstock/picker/upstream"
 )
-
-// Silent is a server of a pool that sends no tokens, and so gets no requests.
-type Silent struct {
-	Pool   objectid.Target `json:"pool"`
-	Server string          `json:"server"` // its address
-	endpoint.Silence
-}
-
-// Silent returns the silent servers, by pool and address.
-func (p *Picker) Silent() (all []Silent) {
-	for _, pool := range p.pools.now.Load().byName {
-		for i := range pool.snapshot.Endpoints {
-			e := &pool.snapshot.Endpoints[i]
-			if s := e.Load().Silence(); s != nil {
-				all = append(all, Silent{pool.ID, e.Text, *s})
-			}
-		}
-	}
-	slices.SortStableFunc(all, func(a, b Silent) int { return a.Pool.Compare(b.Pool) })
-	return all
-}
 
 // Servers whose requests wait are judged every judgeEvery. A silent one is probed at once, and after
 // each probe without a token in 1, 2, 4, ... 30 s: one probe at a time for each server, and maxProbes

@@ -16,6 +16,7 @@ import (
 	"github.com/penstock-project/penstock/picker/accesslog"
 	"github.com/penstock-project/penstock/picker/endpoint"
 	"github.com/penstock-project/penstock/picker/extproc"
+	"github.com/penstock-project/penstock/picker/schedule"
 	"github.com/penstock-project/penstock/picker/upstream"
 	"github.com/penstock-project/penstock/picker/upstream/upstreamtest"
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
@@ -128,8 +129,8 @@ func probedUntilItAnswers(t *testing.T, start func(http.Handler) *httptest.Serve
 	setPools(t, p, Pool{ID: poolID("ns/pool"), Endpoints: specs(address), Metrics: endpoint.Metrics{Protocol: by}})
 	load := p.pool("ns/pool").snapshot.Endpoints[0].Load()
 	load.Suspect(time.Now())
-	if s := p.Silent(); len(s) != 1 || s[0].Server != address || s[0].Pool != poolID("ns/pool") {
-		t.Errorf("silent: %+v", s)
+	if s := p.Suspects(); len(s) != 1 || s[0].Server != address || s[0].Pool != poolID("ns/pool") || s[0].Kind != schedule.Silent {
+		t.Errorf("suspect: %+v", s)
 	}
 	poll.Until(t, "it is probed", func() bool { return open.Load() == 1 })
 	works.Store(true)

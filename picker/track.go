@@ -3,6 +3,7 @@ package picker
 import (
 	"net/http"
 	"net/netip"
+	"strconv"
 	"sync"
 	"time"
 
@@ -108,7 +109,7 @@ func (t *tracker) End() {
 		t.picker.showsModel(of, t.lease.Holder().Pool, &e, now)
 		t.picker.records.usage.ended(t.lease.Holder().Pool, of, e)
 		t.picker.recorded(of, e, now)
-		t.served.Record(e.Status < 500, e.FirstByte, now)
+		record(t.served, &e, now)
 	}
 	if t.untilEnd {
 		t.lease.Release()
@@ -175,7 +176,8 @@ func (p *Picker) LogOwn(e accesslog.Entry) {
 // follow updates a lease.
 func (p *Picker) follow(lease *endpoint.Lease, e accesslog.Entry) {
 	served := lease.Served(p.loadOf(lease.Holder().Pool, e.Served))
-	ok, now := e.Status > 0 && e.Status < 500 && e.Error < 500, time.Now()
+	ok, now := failure(&e) == "", time.Now()
+	status := max(e.Status, e.Error)
 	picked := lease.Picked()
 	passed := picked != nil && picked != served && e.Status > 0 // Envoy tried it first, and another endpoint or none answered
 	p.records.notes.ended(lease.Tag().Number, e, now)
@@ -191,7 +193,7 @@ func (p *Picker) follow(lease *endpoint.Lease, e accesslog.Entry) {
 		lease.MoveTo(p.others.nowhere, now)
 	}
 	switch {
-	case e.Body && ok && e.Status >= 400: // the server has not read the prompt
+	case e.Body && ok && status >= 400: // the server has not read the prompt
 		lease.Begun(0)
 	case e.Body && ok:
 		if e.Whole {
@@ -206,7 +208,7 @@ func (p *Picker) follow(lease *endpoint.Lease, e accesslog.Entry) {
 		lease.Waits()
 	}
 	lease.Progress(endpoint.Progress{
-		Status: e.Status, Bytes: e.Bytes, Sent: e.Sent, First: e.Begun(), Streams: e.Status > 0 && !e.Whole, Ended: !e.Open,
+		Status: status, Bytes: e.Bytes, Sent: e.Sent, First: e.Begun(), Streams: e.Status > 0 && !e.Whole, Ended: !e.Open,
 		Canceled: e.Canceled || e.Status == http.StatusGatewayTimeout,
 	}, now)
 	if e.Open {
@@ -216,7 +218,7 @@ func (p *Picker) follow(lease *endpoint.Lease, e accesslog.Entry) {
 		}
 		return
 	}
-	if ok && e.Status < 400 && e.FirstByte > 0 && !e.Canceled {
+	if ok && status < 400 && e.FirstByte > 0 && !e.Canceled {
 		lease.Wrote(e.Bytes, e.LastByte-e.FirstByte)
 	}
 	if !lease.Release() {
@@ -227,15 +229,39 @@ func (p *Picker) follow(lease *endpoint.Lease, e accesslog.Entry) {
 	p.records.usage.ended(lease.Holder().Pool, of, e)
 	p.recorded(of, e, now)
 	if passed && !lease.Frozen() {
-		picked.Record(false, 0, now)
+		picked.RecordFailed("no response", now)
 	}
 	p.endUnread(lease, e, passed)
 	switch {
 	case served != nil && e.Canceled && e.Status == 0:
 		served.RecordCanceled()
 	case served != nil:
-		served.Record(ok, e.FirstByte, now)
+		record(served, &e, now)
 	}
+}
+
+// record counts a request that has ended at the server that answered it.
+func record(served *endpoint.Load, e *accesslog.Entry, now time.Time) {
+	if why := failure(e); why != "" {
+		served.RecordFailed(why, now)
+		return
+	}
+	served.Record(e.FirstByte, now)
+}
+
+// failure is why a request counts as one that its server has not served; "" if it has.
+func failure(e *accesslog.Entry) string {
+	switch {
+	case e.Status == 0:
+		return "no response"
+	case e.Status >= 500:
+		return "status " + strconv.Itoa(e.Status)
+	case e.Error >= 500:
+		return "a response of status 200 ended in error " + strconv.Itoa(e.Error)
+	case e.Cut:
+		return "the server has cut a response"
+	}
+	return ""
 }
 
 // targetOf is the pool that an access log names; the zero Target if the text names none.

@@ -42,7 +42,7 @@ func (u *usage) ended(pool string, of endpoint.Tag, e accesslog.Entry) {
 	if of.Model == "" {
 		return
 	}
-	ok := e.Status > 0 && e.Status < 400 && e.Error == 0
+	ok := e.Status > 0 && e.Status < 400 && e.Error == 0 && !e.Cut
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	m := u.of(modelKey{pool, of.Model}, ok)
@@ -96,7 +96,7 @@ func (u *usage) remove(pool string) {
 
 var (
 	modelRequestsDesc = prometheus.NewDesc("penstock_picker_model_requests_total",
-		"Requests that ended, by the model that they name and outcome: served, or failed (status 400 and above, no response, or a stream that an error ends, if picker.tokenUsage has it read). At most 1,000 models have names; the others, and failed requests for names that no server has accepted, are other.", []string{"pool", "model", "outcome"}, nil)
+		"Requests that ended, by the model that they name and outcome: served, or failed (status 400 and above, no response, a stream that is cut or begins with an error, or that one ends, if picker.tokenUsage has it read). At most 1,000 models have names; the others, and failed requests for names that no server has accepted, are other.", []string{"pool", "model", "outcome"}, nil)
 	modelFirstByteDesc = prometheus.NewDesc("penstock_picker_model_first_byte_seconds_total",
 		"Total time to the first byte of the response's body of all requests served, by model.", []string{"pool", "model"}, nil)
 	modelTokensDesc = prometheus.NewDesc("penstock_picker_model_prompt_tokens_total",

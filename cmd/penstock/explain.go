@@ -421,8 +421,13 @@ func verdictText(v schedule.Verdict) string {
 	if s.Rate > 0 {
 		load += ", " + rateText(s.Rate, s.RateFrom)
 	}
-	if s.Silent != nil {
+	switch {
+	case s.Silent != nil:
 		load += ", suspect: " + s.Silent.String()
+	case v.Suspect == schedule.Failing && v.Failure != nil:
+		load += ", suspect: " + v.Failure.String()
+	case v.Suspect == schedule.Stale:
+		load += ", suspect: no request has succeeded since"
 	}
 	name := v.Address
 	if v.Pod != "" {

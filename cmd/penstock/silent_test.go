@@ -22,12 +22,19 @@ func TestSilent_ReasonIsShown(t *testing.T) {
 	if want := reason + ", 0 of our requests in flight; out: silent\n"; !strings.Contains(got, want) {
 		t.Errorf("no %q in\n%s", want, got)
 	}
-	all := make([]picker.Silent, maxRates+2)
+	pool := objectid.MustParseTarget("ns/pool")
+	all := make([]picker.Suspect, maxRates+2)
 	for i := range all {
-		all[i] = picker.Silent{Pool: objectid.MustParseTarget("ns/pool"), Server: fmt.Sprint("server-", i), Silence: silence}
+		all[i] = picker.Suspect{Pool: pool, Server: fmt.Sprint("server-", i), Kind: schedule.Silent, Why: silence.String()}
 	}
 	var out strings.Builder
-	printSilent(&out, all)
+	printSuspects(&out, all)
+	printOut(&out, []picker.Serving{{Pool: pool, Out: []picker.Out{
+		{Server: "server-0", Why: "twice"}, {Server: "server-x", Why: "it is down"},
+	}}}, all)
+	if strings.Contains(out.String(), "twice") || !strings.Contains(out.String(), "Server server-x of pool ns/pool does not serve: it is down") {
+		t.Error(out.String())
+	}
 	for _, want := range []string{"Server server-0 of pool ns/pool is " + reason + "\n", "\n2 more servers are suspect: "} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("no %q in\n%s", want, out.String())

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"slices"
 	"strings"
 	"time"
 
@@ -76,7 +77,7 @@ type statusJSON struct {
 	*status.Document
 	Proxies []server.ProxyStatus `json:"proxies,omitempty"`
 	Rates   []picker.Rate        `json:"rates,omitempty"`
-	Silent  []picker.Silent      `json:"silent,omitempty"`
+	Suspect []picker.Suspect     `json:"suspect,omitempty"`
 	Serving []picker.Serving     `json:"serving,omitempty"`
 	// ClusterSet is absent if the cluster takes part in none.
 	ClusterSet *clusterset.Status `json:"clusterSet,omitempty"`
@@ -139,7 +140,7 @@ func printStatus(cmd *cobra.Command, at running, file, output string) error {
 		var set clusterset.Status
 		err = errors.Join(at.get(cmd.Context(), "/proxies", &out.Proxies), at.get(cmd.Context(), "/clusters", &set))
 		_ = at.get(cmd.Context(), "/debug/rates", &out.Rates) // a process of an earlier version has no such page
-		_ = at.get(cmd.Context(), "/debug/silent", &out.Silent)
+		_ = at.get(cmd.Context(), "/debug/suspect", &out.Suspect)
 		_ = at.get(cmd.Context(), "/debug/serving", &out.Serving)
 		if set.Cluster != "" {
 			out.ClusterSet = &set
@@ -168,8 +169,8 @@ func printStatus(cmd *cobra.Command, at running, file, output string) error {
 		return err
 	}
 	printRates(cmd.OutOrStdout(), out.Rates)
-	printSilent(cmd.OutOrStdout(), out.Silent)
-	printOut(cmd.OutOrStdout(), out.Serving)
+	printSuspects(cmd.OutOrStdout(), out.Suspect)
+	printOut(cmd.OutOrStdout(), out.Serving, out.Suspect)
 	if out.ClusterSet != nil {
 		fmt.Fprintln(cmd.OutOrStdout())
 		if err := printClusters(cmd.OutOrStdout(), out.ClusterSet, time.Now()); err != nil {
@@ -244,24 +245,25 @@ func endpoints(serving []picker.Serving) func(report.Ref) string {
 	}
 }
 
-// printSilent prints the model servers that get no requests because they send no tokens.
-func printSilent(w io.Writer, silent []picker.Silent) {
-	for i := range silent[:min(len(silent), maxRates)] {
-		s := &silent[i]
-		fmt.Fprintf(w, "Server %s of pool %s is suspect: %s\n", s.Server, s.Pool, s.String())
+// printSuspects prints the model servers that get no requests, or single ones, and why.
+func printSuspects(w io.Writer, all []picker.Suspect) {
+	for _, s := range all[:min(len(all), maxRates)] {
+		fmt.Fprintf(w, "Server %s of pool %s is suspect: %s\n", s.Server, s.Pool, s.Why)
 	}
-	if more := len(silent) - maxRates; more > 0 {
+	if more := len(all) - maxRates; more > 0 {
 		fmt.Fprintf(w, "%d more servers are suspect: -o json shows them\n", more)
 	}
 }
 
-// printOut prints the other model servers that do not serve.
-func printOut(w io.Writer, serving []picker.Serving) {
+// printOut prints the model servers that do not serve, but for suspects.
+func printOut(w io.Writer, serving []picker.Serving, suspects []picker.Suspect) {
 	printed, more := 0, 0
 	for i := range serving {
 		for _, o := range serving[i].Out {
 			switch {
-			case o.Silent:
+			case slices.ContainsFunc(suspects, func(s picker.Suspect) bool {
+				return s.Pool == serving[i].Pool && s.Server == o.Server
+			}):
 			case printed < maxRates:
 				printed++
 				fmt.Fprintf(w, "Server %s of pool %s does not serve: %s\n", o.Server, serving[i].Pool, o.Reason())

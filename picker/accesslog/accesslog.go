@@ -1,6 +1,7 @@
 package accesslog
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"net/netip"
@@ -14,6 +15,7 @@ import (
 	aidatav3 "github.com/envoyproxy/go-control-plane/envoy/data/ai/v3"
 	accesslogv3 "github.com/envoyproxy/go-control-plane/envoy/service/accesslog/v3"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 
 	"github.com/penstock-project/penstock/picker/request"
 )
@@ -50,8 +52,10 @@ type Entry struct {
 	Response request.ResponseID `json:",omitzero"`
 	Client   uint64             `json:",omitempty"`
 	// Error is the status in the event by which the server has ended a stream that it could not complete: 500 where the event
-	// has none; 0 if there is no such event, or if it is not read.
+	// has none; 0 if there is no such event, or if it is not read. Of a gRPC call it stands for its status.
 	Error int `json:",omitempty"`
+	// Cut means that the server's connection, or its stream, has ended before the response had.
+	Cut bool `json:",omitempty"`
 	// Body means that a part of the response's body has been sent to the client.
 	Body bool `json:",omitempty"`
 }
@@ -151,7 +155,8 @@ func entry(logged *datav3.HTTPAccessLogEntry) (Entry, bool) {
 	if e.Response != (request.ResponseID{}) {
 		e.Client = client(common.GetDownstreamRemoteAddress().GetSocketAddress().GetAddress())
 	}
-	e.Error = streamError(common.GetMetadata())
+	e.Error = cmp.Or(streamError(common.GetMetadata()), grpcError(logged.GetResponse()))
+	e.Cut = strings.HasPrefix(logged.GetResponse().GetResponseCodeDetails(), cutDetails)
 	e.Body = logged.GetResponse().GetResponseBodyBytes() > 0
 	return e, true
 }
@@ -239,6 +244,28 @@ func streamError(m *corev3.Metadata) int {
 		return int(code)
 	}
 	return http.StatusInternalServerError
+}
+
+// cutDetails begins the details of a response that the server has reset (Envoy's StreamInfo).
+const cutDetails = "upstream_reset_after_response_started"
+
+// grpcError returns the HTTP status that stands for the failure of a gRPC call; 0 if it has not failed.
+func grpcError(r *datav3.HTTPResponseProperties) int {
+	status := cmp.Or(r.GetResponseTrailers()["grpc-status"], r.GetResponseHeaders()["grpc-status"])
+	switch code, err := strconv.ParseUint(status, 10, 8); {
+	case status == "" || err == nil && codes.Code(code) == codes.OK:
+		return 0
+	case err != nil:
+		return http.StatusInternalServerError
+	default:
+		switch codes.Code(code) {
+		case codes.Unknown, codes.Internal, codes.Unavailable, codes.DataLoss:
+			return http.StatusInternalServerError
+		case codes.ResourceExhausted:
+			return http.StatusTooManyRequests
+		}
+		return http.StatusBadRequest
+	}
 }
 
 func text(m *corev3.Metadata, namespace, key string) string {

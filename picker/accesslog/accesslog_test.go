@@ -246,3 +246,35 @@ func TestAccessLog_ReadsTheErrorThatEndsAStream(t *testing.T) {
 		}
 	}
 }
+
+// A response of status 200 that its server has not completed shows that: by its reset, or by the status of a gRPC call.
+func TestAccessLog_ResponseThatFailsAfterItsHeaders(t *testing.T) {
+	for name, tt := range map[string]struct {
+		details, headers, trailers string
+		cut                        bool
+		error                      int
+	}{
+		"served":                   {details: "via_upstream"},
+		"reset":                    {details: "upstream_reset_after_response_started{connection_termination}", cut: true},
+		"the client has left":      {details: "downstream_remote_disconnect"},
+		"a call that is served":    {details: "via_upstream", trailers: "0"},
+		"one that fails":           {details: "via_upstream", trailers: "13", error: 500},
+		"at once":                  {details: "via_upstream", headers: "14", error: 500},
+		"by the client's argument": {details: "via_upstream", trailers: "3", error: 400},
+		"for lack of room":         {details: "via_upstream", trailers: "8", error: 429},
+		"with nonsense":            {details: "via_upstream", trailers: "x", error: 500},
+	} {
+		e := logged("me.1", "10.0.0.1:80", 200, datav3.AccessLogType_DownstreamEnd)
+		e.Response.ResponseCodeDetails = tt.details
+		set := func(to *map[string]string, status string) {
+			if status != "" {
+				*to = map[string]string{"grpc-status": status}
+			}
+		}
+		set(&e.Response.ResponseHeaders, tt.headers)
+		set(&e.Response.ResponseTrailers, tt.trailers)
+		if got, ok := entry(e); !ok || got.Cut != tt.cut || got.Error != tt.error {
+			t.Errorf("%s: cut %t, error %d", name, got.Cut, got.Error)
+		}
+	}
+}

@@ -13,6 +13,11 @@ const (
 	firstTrial, lastTrial = time.Second, 30 * time.Second
 )
 
+// String describes the failure of a server whose requests fail.
+func (f *Failure) String() string {
+	return "its requests fail, the last one at " + f.At.UTC().Format(time.RFC3339) + " (" + f.Why + ")"
+}
+
 // health is what requests show about a server.
 type health struct {
 	score  atomic.Int32
@@ -21,7 +26,14 @@ type health struct {
 	trial  atomic.Bool  // one is in flight
 	// proven means that a request has succeeded since the server's page became stale.
 	proven atomic.Bool
-	good   atomic.Int64 // when a response last showed a working server, in nanoseconds since processStart; 0: never
+	good   atomic.Int64            // when a response last showed a working server, in nanoseconds since processStart; 0: never
+	last   atomic.Pointer[Failure] // nil: there was none
+}
+
+// Failure is a request that a server did not serve.
+type Failure struct {
+	At  time.Time `json:"at"`
+	Why string    `json:"why"` // in few words
 }
 
 // succeed records a response that shows a working server.
@@ -46,8 +58,9 @@ func (h *health) works() {
 	}
 }
 
-// fail records a request that the server did not serve.
-func (h *health) fail(now int64) {
+// fail records a request that the server did not serve, and why.
+func (h *health) fail(why string, now int64) {
+	h.last.Store(&Failure{processStart.Add(time.Duration(now)), why})
 	h.proven.Store(false)
 	if h.score.Add(failed) < failing {
 		return
@@ -71,6 +84,14 @@ func (l *Load) Failing(at Moment) bool {
 	return failing
 }
 
+// LastFailure returns the last request that the server did not serve; the zero value: there was none.
+func (l *Load) LastFailure() Failure {
+	if last := l.health.last.Load(); last != nil {
+		return *last
+	}
+	return Failure{}
+}
+
 // Succeeded returns when a response last showed a working server; the zero time: never.
 func (l *Load) Succeeded() time.Time {
 	if at := l.health.good.Load(); at != 0 {
@@ -85,6 +106,6 @@ func (l *Load) Revived() { l.health.works() }
 // Died records that the server is dead. It is suspect until a request shows that it works again.
 func (l *Load) Died(now time.Time) {
 	for l.health.score.Load() < failing {
-		l.health.fail(sinceStart(now))
+		l.health.fail("its /health fails", sinceStart(now))
 	}
 }

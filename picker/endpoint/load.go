@@ -100,17 +100,17 @@ func (l *Load) changed(less bool) {
 	}
 }
 
-// Record counts one request that ended: served, with the time to the first byte of its response's body (0: unknown), or
-// failed.
-func (l *Load) Record(ok bool, firstByte time.Duration, now time.Time) {
-	if !ok {
-		l.failed.Add(1)
-		l.health.fail(sinceStart(now))
-		return
-	}
+// Record counts one request that was served, with the time to the first byte of its response's body (0: unknown).
+func (l *Load) Record(firstByte time.Duration, now time.Time) {
 	l.served.Add(1)
 	l.health.succeed(sinceStart(now))
 	l.waited.Add(int64(firstByte))
+}
+
+// RecordFailed counts one request that the server did not serve, and why, in few words.
+func (l *Load) RecordFailed(why string, now time.Time) {
+	l.failed.Add(1)
+	l.health.fail(why, sinceStart(now))
 }
 
 // RecordCanceled counts one request that its client has ended before an answer. It shows nothing about the server.

@@ -25,6 +25,9 @@ type Verdict struct {
 	// long ago. It is "due" for a suspect endpoint that the next request may try, and "wait" for one that gets a request only if there
 	// is no other endpoint.
 	Trial string `json:"trial,omitempty"`
+	// Suspect is why the endpoint is suspect, and Failure the last one if its requests fail.
+	Suspect Suspicion         `json:"suspect,omitempty"`
+	Failure *endpoint.Failure `json:"failure,omitempty"`
 	// Cost is in seconds for strategy load, and in requests for least-request; Costs are its parts. Only for candidates: other strategies
 	// have none.
 	Costs map[string]float64 `json:"costs,omitempty"`
@@ -63,11 +66,16 @@ func (s *Strategy) Describe(r *Request, now time.Time, list []endpoint.Endpoint,
 	}
 	chosen := c
 	verdicts, at := make([]Verdict, len(list)), endpoint.At(now)
+	suspects := s.Suspects(now, list)
 	for i := range list {
 		e := &list[i]
 		v := &verdicts[i]
 		v.Address, v.Pod, v.Problem = e.Text, e.Pod, e.Problem()
 		e.ReadState(&v.State, at)
+		if v.Suspect = suspects[i]; v.Suspect == Failing {
+			last := e.Load().LastFailure()
+			v.Failure = &last
+		}
 		switch {
 		case allowed != nil && !allowed(e):
 			v.Out = "subset"

@@ -113,7 +113,7 @@ func TestAdapter_HomesAreAsManyAsSlotsAllow(t *testing.T) {
 		home++
 	}
 	for range 5 {
-		list[home].Load().Record(false, 0, epoch)
+		list[home].Load().RecordFailed("a test", epoch)
 	}
 	if got = away(s, "more-5"); len(got) != 7 || !slices.Contains(got, home) {
 		t.Errorf("the home fails requests: away from home at servers %v, want others beside %d", got, home)

@@ -255,7 +255,7 @@ func TestStale_FreshnessOfAFewDecidesNothing(t *testing.T) {
 func TestTrial_SuspectServerGetsSingleRequests(t *testing.T) {
 	failing := func(e *endpoint.Endpoint) {
 		for range 3 {
-			e.Load().Record(false, 0, epoch)
+			e.Load().RecordFailed("a test", epoch)
 		}
 	}
 	for _, tt := range []struct {
@@ -308,7 +308,7 @@ func TestTrial_SuspectServerGetsSingleRequests(t *testing.T) {
 				}
 			}
 			trial.Release()
-			suspected.Load().Record(true, 0, now)
+			suspected.Load().Record(0, now)
 			if _, n := pick(12); n < 3 {
 				t.Errorf("%d of 12 requests after a trial has succeeded", n)
 			}
@@ -320,7 +320,7 @@ func TestTrial_PausesGrowWithEachFailure(t *testing.T) {
 	list := endpoints(t, server{}, server{})
 	s, now := strategy(t, Options{}), epoch
 	for range 3 {
-		list[1].Load().Record(false, 0, now)
+		list[1].Load().RecordFailed("a test", now)
 	}
 	for _, pause := range []time.Duration{1, 2, 4, 8, 16, 30, 30} {
 		for _, tt := range []struct {
@@ -336,9 +336,9 @@ func TestTrial_PausesGrowWithEachFailure(t *testing.T) {
 			}
 		}
 		now = now.Add(pause * time.Second)
-		list[1].Load().Record(false, 0, now)
+		list[1].Load().RecordFailed("a test", now)
 	}
-	list[1].Load().Record(true, 0, now)
+	list[1].Load().Record(0, now)
 	if v := s.Describe(&Request{}, now, list, nil); v[1].Trial != "" {
 		t.Error("a success does not clear it")
 	}

@@ -39,6 +39,69 @@ func doubts(s *endpoint.State) (d doubt) {
 	return d
 }
 
+// Suspicion is why an endpoint is suspect; "" if it is not.
+type Suspicion string
+
+// The reasons.
+const (
+	Silent  Suspicion = "silent"  // it sends no tokens
+	Failing Suspicion = "failing" // its requests fail
+	Stale   Suspicion = "stale"   // its metrics page is stale, and no request has succeeded since
+)
+
+// Suspicions are all reasons.
+var Suspicions = []Suspicion{Silent, Failing, Stale}
+
+// Suspects returns why each endpoint of list is suspect at a moment, in its order. Strategies that
+// take turns suspect silent endpoints alone.
+func (s *Strategy) Suspects(now time.Time, list []endpoint.Endpoint) []Suspicion {
+	s = s.of(&Request{})
+	out, all := make([]Suspicion, len(list)), make([]doubt, len(list))
+	eligible, fresh, at := 0, 0, endpoint.At(now)
+	var state endpoint.State
+	for i := range list {
+		list[i].ReadState(&state, at)
+		all[i] = doubts(&state)
+		if by := s.filteredBy(&list[i], &state); by != "" && by != full {
+			all[i] = 0
+			continue
+		}
+		if eligible++; state.Fresh {
+			fresh++
+		}
+	}
+	decisive := silent
+	if s.trials {
+		decisive |= decides(eligible, fresh)
+	}
+	for i, d := range all {
+		out[i] = (d & decisive).suspicion()
+	}
+	return out
+}
+
+// suspicion is the first of the doubts.
+func (d doubt) suspicion() Suspicion {
+	switch {
+	case d&silent != 0:
+		return Silent
+	case d&failing != 0:
+		return Failing
+	case d&stale != 0:
+		return Stale
+	}
+	return ""
+}
+
+// decides returns which doubts make endpoints suspect that are not silent, where so many of those that
+// are eligible have fresh pages.
+func decides(eligible, fresh int) doubt {
+	if 2*fresh >= eligible {
+		return failing | stale
+	}
+	return failing
+}
+
 // silence is the name of the rule that leaves out silent endpoints.
 const silence = "silent"
 
@@ -67,10 +130,7 @@ func withoutSilent(c []Candidate, serving int) []Candidate {
 
 // suspect marks the suspect candidates. eligible and fresh count the pool's endpoints.
 func suspect(c []Candidate, eligible, fresh int) {
-	decisive := failing
-	if 2*fresh >= eligible {
-		decisive |= stale
-	}
+	decisive := decides(eligible, fresh)
 	for i := range c {
 		if d := c[i].doubt; d&decisive != 0 && d&silent == 0 {
 			c[i].Trial = d&trialDue != 0

@@ -184,7 +184,7 @@ func (d *production) Learn(now time.Duration, f Fact) {
 			delete(d.open, f.Pick)
 		}
 		if !f.Peer {
-			d.snapshot.Endpoints[f.Server].Load().Record(true, f.After, at)
+			d.snapshot.Endpoints[f.Server].Load().Record(f.After, at)
 		}
 	case ScrapeBegan:
 		d.scrapes[f.Server] = d.snapshot.Endpoints[f.Server].BeginScrape()

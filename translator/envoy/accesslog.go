@@ -30,7 +30,8 @@ func (b *builder) accessLogs(cfg Config, owner string) []*accesslogv3.AccessLog 
 				BufferFlushInterval: seconds(feedbackInterval),
 				CustomTags:          firstBody,
 			},
-			AdditionalResponseHeadersToLog: append([]string{"content-type"}, loggedOfMembers...),
+			AdditionalResponseHeadersToLog:  append([]string{"content-type", grpcStatus}, loggedOfMembers...),
+			AdditionalResponseTrailersToLog: []string{grpcStatus},
 		})},
 	}, b.toMembers(owner == model.HopListener)}
 	if cfg.AccessLog == "" {
@@ -92,6 +93,9 @@ func (b *builder) toMembers(hops bool) *accesslogv3.AccessLog {
 var firstBody = []*tracingv3.CustomTag{{
 	Tag: "first_body", Type: &tracingv3.CustomTag_Value{Value: "%COMMON_DURATION(US_TX_END:US_RX_BODY_BEG:us)%"},
 }}
+
+// grpcStatus is the outcome of a call whose HTTP status is 200.
+const grpcStatus = "grpc-status"
 
 // loggedOfMembers are headers of answers: whether an exporting cluster has declined the request, and the ID that its gateway has given it.
 var loggedOfMembers = []string{peerMark, "x-request-id"}

@@ -102,7 +102,7 @@ func (b *builder) pickerOverride(
 			MetadataOptions:  callMetadata(p, !cluster.External()),
 		}},
 	})}
-	if p.ResponseIDs {
+	if !cluster.External() {
 		config[filterScripts] = b.script(responseCode)
 	}
 	if p.TokenUsage {

@@ -1,9 +1,14 @@
--- Reads the ID of a response of the Responses API that its server keeps: the body's "id" or, of a
--- stream, "id" in the "response" of the first event. The picker asks for it by "keeps", and the
--- access log reports it. Nothing is held back. Only the first 16 KiB of a body are read, in 32
--- chunks: servers write the ID first.
-local find, byte, sub, min = string.find, string.byte, string.sub, math.min
+-- Reads the beginning of a response, for the access log. Nothing is held back.
+--
+-- Of each stream, whether it is an error: the events in its first 4 KiB, in 4 chunks. Servers end so
+-- what they cannot begin after they have sent status 200.
+--
+-- The ID of a response of the Responses API that its server keeps: the body's "id" or, of a
+-- stream, "id" in the "response" of the first event. The picker asks for it by "keeps". Only the
+-- first 16 KiB of a body are read, in 32 chunks: servers write the ID first.
+local find, match, byte, sub, min = string.find, string.match, string.byte, string.sub, math.min
 local limit, chunks, longest = 16384, 32, 256
+local early, earlyChunks = 4096, 4
 local QUOTE, BACKSLASH, COLON = 34, 92, 58
 
 -- closing is where the string that begins at pos ends; nil: not in this text.
@@ -61,17 +66,55 @@ local function read(text, stream)
   end
 end
 
+-- Lines by which events of errors begin (vLLM, SGLang, TGI, Anthropic's API, the Responses API,
+-- llama.cpp). The text of tokens has no line breaks of its own.
+local errors = {
+  '\ndata:%s*{%s*"error"%s*:%s*[{"]', '\ndata:%s*{%s*"type"%s*:%s*"error"', '\ndata:%s*{%s*"object"%s*:%s*"error"',
+  '\nevent:%s*error%s', '\nevent:%s*response%.failed%s', '\nerror:%s*{',
+}
+-- Types of errors that are the client's, in events without a code.
+local clients = { "invalid_request", "BadRequest", "authentication_error", "permission_error", "not_found", "NotFound" }
+
+-- failed returns where the event of an error begins, and its code; nil: there is no such event, or
+-- no such code.
+local function failed(text)
+  for _, line in ipairs(errors) do
+    local at = find(text, line)
+    if at then
+      local digits = match(text, '"code"%s*:%s*"?(%d%d%d)%D', at)
+      local code = digits and tonumber(digits)
+      for _, name in ipairs(clients) do
+        if not code and find(text, name, at, true) then code = 400 end
+      end
+      return at, code
+    end
+  end
+end
+
 function envoy_on_response(handle)
-  local pick = handle:streamInfo():dynamicMetadata():get("penstock")
-  if not pick or pick["keeps"] ~= "true" then return end
   local headers = handle:headers()
   if headers:get(":status") ~= "200" or headers:get("content-encoding") then return end
   local stream = find(headers:get("content-type") or "", "^text/event%-stream") ~= nil
+  local pick = handle:streamInfo():dynamicMetadata():get("penstock")
+  local keeps, judged = pick and pick["keeps"] == "true", not stream
+  if not keeps and judged then return end
   local text, n = "", 0
   for chunk in handle:bodyChunks() do
     text, n = text .. chunk:getBytes(0, min(chunk:length(), limit - #text)), n + 1
-    local id, ended = read(text, stream)
-    if id and id ~= "" then handle:streamInfo():dynamicMetadata():set("penstock.response", "id", id) end
-    if ended or n >= chunks or #text >= limit then return end
+    if not judged then
+      local at, code = failed("\n" .. text)
+      judged = n >= earlyChunks or #text >= early or at and find(text, "\r?\n\r?\n", at)
+      if at and judged then
+        local found = handle:streamInfo():dynamicMetadata()
+        found:set("penstock.stream", "error", true)
+        if code then found:set("penstock.stream", "code", code) end
+      end
+    end
+    if keeps then
+      local id, ended = read(text, stream)
+      if id and id ~= "" then handle:streamInfo():dynamicMetadata():set("penstock.response", "id", id) end
+      keeps = not (ended or n >= chunks or #text >= limit)
+    end
+    if judged and not keeps then return end
   end
 end

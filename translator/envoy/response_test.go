@@ -11,13 +11,15 @@ import (
 type responseRun struct {
 	state  *lua.LState
 	id     string
+	failed bool
+	code   int
 	chunks int // that the script has read
 }
 
 // run returns the ID that the script finds in a body of a content type, in chunks of a size.
 func (r *responseRun) run(t *testing.T, kind, status, keeps, body string, size int) string {
 	t.Helper()
-	r.id, r.chunks = "", 0
+	r.id, r.failed, r.code, r.chunks = "", false, 0, 0
 	l := r.state
 	object := func(methods map[string]lua.LGFunction) *lua.LTable { return l.SetFuncs(l.NewTable(), methods) }
 	returns := func(v lua.LValue) lua.LGFunction {
@@ -33,7 +35,19 @@ func (r *responseRun) run(t *testing.T, kind, status, keeps, body string, size i
 			l.Push(of)
 			return 1
 		},
-		"set": func(l *lua.LState) int { r.id = l.CheckString(4); return 0 },
+		"set": func(l *lua.LState) int {
+			switch key := l.CheckString(2) + "." + l.CheckString(3); key {
+			case "penstock.response.id":
+				r.id = l.CheckString(4)
+			case errorNamespace + "." + errorKey:
+				r.failed = l.CheckBool(4)
+			case errorNamespace + "." + errorCodeKey:
+				r.code = l.CheckInt(4)
+			default:
+				t.Errorf("%s is set", key)
+			}
+			return 0
+		},
 	})
 	next := func(l *lua.LState) int {
 		if body == "" {
@@ -64,9 +78,8 @@ func (r *responseRun) run(t *testing.T, kind, status, keeps, body string, size i
 	return r.id
 }
 
-// The ID of a response is read wherever a chunk ends, and no other ID: those of items, of metadata
-// that a client has written, and of other APIs' responses lead follow-ups nowhere.
-func TestResponseAffinity_ScriptReadsTheResponsesOwnID(t *testing.T) {
+func newResponseRun(t *testing.T) *responseRun {
+	t.Helper()
 	r := &responseRun{state: lua.NewState()}
 	t.Cleanup(r.state.Close)
 	// This Lua panics where string.find begins beyond the end of a text.
@@ -74,6 +87,57 @@ func TestResponseAffinity_ScriptReadsTheResponsesOwnID(t *testing.T) {
 	if err := r.state.DoString(within + responseScript); err != nil {
 		t.Fatal(err)
 	}
+	return r
+}
+
+// A stream that begins with an error has failed, however its server writes that, and no other one.
+func TestStreamError_ScriptFindsItAtTheBegin(t *testing.T) {
+	r := newResponseRun(t)
+	const stream = "text/event-stream; charset=utf-8"
+	for _, c := range []struct {
+		body   string
+		failed bool
+		code   int
+	}{
+		{"data: {\"error\":{\"message\":\"it died\",\"code\":500}}\n\ndata: [DONE]\n\n", true, 500},
+		{"data: {\"error\": {\"message\": \"too long\", \"code\": 400, \"type\": \"x\"}}\n\n", true, 400},
+		{"data:{\"error\":\"full\",\"error_type\":\"overloaded\"}\n\n", true, 0},
+		{"data: {\"object\":\"error\",\"code\":\"503\",\"message\":\"\"}\r\n\r\n", true, 503},
+		{"event: error\ndata: {\"type\":\"error\",\"error\":{\"type\":\"overloaded_error\"}}\n\n", true, 0},
+		{"data: {\"type\":\"error\",\"error\":{\"type\":\"invalid_request_error\"}}\n\n", true, 400},
+		{"event: response.failed\r\ndata: {}\r\n\r\n", true, 0},
+		{"error: {\"code\":501}\n\n", true, 501},
+		{": ping\n\ndata: {\"choices\":[]}\n\ndata: {\"error\":{\"code\":500}}\n\n", true, 500},
+		{"data: {\"choices\":[],\"error\":null}\n\ndata: [DONE]\n\n", false, 0},
+		{"data: {\"error\":null,\"choices\":[]}\n\ndata: [DONE]\n\n", false, 0},
+		{`data: {"choices":[{"delta":{"content":"\ndata: {\"error\":{"}}]}` + "\n\n", false, 0},
+		{"event: errors\ndata: {\"type\":\"errors\"}\n\n", false, 0},
+		{"data: [DONE]\n\n", false, 0},
+	} {
+		for _, size := range []int{1 << 20, 64} {
+			r.run(t, stream, "200", "", c.body, size)
+			if fits := len(c.body) <= 4*size; fits && (r.failed != c.failed || r.code != c.code) {
+				t.Errorf("chunks of %d bytes of %q: failed %t, code %d", size, c.body, r.failed, r.code)
+			}
+		}
+		r.run(t, "application/json", "200", "", c.body, 1<<20)
+		if r.failed || r.chunks > 0 {
+			t.Errorf("%q is read that is no stream", c.body)
+		}
+	}
+	tokens := strings.Repeat("data: {\"choices\":[]}\n\n", 1000)
+	if r.run(t, stream, "200", "", tokens, 24); r.chunks > 4 {
+		t.Errorf("%d chunks of a long stream are read", r.chunks)
+	}
+	if id := r.run(t, stream, "200", "true", "data: {\"error\":{\"code\":400},\"response\":{\"id\":\"resp_1\"}}\n\n", 9); !r.failed || id != "resp_1" {
+		t.Errorf("failed %t, ID %q", r.failed, id)
+	}
+}
+
+// The ID of a response is read wherever a chunk ends, and no other ID: those of items, of metadata
+// that a client has written, and of other APIs' responses lead follow-ups nowhere.
+func TestResponseAffinity_ScriptReadsTheResponsesOwnID(t *testing.T) {
+	r := newResponseRun(t)
 	const whole, stream = "application/json", "text/event-stream; charset=utf-8"
 	for _, c := range []struct{ kind, body, want string }{
 		{whole, `{"id":"resp_1","output":[{"id":"msg"}]}`, "resp_1"},

@@ -168,7 +168,7 @@ func (a *App) allPages(open http.Handler) http.Handler {
 	})
 	debug.Register(mux, debug.Config{Store: a.store, Cache: a.cache, XDS: a.xds, Rows: a.rows})
 	mux.HandleFunc("GET /debug/picks", a.picksPage)
-	mux.HandleFunc("GET /debug/silent", func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, a.picker.Silent()) })
+	mux.HandleFunc("GET /debug/suspect", func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, a.picker.Suspects()) })
 	mux.HandleFunc("GET /debug/serving", func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, a.picker.Serving()) })
 	mux.HandleFunc("GET /debug/rates", func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, a.picker.Rates()) })
 	mux.HandleFunc("GET /debug/pool", func(w http.ResponseWriter, r *http.Request) {

@@ -52,7 +52,7 @@ func TestSecrets_FieldsOfEveryTableThatAreSecretAreShownNowhere(t *testing.T) {
 	var texts []storetest.Text
 	var ops []store.Op
 	queries := []string{
-		"/metrics", "/status", "/status?output=text", "/proxies", "/clusters", "/debug/picks", "/debug/rates", "/debug/silent",
+		"/metrics", "/status", "/status?output=text", "/proxies", "/clusters", "/debug/picks", "/debug/rates", "/debug/suspect",
 		"/explain?url=http://a.example/v1/models",
 	}
 	for _, kind := range store.Tables() {

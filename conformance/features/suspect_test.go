@@ -1,0 +1,66 @@
+package features
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+)
+
+// names waits until status, explain and the metrics name a server as suspect for a reason.
+func (s *site) names(server, kind, reason string, meanwhile func()) {
+	s.Helper()
+	s.Eventually("a suspect server is shown", func() error {
+		meanwhile()
+		status, explained := s.status(), s.explain(s.url("/"))
+		series := fmt.Sprintf("penstock_picker_suspect_endpoints{kind=%q,pool=%q}", kind, "default/chat")
+		switch line := fmt.Sprintf("Server %s of pool default/chat is suspect: %s", s.address(server), reason); {
+		case !strings.Contains(status, line):
+			return fmt.Errorf("no %q in status\n%s", line, status)
+		case strings.Contains(status, "does not serve: "+reason):
+			return fmt.Errorf("it is there twice\n%s", status)
+		case !strings.Contains(explained, "suspect: "):
+			return fmt.Errorf("%s", explained)
+		case s.series(series) != 1:
+			return fmt.Errorf("%s is %g", series, s.series(series))
+		}
+		return nil
+	})
+}
+
+// A server whose requests fail, and one whose page is missing and that has served nothing, get single
+// requests: every page shows why.
+func TestSuspect_ReasonIsShown(t *testing.T) {
+	t.Parallel()
+	t.Run("failing", func(t *testing.T) {
+		t.Parallel()
+		s := newSite(t)
+		fails := s.mortal("hangs")
+		fails.fail(func(w http.ResponseWriter) { w.WriteHeader(http.StatusBadGateway) })
+		s.mortal("works")
+		s.up("silent.yaml")
+		s.answers("/", http.StatusOK)
+		s.names("hangs", "failing", "its requests fail, the last one at ", func() { _, _ = s.ask("/", question) })
+		if text := s.status(); !strings.Contains(text, "(status 502)") {
+			t.Errorf("the failure is not named:\n%s", text)
+		}
+	})
+	t.Run("stale", func(t *testing.T) {
+		t.Parallel()
+		s := newSite(t)
+		hangs := &hanging{name: "hangs"}
+		hangs.hangs.Store(true)
+		s.backend("hangs", hangs)
+		s.backend("works", &hanging{name: "works", page: true})
+		s.up("silent.yaml")
+		s.names("hangs", "stale", "its metrics page is stale (", func() {
+			ctx, cancel := context.WithTimeout(s.Context(), 50*time.Millisecond)
+			defer cancel()
+			if req, err := request(ctx, s.url("/"), question); err == nil {
+				_, _ = do(client(), req)
+			}
+		})
+	})
+}
