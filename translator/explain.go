@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/penstock-project/penstock/discovery/credential"
 	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/translator/envoy"
@@ -480,7 +481,7 @@ func percent(part, sum uint64) string {
 }
 
 func matchText(m model.Match) string {
-	parts := []string{string(m.PathKind) + " " + m.Path}
+	parts := []string{string(m.PathKind) + " " + credential.Text(m.Path)}
 	if m.GRPC != nil {
 		parts[0] = "gRPC, " + parts[0]
 	}
@@ -500,7 +501,7 @@ func valueText(m model.ValueMatch) string {
 	if m.Present {
 		return m.Name + " with any value"
 	}
-	return m.Name + "=" + cmp.Or(m.Written, m.Value)
+	return m.Name + "=" + credential.Value(m.Name, cmp.Or(m.Written, m.Value))
 }
 
 // ExplainRow returns the rows of the translation with a key: what each was computed from, what reads it, and when and why it

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/penstock-project/penstock/discovery/credential"
 	"github.com/penstock-project/penstock/translator/model"
 )
 
@@ -39,7 +40,7 @@ func corsView(c *model.CORS) []string {
 	if c == nil {
 		return nil
 	}
-	return []string{"CORS for " + strings.Join(c.Origins, " ")}
+	return []string{"CORS for " + credential.Text(strings.Join(c.Origins, " "))}
 }
 
 func authView(a *model.ExternalAuth) []string {

@@ -39,6 +39,9 @@ const (
 	matchedHeader  = "a header that a route matches"
 	matchedQuery   = "a parameter that a route matches"
 	plugin         = "a parameter of a plugin"
+	redirectQuery  = "a parameter of a redirect"
+	rewriteQuery   = "a parameter of a rewrite"
+	pathQuery      = "a parameter in a path that a route matches"
 	invalidHeader  = "a header that is invalid"
 	invalidRegex   = "a header that is an invalid expression"
 )
@@ -60,7 +63,7 @@ func secretFiles(t *testing.T, s secrets, port, secure int, server string) map[s
 	t.Helper()
 	for n, what := range []string{
 		clientToken, cookie, clientKey, queryKey, secretToken, secretPassword, annotation, configValue,
-		setHeader, matchedHeader, matchedQuery, plugin, invalidHeader, invalidRegex,
+		setHeader, matchedHeader, matchedQuery, plugin, invalidHeader, invalidRegex, redirectQuery, rewriteQuery, pathQuery,
 	} {
 		s[what] = fmt.Sprintf("canary-%03d", n)
 	}
@@ -73,10 +76,20 @@ func secretFiles(t *testing.T, s secrets, port, secure int, server string) map[s
 	files["route.yaml"] = strings.Replace(files["route.yaml"], "filters: [", "filters: [{type: RequestHeaderModifier, "+
 		"requestHeaderModifier: {set: [{name: Authorization, value: Bearer "+s[setHeader]+"}]}}, ", 1) + `  - matches:
     - path: {type: PathPrefix, value: /keyed}
-      headers: [{name: X-Api-Key, value: ` + s[matchedHeader] + `}]
-      queryParams: [{name: api_key, value: ` + s[matchedQuery] + `}]
+      headers: [{name: X-Api-Key, type: RegularExpression, value: "open|` + s[matchedHeader] + `"}]
+      queryParams: [{name: api_key, type: RegularExpression, value: "open|` + s[matchedQuery] + `"}]
+    backendRefs: [` + toPool("chat") + `]
+  - matches: [{path: {type: PathPrefix, value: /redirected}}]
+    filters:
+    - type: RequestRedirect
+      requestRedirect: {path: {type: ReplaceFullPath, replaceFullPath: "/v1?api_key=` + s[redirectQuery] + `"}}
+  - matches: [{path: {type: PathPrefix, value: /rewritten}}]
+    filters:
+    - type: URLRewrite
+      urlRewrite: {path: {type: ReplaceFullPath, replaceFullPath: "/v1?api_key=` + s[rewriteQuery] + `"}}
     backendRefs: [` + toPool("chat") + `]
 `
+	files["path.yaml"] = strings.Replace(routeYAML("path", "/", toPool("chat")), "value: /}", `value: "/v1?api_key=`+s[pathQuery]+`"}`, 1)
 	files["secret.yaml"] = secretYAML("cert", append(slices.Clone(cert), key...), key) + `---
 apiVersion: v1
 kind: Secret
@@ -214,7 +227,7 @@ func TestSecrets_NoPageCommandLogOrOpenFileHasACredential(t *testing.T) {
 	}
 	s.keysOf(t, site.state)
 	s.pages(t, site)
-	s.commands(t, site)
+	s.commands(t, site, port)
 	eventually(t, "the request is logged", func() error {
 		text, err := os.ReadFile(filepath.Join(ours, "access.log"))
 		if err == nil && !bytes.Contains(text, []byte(request.Host)) {
@@ -283,13 +296,16 @@ func (s secrets) pages(t *testing.T, site *site) {
 	}
 }
 
-func (s secrets) commands(t *testing.T, site *site) {
+func (s secrets) commands(t *testing.T, site *site, port int) {
 	t.Helper()
+	at := fmt.Sprintf("http://any.example:%d", port)
 	for _, args := range [][]string{
 		{"translate", "-f", site.dir}, {"translate", "-f", site.dir, "-o", "json"}, {"translate", "-f", site.dir, "--status"},
 		{"status"}, {"status", "-o", "json"}, {"clusters", "list", "-o", "json"}, {"clusters", "show"},
-		{"explain", "http://any.example/keyed", "-H", "Authorization: Bearer " + s[clientToken], "-o", "json"},
-		{"explain", "http://any.example/keyed", "-H", "Authorization: Bearer " + s[clientToken]},
+		{"explain", at + "/keyed", "-H", "Authorization: Bearer " + s[clientToken], "-o", "json"},
+		{"explain", at + "/keyed", "-H", "Authorization: Bearer " + s[clientToken]},
+		{"explain", at + "/keyed?api_key=open", "-H", "X-Api-Key: open", "-o", "json"},
+		{"explain", at + "/redirected"}, {"explain", at + "/rewritten"},
 		{"debug", "store", "show", "HTTPRoute", "-o", "yaml"}, {"debug", "store", "show", "Secret", "-o", "yaml"},
 		{"debug", "xds", "dump", "default/gw"},
 	} {
@@ -301,6 +317,9 @@ func (s secrets) commands(t *testing.T, site *site) {
 			t.Errorf("penstock %q: %v", args, err)
 		}
 		s.in(t, strings.Join(args[:min(len(args), 4)], " "), []byte(out))
+		if strings.Contains(args[1], "/keyed?") && !strings.Contains(out, "X-Api-Key=redacted: ") && !strings.Contains(out, "x-api-key=redacted: ") {
+			t.Errorf("the request does not take the rule that it is for, which proves nothing: %s", out)
+		}
 	}
 	empty := filepath.Join(t.TempDir(), "empty.yaml")
 	if err := os.WriteFile(empty, nil, 0o600); err != nil {

@@ -96,8 +96,9 @@ func (t txn) watch(ws WatchSet) {
 	}
 }
 
-// insert stores an entry, unless an equal one is there, and returns whether it did.
+// insert stores an entry without credentials, unless an equal one is there, and returns whether it did.
 func (t txn) insert(e *entry) bool {
+	e.report = public(e.report)
 	old, err := t.First(reportTable, rows.ByID, entryKey(e.report.Owner, e.source))
 	rows.Must(err)
 	if old != nil && reflect.DeepEqual(old.(*entry).report, e.report) {

@@ -117,12 +117,15 @@ var ofPenstock = []decision{
 	),
 	decide[v1alpha1.FleetRoutes](shown("BudgetMilliseconds")),
 	decide[v1alpha1.FleetAutoscaling](shown("MinReplicas", "MaxReplicas", "CPUPercent")),
-	decide[v1alpha1.FleetService](shown("Type", "Annotations", "LoadBalancerClass", "ExternalTrafficPolicy")),
+	decide[v1alpha1.FleetService](
+		shown("Type", "LoadBalancerClass", "ExternalTrafficPolicy"), annotations("Annotations"),
+	),
 	decide[v1alpha1.FleetPod](
 		shown(
-			"Labels", "Annotations", "NodeSelector", "Tolerations", "TopologySpreadConstraints",
+			"Labels", "NodeSelector", "Tolerations", "TopologySpreadConstraints",
 			"PriorityClassName", "ImagePullSecrets",
 		),
+		annotations("Annotations"),
 	),
 	decide[v1alpha1.FleetNetworkPolicy](shown("Mode", "From")),
 	decide[v1alpha1.FleetClients](

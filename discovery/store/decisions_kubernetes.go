@@ -18,7 +18,7 @@ var ofKubernetes = []decision{
 			"CreationTimestamp", "DeletionTimestamp", "DeletionGracePeriodSeconds", "Labels", "OwnerReferences",
 			"Finalizers",
 		),
-		part{annotated, []string{"Annotations"}},
+		annotations("Annotations"),
 		omit("ManagedFields"),
 	),
 	decide[metav1.OwnerReference](shown("APIVersion", "Kind", "Name", "UID", "Controller", "BlockOwnerDeletion")),

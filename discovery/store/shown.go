@@ -14,6 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/penstock-project/penstock/discovery/credential"
 )
 
 // way is how pages show a field.
@@ -25,8 +27,8 @@ const (
 	hidden                  // not shown
 	lengths                 // of a map or bytes: the names and lengths of its values; of certificates, the text
 	certificates            // certificates in PEM, and nothing else of the text
-	credential              // shown unless the field Name is that of a credential
-	annotated               // annotations without the copy of the object that kubectl makes
+	named                   // shown unless the field Name is that of a credential
+	annotated               // texts by name, without credentials and the copy of the object that kubectl makes
 	origin                  // of a URL: the scheme and the host
 )
 
@@ -36,11 +38,12 @@ type part struct {
 	fields []string
 }
 
+func annotations(fields ...string) part { return part{annotated, fields} }
 func shown(fields ...string) part       { return part{whole, fields} }
 func omit(fields ...string) part        { return part{hidden, fields} }
 func sizes(fields ...string) part       { return part{lengths, fields} }
 func certified(fields ...string) part   { return part{certificates, fields} }
-func unlessNamed(fields ...string) part { return part{credential, fields} }
+func unlessNamed(fields ...string) part { return part{named, fields} }
 
 // decision is how pages show the fields of one type, by their names in Go.
 type decision struct {
@@ -74,7 +77,8 @@ var values = []reflect.Type{
 }
 
 // Show returns the JSON of an object as pages and commands print it: the fields that its type's decision shows
-// (decisions.go). Private keys, tokens, passwords, and fields without a decision, are not part of it.
+// (decisions.go), without the credentials that are in a text by their form. Private keys, tokens,
+// passwords, and fields without a decision, are not part of it.
 func Show(obj Object) (json.RawMessage, error) {
 	out, ok := show(reflect.ValueOf(obj))
 	if !ok {
@@ -161,7 +165,7 @@ func show(v reflect.Value) (any, bool) {
 		}
 		return out, true
 	case reflect.String:
-		return withoutKeys(v.String()), true
+		return credential.Text(v.String()), true
 	case reflect.Interface, reflect.Func, reflect.Chan, reflect.UnsafePointer:
 		return nil, false
 	}
@@ -223,17 +227,14 @@ func showField(how way, of, v reflect.Value) (any, bool) {
 		return showLengths(v), true
 	case certificates:
 		return Certificates(text(v)), true
-	case credential:
-		if Credential(of.FieldByName("Name").String()) {
-			return redacted(v.Len()), true
-		}
-		return show(v)
+	case named:
+		return credential.Value(of.FieldByName("Name").String(), v.String()), true
 	case annotated:
 		out := map[string]string{}
 		for each := v.MapRange(); each.Next(); {
 			// kubectl apply copies the whole object into the annotation that is left out.
 			if name := each.Key().String(); name != corev1.LastAppliedConfigAnnotation {
-				out[name] = withoutKeys(each.Value().String())
+				out[name] = credential.Value(name, each.Value().String())
 			}
 		}
 		return out, true
@@ -253,8 +254,6 @@ func text(v reflect.Value) []byte {
 	}
 	return v.Bytes()
 }
-
-func redacted(n int) string { return fmt.Sprintf("redacted: %d bytes", n) }
 
 func showLengths(v reflect.Value) any {
 	switch {
@@ -280,7 +279,7 @@ func lengthOf(b []byte) string {
 	if chain := Certificates(b); chain != "" && len(bytes.TrimSpace(b)) == len(strings.TrimSpace(chain)) {
 		return chain
 	}
-	return redacted(len(b))
+	return credential.Redacted(len(b))
 }
 
 // Certificates returns the certificates of a PEM text. Nothing else of it is kept, neither keys nor comments.
@@ -295,26 +294,4 @@ func Certificates(text []byte) string {
 			_ = pem.Encode(&out, &pem.Block{Type: block.Type, Bytes: block.Bytes}) // a Builder takes all
 		}
 	}
-}
-
-// KeyMark is part of each private key in PEM.
-const KeyMark = "PRIVATE KEY-----"
-
-// withoutKeys returns a text, unless it has a private key in PEM.
-func withoutKeys(s string) string {
-	if strings.Contains(s, KeyMark) {
-		return redacted(len(s))
-	}
-	return s
-}
-
-// Credential reports whether values of a header or query parameter of a name authenticate a client.
-func Credential(name string) bool {
-	name = strings.ReplaceAll(strings.ToLower(name), "_", "-")
-	for _, part := range []string{"auth", "cookie", "token", "secret", "password", "credential", "apikey", "signature"} {
-		if strings.Contains(name, part) && name != ":authority" && name != "set-cookie" { // all clients receive the latter
-			return true
-		}
-	}
-	return name == "key" || name == "sig" || strings.HasSuffix(name, "-key")
 }

@@ -29,6 +29,23 @@ func TestShow_SecretFieldsAreNotPrinted(t *testing.T) {
 	}
 }
 
+// A field that is shown hides what a user has put into it and must not.
+func TestShow_CredentialsWithinTextsAreNotPrinted(t *testing.T) {
+	for _, kind := range store.Tables() {
+		obj, texts := storetest.WithCredentials(kind)
+		raw, err := store.Show(obj)
+		if err != nil {
+			t.Errorf("%s: %v", kind.Kind(), err)
+			continue
+		}
+		for _, c := range texts {
+			if c.Secret && strings.Contains(string(raw), c.Value) {
+				t.Errorf("%s %s: a credential within it is printed: %s", kind.Kind(), c.Path, raw)
+			}
+		}
+	}
+}
+
 // Whatever is decided, these fields are secret.
 func TestShow_KeysAreNotPrinted(t *testing.T) {
 	for _, field := range []struct {

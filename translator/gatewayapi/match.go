@@ -8,7 +8,7 @@ import (
 
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
-	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/discovery/credential"
 	"github.com/penstock-project/penstock/translator/envoy"
 	"github.com/penstock-project/penstock/translator/model"
 )
@@ -126,7 +126,7 @@ func (b *ruleBuilder) value(list *[]model.ValueMatch, typ, name, value, field st
 	case string(gatewayv1.HeaderMatchRegularExpression):
 		v.Regex = true
 		wrong := regexProblem(value)
-		if wrong != "" && store.Credential(name) { // a report does not quote what authenticates clients
+		if wrong != "" && credential.Named(name) { // a report does not quote what authenticates clients
 			wrong = "the regular expression is not one of RE2, or is too large"
 		}
 		if wrong != "" {

@@ -31,22 +31,49 @@ var values = []reflect.Type{
 
 // Filled returns an object of a kind with a text in each of its fields, at any depth. Headers are named Authorization.
 func Filled(kind store.Kind) (store.Object, []Text) {
-	f := &filler{kind: kind}
-	obj := kind.New()
+	return fill(&filler{kind: kind, prefix: "canary"})
+}
+
+// WithCredentials returns an object of a kind with a credential in each of its fields, at any depth,
+// in the forms that users write into fields that pages show: a URL's userinfo, a parameter of a
+// query, a token behind its scheme. All of them are secret, whatever is decided about the field.
+// Names are plain.
+func WithCredentials(kind store.Kind) (store.Object, []Text) {
+	return fill(&filler{kind: kind, prefix: "hidden", forms: []string{
+		"/v1/models?api_key=%s", "https://user:%s@example.com/v1", "Bearer %s", "a path /v1?a=b&token=%s&c=d",
+	}})
+}
+
+func fill(f *filler) (store.Object, []Text) {
+	obj := f.kind.New()
 	f.fill(reflect.ValueOf(obj).Elem(), "", false)
 	return obj, f.texts
 }
 
 type filler struct {
-	kind  store.Kind
-	texts []Text
+	kind   store.Kind
+	prefix string   // of all texts
+	forms  []string // formats of credentials, in turns; none: the texts are in the fields as they are
+	texts  []Text
 }
 
 // mark makes a text. hidden: whatever is decided about its field.
 func (f *filler) mark(path string, hidden bool) string {
-	text := fmt.Sprintf("canary-%s-%04d.", strings.ToLower(f.kind.Kind()), len(f.texts))
+	text := fmt.Sprintf("%s-%s-%04d.", f.prefix, strings.ToLower(f.kind.Kind()), len(f.texts))
+	if len(f.forms) > 0 && !isName(path) {
+		f.texts = append(f.texts, Text{text, path, true})
+		return fmt.Sprintf(f.forms[len(f.texts)%len(f.forms)], text)
+	}
 	f.texts = append(f.texts, Text{text, path, hidden || !store.Quotable(f.kind, path)})
 	return text
+}
+
+// isName reports whether a field has a name, or another text that an API server takes only in the form
+// of one: reports and rows are named by them.
+func isName(path string) bool {
+	name := path[strings.LastIndexByte(path, '.')+1:]
+	return name == "name" && !strings.HasPrefix(path, "metadata.annotations") ||
+		strings.HasPrefix(path, "metadata.") && !strings.HasPrefix(path, "metadata.annotations")
 }
 
 func (f *filler) fill(v reflect.Value, path string, hidden bool) {

@@ -12,15 +12,15 @@ import (
 	"google.golang.org/protobuf/types/descriptorpb"
 	"google.golang.org/protobuf/types/known/anypb"
 
-	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/discovery/credential"
 )
 
 // redactedText replaces the value of a credential.
 const redactedText = "redacted"
 
 // Redact removes credentials from a resource, at any depth: fields that Envoy's API marks as sensitive
-// (udpa.annotations.sensitive), values of headers and query parameters that authenticate a client, and private keys in
-// PEM. An Any whose type is not linked into this program loses its content.
+// (udpa.annotations.sensitive), values of headers and query parameters that authenticate a client, and what any text has
+// of credentials (credential.Text), private keys in PEM among them. An Any whose type is not linked into this program loses its content.
 func Redact(m proto.Message) error { return redact(m.ProtoReflect()) }
 
 func redact(m protoreflect.Message) error {
@@ -28,15 +28,23 @@ func redact(m protoreflect.Message) error {
 	case *anypb.Any:
 		return redactAny(named)
 	case *corev3.HeaderValue:
-		if store.Credential(named.GetKey()) {
+		if credential.Named(named.GetKey()) {
 			named.Value, named.RawValue = redactedText, nil
 		}
+	case *corev3.KeyValue:
+		if credential.Named(named.GetKey()) {
+			named.Value = []byte(redactedText)
+		}
+	case *corev3.KeyValuePair:
+		if credential.Named(named.GetKey()) {
+			named.Value = nil
+		}
 	case *routev3.HeaderMatcher:
-		if _, present := named.GetHeaderMatchSpecifier().(*routev3.HeaderMatcher_PresentMatch); !present && store.Credential(named.GetName()) {
+		if _, present := named.GetHeaderMatchSpecifier().(*routev3.HeaderMatcher_PresentMatch); !present && credential.Named(named.GetName()) {
 			named.HeaderMatchSpecifier = nil
 		}
 	case *routev3.QueryParameterMatcher:
-		if _, present := named.GetQueryParameterMatchSpecifier().(*routev3.QueryParameterMatcher_PresentMatch); !present && store.Credential(named.GetName()) {
+		if _, present := named.GetQueryParameterMatchSpecifier().(*routev3.QueryParameterMatcher_PresentMatch); !present && credential.Named(named.GetName()) {
 			named.QueryParameterMatchSpecifier = nil
 		}
 	}
@@ -58,8 +66,8 @@ func redactField(m protoreflect.Message, field protoreflect.FieldDescriptor, val
 		value.Map().Range(func(k protoreflect.MapKey, v protoreflect.Value) bool {
 			if field.MapValue().Message() != nil {
 				err = redact(v.Message())
-			} else if hasKey(field.MapValue(), v) {
-				value.Map().Set(k, redactedValue(field.MapValue()))
+			} else if next, changed := withoutCredentials(field.MapValue(), v); changed {
+				value.Map().Set(k, next)
 			}
 			return err == nil
 		})
@@ -68,34 +76,30 @@ func redactField(m protoreflect.Message, field protoreflect.FieldDescriptor, val
 		for i := 0; i < list.Len() && err == nil; i++ {
 			if field.Message() != nil {
 				err = redact(list.Get(i).Message())
-			} else if hasKey(field, list.Get(i)) {
-				list.Set(i, redactedValue(field))
+			} else if next, changed := withoutCredentials(field, list.Get(i)); changed {
+				list.Set(i, next)
 			}
 		}
 	case field.Message() != nil:
 		err = redact(value.Message())
-	case hasKey(field, value):
-		m.Set(field, redactedValue(field))
+	default:
+		if next, changed := withoutCredentials(field, value); changed {
+			m.Set(field, next)
+		}
 	}
 	return err
 }
 
-// hasKey reports whether a text has a private key in PEM.
-func hasKey(field protoreflect.FieldDescriptor, v protoreflect.Value) bool {
+// withoutCredentials returns a text without the credentials that are in it by their form.
+func withoutCredentials(field protoreflect.FieldDescriptor, v protoreflect.Value) (next protoreflect.Value, changed bool) {
 	switch field.Kind() {
 	case protoreflect.StringKind:
-		return strings.Contains(v.String(), store.KeyMark)
+		text := credential.Text(v.String())
+		return protoreflect.ValueOfString(text), text != v.String()
 	case protoreflect.BytesKind:
-		return strings.Contains(string(v.Bytes()), store.KeyMark)
+		return protoreflect.ValueOfBytes([]byte(redactedText)), strings.Contains(string(v.Bytes()), credential.KeyMark)
 	}
-	return false
-}
-
-func redactedValue(field protoreflect.FieldDescriptor) protoreflect.Value {
-	if field.Kind() == protoreflect.BytesKind {
-		return protoreflect.ValueOfBytes([]byte(redactedText))
-	}
-	return protoreflect.ValueOfString(redactedText)
+	return v, false
 }
 
 func redactAny(packed *anypb.Any) error {

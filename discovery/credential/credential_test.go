@@ -1,0 +1,72 @@
+package credential_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/penstock-project/penstock/discovery/credential"
+)
+
+func TestCredential_NamesOfHeadersAndParameters(t *testing.T) {
+	for name, want := range map[string]bool{
+		"Authorization": true, "proxy-authorization": true, "Cookie": true, "X-Api-Key": true, "api_key": true, "apikey": true, "key": true,
+		"X-Auth-Token": true, "X-Amz-Security-Token": true, "Ocp-Apim-Subscription-Key": true, "client_secret": true, "sig": true,
+		"X-Amz-Signature": true, "x-jwt-assertion": true, "passwd": true, "pwd": true, "access_key_id": true, "example.com/api.key": true, "session-id": true,
+		"accept": false, ":authority": false, "set-cookie": false, "x-tenant": false, "monkey": false, "x-model": false, "keynote": false, "user-agent": false,
+	} {
+		if got := credential.Named(name); got != want {
+			t.Errorf("%s: %t, want %t", name, got, want)
+		}
+	}
+	if got := credential.Value("X-Api-Key", "sk-1"); got != "redacted: 4 bytes" {
+		t.Error(got)
+	}
+	if got := credential.Value("X-Tenant", "blue"); got != "blue" {
+		t.Error(got)
+	}
+}
+
+func TestCredential_IsNoPartOfAText(t *testing.T) {
+	const secret = "a1-B2_c3d4e5f6g7h8i9"
+	for text, want := range map[string]string{
+		"/v1?api_key=" + secret:                      "/v1?api_key=redacted",
+		"/v1?a=b&token=" + secret + "&c=d#e":         "/v1?a=b&token=redacted&c=d#e",
+		"/v1?a=b;c&api%5Fkey=" + secret:              "/v1?a=b;c&api%5Fkey=redacted",
+		`path "/v1?key=` + secret + `" has a query`:  `path "/v1?key=redacted" has a query`,
+		"https://user:" + secret + "@example.com/v1": "https://redacted@example.com/v1",
+		"https://" + secret + "@example.com/v1":      "https://redacted@example.com/v1",
+		"user:" + secret + "@example.com":            "redacted@example.com",
+		"Bearer " + secret:                           "Bearer redacted",
+		"authorization: basic  " + secret:            "authorization: basic  redacted",
+		"^Bearer%20" + secret + "$":                  "^Bearer%20redacted$",
+		"^(sk-" + secret + "|x)$":                    "^(redacted|x)$",
+		"a eyJhbGciOiJIUzI1NiJ9." + secret + ".x b":  "a redacted b",
+		"-----BEGIN PRIVATE KEY-----" + secret:       "redacted: 47 bytes",
+	} {
+		if got := credential.Text(text); got != want || strings.Contains(got, secret) {
+			t.Errorf("%s\n got %s\nwant %s", text, got, want)
+		}
+	}
+	for _, text := range []string{
+		"", "/v1/chat/completions", "/v1?model=llama-3.1-8b", "chat@example.com is no URL", "spiffe://east/gateway",
+		"docker.io/envoyproxy/envoy:v1.40@sha256:0123456789abcdef", "the bearer authentication is missing", "tokens per second: 12.5",
+		"task-0123456789abcdef01", "^(?:[-A-Za-z0-9/._~!$&'()*+,;=:@]|[%][0-9a-fA-F]{2})+$", "pool default/chat is full", "tokenizer=llama3", "https://[fd00::1]:8443/v1",
+	} {
+		if got := credential.Text(text); got != text {
+			t.Errorf("%q is shown as %q", text, got)
+		}
+	}
+}
+
+// FuzzCredential_NoTextShowsAParameter: a credential in a query is hidden, whatever is before it.
+func FuzzCredential_NoTextShowsAParameter(f *testing.F) {
+	for _, seed := range []string{"/v1?api_key=a&b=c", "https://u:p@h/?x=y", "Bearer abc12345", "", "//@@@", "a:b@sha256:c@d", "?&#=="} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		const secret = "canary0123456789"
+		if got := credential.Text(text + " https://x/?api_key=" + secret); strings.Contains(got, secret) {
+			t.Errorf("%q is shown as %q", text, got)
+		}
+	})
+}
