@@ -30,8 +30,13 @@ func (c *checks) port(field string, n int32) {
 	}
 }
 
+// withoutZone is what to write in place of an address such as fe80::1%eth0.
+const withoutZone = "write an address that all machines know, without % and what follows: Envoy connects to no other"
+
 func (c *checks) ip(field, s string) {
-	if _, err := netip.ParseAddr(s); err != nil {
+	if ip, err := netip.ParseAddr(s); err == nil && ip.Zone() != "" {
+		c.wrong(field, "must be an IP address without a zone, is "+quote(s), withoutZone)
+	} else if err != nil {
 		c.wrong(field, "must be an IP address, is "+quote(s), "write an IPv4 or IPv6 address without a port")
 	}
 }
@@ -49,7 +54,10 @@ func (c *checks) host(field, s string) {
 }
 
 func (c *checks) ipOrHost(field, s string) {
-	if _, err := netip.ParseAddr(s); err == nil {
+	if ip, err := netip.ParseAddr(s); err == nil {
+		if ip.Zone() != "" {
+			c.wrong(field, "must be an IP address without a zone, is "+quote(s), withoutZone)
+		}
 		return
 	}
 	// Digits and dots are meant as an address, although a host name may look so.

@@ -225,3 +225,17 @@ func TestNamespace_LabelsAreKept(t *testing.T) {
 		t.Errorf("labels %v", n.Labels)
 	}
 }
+
+// Envoy rejects an address with a zone.
+func TestAddress_WithAZoneIsAFinding(t *testing.T) {
+	const zoned = `"fd00::1%eth0"`
+	invalid(t, store.Pods, object("v1", "Pod", "status: {podIP: "+zoned+"}\n"), "status.podIP: must be an IP address without a zone")
+	invalid(t, store.ModelServers, object("penstock.dev/v1alpha1", "ModelServers", "spec: {servers: [{address: "+zoned+"}]}\n"),
+		"spec.servers[0].address")
+	invalid(t, store.EndpointSlices, object("discovery.k8s.io/v1", "EndpointSlice", "addressType: IPv6\nendpoints: [{addresses: ["+zoned+"]}]\n"),
+		"endpoints[0].addresses[0]: must be an IP address without a zone")
+	invalid(t, store.InferencePoolImports, object("inference.networking.x-k8s.io/v1alpha1", "InferencePoolImport",
+		"status: {clusters: [{name: east, routingMode: EndpointMode, targetPortNumber: 8000, endpoints: [{address: "+zoned+"}], "+
+			"endpointPicker: {service: [{addresses: [192.0.2.9], ports: [{number: 9002}]}]}}]}\n"),
+		"status.clusters[0].endpoints[0].address: must be an IP address without a zone")
+}

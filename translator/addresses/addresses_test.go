@@ -33,6 +33,14 @@ func TestAddresses_SpecialOnesAreNeverEndpointsInAnyForm(t *testing.T) {
 			t.Errorf("%s: %q", a, got)
 		}
 	}
+	for _, a := range []string{"fd00::1%eth0", "2001:db8::5%1", "::1%lo", "fe80::1%eth0"} { // Envoy rejects an endpoint with a zone
+		owner := addresses.Ranges{Allowed: addresses.Everything(), Loopback: true}
+		for _, r := range []addresses.Ranges{r, owner} {
+			if got := r.Outside(netip.MustParseAddr(a)); got != "is an address with a zone, which is never allowed" {
+				t.Errorf("%s: %q", a, got)
+			}
+		}
+	}
 	for _, a := range []string{"10.1.2.3", "8.8.8.8", "2001:db8::1", "fd00::1", "64:ff9b::8.8.8.8", "2002:808:808::1", "::ffff:10.1.2.3"} {
 		if got := r.Outside(netip.MustParseAddr(a)); got != "" {
 			t.Errorf("%s: %q", a, got)

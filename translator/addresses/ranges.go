@@ -37,6 +37,9 @@ func Everything() []netip.Prefix {
 
 // Never returns what kind of address ip is, if no range allows that kind; else "".
 func (r *Ranges) Never(ip netip.Addr) string {
+	if ip.Zone() != "" { // it is of one machine's interface, and Envoy rejects an endpoint with it
+		return "an address with a zone"
+	}
 	ip = unwrap(ip)
 	if kind := r.special(ip); kind != "" {
 		return kind

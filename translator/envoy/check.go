@@ -92,7 +92,7 @@ func checkOne(msg proto.Message) error {
 		return errors.Join(checkHeaders(m.RequestHeadersToAdd, m.RequestHeadersToRemove),
 			checkHeaders(m.ResponseHeadersToAdd, m.ResponseHeadersToRemove))
 	case *corev3.SocketAddress:
-		if _, err := netip.ParseAddr(m.Address); err != nil {
+		if ip, err := netip.ParseAddr(m.Address); err != nil || ip.Zone() != "" {
 			return fmt.Errorf("%q is not an IP address", m.Address)
 		}
 	case *tlsv3.TlsCertificate:

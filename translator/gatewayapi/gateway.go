@@ -79,7 +79,7 @@ func bindings(out *model.Gateway, cfg Config, gw *gatewayv1.Gateway) *report.Con
 			continue
 		}
 		ip, err := netip.ParseAddr(a.Value)
-		if err != nil {
+		if err != nil || ip.Zone() != "" { // Envoy rejects a listener with a zone
 			problem, fix := fmt.Sprintf("%q is not an IP address", a.Value), "write an address such as 127.0.0.1, or leave addresses out"
 			out.Findings = append(out.Findings, finding(out.Ref, field+".value", problem, fix))
 			c := falseCondition(gatewayv1.GatewayConditionAccepted, gatewayv1.GatewayReasonUnsupportedAddress, field+": "+problem+": "+fix)
