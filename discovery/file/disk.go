@@ -98,6 +98,7 @@ func identityOf(info fs.FileInfo) identity {
 }
 
 // tree walks the folders of configuration. It follows links, which mounted ConfigMaps consist of, and enters no folder twice.
+// It does not enter what the kernel makes, such as /proc, below which each process leads to the whole machine.
 // It skips names that start with a dot: files of editors, and the folders behind such mounts.
 type tree struct {
 	*disk
@@ -125,6 +126,14 @@ func (t *tree) walk(path string, depth int) {
 		return
 	default:
 		t.entered[id] = true
+	}
+	kernel, err := bounded(t.disk, path, func() (string, error) { return kernelFileSystem(path) })
+	if err == nil && kernel != "" {
+		err = fmt.Errorf("it is on %s, a file system of the kernel, which has no configuration", kernel)
+	}
+	if err != nil {
+		t.fail(path, err)
+		return
 	}
 	if t.folder != nil {
 		t.folder(path)
