@@ -71,6 +71,8 @@ type InferencePoolImportStatus struct {
 	// +kubebuilder:validation:MaxItems=64
 	Clusters []ImportedCluster `json:"clusters,omitempty"`
 	// Conditions of the controller that writes clusters, Penstock's (penstock.dev/multicluster-controller) or another: Accepted and Ready.
+	// While one of them is False of another controller, no cluster that it wrote takes a new request. The same goes for the conditions of
+	// an entry of controllers that lists the cluster.
 	//
 	// +optional
 	// +listType=map
@@ -316,7 +318,8 @@ type ServiceImport struct {
 	// +kubebuilder:validation:MaxItems=64
 	// +kubebuilder:validation:items:MaxLength=253
 	Addresses []string `json:"addresses,omitempty"`
-	// Ports of the Service. Penstock uses the first one.
+	// Ports of the Service at which it serves. Requests go to each that has TLS as the first one has, or none as that one; a picker is not
+	// asked at the ports of its health and metrics.
 	//
 	// +optional
 	// +listType=atomic

@@ -10,6 +10,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	upstream "sigs.k8s.io/gateway-api-inference-extension/apix/v1alpha1"
 
 	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/discovery/status/report"
@@ -116,6 +117,10 @@ func baseImport(r store.Reader, key string) (imp *model.Import, whole *v1alpha1.
 		policy, ignored := memberPolicy(r, imp.Ref, c.Name, whole)
 		imp.Findings = append(imp.Findings, ignored...)
 		m := importMember(r, imp, policy, c, fmt.Sprintf("status.clusters[%d]", place))
+		if f, reason := withheld(r, imp.Ref, &obj.Status, c.Name); reason != "" && m.NotReady == "" {
+			m.NotReady, m.Share = reason, 0
+			imp.Findings = append(imp.Findings, f)
+		}
 		if m.Problem == "" && m.NotReady == "" {
 			usable++
 		}
@@ -197,6 +202,38 @@ func notReady(conditions []metav1.Condition) string {
 		return cmp.Or(ready.Reason, "NotReady")
 	}
 	return ""
+}
+
+// withheld is why a cluster of an import takes no new requests although its own conditions allow them: the reason of the condition
+// Accepted or Ready of the whole import, or of the controller that lists the cluster, if that is False; "" if none is.
+func withheld(r store.Reader, imp report.Ref, status *inferenceapi.InferencePoolImportStatus, cluster string) (f report.Finding, reason string) {
+	if _, offered := store.Offers.Get(r, objectid.Join(imp.Namespace, store.OfferName(imp.Name, cluster))); offered {
+		return f, "" // the conditions are not about the export of a member
+	}
+	f = report.Finding{Severity: report.Info, Owner: imp, Field: "status.conditions"}
+	no := declined(status.Conditions)
+	for i := 0; no == nil && i < len(status.Controllers); i++ {
+		c := &status.Controllers[i]
+		if slices.ContainsFunc(c.ExportingClusters, func(e upstream.ExportingCluster) bool { return string(e.Name) == cluster }) {
+			no, f.Field = declined(c.Conditions), fmt.Sprintf("status.controllers[%d].conditions", i)
+		}
+	}
+	if no == nil {
+		return f, ""
+	}
+	reason = cmp.Or(no.Reason, "Not"+no.Type)
+	f.Problem = fmt.Sprintf("cluster %s takes no new requests: the controller of the import reports %s=False, reason %s", cluster, no.Type, reason)
+	return f, reason
+}
+
+// declined is the condition Accepted or Ready, if that is False; else nil.
+func declined(conditions []metav1.Condition) *metav1.Condition {
+	for i := range conditions {
+		if c := &conditions[i]; c.Status == metav1.ConditionFalse && (c.Type == "Accepted" || c.Type == "Ready") {
+			return c
+		}
+	}
+	return nil
 }
 
 func importMember(
@@ -295,7 +332,7 @@ func importMember(
 		problem(".endpointPicker", "EndpointMode needs the remote picker", "add endpointPicker with its service, or use ParentMode")
 		return m
 	}
-	pickers, outside := dialablePickers(r, allowed, names, c.EndpointPicker.Service, field+".endpointPicker.service")
+	pickers, outside := dialablePickers(r, allowed, names, c.EndpointPicker, field+".endpointPicker.service")
 	imp.Findings = append(imp.Findings, notAllowed(imp.Ref, c.Name, outside)...)
 	if len(pickers) == 0 {
 		const unknown = "no address of the remote picker is known"
@@ -317,7 +354,7 @@ func importMember(
 		problem(".endpointPicker", fmt.Sprintf("%s for its picker has no valid CA certificate", tls.Policy), "correct the policy")
 		return m
 	}
-	m.Pool = remotePool(imp, policy, c, m.Cluster)
+	m.Pool = remotePool(imp, policy, c, m.Cluster, field)
 	if name := c.EndpointPicker.Pool; name != "" {
 		if id, ok := objectid.ParseTarget(name); !ok || id.Imported() || strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r > '~' }) {
 			problem(".endpointPicker.pool", fmt.Sprintf("%.100q is not the name of a pool", name), "write NAMESPACE/NAME, or remove it")
@@ -353,7 +390,7 @@ func importMember(
 }
 
 func remotePool(
-	imp *model.Import, policy *v1alpha1.PoolPolicy, c *inferenceapi.ImportedCluster, cluster model.ClusterID,
+	imp *model.Import, policy *v1alpha1.PoolPolicy, c *inferenceapi.ImportedCluster, cluster model.ClusterID, field string,
 ) *model.Pool {
 	p := &model.Pool{
 		Name:     objectid.Target{Pool: objectid.Pool{Namespace: imp.Ref.Namespace, Name: imp.Ref.Name}, Member: c.Name},
@@ -369,8 +406,14 @@ func remotePool(
 	if policy != nil {
 		p.Owners = append(p.Owners, store.PoolPolicies.Ref(policy))
 	}
-	for _, port := range c.TargetPorts {
+	for i, port := range c.TargetPorts {
 		p.Ports = append(p.Ports, uint16(port.Number))
+		if port.AppProtocol != "" && port.AppProtocol != cmp.Or(c.AppProtocol, "http") {
+			p.Findings = append(p.Findings, report.Finding{
+				Severity: report.Warning, Owner: imp.Ref, Field: fmt.Sprintf("%s.targetPorts[%d].appProtocol", field, i),
+				Problem: fmt.Sprintf("cluster %s: it has no effect", c.Name), Fix: "write appProtocol of the cluster",
+			})
+		}
 	}
 	if len(p.Ports) == 0 {
 		p.Ports = []uint16{uint16(c.TargetPortNumber)}
@@ -487,16 +530,16 @@ func few(list []report.Finding) []report.Finding {
 	return append(list[:mostErrors:mostErrors], last)
 }
 
-// dialable lists the addresses of remote Services, each at its Service's first port, host names
+// dialable lists the addresses of remote Services, each at its Service's ports (servingPorts), host names
 // looked up. cleartext decides by the port's appProtocol whether it is spoken to without TLS. field
 // is where the list is, and names are those that are looked up. A name is resolved once a route
 // uses the import (useNames).
 func dialable(r store.Reader, allowed ranges, names hostNames, list []inferenceapi.ServiceImport, field string, cleartext func(appProtocol string) bool) (out []model.RemoteAddress, no []outside) {
 	for i, s := range list {
-		if len(s.Ports) == 0 {
+		ports := servingPorts(&s, cleartext)
+		if len(ports) == 0 {
 			continue
 		}
-		port := s.Ports[0]
 		for j, a := range s.Addresses {
 			if names.leavesOut(a) {
 				continue
@@ -507,7 +550,9 @@ func dialable(r store.Reader, allowed ranges, names hostNames, list []inferencea
 					no = append(no, outside{fmt.Sprintf("%s[%d].addresses[%d]", field, i, j), fmt.Sprintf("address %s %s", ip, why)})
 					continue
 				}
-				out = append(out, model.RemoteAddress{Addr: netip.AddrPortFrom(ip, uint16(port.Number)), Cleartext: cleartext(port.AppProtocol)})
+				for _, port := range ports {
+					out = append(out, model.RemoteAddress{Addr: netip.AddrPortFrom(ip, uint16(port.Number)), Cleartext: cleartext(port.AppProtocol)})
+				}
 			}
 			if host.Outside != "" {
 				no = append(no, outside{fmt.Sprintf("%s[%d].addresses[%d]", field, i, j), host.Outside})
@@ -515,6 +560,17 @@ func dialable(r store.Reader, allowed ranges, names hostNames, list []inferencea
 		}
 	}
 	return distinct(out), no
+}
+
+// servingPorts are the ports of a remote Service: those that have TLS as its first one has, or that have none as it. A
+// Service whose first port has TLS is never called without.
+func servingPorts(s *inferenceapi.ServiceImport, cleartext func(appProtocol string) bool) (out []inferenceapi.Port) {
+	for _, p := range s.Ports {
+		if cleartext(p.AppProtocol) == cleartext(s.Ports[0].AppProtocol) {
+			out = append(out, p)
+		}
+	}
+	return out
 }
 
 // distinct sorts addresses. Of one with TLS and without, TLS counts.
@@ -531,8 +587,19 @@ func distinct(list []model.RemoteAddress) []model.RemoteAddress {
 	return slices.CompactFunc(list, func(a, b model.RemoteAddress) bool { return a.Addr == b.Addr })
 }
 
-func dialablePickers(r store.Reader, allowed ranges, names hostNames, list []inferenceapi.ServiceImport, field string) ([]model.RemoteAddress, []outside) {
+// dialablePickers is dialable for a picker, without the ports of its health and metrics.
+func dialablePickers(r store.Reader, allowed ranges, names hostNames, picker *inferenceapi.EndpointPickerImport, field string) ([]model.RemoteAddress, []outside) {
+	var list []inferenceapi.ServiceImport
+	for _, s := range picker.Service {
+		beside := func(p inferenceapi.Port) bool { return atPort(picker.Health, p) || atPort(picker.Metrics, p) }
+		s.Ports = slices.DeleteFunc(slices.Clone(s.Ports), beside)
+		list = append(list, s)
+	}
 	return dialable(r, allowed, names, list, field, func(appProtocol string) bool { return Cleartext(&appProtocol) })
+}
+
+func atPort(of *inferenceapi.EndpointImport, p inferenceapi.Port) bool {
+	return of != nil && of.Port == p.Number
 }
 
 // Dialable lists where the picker of an exporting cluster of an import is asked.
@@ -544,7 +611,7 @@ func Dialable(r store.Reader, imp *inferenceapi.InferencePoolImport, c *inferenc
 	policy, _ := memberPolicy(r, store.InferencePoolImports.Ref(imp), c.Name, whole)
 	allowed, _ := allowedFor(r, imp.Namespace, imp.Name, c.Name)
 	allowed, _ = allowed.narrowed(policy, fieldAddresses)
-	out, _ := dialablePickers(r, allowed, namesOf(c), c.EndpointPicker.Service, "")
+	out, _ := dialablePickers(r, allowed, namesOf(c), c.EndpointPicker, "")
 	return out
 }
 

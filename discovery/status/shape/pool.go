@@ -99,7 +99,7 @@ func (in Input) poolParents(old []inferencev1.ParentStatus) (out []inferencev1.P
 
 // InferencePoolImport is the shape of an import's status: the gateway controller's entry among the controllers, with a parent for each
 // Gateway, as long as there is one (ImportController.Name). Everything else belongs to multi-cluster controllers, which write
-// status.clusters and status.conditions. Translation reads those clusters, except the ones that our own multi-cluster controller wrote: they
+// status.clusters and status.conditions. Translation reads these conditions as far as they are False, and those clusters, except the ones that our own multi-cluster controller wrote: they
 // mirror what the members export, which translation reads from Offers, and outlast it while no process leads.
 func InferencePoolImport() *Shape {
 	return &Shape{
@@ -107,7 +107,7 @@ func InferencePoolImport() *Shape {
 			imp := obj.(*inferenceapi.InferencePoolImport)
 			out := imp.Status
 			out.Clusters = uncarried(&out)
-			imp.Status = inferenceapi.InferencePoolImportStatus{Clusters: unmirrored(&out)}
+			imp.Status = inferenceapi.InferencePoolImportStatus{Clusters: unmirrored(&out), Conditions: withheld(&out), Controllers: declining(&out)}
 			return &out
 		},
 		Make: func(in Input) any {
@@ -147,6 +147,34 @@ func uncarried(s *inferenceapi.InferencePoolImportStatus) []inferenceapi.Importe
 		return s.Clusters
 	}
 	return inferenceapi.Carried(s.Controllers[i].Conditions)
+}
+
+// withheld returns the conditions that are False of another controller.
+func withheld(s *inferenceapi.InferencePoolImportStatus) []metav1.Condition {
+	if slices.ContainsFunc(s.Controllers, func(c upstream.ImportController) bool { return c.Name == MultiCluster }) {
+		return nil
+	}
+	return untrue(s.Conditions)
+}
+
+// declining returns the other controllers that list exporting clusters and have a condition that is False.
+func declining(s *inferenceapi.InferencePoolImportStatus) (out []upstream.ImportController) {
+	for _, c := range s.Controllers {
+		if no := untrue(c.Conditions); len(no) > 0 && len(c.ExportingClusters) > 0 && c.Name != MultiCluster {
+			out = append(out, upstream.ImportController{Name: c.Name, ExportingClusters: c.ExportingClusters, Conditions: no})
+		}
+	}
+	return out
+}
+
+// untrue returns the conditions that are False, without what changes while they stay so.
+func untrue(all []metav1.Condition) (out []metav1.Condition) {
+	for _, c := range all {
+		if c.Status == metav1.ConditionFalse {
+			out = append(out, metav1.Condition{Type: c.Type, Status: c.Status, Reason: c.Reason})
+		}
+	}
+	return out
 }
 
 // unmirrored returns the clusters that another controller, or a user, wrote. Our multi-cluster controller lists its own.

@@ -1,6 +1,7 @@
 package shape
 
 import (
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -166,5 +167,27 @@ func TestGatewayStatus_DropsOurConditionOnceItIsNotReported(t *testing.T) {
 	without := Gateway().Make(input(with, report.Report{Conditions: programmedReport.Conditions})).(*gatewayv1.GatewayStatus)
 	if find(with.Conditions, "penstock.dev/RolledOut") == nil || find(without.Conditions, "penstock.dev/RolledOut") != nil || find(without.Conditions, "example.com/Theirs") == nil {
 		t.Errorf("first %+v, then %+v", with.Conditions, without.Conditions)
+	}
+}
+
+func TestInferencePoolImport_ConditionsOfOtherControllersAreKeptWhileTheyAreFalse(t *testing.T) {
+	no := metav1.Condition{Type: "Accepted", Status: metav1.ConditionFalse, Reason: "Paused", Message: "changes", LastTransitionTime: metav1.Now()}
+	yes := metav1.Condition{Type: "Ready", Status: metav1.ConditionTrue, Reason: "Ready"}
+	of := func(name upstream.ControllerName) upstream.ImportController {
+		return upstream.ImportController{Name: name, ExportingClusters: []upstream.ExportingCluster{{Name: "east"}}, Conditions: []metav1.Condition{yes, no}}
+	}
+	imp := &inferenceapi.InferencePoolImport{Status: inferenceapi.InferencePoolImportStatus{
+		Conditions: []metav1.Condition{yes, no}, Controllers: []upstream.ImportController{of("example.net/c"), {Name: "example.net/gateways", Conditions: []metav1.Condition{no}}},
+	}}
+	InferencePoolImport().Take(imp)
+	kept := metav1.Condition{Type: "Accepted", Status: metav1.ConditionFalse, Reason: "Paused"}
+	want := []upstream.ImportController{{Name: "example.net/c", ExportingClusters: []upstream.ExportingCluster{{Name: "east"}}, Conditions: []metav1.Condition{kept}}}
+	if s := imp.Status; !reflect.DeepEqual(s.Conditions, []metav1.Condition{kept}) || !reflect.DeepEqual(s.Controllers, want) {
+		t.Errorf("kept %+v and %+v", s.Conditions, s.Controllers)
+	}
+	imp.Status = inferenceapi.InferencePoolImportStatus{Conditions: []metav1.Condition{no}, Controllers: []upstream.ImportController{of(MultiCluster)}}
+	InferencePoolImport().Take(imp)
+	if s := imp.Status; len(s.Conditions)+len(s.Controllers) > 0 {
+		t.Errorf("Penstock obeys its own conditions: %+v", s)
 	}
 }
