@@ -6,6 +6,8 @@ import (
 	"maps"
 	"slices"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/discovery/store"
 )
@@ -61,6 +63,7 @@ func (r *Reader) decide(affected map[report.Ref]bool) (ops []store.Op, dirty []r
 	for _, ref := range slices.SortedFunc(maps.Keys(affected), report.Ref.Compare) {
 		before, had := r.kept[ref]
 		now := r.currentForm(ref, before)
+		ops = append(ops, r.markInvalid(ref, now.good == nil && len(r.claims[ref]) > 0)...)
 		if had && before.path != now.path {
 			r.leave(before.path, ref)
 		}
@@ -81,6 +84,20 @@ func (r *Reader) decide(affected map[report.Ref]bool) (ops []store.Op, dirty []r
 		r.keep(ref, now)
 	}
 	return ops, dirty
+}
+
+// markInvalid notes whether an object is defined and invalid, and returns the store operation for a change of that.
+func (r *Reader) markInvalid(ref report.Ref, invalid bool) []store.Op {
+	if r.invalid[ref] == invalid {
+		return nil
+	}
+	mark := &store.Invalid{ObjectMeta: metav1.ObjectMeta{Namespace: ref.Namespace, Name: store.InvalidName(ref.Kind, ref.Name)}}
+	if !invalid {
+		delete(r.invalid, ref)
+		return []store.Op{store.Invalids.Delete(store.ID(mark))}
+	}
+	r.invalid[ref] = true
+	return []store.Op{store.Invalids.Put(mark)}
 }
 
 // currentForm returns the form of an object that is in use now. A zero form removes the object.

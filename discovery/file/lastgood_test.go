@@ -317,3 +317,19 @@ func TestFile_LocateReturnsLineOfField(t *testing.T) {
 		t.Errorf("after a change the field is at %s, want %s", got, want)
 	}
 }
+
+func TestInvalid_ObjectThatWasNeverValidIsNotedUntilItIs(t *testing.T) {
+	f := newFolder(t)
+	broken := object("inference.networking.k8s.io/v1", "InferencePool", "spec: {selector: {matchLabels: {app: x}}, targetPorts: [{number: 80000}]}\n")
+	f.write("x.yaml", broken)
+	f.load()
+	key := "default/" + store.InvalidName("InferencePool", "x")
+	if _, ok := store.Invalids.Get(f.store.View(), key); !ok {
+		t.Error("references call the object missing")
+	}
+	f.write("x.yaml", strings.Replace(broken, "80000", "8000", 1))
+	f.load()
+	if _, ok := store.Invalids.Get(f.store.View(), key); ok {
+		t.Error("the object stays invalid")
+	}
+}

@@ -72,6 +72,8 @@ type Reader struct {
 	claims map[report.Ref][]claim    // definitions of an object, the one in use first
 	kept   map[report.Ref]keptObject // last good forms, which the store has
 
+	invalid map[report.Ref]bool // objects that are defined, invalid and not in use; guarded by work
+
 	parsing sync.Mutex
 	last    struct { // that findLine parsed
 		text    string
@@ -118,7 +120,7 @@ func New(cfg Config) (*Reader, error) {
 	}
 	r := &Reader{
 		cfg: cfg, catalog: theCatalog(), synced: make(chan struct{}), disk: newDisk(),
-		files: map[string]*source{}, claims: map[report.Ref][]claim{},
+		files: map[string]*source{}, invalid: map[report.Ref]bool{}, claims: map[report.Ref][]claim{},
 		kept: map[report.Ref]keptObject{}, keptBy: map[string]map[report.Ref]bool{}, emptied: map[string]time.Time{},
 	}
 	for _, p := range cfg.Paths {

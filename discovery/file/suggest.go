@@ -18,7 +18,7 @@ func (s *schema) unknownField(path string) mistake {
 		return m
 	}
 	names := slices.Sorted(maps.Keys(parent.Properties))
-	if near := nearest(segs[len(segs)-1], names); near != "" {
+	if near := report.Nearest(segs[len(segs)-1], names); near != "" {
 		m.fix = "did you mean " + near + "?"
 	} else if len(names) > 0 {
 		m.fix = "remove it; the fields here are " + strings.Join(names, ", ")
@@ -28,7 +28,7 @@ func (s *schema) unknownField(path string) mistake {
 
 // suggest returns the fix for a value that is not one of those allowed.
 func suggest(bad string, allowed []string) string {
-	if near := nearest(bad, allowed); near != "" {
+	if near := report.Nearest(bad, allowed); near != "" {
 		return "write " + near
 	}
 	return "write " + oneOfWords(allowed)
@@ -45,7 +45,7 @@ func oneOfWords(list []string) string {
 // a warning if its author may expect an effect on traffic, else an info.
 func (c *catalog) unreadKind(apiVersion, kindName string) *mistake {
 	names := slices.Sorted(maps.Keys(c.byName))
-	near := nearest(kindName, names)
+	near := report.Nearest(kindName, names)
 	if near != "" && near != kindName && !slices.Contains(laterKinds, kindName) && (slices.Contains(laterGroups, groupOf(apiVersion)) || groupOf(apiVersion) == c.byName[near][0].table.Group()) {
 		return &mistake{severity: report.Error, field: "kind", problem: "is unknown: " + kindName, fix: "did you mean " + near + "?"}
 	}
@@ -60,7 +60,7 @@ func (c *catalog) unreadKind(apiVersion, kindName string) *mistake {
 func likelyMeant(apiVersion string, k *kind) bool {
 	group := groupOf(apiVersion)
 	return group == k.table.Group() || slices.ContainsFunc(k.versions, func(v version) bool {
-		return group == groupOf(v.apiVersion) || group != "" && distance(group, groupOf(v.apiVersion)) <= 3
+		return group == groupOf(v.apiVersion) || group != "" && report.Distance(group, groupOf(v.apiVersion)) <= 3
 	})
 }
 
@@ -70,36 +70,4 @@ func versionList(k *kind) string {
 		names = append(names, v.apiVersion)
 	}
 	return oneOfWords(names)
-}
-
-// nearest returns the name that s most likely is a misspelling of, or "".
-func nearest(s string, names []string) string {
-	best, bestDistance := "", min(3, max(1, len(s)/3))+1
-	for _, n := range names {
-		if d := distance(strings.ToLower(s), strings.ToLower(n)); d < bestDistance {
-			best, bestDistance = n, d
-		}
-	}
-	return best
-}
-
-// distance is the Levenshtein distance of a and b.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := diagonal
-			if a[i] != b[j] {
-				cost++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(cost, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
 }

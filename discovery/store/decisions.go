@@ -160,6 +160,7 @@ var ofPenstock = []decision{
 	decide[Host](shown("TypeMeta", "ObjectMeta", "Addresses", "Error")),
 	decide[Learned](shown("TypeMeta", "ObjectMeta", "Endpoints")),
 	decide[Offer](shown("TypeMeta", "ObjectMeta", "Import", "Cluster", "Allowed", "Pods", "Cleartext", "Local", "Since")),
+	decide[Invalid](shown("TypeMeta", "ObjectMeta")),
 	decide[Failback](shown("TypeMeta", "ObjectMeta", "Clusters")),
 	decide[Dialect](shown("TypeMeta", "ObjectMeta", "Acknowledges", "Health", "Lost")),
 	decide[Authority](shown("TypeMeta", "ObjectMeta"), certified("CA"), omit("Key")),

@@ -28,6 +28,23 @@ func (h *Host) DeepCopyObject() runtime.Object {
 	return &c
 }
 
+// Invalid is an object that files define and that is invalid, without a last good version in use: reports about references to it
+// don't call it missing. discovery/file writes it. Its namespace is the object's, its name InvalidName.
+type Invalid struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata"`
+}
+
+// InvalidName returns the name of the Invalid of an object.
+func InvalidName(kind, name string) string { return kind + " " + name }
+
+// DeepCopyObject implements runtime.Object.
+func (i *Invalid) DeepCopyObject() runtime.Object {
+	c := *i
+	i.ObjectMeta.DeepCopyInto(&c.ObjectMeta)
+	return &c
+}
+
 // Learned holds endpoints of one exporting cluster of an import that a remote picker named and that are in the allowed
 // ranges. multicluster/learned writes it. Its namespace is the import's, its name LearnedName.
 type Learned struct {

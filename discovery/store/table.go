@@ -2,6 +2,7 @@ package store
 
 import (
 	"reflect"
+	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -73,6 +74,19 @@ func (t *Table[T]) By(r Reader, index, key string) []T {
 
 // All returns every object of the kind, sorted by primary key.
 func (t *Table[T]) All(r Reader) []T { return t.By(r, ByAll, "") }
+
+// IDs lists the primary keys of the objects of a kind with a key of an index, sorted; none of a kind without the index.
+func IDs(r Reader, k Kind, index, key string) []string {
+	if !slices.Contains(k.indexNames(), index) {
+		return nil
+	}
+	rows := r.Rows(k.Kind(), index, key)
+	out := make([]string, rows.Len())
+	for i := range out {
+		out[i] = ID(rows.list[i].(Object))
+	}
+	return out
+}
 
 // Put returns the operation that stores obj.
 func (t *Table[T]) Put(obj T) Op { return Op{table: t, id: ID(obj), obj: obj} }

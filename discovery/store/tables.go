@@ -24,6 +24,8 @@ import (
 const (
 	// ByNamespace has the object's namespace.
 	ByNamespace = "namespace"
+	// ByName has the object's name alone, for pools and imports.
+	ByName = "name"
 	// ByLabel has "namespace key=value" for each label. A selector's first pair finds a few candidates.
 	ByLabel = "label"
 	// ByParent has "namespace/name" of each Gateway that a route or ListenerSet names as its parent.
@@ -57,6 +59,7 @@ const (
 var (
 	GatewayClasses = &Table[*gatewayv1.GatewayClass]{group: gatewayv1.GroupName, kind: "GatewayClass", clusterWide: true}
 	Gateways       = &Table[*gatewayv1.Gateway]{group: gatewayv1.GroupName, kind: "Gateway", indexes: []Index[*gatewayv1.Gateway]{
+		{ByNamespace, func(o *gatewayv1.Gateway) []string { return []string{o.Namespace} }},
 		{ByClass, func(g *gatewayv1.Gateway) []string { return []string{string(g.Spec.GatewayClassName)} }},
 	}}
 	HTTPRoutes = &Table[*gatewayv1.HTTPRoute]{group: gatewayv1.GroupName, kind: "HTTPRoute", indexes: []Index[*gatewayv1.HTTPRoute]{
@@ -80,6 +83,7 @@ var (
 		{ByBackend, tcpRouteBackends},
 	}}
 	ListenerSets = &Table[*gatewayv1.ListenerSet]{group: gatewayv1.GroupName, kind: "ListenerSet", indexes: []Index[*gatewayv1.ListenerSet]{
+		{ByNamespace, func(o *gatewayv1.ListenerSet) []string { return []string{o.Namespace} }},
 		{ByParent, listenerSetParent},
 	}}
 	ReferenceGrants = &Table[*gatewayv1beta1.ReferenceGrant]{group: gatewayv1.GroupName, kind: "ReferenceGrant", indexes: []Index[*gatewayv1beta1.ReferenceGrant]{
@@ -94,6 +98,7 @@ var (
 		}},
 	}}
 	Services = &Table[*corev1.Service]{kind: "Service", indexes: []Index[*corev1.Service]{
+		{ByNamespace, func(o *corev1.Service) []string { return []string{o.Namespace} }},
 		{ByGateway, func(s *corev1.Service) []string {
 			if gw := s.Labels[gatewayv1.GatewayNameLabelKey]; gw != "" {
 				return []string{objectid.Join(s.Namespace, gw)}
@@ -112,16 +117,25 @@ var (
 			return keys
 		}},
 	}}
-	ServiceImports = &Table[*mcsv1beta1.ServiceImport]{group: mcsv1beta1.GroupName, kind: mcsv1beta1.ServiceImportKindName}
-	Pods           = &Table[*corev1.Pod]{kind: "Pod", indexes: []Index[*corev1.Pod]{
+	ServiceImports = &Table[*mcsv1beta1.ServiceImport]{group: mcsv1beta1.GroupName, kind: mcsv1beta1.ServiceImportKindName, indexes: []Index[*mcsv1beta1.ServiceImport]{
+		{ByNamespace, func(o *mcsv1beta1.ServiceImport) []string { return []string{o.Namespace} }},
+	}}
+	Pods = &Table[*corev1.Pod]{kind: "Pod", indexes: []Index[*corev1.Pod]{
 		{ByNamespace, func(p *corev1.Pod) []string { return []string{p.Namespace} }},
 		{ByLabel, func(p *corev1.Pod) []string { return labelKeys(p.Namespace, p.Labels) }},
 	}}
-	Secrets    = &Table[*corev1.Secret]{kind: "Secret"}
-	ConfigMaps = &Table[*corev1.ConfigMap]{kind: "ConfigMap"}
+	Secrets = &Table[*corev1.Secret]{kind: "Secret", indexes: []Index[*corev1.Secret]{
+		{ByNamespace, func(o *corev1.Secret) []string { return []string{o.Namespace} }},
+	}}
+	ConfigMaps = &Table[*corev1.ConfigMap]{kind: "ConfigMap", indexes: []Index[*corev1.ConfigMap]{
+		{ByNamespace, func(o *corev1.ConfigMap) []string { return []string{o.Namespace} }},
+	}}
 	Namespaces = &Table[*corev1.Namespace]{kind: "Namespace", clusterWide: true}
 
-	InferencePools  = &Table[*inferencev1.InferencePool]{group: inferencev1.GroupVersion.Group, kind: "InferencePool"}
+	InferencePools = &Table[*inferencev1.InferencePool]{group: inferencev1.GroupVersion.Group, kind: "InferencePool", indexes: []Index[*inferencev1.InferencePool]{
+		{ByNamespace, func(o *inferencev1.InferencePool) []string { return []string{o.Namespace} }},
+		{ByName, func(o *inferencev1.InferencePool) []string { return []string{o.Name} }},
+	}}
 	InferenceModels = &Table[*inferenceapi.InferenceModel]{group: inferenceapi.Group, kind: "InferenceModel", indexes: []Index[*inferenceapi.InferenceModel]{
 		{ByTarget, func(m *inferenceapi.InferenceModel) []string {
 			return []string{TargetKey("InferencePool", m.Namespace, m.Spec.PoolRef.Name)}
@@ -144,13 +158,17 @@ var (
 			return []string{TargetKey("InferencePool", o.Namespace, o.Spec.PoolRef.Name)}
 		}},
 	}}
-	InferencePoolImports = &Table[*inferenceapi.InferencePoolImport]{group: inferenceapi.Group, kind: "InferencePoolImport"}
+	InferencePoolImports = &Table[*inferenceapi.InferencePoolImport]{group: inferenceapi.Group, kind: "InferencePoolImport", indexes: []Index[*inferenceapi.InferencePoolImport]{
+		{ByNamespace, func(o *inferenceapi.InferencePoolImport) []string { return []string{o.Namespace} }},
+		{ByName, func(o *inferenceapi.InferencePoolImport) []string { return []string{o.Name} }},
+	}}
 
 	ModelServers = &Table[*v1alpha1.ModelServers]{group: v1alpha1.Group, kind: "ModelServers", indexes: []Index[*v1alpha1.ModelServers]{
 		{ByNamespace, func(m *v1alpha1.ModelServers) []string { return []string{m.Namespace} }},
 		{ByLabel, modelServerLabels},
 	}}
 	PoolPolicies = &Table[*v1alpha1.PoolPolicy]{group: v1alpha1.Group, kind: "PoolPolicy", indexes: []Index[*v1alpha1.PoolPolicy]{
+		{ByNamespace, func(o *v1alpha1.PoolPolicy) []string { return []string{o.Namespace} }},
 		{ByTarget, func(p *v1alpha1.PoolPolicy) []string {
 			if p.Spec.TargetRef.Name == "" {
 				return nil // for routes alone
@@ -162,8 +180,12 @@ var (
 			return []string{TargetKey(kind, p.Namespace, p.Spec.TargetRef.Name)}
 		}},
 	}}
-	EndpointPickerConfigs = &Table[*endpointpicker.EndpointPickerConfig]{group: endpointpicker.Group, kind: endpointpicker.Kind}
-	EnvoyFleets           = &Table[*v1alpha1.EnvoyFleet]{group: v1alpha1.Group, kind: "EnvoyFleet"}
+	EndpointPickerConfigs = &Table[*endpointpicker.EndpointPickerConfig]{group: endpointpicker.Group, kind: endpointpicker.Kind, indexes: []Index[*endpointpicker.EndpointPickerConfig]{
+		{ByNamespace, func(o *endpointpicker.EndpointPickerConfig) []string { return []string{o.Namespace} }},
+	}}
+	EnvoyFleets = &Table[*v1alpha1.EnvoyFleet]{group: v1alpha1.Group, kind: "EnvoyFleet", indexes: []Index[*v1alpha1.EnvoyFleet]{
+		{ByNamespace, func(o *v1alpha1.EnvoyFleet) []string { return []string{o.Namespace} }},
+	}}
 
 	ClusterSets = &Table[*v1alpha1.ClusterSet]{group: v1alpha1.Group, kind: "ClusterSet", clusterWide: true}
 
@@ -172,6 +194,7 @@ var (
 	Hosts = &Table[*Host]{group: v1alpha1.Group, kind: "Host", clusterWide: true, indexes: []Index[*Host]{
 		{ByMention, func(h *Host) []string { return []string{h.Name} }},
 	}}
+	Invalids         = &Table[*Invalid]{group: v1alpha1.Group, kind: "Invalid"}
 	LearnedEndpoints = &Table[*Learned]{group: v1alpha1.Group, kind: "Learned"}
 	Offers           = &Table[*Offer]{group: v1alpha1.Group, kind: "Offer", indexes: []Index[*Offer]{
 		{ByImport, func(o *Offer) []string { return []string{objectid.Join(o.Namespace, o.Import)} }},
@@ -194,7 +217,7 @@ func Tables() []Kind {
 		GatewayClasses, Gateways, ListenerSets, HTTPRoutes, GRPCRoutes, TLSRoutes, TCPRoutes, ReferenceGrants, BackendTLSPolicies, Namespaces,
 		Services, ServiceImports, EndpointSlices, Pods, Secrets, ConfigMaps,
 		InferencePools, InferenceModels, InferenceModelRewrites, InferenceObjectives, InferencePoolImports, ModelServers, PoolPolicies, EndpointPickerConfigs, EnvoyFleets, ClusterSets, ClusterProperties,
-		Hosts, LearnedEndpoints, Offers, Failbacks, Dialects, Authorities, Memberships, Exports, AddressPolicies, ProcessorDefaults, Occupants,
+		Hosts, Invalids, LearnedEndpoints, Offers, Failbacks, Dialects, Authorities, Memberships, Exports, AddressPolicies, ProcessorDefaults, Occupants,
 	}
 }
 

@@ -105,7 +105,7 @@ func (p *parentFinder) gateway(ref report.ParentRef, field string) *model.Gatewa
 	if ref.Kind == "ListenerSet" {
 		set, ok := store.ListenerSets.Get(p.r, key)
 		if !ok {
-			p.report(severity, field, fmt.Sprintf("ListenerSet %s does not exist", key), fixMissing)
+			p.report(severity, field, p.missing(store.ListenerSets, key), fixMissing)
 			return nil
 		}
 		if key = parentOf(set); key == "" {
@@ -118,9 +118,15 @@ func (p *parentFinder) gateway(ref report.ParentRef, field string) *model.Gatewa
 		return gw
 	}
 	if _, exists := store.Gateways.Get(p.r, key); !exists {
-		p.report(severity, field, fmt.Sprintf("Gateway %s does not exist", key), fixMissing)
+		p.report(severity, field, p.missing(store.Gateways, key), fixMissing)
 	}
 	return nil
+}
+
+// missing is why a parent has no effect.
+func (p *parentFinder) missing(kind store.Kind, key string) string {
+	ref := store.RefOf(kind, key)
+	return NotExist(p.r, report.Ref{Namespace: ref.Namespace}, ref)
 }
 
 // fixMissing is what to do about a parent that does not exist.
@@ -156,7 +162,7 @@ func (p *parentFinder) places(gw *model.Gateway, ref report.ParentRef) (out []mo
 	case selected == 0 && ref.Port != 0:
 		return none(gatewayv1.RouteReasonNoMatchingParent, fmt.Sprintf("%s has no listener with port %d", owner, ref.Port))
 	case selected == 0:
-		return none(gatewayv1.RouteReasonNoMatchingParent, fmt.Sprintf("%s has no listener %s", owner, ref.SectionName))
+		return none(gatewayv1.RouteReasonNoMatchingParent, fmt.Sprintf("%s has no listener %s%s", owner, ref.SectionName, DidYouMean(ref.SectionName, listenerNames(gw, owner))))
 	case allowed == 0:
 		return none(gatewayv1.RouteReasonNotAllowedByListeners, fmt.Sprintf("no listener of %s allows %ss of namespace %s (see its protocol and allowedRoutes)",
 			owner, p.route.ref.Kind, p.route.ref.Namespace))
@@ -164,6 +170,16 @@ func (p *parentFinder) places(gw *model.Gateway, ref report.ParentRef) (out []mo
 		return none(gatewayv1.RouteReasonNoMatchingListenerHostname, fmt.Sprintf("no listener of %s has a hostname that goes with %s", owner, strings.Join(p.out.Hostnames, ", ")))
 	}
 	return out, nil
+}
+
+// listenerNames lists the names of the listeners of a Gateway or ListenerSet.
+func listenerNames(gw *model.Gateway, owner report.Ref) (out []string) {
+	for _, l := range gw.Listeners {
+		if l.Owner == owner {
+			out = append(out, l.Name)
+		}
+	}
+	return out
 }
 
 // allowed reports whether a listener's allowedRoutes take the route.

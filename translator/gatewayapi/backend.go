@@ -160,6 +160,9 @@ func (b *ruleBuilder) resolve(ref report.Ref, port *gatewayv1.PortNumber) Resolu
 			p = *port
 		}
 		res := b.backends.Resolve(b.r, ref, p)
+		if res.Reason == string(gatewayv1.RouteReasonBackendNotFound) {
+			res.Message += Elsewhere(b.r, b.out.Route, ref)
+		}
 		for _, t := range res.Targets {
 			if b.grpc() && t.Protocol != model.H2C {
 				return unresolved(gatewayv1.RouteReasonUnsupportedProtocol, "%s speaks HTTP/1.1, and gRPC needs HTTP/2: set appProtocol: kubernetes.io/h2c on it if its servers speak that", ref)
@@ -170,7 +173,7 @@ func (b *ruleBuilder) resolve(ref report.Ref, port *gatewayv1.PortNumber) Resolu
 		return unresolved(gatewayv1.RouteReasonUnsupportedValue, "a backendRef to a Service or ServiceImport needs a port: %s%s",
 			ref, b.poolMeant(ref))
 	}
-	res := service(b.r, ref, *port, b.out.Route.Kind)
+	res := service(b.r, b.out.Route, ref, *port)
 	if res.Reason == string(gatewayv1.RouteReasonBackendNotFound) {
 		res.Message += b.poolMeant(ref)
 	}
@@ -207,11 +210,12 @@ func portCluster(ref report.Ref, kind model.ClusterKind, port int32) model.Clust
 	return id
 }
 
-// service resolves one port of a Service or ServiceImport for a kind of route.
-func service(r store.Reader, ref report.Ref, port int32, kind string) Resolution {
+// service resolves one port of a Service or ServiceImport for a route.
+func service(r store.Reader, from, ref report.Ref, port int32) Resolution {
+	kind := from.Kind
 	svc, ok := services.Find(r, ref)
 	if !ok {
-		return unresolved(gatewayv1.RouteReasonBackendNotFound, "%s does not exist, or is invalid; create or correct it, or name one that exists", ref)
+		return unresolved(gatewayv1.RouteReasonBackendNotFound, "%s; create or correct it, or name one that exists", Missing(r, from, ref, ref.String()+" does not exist, or is invalid"))
 	}
 	p := services.Port(svc.Service, port)
 	if p == nil {

@@ -89,9 +89,10 @@ func targeted(r store.Reader, p *gatewayv1.BackendTLSPolicy, target report.Ref, 
 	case !policyTargets(target):
 		return missing("targets of kind %s (%q) are not supported: use a Service, a ServiceImport, an InferencePool or an InferencePoolImport", target.Kind, target.Group)
 	case sections == nil:
-		return missing("%s does not exist", target)
+		return missing("%s", NotExist(r, store.BackendTLSPolicies.Ref(p), target))
 	case section != "" && !slices.Contains(sections, section):
-		return missing("%s has no section %s: a Service or ServiceImport has the names of its ports, an InferencePoolImport its exporting clusters, and CLUSTER.picker for the picker of one", target, section)
+		return missing("%s has no section %s%s: a Service or ServiceImport has the names of its ports, an InferencePoolImport its exporting clusters, and CLUSTER.picker for the picker of one", target, section,
+			DidYouMean(section, sections))
 	}
 	if w := winner(r, target, section); store.ID(w) != store.ID(p) {
 		return falseCondition(gatewayv1.PolicyConditionAccepted, gatewayv1.PolicyReasonConflicted, fmt.Sprintf("BackendTLSPolicy %s is about the same target and is older, or first by name", store.ID(w)))

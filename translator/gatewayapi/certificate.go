@@ -82,7 +82,8 @@ func Certificate(r store.Reader, namespace, name string) (secret *model.Secret, 
 func readCertificate(r store.Reader, namespace, name string) (secret *model.Secret, leaf *x509.Certificate, problem string) {
 	s, ok := store.Secrets.Get(r, objectid.Join(namespace, name))
 	if !ok {
-		return nil, nil, fmt.Sprintf("Secret %s/%s does not exist", namespace, name)
+		ref := store.RefOf(store.Secrets, objectid.Join(namespace, name))
+		return nil, nil, NotExist(r, ref, ref)
 	}
 	chain, key := SecretData(s, corev1.TLSCertKey), SecretData(s, corev1.TLSPrivateKeyKey)
 	for _, part := range []struct {

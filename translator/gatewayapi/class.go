@@ -39,7 +39,7 @@ func ours(r store.Reader, cfg Config, gw *gatewayv1.Gateway) (bool, report.Findi
 		return false, f
 	default:
 		f.Severity = report.Warning
-		f.Problem = fmt.Sprintf("GatewayClass %s does not exist", name)
+		f.Problem = NotExist(r, f.Owner, store.RefOf(store.GatewayClasses, name))
 		f.Fix = "create it with controllerName " + cfg.controller()
 		return false, f
 	}

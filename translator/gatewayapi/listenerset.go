@@ -153,7 +153,7 @@ func ListenerSetReport(r store.Reader, cfg Config, key string, gateways func(key
 		if _, exists := store.Gateways.Get(r, parent); exists {
 			return nil
 		}
-		f := finding(ref, "spec.parentRef", fmt.Sprintf("Gateway %s does not exist", parent), fixMissing)
+		f := finding(ref, "spec.parentRef", NotExist(r, ref, store.RefOf(store.Gateways, parent)), fixMissing)
 		if !cfg.AnyClass { // among other controllers it may be theirs, and come later
 			f.Severity = report.Warning
 		}

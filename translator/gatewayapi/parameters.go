@@ -70,9 +70,14 @@ func envoyFleet(r store.Reader, group, kind, namespace, name string) (*v1alpha1.
 	}
 	fleet, ok := store.EnvoyFleets.Get(r, objectid.Join(namespace, name))
 	if !ok {
-		return nil, &badParameters{".name", fmt.Sprintf("EnvoyFleet %s/%s does not exist", namespace, name), "create it, or name one that exists"}
+		return nil, &badParameters{".name", missingFleet(r, namespace, name), "create it, or name one that exists"}
 	}
 	return &fleet.Spec, nil
+}
+
+func missingFleet(r store.Reader, namespace, name string) string {
+	ref := store.RefOf(store.EnvoyFleets, objectid.Join(namespace, name))
+	return NotExist(r, ref, ref)
 }
 
 // over merges a Gateway's parameters over those of its class, field by field of the first level.

@@ -34,7 +34,7 @@ func (b *ruleBuilder) extension(f *filters, spec *gatewayv1.LocalObjectReference
 	policy, ok := policies.Get(b.r, ref.Key())
 	switch {
 	case !ok:
-		unresolved(gatewayv1.RouteReasonBackendNotFound, "%s does not exist", ref)
+		unresolved(gatewayv1.RouteReasonBackendNotFound, "%s", NotExist(b.r, b.out.Route, ref))
 	case policy.Spec.Subset == nil:
 		unresolved(gatewayv1.RouteReasonUnsupportedValue, "%s has no subset: write spec.subset, a label selector", ref)
 	default:

@@ -58,7 +58,7 @@ func caCertificates(r store.Reader, from, ref report.Ref) ([]*x509.Certificate, 
 	}
 	m, ok := store.ConfigMaps.Get(r, ref.Key())
 	if !ok {
-		return nil, caBroken, fmt.Sprintf("%s does not exist", ref)
+		return nil, caBroken, NotExist(r, from, ref)
 	}
 	data := []byte(m.Data[caKey])
 	if len(data) == 0 {

@@ -30,6 +30,12 @@ func (e *Engine) follow(wait bool, tables []string) {
 	}
 }
 
+// OnDemand reports whether the store has only what is read of a table.
+func (r *Reader) OnDemand(table string) bool {
+	wait, ok := r.engine.demanded[table]
+	return ok && wait
+}
+
 // WaitForDemands makes rows wait from now on for the keys that they begin to read, until an Update has the keys among those
 // that have arrived. A row that waits keeps its last value, and so does a row that would go while a row that is its source waits. A row without one does not exist yet, and a row that reads it by
 // its key waits too: so a change takes effect when all that it reads is there, and nothing else waits for it.

@@ -140,7 +140,7 @@ func (rep *modelReport) pool(r store.Reader, tables Tables, name, problem, field
 		rep.Conditions = nil
 		return nil
 	case !ok:
-		notAccepted(rep, "PoolNotFound", "spec.poolRef.name", fmt.Sprintf("there is no InferencePool %s/%s", rep.Owner.Namespace, name), "name an InferencePool of the same namespace")
+		notAccepted(rep, "PoolNotFound", "spec.poolRef.name", noneOf(r, store.InferencePools, rep.Owner.Namespace, name), "name an InferencePool of the same namespace")
 		return nil
 	case p.External: // it may read the object, and write its conditions
 		rep.Conditions = nil

@@ -59,7 +59,7 @@ func PickerPort(r store.Reader, owner report.Ref, cluster string, at *inferencea
 func credential(r store.Reader, ref report.Ref, p *model.PickerPort) (problem, fix string) {
 	s, ok := store.Secrets.Get(r, ref.Key())
 	if !ok {
-		return ref.String() + " does not exist", "create it, or name another one"
+		return gatewayapi.NotExist(r, ref, ref), "create it, or name another one"
 	}
 	if s.Type == corev1.SecretTypeServiceAccountToken {
 		return ref.String() + " has a token of this cluster's API server, which no other cluster gets", "name a Secret with the credential of the picker's port"

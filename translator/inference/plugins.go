@@ -15,6 +15,7 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/manifests/endpointpicker"
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
+	"github.com/penstock-project/penstock/translator/gatewayapi"
 	"github.com/penstock-project/penstock/translator/model"
 )
 
@@ -83,9 +84,10 @@ func document(r store.Reader, policy *v1alpha1.PoolPolicy, found func(field, whe
 		if ref.Name == store.OwnPickerConfig {
 			key = ref.Name
 		}
+		config := store.RefOf(store.EndpointPickerConfigs, objectid.Join(policy.Namespace, ref.Name))
 		doc, ok := store.EndpointPickerConfigs.Get(r, key)
 		if !ok {
-			found(fieldConfigRef+".name", "", endpointpicker.Problem{Problem: fmt.Sprintf("there is no valid EndpointPickerConfig %s/%s", policy.Namespace, ref.Name),
+			found(fieldConfigRef+".name", "", endpointpicker.Problem{Problem: gatewayapi.Missing(r, config, config, "there is no valid "+config.String()),
 				Fix: "write it into a file of the folder; on Kubernetes put the document into a ConfigMap"})
 			return nil
 		}
@@ -153,11 +155,22 @@ func servicePort(r store.Reader, namespace, name string, port int32) (problem, f
 	svc, ok := store.Services.Get(r, objectid.Join(namespace, name))
 	switch {
 	case !ok:
-		return fmt.Sprintf("there is no Service %s/%s", namespace, name), "create it, or remove %s"
+		return noService(r, namespace, name), "create it, or remove %s"
 	case !slices.ContainsFunc(svc.Spec.Ports, func(p corev1.ServicePort) bool { return p.Port == port }):
 		return fmt.Sprintf("Service %s/%s has no port %d", namespace, name, port), "name one of the Service's ports, or remove %s"
 	}
 	return "", ""
+}
+
+// noService is why a Service of a namespace has no effect.
+func noService(r store.Reader, namespace, name string) string {
+	return noneOf(r, store.Services, namespace, name)
+}
+
+// noneOf is why an object that another one of its namespace refers to has no effect.
+func noneOf(r store.Reader, kind store.Kind, namespace, name string) string {
+	ref := store.RefOf(kind, objectid.Join(namespace, name))
+	return gatewayapi.Missing(r, ref, ref, "there is no "+ref.String())
 }
 
 // invalidScorer reports whether an error is about a scorer's Service.
@@ -169,7 +182,7 @@ func invalidScorer(f report.Finding) bool {
 func configMapText(r store.Reader, namespace string, ref *v1alpha1.ConfigRef) (text, where string, problem endpointpicker.Problem) {
 	m, ok := store.ConfigMaps.Get(r, objectid.Join(namespace, ref.Name))
 	if !ok {
-		return "", "", endpointpicker.Problem{Field: "name", Problem: fmt.Sprintf("there is no ConfigMap %s/%s", namespace, ref.Name), Fix: "create it in the policy's namespace, or name another one"}
+		return "", "", endpointpicker.Problem{Field: "name", Problem: noneOf(r, store.ConfigMaps, namespace, ref.Name), Fix: "create it in the policy's namespace, or name another one"}
 	}
 	key, keys := ref.Key, slices.Sorted(maps.Keys(m.Data))
 	if key == "" && len(keys) == 1 {

@@ -204,7 +204,8 @@ func spillTarget(r store.Reader, p *model.Pool, policy *v1alpha1.PoolPolicy, ref
 		return spill, fmt.Sprintf("%s %s/%s has no cluster that takes requests", kind, namespace, ref.Name), "see its conditions and findings, or remove the spill target"
 	}
 	if !ok {
-		return spill, fmt.Sprintf("there is no usable %s %s/%s", kind, namespace, ref.Name), "create it, or remove the spill target"
+		problem := gatewayapi.Missing(r, store.PoolPolicies.Ref(policy), to, "there is no usable "+to.String())
+		return spill, problem + gatewayapi.Elsewhere(r, store.PoolPolicies.Ref(policy), to), "create it, or remove the spill target"
 	}
 	return model.Spill{Hop: hop, Target: store.TargetKey(kind, namespace, ref.Name), Owner: h.Owners[0], Backends: h.Backends, Behind: h.Behind}, "", ""
 }

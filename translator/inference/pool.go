@@ -101,7 +101,7 @@ func externalPicker(r store.Reader, p *model.Pool, namespace string, ref *infere
 	}
 	svc, ok := store.Services.Get(r, objectid.Join(namespace, string(ref.Name)))
 	if !ok {
-		unresolved("name", fmt.Sprintf("there is no Service %s/%s", namespace, ref.Name), "create it, or leave endpointPickerRef out to use Penstock's own picker")
+		unresolved("name", noService(r, namespace, string(ref.Name)), "create it, or leave endpointPickerRef out to use Penstock's own picker")
 		return
 	}
 	problem, fix := externalName(r, svc)

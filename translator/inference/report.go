@@ -93,7 +93,7 @@ func PolicyReport(r store.Reader, tables Tables, key string) (report.Report, boo
 	if ns := target.Namespace; ns != "" && ns != policy.Namespace {
 		rep.Findings = append(rep.Findings, report.Finding{
 			Severity: report.Warning, Owner: owner, Field: "spec.targetRef.namespace",
-			Problem: fmt.Sprintf("it has no effect: the policy is for %s %s/%s", kindOf(target), policy.Namespace, target.Name),
+			Problem: fmt.Sprintf("it has no effect: the policy is for %s %s/%s", kindOf(target).Kind(), policy.Namespace, target.Name),
 			Fix:     "remove it, and write the policy in namespace " + ns,
 		})
 	}
@@ -104,7 +104,7 @@ func PolicyReport(r store.Reader, tables Tables, key string) (report.Report, boo
 	conflict := func(f report.Finding) bool { return f.Field == "spec.targetRef" }
 	switch {
 	case !found:
-		problem := fmt.Sprintf("there is no %s %s/%s", kindOf(target), policy.Namespace, target.Name)
+		problem := noneOf(r, kindOf(target), policy.Namespace, target.Name)
 		accepted = report.Condition{Type: "Accepted", Status: report.False, Reason: "TargetNotFound", Message: problem}
 		rep.Findings = append(rep.Findings, report.Finding{Severity: report.Error, Owner: owner, Field: "spec.targetRef.name", Problem: problem, Fix: "name a pool of the policy's own namespace"})
 	case slices.ContainsFunc(rep.Findings, conflict):
@@ -174,11 +174,11 @@ func resolved(reason string, findings []report.Finding) report.Condition {
 	return report.Condition{Type: "ResolvedRefs", Status: report.False, Reason: reason, Message: strings.Join(errs, "\n")}
 }
 
-func kindOf(ref v1alpha1.PoolRef) string {
-	if ref.Kind == "" {
-		return "InferencePool"
+func kindOf(ref v1alpha1.PoolRef) store.Kind {
+	if ref.Kind == store.InferencePoolImports.Kind() {
+		return store.InferencePoolImports
 	}
-	return ref.Kind
+	return store.InferencePools
 }
 
 // ServersReport reports which host names of ModelServers have no address, and which addresses may not become endpoints.

@@ -3,7 +3,6 @@ package inference
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	upstream "sigs.k8s.io/gateway-api-inference-extension/apix/v1alpha1"
 
@@ -27,7 +26,7 @@ func (b Backends) Resolve(r store.Reader, ref report.Ref, _ int32) gatewayapi.Re
 	if ref.Kind == "InferencePool" {
 		p, ok := b.Tables.Pool(r, ref.Key())
 		if !ok {
-			return missing(ref, store.InferencePools.All(r))
+			return missing(r, ref)
 		}
 		res := gatewayapi.Resolution{Ref: targetKey(p.Ref)}
 		addPool(&res, p, 1)
@@ -129,7 +128,7 @@ func useSpillNames(r store.Reader, p *model.Pool) {
 func missingImport(r store.Reader, ref report.Ref) gatewayapi.Resolution {
 	key, cluster, known := gatewayapi.ImportNamed(r, ref.Namespace, ref.Name)
 	if !known || cluster == "" {
-		return missing(ref, store.InferencePoolImports.All(r))
+		return missing(r, ref)
 	}
 	whole := store.RefOf(store.InferencePoolImports, key)
 	message := fmt.Sprintf("%s means cluster %s of %s, which is outside %s of that import's PoolPolicy",
@@ -140,19 +139,12 @@ func missingImport(r store.Reader, ref report.Ref) gatewayapi.Resolution {
 	}
 }
 
-// missing is the resolution of a pool that does not exist. Its message names a similar one of the namespace, if any. A route that
-// names a pool which does not exist so reads them all: it is the price of a mistake, and gone with it.
-func missing[T store.Object](ref report.Ref, all []T) gatewayapi.Resolution {
-	message, fix := fmt.Sprintf("there is no %s", ref), "create it, or name another one"
+// missing is the resolution of a pool that does not exist. Its message names a similar one of the namespace, if any. A
+// route that names a pool which does not exist so reads them all: it is the price of a mistake, and gone with it.
+func missing(r store.Reader, ref report.Ref) gatewayapi.Resolution {
+	message, fix := gatewayapi.Missing(r, ref, ref, fmt.Sprintf("there is no %s", ref)), "create it, or name another one"
 	if ref.Kind == store.InferencePoolImports.Kind() {
 		fix = "have a cluster of the set export a pool of this name (" + upstream.ExportAnnotationKey + ": " + upstream.ExportAnnotationVal + "), create the import, or name another one"
-	}
-	for _, o := range all {
-		name := o.GetName()
-		if o.GetNamespace() == ref.Namespace && (strings.HasPrefix(name, ref.Name) || strings.HasPrefix(ref.Name, name)) {
-			fix = "is " + name + " meant?"
-			break
-		}
 	}
 	return gatewayapi.Resolution{Ref: targetKey(ref), Reason: "BackendNotFound", Message: message + "; " + fix}
 }

@@ -74,7 +74,7 @@ func withSubset(r store.Reader, p *model.Pool, text string) {
 func (b Backends) Restrict(r store.Reader, ref report.Ref, policy *v1alpha1.PoolPolicy) gatewayapi.Resolution {
 	whole, ok := b.Tables.Pool(r, ref.Key())
 	if !ok {
-		return missing(ref, store.InferencePools.All(r))
+		return missing(r, ref)
 	}
 	p := *whole
 	text, _ := subsetSelector(policy)

@@ -1,0 +1,39 @@
+package report
+
+import "strings"
+
+// Nearest returns the name that s most likely is a misspelling of, or "".
+func Nearest(s string, names []string) string {
+	best, bestDistance := "", min(3, max(1, (len(s)+1)/3))+1
+	for _, n := range names {
+		if d := Distance(strings.ToLower(s), strings.ToLower(n)); d < bestDistance {
+			best, bestDistance = n, d
+		}
+	}
+	return best
+}
+
+// Distance is how many bytes are added, removed, replaced or swapped with the next one between a and b
+// (optimal string alignment).
+func Distance(a, b string) int {
+	var before, last []int // of the two bytes of a before
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		before, last, row = last, row, make([]int, len(b)+1)
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := last[j]
+			if a[i] != b[j] {
+				cost++
+			}
+			if i > 0 && j > 0 && a[i] == b[j-1] && a[i-1] == b[j] {
+				cost = min(cost, before[j-1]+1)
+			}
+			row[j+1] = min(cost, last[j+1]+1, row[j]+1)
+		}
+	}
+	return row[len(b)]
+}
