@@ -11,6 +11,7 @@
 //
 //	hub.go        Hub: its members, and what each receives of the others
 //	standing.go   where exports stand
+//	fit.go        exports that no import may have
 //
 // Each member has a registry (multicluster/registry) of what the others export to it, and an
 // importer (multicluster/imports). So the rules of Penstocks that exchange exports themselves hold
@@ -21,6 +22,10 @@
 // Unreachable clusters, until these clusters have been read. Settled reports whether a cluster has
 // been read, or is waited for no longer. Before that, no entry of that cluster is written or
 // removed.
+//
+// Trust: a member's API server may return objects that no API server accepts. An export that no import
+// may have is Unread in the registries of the others: its version before stays, and no import is
+// written with it, which an API server would reject with all other entries.
 //
 // Invariants: a member that does not answer delays no other, except for the entries of its own
 // exports, and these for Config.Grace at most. The same facts, in any order and after any restart,

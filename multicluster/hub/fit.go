@@ -39,25 +39,26 @@ func (m *member) fit(d export.Decision) export.Decision {
 
 // Unfit returns what a member exports that the others do not import because no import may have it,
 // or because they have no room: the first such pools by name, each with the reason, and how many
-// there are.
-func (h *Hub) Unfit(name string, most int) (first []string, n int) {
+// more there are.
+func (h *Hub) Unfit(name string, most int) (first []string, more int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	m := h.members[name]
 	if m == nil {
 		return nil, 0
 	}
-	for _, p := range slices.SortedFunc(maps.Keys(m.unfit), objectid.Pool.Compare) {
-		if len(first) == most {
-			break
-		}
-		first = append(first, fmt.Sprintf("InferencePool %s: %s", p, m.unfit[p].why))
-	}
-	if n = len(m.unfit) + m.unnamed; m.unnamed > 0 && len(first) < most {
+	if m.unnamed > 0 {
 		first = append(first, fmt.Sprintf("%d InferencePools whose names are invalid", m.unnamed))
 	}
 	if m.crowded != "" {
-		first, n = append(first, m.crowded), n+1
+		first = append(first, m.crowded)
 	}
-	return first, n
+	for _, p := range slices.SortedFunc(maps.Keys(m.unfit), objectid.Pool.Compare) {
+		if len(first) >= most {
+			more++
+			continue
+		}
+		first = append(first, fmt.Sprintf("InferencePool %s: %s", p, m.unfit[p].why))
+	}
+	return first, more
 }

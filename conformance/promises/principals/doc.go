@@ -1,6 +1,6 @@
 // Package principals tries every field that a principal writes with the values that could hurt
 // another principal, against the built binary with default settings and the real Envoy. A principal
-// is an author of input to Penstock: a tenant, a hub, a member, a remote picker, a model server, a
+// is an author of input to Penstock: a tenant, a hub, a member of a hub, a member, a remote picker, a model server, a
 // client. A cell is a principal, a field and a value. matrix.tsv, which is committed, has the
 // outcome of each cell:
 //

@@ -136,7 +136,9 @@ func (r *run) see(c cell, o outcome, evidence string) {
 // outcome fails.
 func (r *run) end() {
 	r.t.Helper()
-	r.rig.end()
+	if r.rig != nil {
+		r.rig.end()
+	}
 	for _, c := range r.cells() {
 		if _, ok := r.observed[c]; !ok {
 			r.t.Errorf("%s did not run", c)

@@ -38,7 +38,7 @@ type principal struct {
 }
 
 // principals lists all principals, in the order of the table.
-var principals = []principal{tenant, hub, member, remotePicker, modelServerOf, client}
+var principals = []principal{tenant, hub, hubMember, member, remotePicker, modelServerOf, client}
 
 // A new field of a type, or a row whose field is gone, has to be decided. This test runs no
 // program.

@@ -60,7 +60,8 @@ type cluster struct {
 	exports *exported
 	beside  *beside
 	uid     string
-	leftOut string // kinds, see reportLeftOut
+	leftOut string          // kinds, see reportLeftOut
+	reading []report.Report // about what is read
 }
 
 // configure takes the ClusterSet over.
@@ -180,7 +181,7 @@ func (c *cluster) once(ctx context.Context) error {
 		c.hub.log.Warn("whether a member's imports have room for their clusters is not known", "member", c.name, "error", err)
 	}
 	source, err := kube.New(kube.Config{
-		REST: config, Store: c.store, Only: kinds(readable), NodeNames: true, Share: share, Keep: needed,
+		REST: config, Store: c.store, Only: kinds(readable), NodeNames: true, Share: share, Keep: needed, Report: c.read,
 		Log: c.hub.log.With("member", c.name),
 	})
 	if err != nil {
@@ -226,6 +227,13 @@ func (c *cluster) once(ctx context.Context) error {
 		return c.follow(ctx, source)
 	})
 	return group.Wait()
+}
+
+// read takes over what is wrong with the objects that are read.
+func (c *cluster) read(reports []report.Report) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.reading = reports
 }
 
 // changed follows the status of an object that another client has written.
@@ -298,6 +306,7 @@ func (c *cluster) contact(
 				return fmt.Errorf("%w: its CRD of InferencePoolImport has changed", errAnew)
 			}
 		}
+		c.reportUnfit()
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
@@ -309,7 +318,6 @@ func (c *cluster) contact(
 		default:
 			c.report(nil)
 			c.reportLeftOut(share)
-			c.reportUnfit()
 			c.hub.out.Contact(c.name, c.clusterUID())
 		}
 	}

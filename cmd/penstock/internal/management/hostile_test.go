@@ -421,6 +421,17 @@ func TestHub_MemberWithTheUIDOfAnotherTakesNoPlace(t *testing.T) {
 	})
 }
 
+// What a Go type cannot hold is named, too.
+func TestHub_ObjectThatCannotBeDecodedIsNamed(t *testing.T) {
+	s := newSite(t, "east", "evil", "west")
+	s.exports("east", "chat", "192.0.2.1")
+	s.exports("evil", "chat", "198.51.100.1")
+	s.hostile("evil", "odd", kubetest.Object{"targetPorts": []any{kubetest.Object{"number": 1 << 40}}})
+	s.run()
+	s.until("the import", "east 192.0.2.1, evil 198.51.100.1", func() string { return s.imports("west", "chat") })
+	s.problem("evil"+unfit, "InferencePool team/odd cannot be decoded")
+}
+
 func TestPace_MemberThatChangesAllTheTimeWaits(t *testing.T) {
 	now := time.Now()
 	var p pace

@@ -8,6 +8,7 @@ import (
 
 	"github.com/penstock-project/penstock/cmd/penstock/internal/clusterset"
 	"github.com/penstock-project/penstock/discovery/kube"
+	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
@@ -63,15 +64,29 @@ func (c *cluster) reportLeftOut(share *kube.Share) {
 // namedUnfit is how many exports of a member a finding names.
 const namedUnfit = 3
 
-// reportUnfit notes the exports of the member that no import may have. It is called once for each
-// contact: a member that changes all the time is not logged all the time.
+// reportUnfit notes the objects of the member that cannot be decoded, and the exports that no import
+// may have. It is called once for each contact: a member that changes all the time is not logged all
+// the time.
 func (c *cluster) reportUnfit() {
-	first, n := c.hub.out.Unfit(c.name, namedUnfit)
-	if n == 0 {
+	first, more := c.hub.out.Unfit(c.name, namedUnfit)
+	c.mu.Lock()
+	for _, r := range c.reading {
+		for _, f := range r.Findings {
+			switch {
+			case f.Owner == (report.Ref{}): // about a kind: contact has it
+			case len(first) < namedUnfit:
+				first = append(first, bounded(f.Problem))
+			default:
+				more++
+			}
+		}
+	}
+	c.mu.Unlock()
+	if len(first) == 0 {
 		c.hub.note(c.name+unfit, nil)
 		return
 	}
-	if more := n - len(first); more > 0 {
+	if more > 0 {
 		first = append(first, fmt.Sprintf("and %d more", more))
 	}
 	c.hub.note(c.name+unfit, &mistake{
