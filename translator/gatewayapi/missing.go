@@ -4,18 +4,24 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
-// Missing is why the object of a reference has no effect, as a sentence without a period: it is invalid, or else absent,
-// which is such a sentence, followed by the name that from may mean.
+// Missing is why the object of a reference has no effect, as a sentence without a period: it is invalid,
+// or else absent, which is such a sentence, followed by the name that from may mean.
 func Missing(r store.Reader, from, ref report.Ref, absent string) string {
-	if _, invalid := store.Invalids.Get(r, objectid.Join(ref.Namespace, store.InvalidName(ref.Kind, ref.Name))); invalid {
+	if invalid(r, ref) {
 		return ref.String() + " is invalid: see its findings"
 	}
 	return absent + meantObject(r, from, ref)
+}
+
+// invalid reports whether files define an object that is invalid and not in use.
+func invalid(r store.Reader, ref report.Ref) bool {
+	mark := report.Ref{Namespace: ref.Namespace, Name: store.InvalidName(ref.Kind, ref.Name)}
+	_, ok := store.Invalids.Get(r, mark.Key())
+	return ok
 }
 
 // NotExist is Missing for an object that "does not exist".
@@ -36,11 +42,11 @@ func meantObject(r store.Reader, from, ref report.Ref) string {
 	return DidYouMean(ref.Name, names)
 }
 
-// Elsewhere suggests the pool or import of another namespace that has the name of one which is missing: "; did you mean …?", or
-// "". Where several users have namespaces, it discloses nothing about those that from may not refer to. A folder's files are
-// one user's.
+// Elsewhere suggests the pool or import of another namespace that has the name of one which is missing:
+// "; did you mean …?", or "". Where several users have namespaces, it discloses nothing about those that
+// from may not refer to. A folder's files are one user's.
 func Elsewhere(r store.Reader, from, ref report.Ref) string {
-	if _, ok := store.Invalids.Get(r, objectid.Join(ref.Namespace, store.InvalidName(ref.Kind, ref.Name))); ok {
+	if invalid(r, ref) {
 		return ""
 	}
 	ids := idsOf(r, ref, store.ByName, ref.Name)
@@ -60,10 +66,11 @@ func Elsewhere(r store.Reader, from, ref report.Ref) string {
 	return ""
 }
 
-// idsOf lists the primary keys of the objects of a reference's kind with a key of an index; none of a kind without the index, or of which
-// the store has only what is read.
+// idsOf lists the primary keys of the objects of a reference's kind with a key of an index; none of a kind
+// without the index, or of which the store has only what is read.
 func idsOf(r store.Reader, ref report.Ref, index, key string) []string {
-	i := slices.IndexFunc(store.Tables(), func(k store.Kind) bool { return k.Group() == ref.Group && k.Kind() == ref.Kind })
+	is := func(k store.Kind) bool { return k.Group() == ref.Group && k.Kind() == ref.Kind }
+	i := slices.IndexFunc(store.Tables(), is)
 	if i < 0 || onDemand(r, ref.Kind) {
 		return nil
 	}
@@ -78,7 +85,8 @@ func DidYouMean(name string, names []string) string {
 	return ""
 }
 
-// onDemand reports whether a kind's table has only what is read: then it cannot be searched. A folder's tables have everything.
+// onDemand reports whether a kind's table has only what is read: then it cannot be searched. A folder's tables
+// have everything.
 func onDemand(r store.Reader, kind string) bool {
 	graph, ok := r.(interface{ OnDemand(table string) bool })
 	return ok && graph.OnDemand(kind)
