@@ -158,7 +158,23 @@ func TestFuzzObjects_AllAreAccepted(t *testing.T) {
 }
 
 // translate reads objects as a user's file and translates them. It returns the reports on both.
-func translate(t *testing.T, objects []map[string]any) (*translator.Translator, []report.Report) {
+func translate(t testing.TB, objects []map[string]any) (*translator.Translator, []report.Report) {
+	t.Helper()
+	done := readAll(t, objects)
+	done.translate(t)
+	return done.Translator, append(done.read, done.out.Reports...)
+}
+
+// translated is what became of objects.
+type translated struct {
+	*translator.Translator
+	view *store.View
+	out  translator.Output
+	read []report.Report // of the reader
+}
+
+// readAll reads objects beside what Penstock itself stores.
+func readAll(t testing.TB, objects []map[string]any, own ...store.Op) (done translated) {
 	t.Helper()
 	var docs []string
 	for _, o := range objects {
@@ -172,14 +188,13 @@ func translate(t *testing.T, objects []map[string]any) (*translator.Translator, 
 	if err := os.WriteFile(path, []byte(strings.Join(docs, "\n---\n")), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	var reports []report.Report
 	s := store.New()
 	everywhere := &store.AddressPolicy{ObjectMeta: metav1.ObjectMeta{Name: store.OwnAddressPolicy}, Allowed: []string{"0.0.0.0/0", "::/0"}, ExternalName: true}
-	if _, err := s.Apply(store.AddressPolicies.Put(everywhere)); err != nil {
+	if _, err := s.Apply(append(own, store.AddressPolicies.Put(everywhere))...); err != nil {
 		t.Fatal(err)
 	}
 	reader, err := file.New(file.Config{
-		Paths: []string{path}, Store: s, Log: slog.New(slog.DiscardHandler), Report: func(r []report.Report) { reports = append(reports, r...) },
+		Paths: []string{path}, Store: s, Log: slog.New(slog.DiscardHandler), Report: func(r []report.Report) { done.read = append(done.read, r...) },
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -187,18 +202,22 @@ func translate(t *testing.T, objects []map[string]any) (*translator.Translator, 
 	if err := reader.Load(context.Background()); err != nil {
 		t.Fatal(err)
 	}
-	tr := translator.New(translator.Config{
+	done.view = s.View()
+	return done
+}
+
+func (done *translated) translate(t testing.TB) {
+	t.Helper()
+	done.Translator = translator.New(translator.Config{
 		Controller: "penstock.dev/gateway-controller", AnyClass: true, Pickers: []netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:9")},
 	})
-	view := s.View()
-	out := tr.Update(view, store.Everything(view))
-	if out.Err != nil {
-		t.Errorf("translation makes what fails our own checks: %v", out.Err)
+	done.out = done.Update(done.view, store.Everything(done.view))
+	if done.out.Err != nil {
+		t.Errorf("translation makes what fails our own checks: %v", done.out.Err)
 	}
-	for _, p := range out.Panics {
+	for _, p := range done.out.Panics {
 		t.Errorf("panic at %s: %s\n%s", p.Row, p.Value, p.Stack)
 	}
-	return tr, append(reports, out.Reports...)
 }
 
 // place is one field of an object that has no fields itself.
@@ -294,9 +313,14 @@ func changed(p place, old any, text string, number int64) any {
 	return number
 }
 
-func readObjects(t testing.TB, name string) (out []map[string]any) {
+func readObjects(t testing.TB, name string) []map[string]any {
 	t.Helper()
-	raw, err := os.ReadFile(filepath.Join("testdata", "objects", name))
+	return readFile(t, filepath.Join("testdata", "objects", name))
+}
+
+func readFile(t testing.TB, name string) (out []map[string]any) {
+	t.Helper()
+	raw, err := os.ReadFile(name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -310,7 +334,7 @@ func readObjects(t testing.TB, name string) (out []map[string]any) {
 	return out
 }
 
-func clone(t *testing.T, objects []map[string]any) (out []map[string]any) {
+func clone(t testing.TB, objects []map[string]any) (out []map[string]any) {
 	t.Helper()
 	raw, err := json.Marshal(objects)
 	if err != nil {
