@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// An external picker that is frozen, so that its connections stay open, costs a request 3 s at most.
+// An external picker that is frozen, so that its connections stay open, costs a request about 3 s.
 // Then the pool's failure mode counts for all that follow: any endpoint, or 503. The body of the
 // request that met the freeze is with the picker, so that one is answered 503 in both modes.
 func TestExternalPicker_FrozenOneCostsThreeSeconds(t *testing.T) {

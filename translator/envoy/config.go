@@ -55,7 +55,7 @@ const (
 	// one; it has silentPing for that. The sum, with Envoy's jitter of 15 %, must stay well below messageTimeout.
 	pickerPing   = 750 * time.Millisecond
 	silentBefore = 10 * time.Millisecond
-	// externalPing is pickerPing for external pickers: two connections may be tried, which is 3 s at most.
+	// externalPing is pickerPing for external pickers: two connections may be tried, which is about 3 s.
 	externalPing = 600 * time.Millisecond
 	silentPing   = 750 * time.Millisecond
 	// messageTimeout is how long a picker may take for each answer; Envoy's default of 200 ms is less than a
