@@ -228,6 +228,8 @@ func TestImportName_MeansWhatItMeantFirst(t *testing.T) {
 			store.InferencePoolImports.Put(imported(madeByPenstock(written("chat", "us-east")), 1))}, "chat-us-east", "parent/default/chat/us-east"},
 		{"Penstock made it, and the cluster is not imported", []store.Op{offerSince(2e6, "chat-us", "east", false),
 			store.InferencePoolImports.Put(imported(madeByPenstock(written("chat", "us-east")), -1))}, "chat-us-east", "import/default/chat-us/east"},
+		{"a user wrote the import, and a hub added the cluster later", []store.Op{offerSince(2e6, "chat-us", "east", false),
+			store.InferencePoolImports.Put(imported(written("chat", "us-east"), 3))}, "chat-us-east", "import/default/chat-us/east"},
 		{"the older one drains", []store.Op{offerSince(1, "chat", "us-east", true), offerSince(2, "chat-us", "east", false)}, "chat-us-east", "500: This route has no backend."},
 	} {
 		w := newNamed(t)

@@ -75,12 +75,16 @@ func (t *Table[T]) By(r Reader, index, key string) []T {
 // All returns every object of the kind, sorted by primary key.
 func (t *Table[T]) All(r Reader) []T { return t.By(r, ByAll, "") }
 
-// IDs lists the primary keys of the objects of a kind with a key of an index, sorted; none of a kind without the index.
-func IDs(r Reader, k Kind, index, key string) []string {
+// IDs lists the primary keys of the objects of a kind with a key of an index, sorted; none if there are more
+// than most, or of a kind without the index.
+func IDs(r Reader, k Kind, index, key string, most int) []string {
 	if !slices.Contains(k.indexNames(), index) {
 		return nil
 	}
 	rows := r.Rows(k.Kind(), index, key)
+	if rows.Len() > most {
+		return nil
+	}
 	out := make([]string, rows.Len())
 	for i := range out {
 		out[i] = ID(rows.list[i].(Object))

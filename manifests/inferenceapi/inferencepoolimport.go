@@ -318,8 +318,7 @@ type ServiceImport struct {
 	// +kubebuilder:validation:MaxItems=64
 	// +kubebuilder:validation:items:MaxLength=253
 	Addresses []string `json:"addresses,omitempty"`
-	// Ports of the Service at which it serves. Requests go to each that has TLS as the first one has, or none as that one; a picker is not
-	// asked at the ports of its health and metrics.
+	// Ports of the Service. Penstock uses the first one.
 	//
 	// +optional
 	// +listType=atomic

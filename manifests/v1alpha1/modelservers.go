@@ -1,6 +1,10 @@
 package v1alpha1
 
-import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+import (
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
 
 // Group and Version of the kinds in this package.
 const (
@@ -12,6 +16,9 @@ const (
 // its value names the part that made it. The import is deleted with the last export. Without the
 // label, a user or another controller wrote the import.
 const ImportedByLabel = Group + "/imported-by"
+
+// OfPenstock reports whether a controllerName is one of Penstock's own.
+func OfPenstock(controller string) bool { return strings.HasPrefix(controller, Group+"/") }
 
 // ConditionImported is the condition of a cluster in status.clusters of an import that a hub writes.
 // True: it is imported, since lastTransitionTime; False: only the reason is shown.

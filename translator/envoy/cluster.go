@@ -139,20 +139,19 @@ func (b *builder) protocolOptions(c *model.Cluster) *httpv3.HttpProtocolOptions 
 			h2 = peerProtocol()
 		}
 		if c.Protocol == model.GRPC {
-			// A picker that is frozen, or behind a cut wire, does not close its connections, and a pick that
-			// reads the body as a stream has no other limit. Without an answer to the ping the connection
-			// ends, and the call is made again: at another picker, if there is one. Passive outlier
-			// detection is no help: it takes the end of a call that was answered for a failure, and then
-			// leaves out the picker that works.
-			h2.ConnectionKeepalive = &corev3.KeepaliveSettings{
-				Interval: seconds(pickerPing), Timeout: seconds(silentPing), ConnectionIdleInterval: seconds(silentBefore),
-			}
-			switch {
-			case c.Own:
-			case c.Name.Kind == model.ImportPickerKind: // it may be an ocean away
+			// A picker that is frozen, or behind a cut wire, does not close its connections.
+			h2.ConnectionKeepalive = &corev3.KeepaliveSettings{Interval: seconds(10 * time.Second), Timeout: seconds(2 * time.Second)}
+			if c.Name.Kind == model.ImportPickerKind {
+				// A pick that reads the body as a stream has no other limit (a request waited for 9.8 s where another cluster served).
 				h2.ConnectionKeepalive = peerKeepalive()
-			default:
-				h2.ConnectionKeepalive.Interval = seconds(externalPing)
+			}
+			if c.Own {
+				// Without an answer to the ping the connection ends, and the call is made again at another picker. Passive
+				// outlier detection is no help: it takes the end of a call that was answered for a failure, and then leaves
+				// out the picker that works.
+				h2.ConnectionKeepalive = &corev3.KeepaliveSettings{
+					Interval: seconds(pickerPing), Timeout: seconds(silentPing), ConnectionIdleInterval: seconds(silentBefore),
+				}
 			}
 		}
 		explicit.ProtocolConfig = &httpv3.HttpProtocolOptions_ExplicitHttpConfig_Http2ProtocolOptions{Http2ProtocolOptions: h2}

@@ -51,12 +51,10 @@ const (
 	// upstreamIdle closes idle HTTP/1.1 connections before a model server does: uvicorn's default is 5 seconds, and a
 	// request that meets its FIN is lost (a POST that may have been read is not repeated).
 	upstreamIdle = 4 * time.Second
-	// A connection to a picker of this cluster is asked for a sign of life every pickerPing, and with a pick after silentBefore without
+	// A connection to our picker is asked for a sign of life every pickerPing, and with a pick after silentBefore without
 	// one; it has silentPing for that. The sum, with Envoy's jitter of 15 %, must stay well below messageTimeout.
 	pickerPing   = 750 * time.Millisecond
 	silentBefore = 10 * time.Millisecond
-	// externalPing is pickerPing for external pickers: two connections may be tried, which is about 3 s.
-	externalPing = 600 * time.Millisecond
 	silentPing   = 750 * time.Millisecond
 	// messageTimeout is how long a picker may take for each answer; Envoy's default of 200 ms is less than a
 	// connection retry takes. A picker that queues asks for more, up to maxMessageTimeout.

@@ -102,7 +102,7 @@ func (b *builder) pickerOverride(
 			MetadataOptions:  callMetadata(p, !cluster.External()),
 		}},
 	})}
-	if !cluster.External() {
+	if !cluster.External() && p.Body != model.BodyWhole { // a body is waited for by the route's script
 		config[filterScripts] = b.script(responseCode)
 	}
 	if p.TokenUsage {

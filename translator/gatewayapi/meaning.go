@@ -127,14 +127,13 @@ func oneCluster(r store.Reader, namespace, name, cluster string) (m Meaning, ok 
 // entered is since when an import has an entry of a cluster, as store.Offer.Since. imported is false
 // if the hub that wrote the entry does not import that cluster.
 func entered(obj *inferenceapi.InferencePoolImport, c *inferenceapi.ImportedCluster) (since int64, imported bool) {
-	if !made(obj) {
-		return 0, true
+	if made(obj) {
+		since = created(obj)
 	}
-	since = created(obj)
 	if is := meta.FindStatusCondition(c.Conditions, v1alpha1.ConditionImported); is != nil {
 		return max(since, is.LastTransitionTime.UnixMicro()), is.Status == metav1.ConditionTrue
 	}
-	return since, true // another controller wrote it, or an earlier release of the hub
+	return since, true // a user or another controller wrote it, or an earlier release of the hub
 }
 
 // made reports whether Penstock made an import for what members export, here or as a hub. Such an

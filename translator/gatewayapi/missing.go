@@ -66,15 +66,19 @@ func Elsewhere(r store.Reader, from, ref report.Ref) string {
 	return ""
 }
 
-// idsOf lists the primary keys of the objects of a reference's kind with a key of an index; none of a kind
-// without the index, or of which the store has only what is read.
+// mostNames is among how many objects a suggestion is looked for: each change of one of them translates anew
+// what refers to a missing one.
+const mostNames = 64
+
+// idsOf lists the primary keys of the objects of a reference's kind with a key of an index; none if there are
+// more than mostNames, of a kind without the index, or of which the store has only what is read.
 func idsOf(r store.Reader, ref report.Ref, index, key string) []string {
 	is := func(k store.Kind) bool { return k.Group() == ref.Group && k.Kind() == ref.Kind }
 	i := slices.IndexFunc(store.Tables(), is)
 	if i < 0 || onDemand(r, ref.Kind) {
 		return nil
 	}
-	return store.IDs(r, store.Tables()[i], index, key)
+	return store.IDs(r, store.Tables()[i], index, key, mostNames)
 }
 
 // DidYouMean suggests the most similar of some names: ": did you mean NAME?", or "".

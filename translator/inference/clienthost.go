@@ -63,7 +63,7 @@ func (c *ClientHosts) At(member string, at netip.AddrPort) (out ClientHost, ok b
 // hasAddress reports whether one of the Services stands for an address.
 func hasAddress(r store.Reader, list []inferenceapi.ServiceImport, at netip.AddrPort) bool {
 	for _, s := range list {
-		if !slices.ContainsFunc(s.Ports, func(p inferenceapi.Port) bool { return uint16(p.Number) == at.Port() }) {
+		if len(s.Ports) == 0 || uint16(s.Ports[0].Number) != at.Port() {
 			continue
 		}
 		for _, a := range s.Addresses {

@@ -205,16 +205,21 @@ func notReady(conditions []metav1.Condition) string {
 }
 
 // withheld is why a cluster of an import takes no new requests although its own conditions allow them: the reason of the condition
-// Accepted or Ready of the whole import, or of the controller that lists the cluster, if that is False; "" if none is.
+// Accepted or Ready of the whole import, or of the controller that lists the cluster, if that is False; "" if none is. What Penstock's
+// own controllers write has no such effect: a member would withhold the clusters of others, and those that a user wrote.
 func withheld(r store.Reader, imp report.Ref, status *inferenceapi.InferencePoolImportStatus, cluster string) (f report.Finding, reason string) {
 	if _, offered := store.Offers.Get(r, objectid.Join(imp.Namespace, store.OfferName(imp.Name, cluster))); offered {
 		return f, "" // the conditions are not about the export of a member
 	}
 	f = report.Finding{Severity: report.Info, Owner: imp, Field: "status.conditions"}
-	no := declined(status.Conditions)
+	ours := func(c upstream.ImportController) bool { return v1alpha1.OfPenstock(string(c.Name)) }
+	var no *metav1.Condition
+	if !slices.ContainsFunc(status.Controllers, ours) {
+		no = declined(status.Conditions)
+	}
 	for i := 0; no == nil && i < len(status.Controllers); i++ {
 		c := &status.Controllers[i]
-		if slices.ContainsFunc(c.ExportingClusters, func(e upstream.ExportingCluster) bool { return string(e.Name) == cluster }) {
+		if !ours(*c) && slices.ContainsFunc(c.ExportingClusters, func(e upstream.ExportingCluster) bool { return string(e.Name) == cluster }) {
 			no, f.Field = declined(c.Conditions), fmt.Sprintf("status.controllers[%d].conditions", i)
 		}
 	}
@@ -332,7 +337,7 @@ func importMember(
 		problem(".endpointPicker", "EndpointMode needs the remote picker", "add endpointPicker with its service, or use ParentMode")
 		return m
 	}
-	pickers, outside := dialablePickers(r, allowed, names, c.EndpointPicker, field+".endpointPicker.service")
+	pickers, outside := dialablePickers(r, allowed, names, c.EndpointPicker.Service, field+".endpointPicker.service")
 	imp.Findings = append(imp.Findings, notAllowed(imp.Ref, c.Name, outside)...)
 	if len(pickers) == 0 {
 		const unknown = "no address of the remote picker is known"
@@ -530,16 +535,16 @@ func few(list []report.Finding) []report.Finding {
 	return append(list[:mostErrors:mostErrors], last)
 }
 
-// dialable lists the addresses of remote Services, each at its Service's ports (servingPorts), host names
+// dialable lists the addresses of remote Services, each at its Service's first port, host names
 // looked up. cleartext decides by the port's appProtocol whether it is spoken to without TLS. field
 // is where the list is, and names are those that are looked up. A name is resolved once a route
 // uses the import (useNames).
 func dialable(r store.Reader, allowed ranges, names hostNames, list []inferenceapi.ServiceImport, field string, cleartext func(appProtocol string) bool) (out []model.RemoteAddress, no []outside) {
 	for i, s := range list {
-		ports := servingPorts(&s, cleartext)
-		if len(ports) == 0 {
+		if len(s.Ports) == 0 {
 			continue
 		}
+		port := s.Ports[0]
 		for j, a := range s.Addresses {
 			if names.leavesOut(a) {
 				continue
@@ -550,9 +555,7 @@ func dialable(r store.Reader, allowed ranges, names hostNames, list []inferencea
 					no = append(no, outside{fmt.Sprintf("%s[%d].addresses[%d]", field, i, j), fmt.Sprintf("address %s %s", ip, why)})
 					continue
 				}
-				for _, port := range ports {
-					out = append(out, model.RemoteAddress{Addr: netip.AddrPortFrom(ip, uint16(port.Number)), Cleartext: cleartext(port.AppProtocol)})
-				}
+				out = append(out, model.RemoteAddress{Addr: netip.AddrPortFrom(ip, uint16(port.Number)), Cleartext: cleartext(port.AppProtocol)})
 			}
 			if host.Outside != "" {
 				no = append(no, outside{fmt.Sprintf("%s[%d].addresses[%d]", field, i, j), host.Outside})
@@ -560,17 +563,6 @@ func dialable(r store.Reader, allowed ranges, names hostNames, list []inferencea
 		}
 	}
 	return distinct(out), no
-}
-
-// servingPorts are the ports of a remote Service: those that have TLS as its first one has, or that have none as it. A
-// Service whose first port has TLS is never called without.
-func servingPorts(s *inferenceapi.ServiceImport, cleartext func(appProtocol string) bool) (out []inferenceapi.Port) {
-	for _, p := range s.Ports {
-		if cleartext(p.AppProtocol) == cleartext(s.Ports[0].AppProtocol) {
-			out = append(out, p)
-		}
-	}
-	return out
 }
 
 // distinct sorts addresses. Of one with TLS and without, TLS counts.
@@ -587,19 +579,8 @@ func distinct(list []model.RemoteAddress) []model.RemoteAddress {
 	return slices.CompactFunc(list, func(a, b model.RemoteAddress) bool { return a.Addr == b.Addr })
 }
 
-// dialablePickers is dialable for a picker, without the ports of its health and metrics.
-func dialablePickers(r store.Reader, allowed ranges, names hostNames, picker *inferenceapi.EndpointPickerImport, field string) ([]model.RemoteAddress, []outside) {
-	var list []inferenceapi.ServiceImport
-	for _, s := range picker.Service {
-		beside := func(p inferenceapi.Port) bool { return atPort(picker.Health, p) || atPort(picker.Metrics, p) }
-		s.Ports = slices.DeleteFunc(slices.Clone(s.Ports), beside)
-		list = append(list, s)
-	}
+func dialablePickers(r store.Reader, allowed ranges, names hostNames, list []inferenceapi.ServiceImport, field string) ([]model.RemoteAddress, []outside) {
 	return dialable(r, allowed, names, list, field, func(appProtocol string) bool { return Cleartext(&appProtocol) })
-}
-
-func atPort(of *inferenceapi.EndpointImport, p inferenceapi.Port) bool {
-	return of != nil && of.Port == p.Number
 }
 
 // Dialable lists where the picker of an exporting cluster of an import is asked.
@@ -611,7 +592,7 @@ func Dialable(r store.Reader, imp *inferenceapi.InferencePoolImport, c *inferenc
 	policy, _ := memberPolicy(r, store.InferencePoolImports.Ref(imp), c.Name, whole)
 	allowed, _ := allowedFor(r, imp.Namespace, imp.Name, c.Name)
 	allowed, _ = allowed.narrowed(policy, fieldAddresses)
-	out, _ := dialablePickers(r, allowed, namesOf(c), c.EndpointPicker, "")
+	out, _ := dialablePickers(r, allowed, namesOf(c), c.EndpointPicker.Service, "")
 	return out
 }
 

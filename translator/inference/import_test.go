@@ -275,6 +275,9 @@ func TestInferencePoolImport_WithheldByItsControllerTakesNoNewRequest(t *testing
 		{"  conditions: [" + strings.Replace(declined, "TYPE", "Other", 1) + "]\n", []uint32{1, 3}, ""},
 		{"  controllers: [{name: example.net/c, exportingClusters: [{name: east}], conditions: [" +
 			strings.Replace(declined, "TYPE", "Accepted", 1) + "]}]\n", []uint32{0, 3}, "status.controllers[0].conditions"},
+		{"  conditions: [" + strings.Replace(declined, "TYPE", "Ready", 1) + "]\n" +
+			"  controllers: [{name: penstock.dev/multicluster-hub, exportingClusters: [{name: east}], conditions: [" +
+			strings.Replace(declined, "TYPE", "Ready", 1) + "]}]\n", []uint32{1, 3}, ""},
 		{"  controllers: [{name: example.net/c, conditions: [" +
 			strings.Replace(declined, "TYPE", "Accepted", 1) + "]}]\n", []uint32{1, 3}, ""},
 	} {
@@ -289,33 +292,6 @@ func TestInferencePoolImport_WithheldByItsControllerTakesNoNewRequest(t *testing
 		if c.shares[1] == 0 && (imp.Ready.Status != "False" || imp.Ready.Reason != "NoUsableCluster") {
 			t.Errorf("%s: Ready is %+v", c.status, imp.Ready)
 		}
-	}
-}
-
-func TestInferencePoolImport_ServicesHaveAllOfTheirPorts(t *testing.T) {
-	text := strings.NewReplacer(
-		"parents: [{service: [{addresses: [gw.west.example], ports: [{number: 80}]}]}]",
-		"parents: [{service: [{addresses: [192.0.2.7], ports: [{number: 80}, {number: 8080}, {number: 443, appProtocol: https}]}]}]",
-	).Replace(llmImport)
-	_, imp := imported(t, text)
-	got := fmt.Sprint(imp.Members[1].Parents)
-	if got != "[{192.0.2.7:80 true} {192.0.2.7:8080 true}]" {
-		t.Errorf("gateways at %s: a request goes to each port without TLS, as to the first", got)
-	}
-	_, imp = imported(t, strings.Replace(text, "{number: 80}, ", "{number: 8443, appProtocol: https}, ", 1))
-	if got := fmt.Sprint(imp.Members[1].Parents); got != "[{192.0.2.7:443 false} {192.0.2.7:8443 false}]" {
-		t.Errorf("gateways at %s: no request goes without TLS where the first port has it", got)
-	}
-}
-
-func TestInferencePoolImport_PickerIsNotAskedAtThePortsOfItsHealthAndMetrics(t *testing.T) {
-	text := strings.Replace(llmImport, "ports: [{number: 9002}]}", "ports: [{number: 9002}, {number: 9003}, {number: 9004}, {number: 9090}]}", 1)
-	text = strings.Replace(text, "endpointPicker: {", "endpointPicker: {health: {port: 9003}, metrics: {port: 9090}, ", 1)
-	_, imp := imported(t, text)
-	at := slices.IndexFunc(imp.Members, func(m model.ImportMember) bool { return m.Name == "east" })
-	if got := fmt.Sprint(imp.Members[at].Pool.Relay.Pickers); strings.Count(got, ":9002 ") != 1 || !strings.Contains(got, ":9004 ") ||
-		strings.Contains(got, ":9003 ") || strings.Contains(got, ":9090 ") {
-		t.Errorf("the picker is asked at %s", got)
 	}
 }
 

@@ -1,6 +1,7 @@
 package inference_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -59,6 +60,20 @@ func TestMissing_SuggestsWhatIsMeant(t *testing.T) {
 		if got := gatewayapi.NotExist(v, route, ref) + gatewayapi.Elsewhere(v, route, ref); !strings.HasSuffix(got, c.want) {
 			t.Errorf("%s: %q, want %q", ref, got, c.want)
 		}
+	}
+}
+
+// Each change of an object that a suggestion was looked for among translates anew what refers to a missing
+// one: among many there is none.
+func TestMissing_SuggestsNothingAmongMany(t *testing.T) {
+	var files strings.Builder
+	for i := range 65 {
+		fmt.Fprintf(&files, "---\nkind: Service\nmetadata: {name: server-%02d}\n", i)
+	}
+	v := world(t, named+files.String())
+	route := report.Ref{Group: "gateway.networking.k8s.io", Kind: "HTTPRoute", Namespace: "default", Name: "r"}
+	if got := gatewayapi.NotExist(v, route, store.RefOf(store.Services, "default/ep")); strings.Contains(got, "mean") {
+		t.Error(got)
 	}
 }
 

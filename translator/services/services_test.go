@@ -117,7 +117,7 @@ func TestService_NamedTargetPortIsThatOfEachPod(t *testing.T) {
 	}
 }
 
-func TestService_PublishesPodsThatAreNotReadyWhereItSaysSo(t *testing.T) {
+func TestService_PublishesPodsThatAreNotReadyWhereItIsWritten(t *testing.T) {
 	web := service("web", corev1.ServicePort{Port: 80})
 	web.Spec.Selector = map[string]string{"app": "web"}
 	unready := []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionFalse}}

@@ -29,7 +29,7 @@ var tenantLeaves = map[string]string{
 	"InferencePoolImport": "the hub writes its status, and its spec is empty",
 	"Host":                internal, "Learned": internal, "Offer": internal, "Failback": internal, "Dialect": internal,
 	"Authority": internal, "Membership": internal, "Export": internal, "AddressPolicy": internal,
-	"ProcessorDefault": internal, "Occupant": internal,
+	"ProcessorDefault": internal, "Occupant": internal, "Invalid": internal,
 }
 
 // metadata are the fields of all objects that no principal uses.

@@ -6,6 +6,9 @@ import "strings"
 func Nearest(s string, names []string) string {
 	best, bestDistance := "", min(3, max(1, (len(s)+1)/3))+1
 	for _, n := range names {
+		if longer := len(n) - len(s); max(longer, -longer) >= bestDistance {
+			continue
+		}
 		if d := Distance(strings.ToLower(s), strings.ToLower(n)); d < bestDistance {
 			best, bestDistance = n, d
 		}
@@ -16,13 +19,13 @@ func Nearest(s string, names []string) string {
 // Distance is how many bytes are added, removed, replaced or swapped with the next one between a and b
 // (optimal string alignment).
 func Distance(a, b string) int {
-	var before, last []int // of the two bytes of a before
+	before, last := make([]int, len(b)+1), make([]int, len(b)+1) // of the two bytes of a before
 	row := make([]int, len(b)+1)
 	for j := range row {
 		row[j] = j
 	}
 	for i := range len(a) {
-		before, last, row = last, row, make([]int, len(b)+1)
+		before, last, row = last, row, before
 		row[0] = i + 1
 		for j := range len(b) {
 			cost := last[j]

@@ -149,9 +149,10 @@ func uncarried(s *inferenceapi.InferencePoolImportStatus) []inferenceapi.Importe
 	return inferenceapi.Carried(s.Controllers[i].Conditions)
 }
 
-// withheld returns the conditions that are False of another controller.
+// withheld returns the conditions that are False of another controller. Penstock's own have no effect: each
+// cluster that it writes has conditions too.
 func withheld(s *inferenceapi.InferencePoolImportStatus) []metav1.Condition {
-	if slices.ContainsFunc(s.Controllers, func(c upstream.ImportController) bool { return c.Name == MultiCluster }) {
+	if slices.ContainsFunc(s.Controllers, func(c upstream.ImportController) bool { return v1alpha1.OfPenstock(string(c.Name)) }) {
 		return nil
 	}
 	return untrue(s.Conditions)
@@ -160,7 +161,7 @@ func withheld(s *inferenceapi.InferencePoolImportStatus) []metav1.Condition {
 // declining returns the other controllers that list exporting clusters and have a condition that is False.
 func declining(s *inferenceapi.InferencePoolImportStatus) (out []upstream.ImportController) {
 	for _, c := range s.Controllers {
-		if no := untrue(c.Conditions); len(no) > 0 && len(c.ExportingClusters) > 0 && c.Name != MultiCluster {
+		if no := untrue(c.Conditions); len(no) > 0 && len(c.ExportingClusters) > 0 && !v1alpha1.OfPenstock(string(c.Name)) {
 			out = append(out, upstream.ImportController{Name: c.Name, ExportingClusters: c.ExportingClusters, Conditions: no})
 		}
 	}

@@ -127,7 +127,7 @@ func TestFields_EachHasAnEffectOrAFinding(t *testing.T) {
 	worlds := worldsOfFields(t)
 	for _, w := range worlds {
 		for _, p := range w.places {
-			pattern, leaf := p.pattern(all)
+			pattern, leaf := w.pattern(p, all)
 			if leaf != nil && !slices.ContainsFunc(values[pattern], func(v any) bool { return v == p.value(w.objects) }) {
 				values[pattern] = append(values[pattern], p.value(w.objects))
 			}
@@ -139,13 +139,13 @@ func TestFields_EachHasAnEffectOrAFinding(t *testing.T) {
 			t.Fatalf("%s: %q", w.name, before.invalid)
 		}
 		for _, p := range w.places {
-			pattern, leaf := p.pattern(all)
+			pattern, leaf := w.pattern(p, all)
 			if leaf != nil && !has[pattern] && exceptionOf(pattern) == "" {
 				has[pattern] = w.changes(t, p, leaf, before, values[pattern])
 			}
 		}
 		for _, p := range w.absent(all) {
-			pattern, leaf := p.pattern(all)
+			pattern, leaf := w.pattern(p, all)
 			if _, known := has[pattern]; known || exceptionOf(pattern) != "" || tried[pattern] == mostAdded {
 				continue
 			}
@@ -238,8 +238,8 @@ func worldsOfFields(t *testing.T) (out []world) {
 
 // pattern names a place's field for all objects of a kind: "HTTPRoute.spec.hostnames[]". leaf is its schema; nil if the
 // place is within a leaf, whose own place is the first one of it.
-func (p place) pattern(all map[string]*node) (pattern string, leaf *node) {
-	kind, _, _ := strings.Cut(p.name, "/")
+func (w world) pattern(p place, all map[string]*node) (pattern string, leaf *node) {
+	kind, _ := w.objects[p.object]["kind"].(string)
 	n := all[kind]
 	if n == nil {
 		return kind, nil
@@ -321,7 +321,7 @@ func (w world) absent(all map[string]*node) (out []place) {
 		for i := range p.path {
 			parent := place{object: p.object, name: p.name, path: p.path[:i]}
 			has, _ := parent.value(w.objects).(map[string]any)
-			_, n := parent.pattern(all)
+			_, n := w.pattern(parent, all)
 			if n == nil || has == nil || seen[fmt.Sprint(p.object, parent)] {
 				continue
 			}
