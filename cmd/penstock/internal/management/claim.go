@@ -1,10 +1,6 @@
 package management
 
-import (
-	"bytes"
-
-	"k8s.io/client-go/rest"
-)
+import "k8s.io/client-go/rest"
 
 // claim is which cluster a member is, by what its API server reports, and how that is reached.
 type claim struct {
@@ -16,7 +12,7 @@ type claim struct {
 const twin = ", which may be another member, too"
 
 // claim notes the cluster of a member. It returns another member that is the same cluster; "": there
-// is none. certain: both are reached in the same way. Otherwise one of two API servers may report
+// is none. certain: both are reached at one address. Otherwise one of two API servers may report
 // the UID of the other one to take its place, so both stay; an import that both write belongs to the
 // first (clusterset.HubWriter.Member).
 func (h *Hub) claim(name string, of claim) (other string, certain bool) {
@@ -34,12 +30,9 @@ func (h *Hub) claim(name string, of claim) (other string, certain bool) {
 	return other, false
 }
 
-// sameServer reports whether two configurations certainly reach one API server: by one address, or
-// with certificates of one authority, which is a cluster's own.
-func sameServer(a, b *rest.Config) bool {
-	ca := func(c *rest.Config) []byte { return bytes.TrimSpace(c.CAData) }
-	return a.Host == b.Host || len(ca(a)) > 0 && bytes.Equal(ca(a), ca(b))
-}
+// sameServer reports whether two configurations certainly reach one API server: by one address. One
+// authority of certificates tells nothing: some providers have one for all their clusters.
+func sameServer(a, b *rest.Config) bool { return a.Host == b.Host }
 
 // isMember reports whether the hub has a member of a name.
 func (h *Hub) isMember(name string) bool {
