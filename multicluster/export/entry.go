@@ -55,13 +55,20 @@ const (
 	maxParents   = 16
 	maxAddresses = 64
 	maxPorts     = 16
+	maxServices  = 16
 )
+
+// maxPickers bounds the addresses of a cluster's own picker in an entry, which may have
+// inferenceapi.MaxEntry bytes, and is one of many in an import.
+const maxPickers = 256
 
 // missing is why a pool can't be exported.
 type missing struct{ reason, message string }
 
-// entry returns how others reach a pool.
-func entry(r store.Reader, c Config, pool *inferencev1.InferencePool, w Wish, has Pool) (e inferenceapi.ImportedCluster, no *missing) {
+// entry returns how others reach a pool, and how many addresses of its picker there is no room for.
+func entry(
+	r store.Reader, c Config, pool *inferencev1.InferencePool, w Wish, has Pool,
+) (e inferenceapi.ImportedCluster, cut int, no *missing) {
 	e = inferenceapi.ImportedCluster{Name: c.Cluster, Region: c.Region, Zone: c.Zone, RoutingMode: w.mode, Weight: w.weight}
 	for _, p := range pool.Spec.TargetPorts {
 		e.TargetPorts = append(e.TargetPorts, inferenceapi.Port{Number: int32(p.Number)})
@@ -73,7 +80,7 @@ func entry(r store.Reader, c Config, pool *inferencev1.InferencePool, w Wish, ha
 	if w.mode == inferenceapi.ParentMode {
 		_, offered := c.Offers[objectid.PoolOf(pool)]
 		e.Parents, no = parents(c.PeerListener && !offered, has.Gateways)
-		return e, no
+		return e, 0, no
 	}
 	e.PodCIDRs = c.PodCIDRs
 	e.FailureMode = string(inferencev1.EndpointPickerFailClose)
@@ -88,36 +95,57 @@ func entry(r store.Reader, c Config, pool *inferencev1.InferencePool, w Wish, ha
 		if has.FailOpen {
 			e.FailureMode = string(inferencev1.EndpointPickerFailOpen)
 		}
-		e.EndpointPicker, no = ownPicker(c, pool)
+		e.EndpointPicker, cut, no = ownPicker(c, pool)
 	}
 	if no != nil {
-		return e, no
+		return e, 0, no
 	}
 	e.Endpoints = endpoints(has.Endpoints, e.TargetPorts)
-	return e, nil
+	return e, cut, nil
 }
 
-// ownPicker is this cluster's own picker, which other clusters reach if it is open.
-func ownPicker(c Config, pool *inferencev1.InferencePool) (*inferenceapi.EndpointPickerImport, *missing) {
+// ownPicker is this cluster's own picker, which other clusters reach if it is open. An entry has room
+// for some of its processes; cut is the number of the others.
+func ownPicker(
+	c Config, pool *inferencev1.InferencePool,
+) (out *inferenceapi.EndpointPickerImport, cut int, no *missing) {
 	if len(c.Pickers) == 0 {
-		return nil, &missing{NotSupportedReason, "its picker is Penstock's own, which other clusters do not reach: give the ClusterSet a peerListener, or start penstock with --picker-open, and with a reachable --picker; or export the pool in ParentMode"}
+		return nil, 0, &missing{NotSupportedReason, "its picker is Penstock's own, which other clusters do not reach: give the ClusterSet a peerListener, or start penstock with --picker-open, and with a reachable --picker; or export the pool in ParentMode"}
 	}
-	out := &inferenceapi.EndpointPickerImport{Name: "penstock", Pool: objectid.PoolOf(pool).String(), Peer: c.MembersPick}
+	out = &inferenceapi.EndpointPickerImport{Name: "penstock", Pool: objectid.PoolOf(pool).String(), Peer: c.MembersPick}
 	protocol := ""
 	if c.Cleartext {
 		protocol = string(inferencev1.AppProtocolH2C)
 	}
 	alone := c.Offers[objectid.PoolOf(pool)]
-	for _, at := range c.Pickers {
-		port := int32(at.Port())
-		if alone > 0 {
-			port = alone
+	pickers := distinctPickers(c.Pickers, uint16(alone))
+	total, listed := len(pickers), 0
+	for _, at := range pickers[:min(total, maxPickers)] {
+		last := len(out.Service) - 1
+		port := inferenceapi.Port{Number: int32(at.Port()), AppProtocol: protocol}
+		if last < 0 || out.Service[last].Ports[0] != port || len(out.Service[last].Addresses) == maxAddresses {
+			if last+1 == maxServices {
+				return out, total - listed, nil
+			}
+			out.Service = append(out.Service, inferenceapi.ServiceImport{Ports: []inferenceapi.Port{port}})
+			last++
 		}
-		out.Service = append(out.Service, inferenceapi.ServiceImport{
-			Addresses: []string{at.Addr().String()}, Ports: []inferenceapi.Port{{Number: port, AppProtocol: protocol}},
-		})
+		out.Service[last].Addresses = append(out.Service[last].Addresses, at.Addr().String())
+		listed++
 	}
-	return out, nil
+	return out, total - listed, nil
+}
+
+// distinctPickers sorts pickers by port, then by address; with a port other than 0, all are there.
+func distinctPickers(list []netip.AddrPort, port uint16) []netip.AddrPort {
+	list = slices.Clone(list)
+	for i, at := range list {
+		list[i] = netip.AddrPortFrom(at.Addr().Unmap(), cmp.Or(port, at.Port()))
+	}
+	slices.SortFunc(list, func(a, b netip.AddrPort) int {
+		return cmp.Or(cmp.Compare(a.Port(), b.Port()), a.Addr().Compare(b.Addr()))
+	})
+	return slices.Compact(list)
 }
 
 // ofPenstock completes the entry of a pool without endpointPickerRef for a hub: its picker is the cluster's gateway, and that is known of Penstock

@@ -92,7 +92,7 @@ func Decide(r store.Reader, c Config, id objectid.Pool, has Pool) (d Decision, o
 		d.Message += "; until then it is exported as before, unless Penstock starts again"
 	}
 	d.Valid, d.To, d.Wish = true, w.to, &w
-	e, no := entry(r, c, pool, w, has)
+	e, cut, no := entry(r, c, pool, w, has)
 	d.Waiting = no != nil && no.message == noPeer
 	if no != nil {
 		d.Reason, d.Message, d.Kept = no.reason, no.message, false
@@ -102,6 +102,13 @@ func Decide(r store.Reader, c Config, id objectid.Pool, has Pool) (d Decision, o
 		}
 		d.Findings = append(d.Findings, report.Finding{Severity: severity, Owner: owner, Field: fmt.Sprintf("metadata.annotations[%s]", Annotation), Problem: "the pool is not exported: " + d.Message})
 		return d, true
+	}
+	if cut > 0 {
+		d.Findings = append(d.Findings, report.Finding{
+			Severity: report.Info, Owner: owner, Field: fmt.Sprintf("metadata.annotations[%s]", Annotation),
+			Problem: fmt.Sprintf("other clusters reach the picker at the first of its addresses alone: "+
+				"the export has no room for %d more", cut),
+		})
 	}
 	d.Export = &Export{Pool: d.Pool, Entry: e, To: w.to}
 	if port, ok := c.Offers[id]; ok {
