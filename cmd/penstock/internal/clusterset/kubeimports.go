@@ -142,6 +142,9 @@ func (k *Kubernetes) work(ctx context.Context, q workqueue.TypedRateLimitingInte
 		if k.cfg.Hub == nil {
 			k.note(t.pool, left, err)
 		}
+		if len(left) > 0 && ctx.Err() == nil {
+			q.AddAfter(t, k.triesAgain(t.pool, left))
+		}
 	}
 	if err == nil {
 		q.Forget(t)

@@ -47,10 +47,26 @@ func rejects(err error) bool {
 	switch is.Status().Code {
 	case http.StatusBadRequest, http.StatusForbidden, http.StatusUnprocessableEntity, http.StatusRequestEntityTooLarge:
 		return true
-	case http.StatusInternalServerError: // also what cannot be merged, and what the database has no room for
-		return !apierrors.IsTimeout(err) && !apierrors.IsServerTimeout(err)
+	case http.StatusInternalServerError: // of a broken webhook, too, which is no answer to what was written
+		return slices.ContainsFunc(unstorable, func(text string) bool {
+			return strings.Contains(is.Status().Message, text)
+		})
 	}
 	return false
+}
+
+// unstorable are in the messages of an API server about an object that cannot be merged, or that its
+// database has no room for. It has no code for them.
+var unstorable = []string{
+	"etcdserver: request is too large", "trying to send message larger than max",
+	"failed to create typed ", "duplicate entries for key",
+}
+
+// accepts reports whether an API server takes what was written, or would without what another manager
+// has.
+func accepts(err error) bool {
+	var several interface{ Unwrap() []error } // what follows a conflict has failed, too
+	return err == nil || apierrors.IsConflict(err) && !errors.As(err, &several)
 }
 
 // brief is an API server's error, which another person may have written, in one line.
@@ -124,7 +140,8 @@ func (k *Kubernetes) writeAccepted(
 	if len(bad) == 0 {
 		return applied, err
 	}
-	if applied, err = k.writeStatus(ctx, p, writing{version: version}, lessClusters(want, bad)); err == nil {
+	applied, err = k.writeStatus(ctx, p, writing{version: version}, lessClusters(want, bad))
+	if len(applied.Controllers) > 0 { // beside a conflict, too
 		k.noteRejected(p, want, bad)
 		maps.Copy(left, bad)
 	}
@@ -147,7 +164,7 @@ func (k *Kubernetes) search(
 		return err
 	}
 	bad := map[string]string{}
-	if try(nil) != nil {
+	if !accepts(try(nil)) {
 		return bad
 	}
 	var halve func(list []inferenceapi.ImportedCluster)
@@ -156,6 +173,9 @@ func (k *Kubernetes) search(
 		switch {
 		case !rejects(err):
 		case len(list) == 1:
+			if err = try(list); !rejects(err) {
+				return
+			}
 			bad[list[0].Name] = fmt.Sprintf("the API server rejects the entry: %s", brief(err))
 		default:
 			halve(list[:len(list)/2])
@@ -163,7 +183,7 @@ func (k *Kubernetes) search(
 		}
 	}
 	halve(want.Clusters)
-	if len(bad) > 0 && try(nil) != nil { // the API server failed meanwhile
+	if len(bad) > 0 && !accepts(try(nil)) { // the API server failed meanwhile
 		clear(bad)
 	}
 	return bad
@@ -199,6 +219,21 @@ func (k *Kubernetes) forgetRejected(p objectid.Pool, left map[string]string) {
 	if len(k.rejected[p]) == 0 {
 		delete(k.rejected, p)
 	}
+}
+
+// triesAgain is when clusters that are left out of an import are due for another attempt.
+func (k *Kubernetes) triesAgain(p objectid.Pool, left map[string]string) time.Duration {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	in := rejectedFor
+	for cluster := range left {
+		if r, ok := k.rejected[p][cluster]; ok {
+			if due := rejectedFor - time.Since(r.at); due > 0 {
+				in = min(in, due)
+			}
+		}
+	}
+	return in
 }
 
 // leftOut is a sentence about clusters that an import has not; "" if it has all.
