@@ -110,7 +110,9 @@ func ownPicker(
 	c Config, pool *inferencev1.InferencePool,
 ) (out *inferenceapi.EndpointPickerImport, cut int, no *missing) {
 	if len(c.Pickers) == 0 {
-		return nil, 0, &missing{NotSupportedReason, "its picker is Penstock's own, which other clusters do not reach: give the ClusterSet a peerListener, or start penstock with --picker-open, and with a reachable --picker; or export the pool in ParentMode"}
+		return nil, 0, &missing{NotSupportedReason, "its picker is Penstock's own, which other clusters do not reach: " +
+			"give the ClusterSet a peerListener, or start penstock with --picker-open, " +
+			"and with a reachable --picker; or export the pool in ParentMode"}
 	}
 	out = &inferenceapi.EndpointPickerImport{Name: "penstock", Pool: objectid.PoolOf(pool).String(), Peer: c.MembersPick}
 	protocol := ""
