@@ -10,6 +10,8 @@ import (
 	"encoding/pem"
 	"fmt"
 	"math/big"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -18,9 +20,12 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
 	"github.com/penstock-project/penstock/cmd/penstock/internal/clusterset"
+	"github.com/penstock-project/penstock/cmd/penstock/internal/debug"
+	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
 
@@ -345,5 +350,35 @@ func TestClusters_JoinReportsADamagedFileOfItsOwn(t *testing.T) {
 		if own, err := ownAsMember(text); err == nil || !strings.Contains(err.Error(), "restart penstock") {
 			t.Errorf("%q is %+v, %v", text, own, err)
 		}
+	}
+}
+
+// The ClusterSet that join prints is applied: names that begin as keys do are those that the process has.
+func TestClustersJoin_ReadsNamesAsTheyAre(t *testing.T) {
+	const key = "sk-0123456789abcdef01234567"
+	set := &v1alpha1.ClusterSet{ObjectMeta: metav1.ObjectMeta{Name: key}, Spec: v1alpha1.ClusterSetSpec{
+		Cluster: "sk-hynix-gpu-cluster-01", Region: "hf-region-0123456789ab", Zone: key,
+		Members: []v1alpha1.ClusterSetMember{{
+			Name: "hf-llama-3-70b-instruct", Peer: &v1alpha1.ClusterSetPeer{Address: "sk-seoul-llama-3-8b.example.com:443"},
+			ClusterProfile: &v1alpha1.ClusterSetProfile{Namespace: "gho-0123456789abcdef", Name: key},
+			Allow: v1alpha1.ClusterSetAllow{
+				Namespaces: []string{"hf-llama-3-70b-instruct", key}, Pools: []string{key + "/sk-seoul-llama-3-8b-instruct"},
+			},
+		}},
+	}}
+	s := store.New()
+	if _, err := s.Apply(store.ClusterSets.PutObject(set)); err != nil {
+		t.Fatal(err)
+	}
+	mux := http.NewServeMux()
+	debug.RegisterStore(mux, s)
+	server := httptest.NewServer(mux)
+	defer server.Close()
+	got, err := runningAt(server.URL).clusterSet(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(set.Spec, got.Spec); diff != "" || got.Name != set.Name {
+		t.Errorf("ClusterSet %s: %s", got.Name, diff)
 	}
 }

@@ -1,6 +1,7 @@
 package credential
 
 import (
+	"encoding/base64"
 	"fmt"
 	"net/url"
 	"regexp"
@@ -18,9 +19,13 @@ const hidden = "redacted"
 func Redacted(n int) string { return fmt.Sprintf("redacted: %d bytes", n) }
 
 // Named reports whether values of a header, query parameter or annotation of a name authenticate a
-// client. Names of camel case, and with any separators, count as well.
+// client. Names of camel case, and with any separators, count as well. Counts of tokens, tokenizers
+// and authors do not.
 func Named(name string) bool {
 	name = strings.ReplaceAll(strings.ToLower(name), "_", "-")
+	if containsAny(name, "token", "author") {
+		name = harmless.ReplaceAllString(name, "")
+	}
 	for _, part := range parts {
 		if strings.Contains(name, part) && name != ":authority" && name != "set-cookie" { // all clients receive the latter
 			return true
@@ -37,6 +42,10 @@ var (
 	words = []string{"key", "keys", "sig", "jwt", "pwd", "pass", "session", "sid", "sas", "otp"}
 )
 
+// harmless is what has a part of a credential's name, and is none.
+var harmless = regexp.MustCompile(`\b(?:max|min|num|input|output|prompt|completion|total)` +
+	`(?:-?(?:new|input|output|prompt|completion))?-?tokens\b|\btokeni[sz]ers?\b|\bauthors?\b`)
+
 func separates(r rune) bool { return (r < 'a' || r > 'z') && (r < '0' || r > '9') }
 
 // Value returns what pages print of the value of a header, query parameter or annotation.
@@ -48,12 +57,19 @@ func Value(name, value string) string {
 }
 
 var (
-	parameter = regexp.MustCompile(`([?&#])([^=&?#\s"']+)=([^&#\s"'\\]+)`)
-	userinfo  = regexp.MustCompile(`(//)?[^\s/?#@"'=]*@`)
-	scheme    = regexp.MustCompile(`(?i)\b(bearer|basic|digest|token)((?:[ :+]|%20)+)([A-Za-z0-9+/=._~-]{8,})`)
-	prefixed  = regexp.MustCompile(`\b(?:sk|gsk|hf|ghp|gho|ghs|glpat|xoxb|xoxp|nvapi)[-_][A-Za-z0-9_-]{16,}`)
+	parameter = regexp.MustCompile(`(?:[?&#]|; ?)([^=&?#;\s"']+)=`)
+	userinfo  = regexp.MustCompile(`//[^\s/?#"']*@|[^\s/?#@"'=]*@`)
+	bearer    = regexp.MustCompile(`(?i)\b(bearer(?:[ :+]|%20)+)[^\s"'\\$|(),;]{16,}`)
+	scheme    = regexp.MustCompile(`(?i)\b(bearer|basic|digest|token)((?:[ :+]|%20)+)([A-Za-z0-9+/=._~-]{4,})`)
 	signed    = regexp.MustCompile(`\beyJ[A-Za-z0-9_-]{10,}(?:\.[A-Za-z0-9_-]*)*`)
 )
+
+// prefixed is a key with the prefix of its issuer. Names of models and of objects of Kubernetes that begin so
+// are none: they have no underscore behind hf, and no part that is as long behind sk.
+var prefixed = regexp.MustCompile(`\b(?:(?:hf|gsk|gh[a-z]|github_pat|sk)_[A-Za-z0-9_-]{16,}` +
+	`|(?:glpat|xoxb|xoxp|nvapi)[-_][A-Za-z0-9_-]{16,}` +
+	`|sk-lf-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}` +
+	`|sk-(?:[A-Za-z0-9_]*-)*[A-Za-z0-9_]{20,}[A-Za-z0-9_-]*)`)
 
 // Text returns a text without the credentials that are in it by their form: private keys in PEM, the
 // userinfo of URLs, parameters of a query that are Named, what follows a scheme of
@@ -62,17 +78,15 @@ func Text(s string) string {
 	if strings.Contains(s, KeyMark) {
 		return Redacted(len(s))
 	}
-	if strings.ContainsRune(s, '=') && strings.ContainsAny(s, "?&#") {
-		s = parameter.ReplaceAllStringFunc(s, withoutParameter)
+	if strings.ContainsRune(s, '=') && strings.ContainsAny(s, "?&#;") {
+		s = withoutParameters(s)
 	}
 	if strings.ContainsRune(s, '@') {
 		s = withoutUserinfo(s)
 	}
-	if containsAny(s, "earer", "asic", "igest", "oken", "EARER", "ASIC", "OKEN") {
-		s = scheme.ReplaceAllStringFunc(s, func(found string) string {
-			part := scheme.FindStringSubmatch(found)
-			return part[1] + part[2] + ifRandom(part[3])
-		})
+	if containsAny(strings.ToLower(s), "bearer", "basic", "digest", "token") {
+		s = bearer.ReplaceAllString(s, "${1}"+hidden)
+		s = scheme.ReplaceAllStringFunc(s, withoutScheme)
 	}
 	if containsAny(s, "sk", "hf", "gh", "glpat", "xox", "nvapi") {
 		s = prefixed.ReplaceAllStringFunc(s, ifRandom)
@@ -83,30 +97,80 @@ func Text(s string) string {
 	return s
 }
 
+var objectName = regexp.MustCompile(`^[a-z0-9][-a-z0-9./]*$`)
+
+// ObjectName returns the name of an object of Kubernetes, or NAMESPACE/NAME, as it is, and Text of what is none.
+func ObjectName(s string) string {
+	if objectName.MatchString(s) {
+		return s
+	}
+	return Text(s)
+}
+
 func containsAny(s string, parts ...string) bool {
 	return slices.ContainsFunc(parts, func(part string) bool { return strings.Contains(s, part) })
 }
 
-// withoutParameter is a parameter of a query, with the character before it.
-func withoutParameter(found string) string {
-	part := parameter.FindStringSubmatch(found)
-	name, err := url.QueryUnescape(part[2])
-	if err != nil || Named(name) {
-		return part[1] + part[2] + "=" + hidden
+// withoutParameters hides the values of the parameters of queries that are Named.
+func withoutParameters(s string) string {
+	var out strings.Builder
+	for {
+		at := parameter.FindStringSubmatchIndex(s)
+		if at == nil {
+			return out.String() + s
+		}
+		out.WriteString(s[:at[1]])
+		name, err := url.QueryUnescape(s[at[2]:at[3]])
+		s = s[at[1]:]
+		if err == nil && !Named(name) {
+			continue
+		}
+		end := strings.IndexAny(s, "&#\"'\\ \t\n\f\r")
+		if end < 0 {
+			end = len(s)
+		}
+		if end > 0 {
+			out.WriteString(hidden)
+		}
+		s = s[end:]
 	}
-	return found
 }
 
-// withoutUserinfo hides what is before the @ of a URL, or of a host with a password. The digest of an
+// withoutScheme hides what follows a scheme of Authorization.
+func withoutScheme(found string) string {
+	part := scheme.FindStringSubmatch(found)
+	if strings.EqualFold(part[1], "basic") && isUser(part[3]) {
+		return part[1] + part[2] + hidden
+	}
+	if len(part[3]) < 8 {
+		return found
+	}
+	return part[1] + part[2] + ifRandom(part[3])
+}
+
+// isUser reports whether a text is a user with a password in base64.
+func isUser(s string) bool {
+	s = strings.NewReplacer("-", "+", "_", "/").Replace(strings.TrimRight(s, "=."))
+	decoded, err := base64.RawStdEncoding.DecodeString(s)
+	return err == nil && strings.Contains(string(decoded), ":")
+}
+
+// digest follows an @ that ends no userinfo.
+const digest = "sha256:"
+
+// withoutUserinfo hides what is before the last @ of a URL's host, or of a host with a password. The digest of an
 // image follows an @, too.
 func withoutUserinfo(s string) string {
 	var out strings.Builder
 	end := 0
 	for _, at := range userinfo.FindAllStringIndex(s, -1) {
 		found := s[at[0]:at[1]]
+		if strings.HasPrefix(s[at[1]:], digest) { // the userinfo ends before
+			found = found[:strings.LastIndexByte(found[:len(found)-1], '@')+1]
+		}
 		rest, slashes := strings.CutPrefix(found, "//")
 		user, password, both := strings.Cut(rest, ":")
-		if strings.HasPrefix(s[at[1]:], "sha256:") || !slashes && (!both || !isWord(user) || password == "") {
+		if found == "" || !slashes && (!both || !isWord(user) || password == "") {
 			continue
 		}
 		out.WriteString(s[end:at[0]])
@@ -114,7 +178,7 @@ func withoutUserinfo(s string) string {
 			out.WriteString("//")
 		}
 		out.WriteString(hidden + "@")
-		end = at[1]
+		end = at[0] + len(found)
 	}
 	return out.String() + s[end:]
 }

@@ -18,11 +18,11 @@ var ofPenstock = []decision{
 	decide[inferenceapi.InferenceModel](shown("TypeMeta", "ObjectMeta", "Spec", "Status")),
 	decide[inferenceapi.InferenceModelSpec](shown("ModelName", "Criticality", "TargetModels", "PoolRef")),
 	decide[inferenceapi.TargetModel](shown("Name", "Weight")),
-	decide[inferenceapi.ModelPoolRef](shown("Group", "Kind", "Name")),
+	decide[inferenceapi.ModelPoolRef](shown("Group", "Kind"), names("Name")),
 	decide[inferenceapi.InferenceModelStatus](shown("Conditions")),
 	decide[llmd.InferenceModelRewrite](shown("TypeMeta", "ObjectMeta", "Spec", "Status")),
 	decide[llmd.InferenceModelRewriteSpec](shown("PoolRef", "Rules")),
-	decide[llmd.PoolObjectReference](shown("Group", "Kind", "Name")),
+	decide[llmd.PoolObjectReference](shown("Group", "Kind"), names("Name")),
 	decide[llmd.InferenceModelRewriteRule](shown("Matches", "Targets")),
 	decide[llmd.Match](shown("Model")),
 	decide[llmd.ModelMatch](shown("Type", "Value")),
@@ -38,16 +38,19 @@ var ofPenstock = []decision{
 	),
 	decide[inferenceapi.ImportedCluster](
 		shown(
-			"Name", "RoutingMode", "TargetPortNumber", "TargetPorts", "EndpointPicker", "Endpoints", "PodCIDRs",
+			"RoutingMode", "TargetPortNumber", "TargetPorts", "EndpointPicker", "Endpoints", "PodCIDRs",
 			"Parents", "Weight", "FailureMode", "AppProtocol", "Region", "Zone", "Local", "Conditions",
 		),
+		names("Name"),
 	),
 	decide[inferenceapi.Port](shown("Number", "Name", "AppProtocol")),
 	decide[inferenceapi.EndpointPickerImport](shown("Name", "Service", "Pool", "Peer", "Health", "Metrics")),
 	decide[inferenceapi.ServiceImport](shown("Type", "Addresses", "Ports")),
 	decide[inferenceapi.EndpointImport](shown("Port", "SecretRef")),
 	decide[inferenceapi.ImportedEndpoint](shown("Address", "Ports", "Draining")),
-	decide[inferenceapi.ParentImport](shown("Name", "Namespace", "Service", "Hostname", "Peer", "Conditions")),
+	decide[inferenceapi.ParentImport](
+		shown("Service", "Hostname", "Peer", "Conditions"), names("Name", "Namespace"),
+	),
 	decide[v1alpha1.ModelServers](shown("TypeMeta", "ObjectMeta", "Spec", "Status")),
 	decide[v1alpha1.ModelServersSpec](shown("Servers")),
 	decide[v1alpha1.ModelServer](shown("Address", "Ports", "Labels", "Draining")),
@@ -56,7 +59,7 @@ var ofPenstock = []decision{
 	decide[v1alpha1.PoolPolicySpec](
 		shown("TargetRef", "Picker", "Subset", "ExternalPicker", "Spill", "Remote", "Selection", "RetryOn"),
 	),
-	decide[v1alpha1.PoolRef](shown("Group", "Kind", "Name", "Namespace")),
+	decide[v1alpha1.PoolRef](shown("Group", "Kind"), names("Name", "Namespace")),
 	decide[v1alpha1.PickerSpec](
 		shown(
 			"Strategy", "Shadow", "Criticality", "TrustHeaders", "ShedAfter", "FlowControl", "Processor",
@@ -73,7 +76,7 @@ var ofPenstock = []decision{
 	decide[v1alpha1.PluginsSpec](shown("Filters", "Scorers", "Choice")),
 	decide[v1alpha1.FilterPlugin](shown("Type"), sizes("Parameters")),
 	decide[v1alpha1.ScorerPlugin](shown("Type", "Weight"), sizes("Parameters")),
-	decide[v1alpha1.ConfigRef](shown("Kind", "Name", "Key")),
+	decide[v1alpha1.ConfigRef](shown("Kind", "Key"), names("Name")),
 	decide[v1alpha1.FullSpec](shown("Queue", "KVCachePercent", "InFlight")),
 	decide[v1alpha1.MetricsSpec](
 		shown("Engine", "Path", "Port", "MaxPageBytes", "LoadStatPort", "Queue", "Running", "KVCache"),
@@ -137,22 +140,24 @@ var ofPenstock = []decision{
 	decide[v1alpha1.FleetExternalSpec](shown("ServiceAccounts", "Subjects", "Addresses")),
 	decide[v1alpha1.ClusterSet](shown("TypeMeta", "ObjectMeta", "Spec", "Status")),
 	decide[v1alpha1.ClusterSetSpec](
-		shown(
-			"Cluster", "Region", "Zone", "Imports", "CreateNamespaces", "PodCIDRs", "Members", "PeerListener",
-			"Draining",
-		),
+		shown("Imports", "CreateNamespaces", "PodCIDRs", "Members", "PeerListener", "Draining"),
+		names("Cluster", "Region", "Zone"),
 	),
-	decide[v1alpha1.ClusterSetMember](shown("Name", "Peer", "Kubeconfig", "ClusterProfile", "Draining", "Allow")),
+	decide[v1alpha1.ClusterSetMember](
+		shown("Peer", "Kubeconfig", "ClusterProfile", "Draining", "Allow"), names("Name"),
+	),
 	decide[v1alpha1.ClusterSetPeer](shown("Address", "Hub"), certified("Bundle")),
 	decide[v1alpha1.ClusterSetKubeconfig](shown("File", "Context")),
-	decide[v1alpha1.ClusterSetProfile](shown("Namespace", "Name")),
+	decide[v1alpha1.ClusterSetProfile](names("Namespace", "Name")),
 	decide[v1alpha1.ClusterSetAllow](
-		shown("PodCIDRs", "Addresses", "Namespaces", "Pools", "Cleartext", "Exports", "Endpoints"),
+		shown("PodCIDRs", "Addresses", "Cleartext", "Exports", "Endpoints"),
+		names("Namespaces", "Pools"),
 	),
 	decide[v1alpha1.ClusterSetPeerListener](shown("Port", "Address")),
 	decide[v1alpha1.ClusterSetStatus](shown("Members", "Conditions")),
 	decide[v1alpha1.ClusterSetMemberStatus](
-		shown("Name", "UID", "Epoch", "Sequence", "Started", "Draining"),
+		shown("UID", "Epoch", "Sequence", "Started", "Draining"),
+		names("Name"),
 		certified("Bundle"),
 	),
 	decide[about.ClusterProperty](shown("TypeMeta", "ObjectMeta", "Spec")),

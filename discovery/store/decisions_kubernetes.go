@@ -14,14 +14,16 @@ var ofKubernetes = []decision{
 	decide[metav1.TypeMeta](shown("Kind", "APIVersion")),
 	decide[metav1.ObjectMeta](
 		shown(
-			"Name", "GenerateName", "Namespace", "SelfLink", "UID", "ResourceVersion", "Generation",
-			"CreationTimestamp", "DeletionTimestamp", "DeletionGracePeriodSeconds", "Labels", "OwnerReferences",
-			"Finalizers",
+			"SelfLink", "UID", "ResourceVersion", "Generation", "CreationTimestamp", "DeletionTimestamp",
+			"DeletionGracePeriodSeconds", "Labels", "OwnerReferences", "Finalizers",
 		),
+		names("Name", "GenerateName", "Namespace"),
 		annotations("Annotations"),
 		omit("ManagedFields"),
 	),
-	decide[metav1.OwnerReference](shown("APIVersion", "Kind", "Name", "UID", "Controller", "BlockOwnerDeletion")),
+	decide[metav1.OwnerReference](
+		shown("APIVersion", "Kind", "UID", "Controller", "BlockOwnerDeletion"), names("Name"),
+	),
 	decide[metav1.Condition](
 		shown("Type", "Status", "ObservedGeneration", "LastTransitionTime", "Reason", "Message"),
 	),
@@ -64,7 +66,8 @@ var ofKubernetes = []decision{
 	),
 	decide[discoveryv1.EndpointConditions](shown("Ready", "Serving", "Terminating")),
 	decide[corev1.ObjectReference](
-		shown("Kind", "Namespace", "Name", "UID", "APIVersion", "ResourceVersion", "FieldPath"),
+		shown("Kind", "UID", "APIVersion", "ResourceVersion", "FieldPath"),
+		names("Namespace", "Name"),
 	),
 	decide[discoveryv1.EndpointHints](shown("ForZones", "ForNodes")),
 	decide[discoveryv1.ForZone](shown("Name")),
@@ -86,7 +89,7 @@ var ofKubernetes = []decision{
 	decide[corev1.PodIP](shown("IP")),
 	decide[corev1.Secret](shown("TypeMeta", "ObjectMeta", "Immutable", "Type"), sizes("Data", "StringData")),
 	decide[corev1.ConfigMap](shown("TypeMeta", "ObjectMeta", "Immutable"), sizes("Data", "BinaryData")),
-	decide[corev1.SecretReference](shown("Name", "Namespace")),
+	decide[corev1.SecretReference](names("Name", "Namespace")),
 	decide[networkingv1.NetworkPolicyPeer](shown("PodSelector", "NamespaceSelector", "IPBlock")),
 	decide[networkingv1.IPBlock](shown("CIDR", "Except")),
 	decide[corev1.ResourceRequirements](shown("Limits", "Requests", "Claims")),
@@ -98,5 +101,5 @@ var ofKubernetes = []decision{
 			"NodeAffinityPolicy", "NodeTaintsPolicy", "MatchLabelKeys",
 		),
 	),
-	decide[corev1.LocalObjectReference](shown("Name")),
+	decide[corev1.LocalObjectReference](names("Name")),
 }

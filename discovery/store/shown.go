@@ -25,6 +25,7 @@ const (
 	undecided    way = iota // not shown, and a failed test
 	whole                   // shown, as its type is
 	hidden                  // not shown
+	naming                  // names of objects, shown as they are: whoever reads a page finds and writes objects by them
 	lengths                 // of a map or bytes: the names and lengths of its values; of certificates, the text
 	certificates            // certificates in PEM, and nothing else of the text
 	named                   // shown unless the field Name is that of a credential
@@ -40,6 +41,7 @@ type part struct {
 
 func annotations(fields ...string) part { return part{annotated, fields} }
 func shown(fields ...string) part       { return part{whole, fields} }
+func names(fields ...string) part       { return part{naming, fields} }
 func omit(fields ...string) part        { return part{hidden, fields} }
 func sizes(fields ...string) part       { return part{lengths, fields} }
 func certified(fields ...string) part   { return part{certificates, fields} }
@@ -102,7 +104,7 @@ func Quotable(k Kind, path string) bool {
 		name, path, _ = strings.Cut(path, ".")
 		name, _, _ = strings.Cut(name, "[")
 		var how way
-		if t, how = member(t, name); how != whole && how != annotated {
+		if t, how = member(t, name); how != whole && how != naming && how != annotated {
 			return false
 		}
 	}
@@ -223,6 +225,8 @@ func showField(how way, of, v reflect.Value) (any, bool) {
 	switch how {
 	case whole:
 		return show(v)
+	case naming:
+		return showNames(v), true
 	case lengths:
 		return showLengths(v), true
 	case certificates:
@@ -246,6 +250,24 @@ func showField(how way, of, v reflect.Value) (any, bool) {
 		return u.Scheme + "://" + u.Host, true
 	}
 	return nil, false
+}
+
+// showNames is a name, or a list of names.
+func showNames(v reflect.Value) any {
+	switch v.Kind() {
+	case reflect.Pointer:
+		if v.IsNil() {
+			return nil
+		}
+		return showNames(v.Elem())
+	case reflect.Slice:
+		out := make([]any, v.Len())
+		for i := range out {
+			out[i] = showNames(v.Index(i))
+		}
+		return out
+	}
+	return credential.ObjectName(v.String())
 }
 
 func text(v reflect.Value) []byte {
