@@ -23,6 +23,12 @@ func TestStreamError_ServerWhoseStreamsFailAtOnceAttractsNone(t *testing.T) {
 			_ = http.NewResponseController(w).Flush()
 			panic(http.ErrAbortHandler)
 		}, true},
+		"a client's error of TGI, without a code": {func(w http.ResponseWriter) {
+			_, _ = io.WriteString(w, `data:{"error":"Input validation error","error_type":"validation"}`+"\n\n")
+		}, false},
+		"a server's error without a code": {func(w http.ResponseWriter) {
+			_, _ = io.WriteString(w, `data: {"error":{"message":"m","type":"api_error","code":null}}`+"\n\n")
+		}, true},
 		"a client's error": {func(w http.ResponseWriter) { _, _ = fmt.Fprintf(w, event, 400) }, false},
 	} {
 		t.Run(name, func(t *testing.T) {

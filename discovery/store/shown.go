@@ -25,7 +25,7 @@ const (
 	undecided    way = iota // not shown, and a failed test
 	whole                   // shown, as its type is
 	hidden                  // not shown
-	naming                  // names of objects, shown as they are: whoever reads a page finds and writes objects by them
+	naming                  // names of objects, shown as they are: objects are found and written by them
 	lengths                 // of a map or bytes: the names and lengths of its values; of certificates, the text
 	certificates            // certificates in PEM, and nothing else of the text
 	named                   // shown unless the field Name is that of a credential

@@ -5,6 +5,7 @@ import (
 	"context"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -51,8 +52,9 @@ type Entry struct {
 	// which has it; zero if Envoy has read no ID.
 	Response request.ResponseID `json:",omitzero"`
 	Client   uint64             `json:",omitempty"`
-	// Error is the status in the event by which the server has ended a stream that it could not complete: 500 where the event
-	// has none; 0 if there is no such event, or if it is not read. Of a gRPC call it stands for its status.
+	// Error is the status in the event by which the server has ended a stream that it could not complete, or that
+	// of the event's kind; 0 if there is no such event, if its kind is unknown, or if it is not read. Of a gRPC
+	// call it stands for its status.
 	Error int `json:",omitempty"`
 	// Cut means that the server's connection, or its stream, has ended before the response had.
 	Cut bool `json:",omitempty"`
@@ -240,10 +242,43 @@ func streamError(m *corev3.Metadata) int {
 	if !found["error"].GetBoolValue() {
 		return 0
 	}
-	if code := found["code"].GetNumberValue(); code >= 400 && code < 600 {
-		return int(code)
+	code := found["code"]
+	number := code.GetNumberValue()
+	if n, err := strconv.ParseUint(code.GetStringValue(), 10, 10); err == nil {
+		number = float64(n)
 	}
-	return http.StatusInternalServerError
+	if number >= 400 && number < 600 {
+		return int(number)
+	}
+	return cmp.Or(statusOf(code.GetStringValue()), statusOf(found["kind"].GetStringValue()))
+}
+
+// kinds of errors in the streams of TGI, vLLM, SGLang, llama.cpp, Anthropic's API and the Responses API, by a
+// part of their names in lower case, without separators. The first one that a name has holds.
+var kinds = []struct {
+	status int
+	names  []string
+}{
+	{http.StatusTooManyRequests, []string{"ratelimit", "toomanyrequests", "overloaded", "insufficientquota"}},
+	{http.StatusBadRequest, []string{
+		"invalid", "badrequest", "validation", "toolarge", "contextlength", "exceedcontext", "templateerror",
+		"toolerror", "authentication", "permission", "notfound", "unprocessable", "notsupported",
+	}},
+	{http.StatusInternalServerError, []string{
+		"apierror", "internal", "servererror", "generation", "unavailable", "timeout",
+	}},
+}
+
+// statusOf returns the HTTP status that the names of an error mean; 0 if none is known. An error of an unknown kind may
+// be the client's, and counts against no server.
+func statusOf(names string) int {
+	names = strings.NewReplacer("_", "", "-", "").Replace(strings.ToLower(names))
+	for _, kind := range kinds {
+		if slices.ContainsFunc(kind.names, func(part string) bool { return strings.Contains(names, part) }) {
+			return kind.status
+		}
+	}
+	return 0
 }
 
 // cutDetails begins the details of a response that the server has reset (Envoy's StreamInfo).

@@ -229,12 +229,29 @@ func (s *stream) Recv() (*accesslogv3.StreamAccessLogsMessage, error) {
 }
 
 func TestAccessLog_ReadsTheErrorThatEndsAStream(t *testing.T) {
-	for want, stream := range map[int]map[string]any{
-		0:   {"code": 500}, // an object with a code that is no error
-		400: {"error": true, "code": 400},
-		503: {"error": true, "code": 503},
-		500: {"error": true, "code": "server_error"},
+	type fields map[string]any
+	for _, tt := range []struct {
+		want   int
+		stream fields
+	}{
+		{0, fields{"code": 500}}, // an object with a code that is no error
+		{400, fields{"error": true, "code": 400}},
+		{503, fields{"error": true, "code": 503}},
+		{422, fields{"error": true, "code": "422"}},
+		{500, fields{"error": true, "code": "server_error"}},
+		{500, fields{"error": true, "kind": "api_error"}},
+		{500, fields{"error": true, "kind": "InternalServerError"}},
+		{429, fields{"error": true, "kind": "rate_limit_error"}},
+		{429, fields{"error": true, "kind": "error overloaded_error"}},
+		{400, fields{"error": true, "kind": "validation"}},
+		{400, fields{"error": true, "kind": "request_too_large"}},
+		{400, fields{"error": true, "code": "context_length_exceeded"}},
+		{400, fields{"error": true, "code": "x", "kind": "BadRequestError"}},
+		{400, fields{"error": true, "code": nil, "kind": "template_error"}},
+		{0, fields{"error": true}}, // it may be the client's
+		{0, fields{"error": true, "code": nil, "kind": "odd"}},
 	} {
+		want, stream := tt.want, tt.stream
 		found, err := structpb.NewStruct(stream)
 		if err != nil {
 			t.Fatal(err)

@@ -72,21 +72,34 @@ local errors = {
   '\ndata:%s*{%s*"error"%s*:%s*[{"]', '\ndata:%s*{%s*"type"%s*:%s*"error"', '\ndata:%s*{%s*"object"%s*:%s*"error"',
   '\nevent:%s*error%s', '\nevent:%s*response%.failed%s', '\nerror:%s*{',
 }
--- Types of errors that are the client's, in events without a code.
-local clients = { "invalid_request", "BadRequest", "authentication_error", "permission_error", "not_found", "NotFound" }
+-- Fields of errors with a status, and with the name of a kind of errors.
+local numbers, names = { "http_status_code", "code", "status_code" }, { "code", "error_type", "type" }
 
--- failed returns where the event of an error begins, and its code; nil: there is no such event, or
--- no such code.
+-- kinds are the names that an error has; "" if it has none.
+local function kinds(text, at)
+  local found = {}
+  for _, name in ipairs(names) do
+    local n, pos = 0, at
+    while n < 3 do
+      local _, stop, kind = find(text, '"' .. name .. '"%s*:%s*"([%w_.-]+)"', pos)
+      if not stop then break end
+      n, pos, found[#found + 1] = n + 1, stop + 1, sub(kind, 1, 64)
+    end
+  end
+  return table.concat(found, " ")
+end
+
+-- failed returns where the event of an error begins, its code, and the names that it has without one;
+-- nil: there is no such event, or no such code.
 local function failed(text)
   for _, line in ipairs(errors) do
     local at = find(text, line)
     if at then
-      local digits = match(text, '"code"%s*:%s*"?(%d%d%d)%D', at)
-      local code = digits and tonumber(digits)
-      for _, name in ipairs(clients) do
-        if not code and find(text, name, at, true) then code = 400 end
+      for _, name in ipairs(numbers) do
+        local digits = match(text, '"' .. name .. '"%s*:%s*"?(%d%d%d)%D', at)
+        if digits then return at, tonumber(digits), "" end
       end
-      return at, code
+      return at, nil, kinds(text, at)
     end
   end
 end
@@ -102,12 +115,13 @@ function envoy_on_response(handle)
   for chunk in handle:bodyChunks() do
     text, n = text .. chunk:getBytes(0, min(chunk:length(), limit - #text)), n + 1
     if not judged then
-      local at, code = failed("\n" .. text)
+      local at, code, kind = failed("\n" .. text)
       judged = n >= earlyChunks or #text >= early or at and find(text, "\r?\n\r?\n", at)
       if at and judged then
         local found = handle:streamInfo():dynamicMetadata()
         found:set("penstock.stream", "error", true)
         if code then found:set("penstock.stream", "code", code) end
+        if kind and kind ~= "" then found:set("penstock.stream", "kind", kind) end
       end
     end
     if keeps then

@@ -13,13 +13,14 @@ type responseRun struct {
 	id     string
 	failed bool
 	code   int
+	kind   string
 	chunks int // that the script has read
 }
 
 // run returns the ID that the script finds in a body of a content type, in chunks of a size.
 func (r *responseRun) run(t *testing.T, kind, status, keeps, body string, size int) string {
 	t.Helper()
-	r.id, r.failed, r.code, r.chunks = "", false, 0, 0
+	r.id, r.failed, r.code, r.kind, r.chunks = "", false, 0, "", 0
 	l := r.state
 	object := func(methods map[string]lua.LGFunction) *lua.LTable { return l.SetFuncs(l.NewTable(), methods) }
 	returns := func(v lua.LValue) lua.LGFunction {
@@ -43,6 +44,8 @@ func (r *responseRun) run(t *testing.T, kind, status, keeps, body string, size i
 				r.failed = l.CheckBool(4)
 			case errorNamespace + "." + errorCodeKey:
 				r.code = l.CheckInt(4)
+			case errorNamespace + "." + errorKindKey:
+				r.kind = l.CheckString(4)
 			default:
 				t.Errorf("%s is set", key)
 			}
@@ -98,26 +101,35 @@ func TestStreamError_ScriptFindsItAtTheBegin(t *testing.T) {
 		body   string
 		failed bool
 		code   int
+		kind   string
 	}{
-		{"data: {\"error\":{\"message\":\"it died\",\"code\":500}}\n\ndata: [DONE]\n\n", true, 500},
-		{"data: {\"error\": {\"message\": \"too long\", \"code\": 400, \"type\": \"x\"}}\n\n", true, 400},
-		{"data:{\"error\":\"full\",\"error_type\":\"overloaded\"}\n\n", true, 0},
-		{"data: {\"object\":\"error\",\"code\":\"503\",\"message\":\"\"}\r\n\r\n", true, 503},
-		{"event: error\ndata: {\"type\":\"error\",\"error\":{\"type\":\"overloaded_error\"}}\n\n", true, 0},
-		{"data: {\"type\":\"error\",\"error\":{\"type\":\"invalid_request_error\"}}\n\n", true, 400},
-		{"event: response.failed\r\ndata: {}\r\n\r\n", true, 0},
-		{"error: {\"code\":501}\n\n", true, 501},
-		{": ping\n\ndata: {\"choices\":[]}\n\ndata: {\"error\":{\"code\":500}}\n\n", true, 500},
-		{"data: {\"choices\":[],\"error\":null}\n\ndata: [DONE]\n\n", false, 0},
-		{"data: {\"error\":null,\"choices\":[]}\n\ndata: [DONE]\n\n", false, 0},
-		{`data: {"choices":[{"delta":{"content":"\ndata: {\"error\":{"}}]}` + "\n\n", false, 0},
-		{"event: errors\ndata: {\"type\":\"errors\"}\n\n", false, 0},
-		{"data: [DONE]\n\n", false, 0},
+		{"data: {\"error\":{\"message\":\"it died\",\"code\":500}}\n\ndata: [DONE]\n\n", true, 500, ""},
+		{"data: {\"error\": {\"message\": \"too long\", \"code\": 400, \"type\": \"x\"}}\n\n", true, 400, ""},
+		{"data:{\"error\":\"full\",\"error_type\":\"overloaded\"}\n\n", true, 0, "overloaded"},
+		{"data: {\"object\":\"error\",\"code\":\"503\",\"message\":\"\"}\r\n\r\n", true, 503, ""},
+		{`event: error
+data: {"type":"error","error":{"type":"overloaded_error"}}` + "\n\n", true, 0, "error overloaded_error"},
+		{`data: {"type":"error","error":{"type":"invalid_request_error"}}` + "\n\n", true, 0, "error invalid_request_error"},
+		{"event: response.failed\r\ndata: {}\r\n\r\n", true, 0, ""},
+		{"error: {\"code\":501}\n\n", true, 501, ""},
+		{": ping\n\ndata: {\"choices\":[]}\n\ndata: {\"error\":{\"code\":500}}\n\n", true, 500, ""},
+		{"data: {\"choices\":[],\"error\":null}\n\ndata: [DONE]\n\n", false, 0, ""},
+		{"data: {\"error\":null,\"choices\":[]}\n\ndata: [DONE]\n\n", false, 0, ""},
+		{`data: {"choices":[{"delta":{"content":"\ndata: {\"error\":{"}}]}` + "\n\n", false, 0, ""},
+		{"event: errors\ndata: {\"type\":\"errors\"}\n\n", false, 0, ""},
+		{"data: [DONE]\n\n", false, 0, ""},
+		{`data:{"error":"Input validation error: \"type\":\"x\"","error_type":"validation"}` + "\n\n", true, 0, "validation"},
+		{`data: {"error":{"message":"m","type":"x","code":null,"http_status_code":422}}` + "\n\n", true, 422, ""},
+		{
+			`data: {"error":{"message":"m","type":"invalid_request_error","code":"context_length_exceeded"}}` + "\n\n",
+			true, 0, "context_length_exceeded invalid_request_error",
+		},
+		{`data: {"error":{"message":"m","code":null}}` + "\n\n", true, 0, ""},
 	} {
 		for _, size := range []int{1 << 20, 64} {
 			r.run(t, stream, "200", "", c.body, size)
-			if fits := len(c.body) <= 4*size; fits && (r.failed != c.failed || r.code != c.code) {
-				t.Errorf("chunks of %d bytes of %q: failed %t, code %d", size, c.body, r.failed, r.code)
+			if fits := len(c.body) <= 4*size; fits && (r.failed != c.failed || r.code != c.code || r.kind != c.kind) {
+				t.Errorf("chunks of %d bytes of %q: failed %t, code %d, kind %q", size, c.body, r.failed, r.code, r.kind)
 			}
 		}
 		r.run(t, "application/json", "200", "", c.body, 1<<20)

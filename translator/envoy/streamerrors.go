@@ -7,12 +7,13 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 )
 
-// Where the access log has the error of a stream whose status is 200 (accesslog.Entry.Error): its code,
-// or that there is one.
+// Where the access log has the error of a stream whose status is 200 (accesslog.Entry.Error): that there is
+// one, its code, and the names of its kind.
 const (
 	errorNamespace = "penstock.stream"
 	errorKey       = "error"
 	errorCodeKey   = "code"
+	errorKindKey   = "kind"
 )
 
 // streamErrors finds the event by which a server ends a stream that it cannot complete: an object with
@@ -37,6 +38,9 @@ func (b *builder) streamErrors() *ssev3.SseToMetadata {
 			rule(errorKey, yes, "error", "message"),
 			rule(errorKey, yes, "response", "error", "message"),
 			rule(errorCodeKey, nil, "error", "code"),
+			rule(errorCodeKey, nil, "error", "http_status_code"),
+			rule(errorCodeKey, nil, "response", "error", "code"),
+			rule(errorKindKey, nil, "error", "type"),
 		}}),
 	}}
 }
