@@ -359,12 +359,12 @@ func TestClustersJoin_ReadsNamesAsTheyAre(t *testing.T) {
 	set := &v1alpha1.ClusterSet{ObjectMeta: metav1.ObjectMeta{Name: key}, Spec: v1alpha1.ClusterSetSpec{
 		Cluster: "sk-hynix-gpu-cluster-01", Region: "hf-region-0123456789ab", Zone: key,
 		Members: []v1alpha1.ClusterSetMember{{
-			Name: "hf-llama-3-70b-instruct",
-			Peer: &v1alpha1.ClusterSetPeer{Address: "sk-seoul-llama-3-8b.example.com:443"},
+			Name:           "hf-llama-3-70b-instruct",
+			Peer:           &v1alpha1.ClusterSetPeer{Address: "sk-seoul-llama-3-8b.example.com:443"},
 			ClusterProfile: &v1alpha1.ClusterSetProfile{Namespace: "gho-0123456789abcdef", Name: key},
 			Allow: v1alpha1.ClusterSetAllow{
 				Namespaces: []string{"hf-llama-3-70b-instruct", key},
-				Pools: []string{key + "/sk-seoul-llama-3-8b-instruct"},
+				Pools:      []string{key + "/sk-seoul-llama-3-8b-instruct"},
 			},
 		}},
 	}}
