@@ -31,10 +31,6 @@ func redact(m protoreflect.Message) error {
 		if credential.Named(named.GetKey()) {
 			named.Value, named.RawValue = redactedText, nil
 		}
-	case *corev3.KeyValue:
-		if credential.Named(named.GetKey()) {
-			named.Value = []byte(redactedText)
-		}
 	case *corev3.KeyValuePair:
 		if credential.Named(named.GetKey()) {
 			named.Value = nil
