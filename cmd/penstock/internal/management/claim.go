@@ -31,7 +31,7 @@ func (h *Hub) claim(name string, of claim) (other string, certain bool) {
 }
 
 // sameServer reports whether two configurations certainly reach one API server: by one address. One
-// authority of certificates tells nothing: some providers have one for all their clusters.
+// authority of certificates shows nothing: some providers have one for all their clusters.
 func sameServer(a, b *rest.Config) bool { return a.Host == b.Host }
 
 // isMember reports whether the hub has a member of a name.
