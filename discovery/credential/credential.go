@@ -42,7 +42,7 @@ var (
 	words = []string{"key", "keys", "sig", "jwt", "pwd", "pass", "session", "sid", "sas", "otp"}
 )
 
-// harmless is what has a part of a credential's name, and is none.
+// harmless are names that contain a part of a credential's name, and name no credential.
 var harmless = regexp.MustCompile(`\b(?:max|min|num|input|output|prompt|completion|total)` +
 	`(?:-?(?:new|input|output|prompt|completion))?-?tokens\b|\btokeni[sz]ers?\b|\bauthors?\b`)
 

@@ -17,7 +17,7 @@ import (
 // that has the rule, and reports whether it holds.
 type Rules map[string]func(value any) bool
 
-// kind is what a node checks.
+// kind is the check of a node.
 type kind uint8
 
 const (

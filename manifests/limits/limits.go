@@ -7,7 +7,7 @@ import (
 	"unicode/utf8"
 )
 
-// Violation is what is wrong with a field.
+// Violation names a field and its fault.
 type Violation struct {
 	Field   string // its path in the value, such as targetPorts[0].number; "" for the value itself
 	Problem string // a phrase such as "is 70000, at most 65535"; less than 600 bytes

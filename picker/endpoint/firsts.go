@@ -76,8 +76,8 @@ func (w *Work) unseen() time.Duration {
 	return max(min(slowest, most), slowest/beyond)
 }
 
-// slowest returns the longest time to the first token of a prompt by those of all servers; 0: too few
-// were seen. A nil Snapshot has no servers.
+// slowest returns the longest time to the first token of a prompt by the first tokens of all servers; 0: too
+// few were seen. A nil Snapshot has no servers.
 func (s *Snapshot) slowest(prompt, all int64) (most time.Duration) {
 	if s == nil {
 		return 0
