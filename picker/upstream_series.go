@@ -163,5 +163,15 @@ func AbsentSeries() map[string]string {
 		"extproc_streams_inflight":                      "penstock_picker_open_leases has the requests in flight",
 		"extproc_stream_duration_seconds":               "request_duration_seconds has the time of requests",
 		"extproc_streams_total":                         "penstock_picker_picks_total has the results of calls",
+
+		// Of llm-d's index of KV blocks, which publishes them on request.
+		"kv_cache_index_admissions_total":                       "prefix_indexer_size has the blocks",
+		"kv_cache_index_evictions_total":                        "prefix_indexer_size has the blocks",
+		"kv_cache_index_lookup_requests_total":                  "prefix_indexer_hit_ratio counts the prompts",
+		"kv_cache_index_lookup_hits_total":                      "prefix_indexer_hit_ratio has the hits",
+		"kv_cache_index_max_pod_hit_count_total":                "prefix_indexer_hit_bytes has the hits of the picked server",
+		"kv_cache_index_lookup_latency_seconds":                 "a look-up takes about a microsecond, and is not timed",
+		"kv_cache_events_dedup_removed_hashes_suppressed_total": "events are not filtered",
+		"kv_cache_events_dedup_removed_hashes_forwarded_total":  "events are not filtered",
 	}
 }

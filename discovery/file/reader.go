@@ -180,15 +180,16 @@ func (r *Reader) sync(ctx context.Context, next nextChanges) error {
 	if err := r.readAll(ctx, fresh); err != nil {
 		return err
 	}
-	changed := !r.loaded || len(fresh) > 0 || len(gone) > 0 || !slices.Equal(problems, r.problems)
+	if r.loaded && len(fresh) == 0 && len(gone) == 0 && slices.Equal(problems, r.problems) {
+		r.persist(nil) // what an earlier write could not save
+		return nil
+	}
 	r.problems = problems
 	ops, dirty, reports := r.take(fresh, gone, affected)
 	if _, err := r.cfg.Store.Apply(ops...); err != nil {
 		return fmt.Errorf("configuration: %w", err)
 	}
-	if changed {
-		r.cfg.Report(reports)
-	}
+	r.cfg.Report(reports)
 	if !r.loaded {
 		r.loaded = true
 		close(r.synced)
