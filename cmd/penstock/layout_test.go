@@ -21,7 +21,7 @@ const (
 // topLevel lists what the top of the repository may hold, besides dot files and build output; true means required.
 var topLevel = map[string]bool{
 	"cmd": true, "xds": true, "translator": true, "discovery": true, "picker": true, "multicluster": true,
-	"manifests": true, "conformance": true,
+	"manifests": true, "conformance": true, "docs": true,
 	"Makefile": true, "go.mod": true, "go.sum": true,
 	"README.md": true, "ARCHITECTURE.md": true, "CHANGELOG.md": true, "ENVOY.md": true, "LICENSE": true, "CONTRIBUTING.md": true,
 	"OPERATIONS.md": true, "REFERENCE.md": true,

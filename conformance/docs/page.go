@@ -1,0 +1,119 @@
+package docs
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// Page is one Markdown file.
+type Page struct {
+	Name     string // of the file, without .md
+	Text     string
+	Blocks   []Block
+	Prose    []string // paragraphs and items of lists; neither headings nor tables
+	Headings []string
+}
+
+// Block is one fenced block of a page.
+type Block struct {
+	Line int // of its first fence
+	Lang string
+	Tag  string // test, lab, engines or shown
+	Arg  string // the file's name, or (reason)
+	Text string // ends with a newline, unless empty
+}
+
+// Root is the path of the repository, from the folder of a package's tests.
+const Root = "../.."
+
+// Pages reads the folder docs, in the order of names.
+func Pages() ([]Page, error) {
+	files, err := filepath.Glob(filepath.Join(Root, "docs", "*.md"))
+	if err == nil && len(files) == 0 {
+		err = errors.New("the folder has no pages")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("docs: %w", err)
+	}
+	pages := make([]Page, 0, len(files))
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return nil, fmt.Errorf("docs: %w", err)
+		}
+		pages = append(pages, Parse(strings.TrimSuffix(filepath.Base(file), ".md"), string(text)))
+	}
+	return pages, nil
+}
+
+var (
+	heading = regexp.MustCompile(`^#+ (.*)`)
+	item    = regexp.MustCompile(`^ *([-*]|\d+\.) `)
+)
+
+// Parse reads the text of a page. A fence is a line that begins with three backquotes.
+func Parse(name, text string) Page {
+	p := Page{Name: name, Text: text}
+	var block *Block
+	var paragraph []string
+	end := func() {
+		if len(paragraph) > 0 {
+			p.Prose = append(p.Prose, strings.Join(paragraph, " "))
+		}
+		paragraph = nil
+	}
+	n := 0
+	for line := range strings.Lines(text) {
+		n++
+		info, fence := strings.CutPrefix(line, "```")
+		bare := strings.TrimSpace(line)
+		switch {
+		case fence && block != nil:
+			p.Blocks, block = append(p.Blocks, *block), nil
+		case fence:
+			end()
+			fields := append(strings.SplitN(strings.TrimSpace(info), " ", 3), "", "")
+			block = &Block{Line: n, Lang: fields[0], Tag: fields[1], Arg: fields[2]}
+		case block != nil:
+			block.Text += line
+		case heading.MatchString(bare):
+			end()
+			p.Headings = append(p.Headings, heading.FindStringSubmatch(bare)[1])
+		case bare == "" || bare[0] == '|':
+			end()
+		default:
+			if item.MatchString(line) {
+				end()
+			}
+			paragraph = append(paragraph, item.ReplaceAllString(bare, ""))
+		}
+	}
+	end()
+	return p
+}
+
+// Runs reports whether the page has blocks that a test runs.
+func (p Page) Runs() bool {
+	return slices.ContainsFunc(p.Blocks, func(b Block) bool { return b.Tag == "test" })
+}
+
+// Match reports whether output is as a page shows it: line by line, where "..." inside a line stands
+// for any text, and a line "..." for any number of lines.
+func Match(shown, output string) bool {
+	var pattern strings.Builder
+	for line := range strings.Lines(strings.TrimSpace(shown) + "\n") {
+		if line == "...\n" {
+			pattern.WriteString(`(?:.*\n)*?`)
+			continue
+		}
+		quoted := regexp.QuoteMeta(strings.TrimRight(line, " \n"))
+		pattern.WriteString(strings.ReplaceAll(quoted, `\.\.\.`, ".*") + ` *\n`)
+	}
+	matched, err := regexp.MatchString(`\A`+pattern.String()+`\z`, strings.TrimSpace(output)+"\n")
+	return err == nil && matched
+}
