@@ -114,6 +114,7 @@ func Match(shown, output string) bool {
 		quoted := regexp.QuoteMeta(strings.TrimRight(line, " \n"))
 		pattern.WriteString(strings.ReplaceAll(quoted, `\.\.\.`, ".*") + ` *\n`)
 	}
-	matched, err := regexp.MatchString(`\A`+pattern.String()+`\z`, strings.TrimSpace(output)+"\n")
+	output = strings.TrimSpace(strings.ReplaceAll(output, "\r\n", "\n")) + "\n" // curl -D prints headers as they are
+	matched, err := regexp.MatchString(`\A`+pattern.String()+`\z`, output)
 	return err == nil && matched
 }

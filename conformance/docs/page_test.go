@@ -6,7 +6,7 @@ import (
 )
 
 func TestDocs_MatchComparesLineByLine(t *testing.T) {
-	const output = "gateway  ready\nanswer 7 is 42\n\nend\n"
+	const output = "gateway  ready\nanswer 7 is 42\r\n\nend\n"
 	for _, c := range []struct {
 		shown string
 		want  bool
