@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -22,7 +23,11 @@ import (
 // A reader copies examples from the documentation: an API server accepts each as it is.
 func TestDocumentation_ExamplesCanBeApplied(t *testing.T) {
 	var text []byte
-	for _, page := range []string{"../README.md", "../OPERATIONS.md"} {
+	tasks, err := filepath.Glob("../docs/*.md")
+	if err != nil || len(tasks) == 0 {
+		t.Fatalf("docs has %d pages: %v", len(tasks), err)
+	}
+	for _, page := range append(tasks, "../README.md", "../OPERATIONS.md") {
 		raw, err := os.ReadFile(page)
 		if err != nil {
 			t.Fatal(err)

@@ -65,7 +65,7 @@ func TestReference_GoldenMatchesTheCode(t *testing.T) {
 // The hand-written pages name commands, metrics and log messages, which must exist, and list every HTTP page.
 func TestReference_DocumentedNamesExist(t *testing.T) {
 	var text string
-	for _, page := range []string{"README.md", "OPERATIONS.md", "REFERENCE.md"} {
+	for _, page := range documentation(t) {
 		raw, err := os.ReadFile(filepath.Join(root, page))
 		if err != nil {
 			t.Fatal(err)
@@ -113,6 +113,20 @@ func TestReference_DocumentedNamesExist(t *testing.T) {
 			t.Errorf("no code logs %q, which OPERATIONS.md lists", m[1])
 		}
 	}
+}
+
+// documentation lists the pages for users, from the root.
+func documentation(t *testing.T) []string {
+	t.Helper()
+	tasks, err := filepath.Glob(filepath.Join(root, "docs", "*.md"))
+	if err != nil || len(tasks) == 0 {
+		t.Fatalf("docs has %d pages: %v", len(tasks), err)
+	}
+	pages := []string{"README.md", "OPERATIONS.md", "REFERENCE.md"}
+	for _, task := range tasks {
+		pages = append(pages, filepath.Join("docs", filepath.Base(task)))
+	}
+	return pages
 }
 
 // commandsSection writes each command with its flags.

@@ -111,7 +111,7 @@ func Match(shown, output string) bool {
 			pattern.WriteString(`(?:.*\n)*?`)
 			continue
 		}
-		quoted := regexp.QuoteMeta(strings.TrimRight(line, " \n"))
+		quoted := regexp.QuoteMeta(strings.TrimRight(line, " \r\n"))
 		pattern.WriteString(strings.ReplaceAll(quoted, `\.\.\.`, ".*") + ` *\n`)
 	}
 	output = strings.TrimSpace(strings.ReplaceAll(output, "\r\n", "\n")) + "\n" // curl -D prints headers as they are

@@ -1,0 +1,237 @@
+package docs
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// Limits of the pages.
+const (
+	pageBytes      = 8 << 10
+	allBytes       = 160 << 10
+	paragraphWords = 90
+	sentenceWords  = 20.0
+	shownPercent   = 15
+)
+
+// pending are the pages that other pages link to and that are not written yet.
+var pending = []string{
+	"install-on-kubernetes", "two-machines", "clusters-first-import", "clusters-modes", "clusters-spill",
+	"clusters-drain-and-leave", "clusters-choose-by-load", "clusters-hub", "restrict-exports", "security-model",
+	"credentials", "metrics-and-alerts", "traces", "why-this-server", "why-slow", "why-errors", "upgrades",
+	"limits-and-sizing", "compare-strategies", "beside-other-routers", "conformance", "uninstall",
+}
+
+func read(t *testing.T) []Page {
+	t.Helper()
+	pages, err := Pages()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pages
+}
+
+func TestDocs_PagesAreShort(t *testing.T) {
+	all := 0
+	for _, p := range read(t) {
+		all += len(p.Text)
+		if len(p.Text) > pageBytes {
+			t.Errorf("docs/%s.md: got %d bytes, want at most %d", p.Name, len(p.Text), pageBytes)
+		}
+	}
+	if all > allBytes {
+		t.Errorf("all pages: got %d bytes, want at most %d", all, allBytes)
+	}
+}
+
+func TestDocs_PagesHaveTheirSections(t *testing.T) {
+	for _, p := range read(t) {
+		if p.Name == "index" {
+			continue
+		}
+		for _, want := range []string{"Steps", "Check", "When it goes wrong", "Limits", "See also"} {
+			if !slices.ContainsFunc(p.Headings, func(h string) bool { return strings.HasPrefix(h, want) }) {
+				t.Errorf("docs/%s.md: got headings %q, want one that begins with %q", p.Name, p.Headings, want)
+			}
+		}
+	}
+}
+
+// A block without a tag would be a command that no test runs.
+func TestDocs_BlocksAreTested(t *testing.T) {
+	tags, all := map[string]int{}, 0
+	for _, p := range read(t) {
+		for _, b := range p.Blocks {
+			tags[b.Tag]++
+			all++
+			at := fmt.Sprintf("docs/%s.md:%d", p.Name, b.Line)
+			switch {
+			case !slices.Contains([]string{"test", "lab", "engines", "shown"}, b.Tag):
+				t.Errorf("%s: got tag %q, want test, lab, engines or shown", at, b.Tag)
+			case b.Tag == "shown" && !regexp.MustCompile(`^\(.+\)$`).MatchString(b.Arg):
+				t.Errorf("%s: got shown %q, want a reason in parentheses", at, b.Arg)
+			case b.Tag == "test" && (b.Lang == "sh" || b.Lang == "text") != (b.Arg == ""):
+				t.Errorf("%s: got %s for the file %q, want a file for all languages but sh and text", at, b.Lang, b.Arg)
+			}
+		}
+	}
+	if tags["shown"]*100 > all*shownPercent {
+		t.Errorf("got %d of %d blocks that are shown, want at most %d %%", tags["shown"], all, shownPercent)
+	}
+}
+
+// constructions are those that CONTRIBUTING.md's style rules out.
+var constructions = regexp.MustCompile(`(?i)\b(those of|that of|what (is|are)|(is|are) none)\b`)
+
+var (
+	code        = regexp.MustCompile("`[^`]*`")
+	link        = regexp.MustCompile(`\[([^\]]*)\]\(([^)]*)\)`)
+	sentenceEnd = regexp.MustCompile(`[.?!:]( |$)`)
+)
+
+func TestDocs_SentencesAreShort(t *testing.T) {
+	words, sentences := 0, 0
+	for _, p := range read(t) {
+		w, s := 0, 0
+		for _, text := range p.Prose {
+			text = link.ReplaceAllString(code.ReplaceAllString(text, "code"), "$1")
+			n := len(strings.Fields(text))
+			if n > paragraphWords {
+				t.Errorf("docs/%s.md: got a paragraph of %d words, want at most %d: %s", p.Name, n, paragraphWords, text)
+			}
+			w, s = w+n, s+max(1, len(sentenceEnd.FindAllString(text, -1)))
+		}
+		if mean := float64(w) / float64(max(1, s)); mean >= sentenceWords {
+			t.Errorf("docs/%s.md: got %.1f words in the mean sentence, want fewer than %v", p.Name, mean, sentenceWords)
+		}
+		words, sentences = words+w, sentences+s
+		for i, line := range strings.Split(p.Text, "\n") {
+			if found := constructions.FindString(code.ReplaceAllString(line, "")); found != "" {
+				t.Errorf("docs/%s.md:%d: got %q: name the thing again", p.Name, i+1, found)
+			}
+		}
+	}
+	t.Logf("%d words in %d sentences", words, sentences)
+}
+
+func TestDocs_LinksLeadSomewhere(t *testing.T) {
+	pages := read(t)
+	anchors := map[string][]string{} // by path from docs/
+	for _, p := range pages {
+		anchors[p.Name+".md"] = slugs(p.Headings)
+	}
+	linked := map[string]bool{}
+	for _, p := range pages {
+		for _, m := range link.FindAllStringSubmatch(outside(p), -1) {
+			file, anchor, _ := strings.Cut(m[2], "#")
+			switch {
+			case strings.Contains(m[2], "://") || slices.Contains(pending, strings.TrimSuffix(file, ".md")):
+				continue
+			case file == "":
+				file = p.Name + ".md"
+			}
+			if p.Name == "index" {
+				linked[file] = true
+			}
+			if anchors[file] == nil {
+				text, err := os.ReadFile(filepath.Join(Root, "docs", file))
+				if err != nil {
+					t.Errorf("docs/%s.md: %s leads nowhere: %v", p.Name, m[0], err)
+					continue
+				}
+				anchors[file] = slugs(Parse(file, string(text)).Headings)
+			}
+			if anchor != "" && !slices.Contains(anchors[file], anchor) {
+				t.Errorf("docs/%s.md: %s: %s has no heading #%s", p.Name, m[0], file, anchor)
+			}
+		}
+	}
+	for _, p := range pages {
+		if p.Name != "index" && !slices.Contains(pending, p.Name) && !linked[p.Name+".md"] {
+			t.Errorf("docs/index.md does not link to %s.md", p.Name)
+		}
+	}
+}
+
+// outside is the text of a page without its blocks.
+func outside(p Page) string {
+	text := p.Text
+	for _, b := range p.Blocks {
+		text = strings.Replace(text, b.Text, "", 1)
+	}
+	return text
+}
+
+// slugs are the anchors that GitHub gives headings.
+func slugs(headings []string) []string {
+	out := make([]string, len(headings))
+	for i, h := range headings {
+		h = strings.ToLower(link.ReplaceAllString(h, "$1"))
+		out[i] = strings.ReplaceAll(regexp.MustCompile(`[^\p{L}\p{N}_ -]`).ReplaceAllString(h, ""), " ", "-")
+	}
+	return out
+}
+
+// Commands that need a cluster, GPUs or a reader are not run: their flags exist at least.
+func TestDocs_FlagsOfCommandsExist(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(Root, "REFERENCE.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	flags := map[string]string{} // the command's rows in REFERENCE.md, by its words
+	section := regexp.MustCompile("(?m)^### `(penstock(?:-external)?(?: [a-z]+)*)[^`]*`")
+	at := section.FindAllStringSubmatchIndex(string(text), -1)
+	for i, m := range at {
+		end := len(text)
+		if i+1 < len(at) {
+			end = at[i+1][0]
+		}
+		flags[string(text[m[2]:m[3]])] = string(text[m[1]:end])
+	}
+	checked := 0
+	for _, p := range read(t) {
+		for _, b := range p.Blocks {
+			if b.Lang != "sh" {
+				continue
+			}
+			for _, args := range commands(b.Text) {
+				name := args[0]
+				for _, word := range args[1:] {
+					if flags[name+" "+word] == "" {
+						break
+					}
+					name += " " + word
+				}
+				if flags[name] == "" {
+					t.Errorf("docs/%s.md:%d: REFERENCE.md has no command %q", p.Name, b.Line, strings.Join(args, " "))
+				}
+				for _, arg := range args {
+					flag, _, _ := strings.Cut(arg, "=")
+					if checked++; strings.HasPrefix(flag, "-") && !regexp.MustCompile("[`, ]"+flag+"[`,]").MatchString(flags[name]) {
+						t.Errorf("docs/%s.md:%d: %s has no flag %s", p.Name, b.Line, name, flag)
+					}
+				}
+			}
+		}
+	}
+	if checked < 20 {
+		t.Errorf("checked %d words of commands: this test looks in the wrong place", checked)
+	}
+}
+
+var command = regexp.MustCompile(`(?:^|[;&|(] *|do +|[$]\()(penstock(?:-external)? [a-z][^;&|)>#]*)`)
+
+// commands are the words of each command of Penstock in a text.
+func commands(text string) (out [][]string) {
+	for line := range strings.Lines(strings.ReplaceAll(text, "\\\n", " ")) {
+		for _, m := range command.FindAllStringSubmatch(strings.TrimSpace(line), -1) {
+			out = append(out, strings.Fields(m[1]))
+		}
+	}
+	return out
+}
