@@ -1,0 +1,39 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// errorRow is a row of REFERENCE.md's tables of results and reasons: a code, then a status of 400 or more.
+var errorRow = regexp.MustCompile("(?m)^\\| `([a-z_]+)` \\| (?:[45][0-9][0-9]|other [45]xx)")
+
+// Each reason with which Penstock answers an error has a cause and a cure in docs/why-errors.md.
+func TestDocs_EveryReasonHasACauseAndACure(t *testing.T) {
+	reference, err := os.ReadFile(filepath.Join(root, "REFERENCE.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, err := os.ReadFile(filepath.Join(root, "docs", "why-errors.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, _ := strings.Cut(string(reference), "## Results of picks")
+	section, _, _ = strings.Cut(section, "\n## ")
+	reasons := []string{"invalid_body", "invalid_model", "body_too_large", "picker_overloaded", "too_many_uploads", "gateway_loop"} // in its prose
+	for _, row := range errorRow.FindAllStringSubmatch(section, -1) {
+		reasons = append(reasons, row[1])
+	}
+	if len(reasons) < 20 {
+		t.Fatalf("got reasons %v, want at least 20", reasons)
+	}
+	for _, reason := range reasons {
+		row := regexp.MustCompile("(?m)^\\|.*`" + reason + "` \\|[^|]+\\|[^|]+\\|$")
+		if !row.Match(page) {
+			t.Errorf("docs/why-errors.md: got no row with cause and cure for %q", reason)
+		}
+	}
+}
