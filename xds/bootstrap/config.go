@@ -76,7 +76,7 @@ type TLS struct {
 //
 // It is still 1: every bootstrap takes today's listeners. Since the first version the list has gained one filter (uploads), and
 // fields of listeners and filters have changed (timeouts, escaped slashes, headers with underscores). These protect proxies, so
-// those of older bootstraps get them too, at the price of one drain (OPERATIONS.md, "Upgrading from earlier builds").
+// those of older bootstraps get them too, at the price of one drain.
 const DefaultProfile = "1"
 
 // DefaultDrainTime is the default of Config.DrainTime.
