@@ -63,9 +63,15 @@ type ClusterCost struct {
 // it from what clients send, and before model servers.
 const SenderHeader = "penstock-peer-sender"
 
-// OthersHeader marks a request that another cluster takes if the pool here is saturated. Gateways remove
-// it from what clients send, and before model servers.
-const OthersHeader = "penstock-peer-others"
+// Headers of a request to one of several clusters of an import. Gateways remove them from what
+// clients send, and before model servers.
+const (
+	// OthersHeader is how many further clusters and spill targets the request's route asks, one
+	// after the other, once the first one has declined.
+	OthersHeader = "penstock-peer-others"
+	// AttemptHeader is which of them this is: 1 is the first. Without it, it is the first.
+	AttemptHeader = "penstock-peer-attempt"
+)
 
 const resultCluster = "cluster" // the pick names clusters of an import, each by its hop
 
@@ -169,6 +175,7 @@ func (clusters) answer(k *pick) {
 	k.answer.Headers = []extproc.Header{{Name: SenderHeader, Value: k.picker.config.Chooser.Sender()}}
 	if k.follows == followsKept { // the other clusters lack the response
 		k.answer.Endpoints, k.answer.MaxRetries = k.answer.Endpoints[:1], 0
+		k.answer.Headers = append(k.answer.Headers, extproc.Header{Name: OthersHeader, Value: "0"})
 	}
 	if k.lease != nil {
 		k.counted(&k.answer)
@@ -221,14 +228,26 @@ func (*chosen) Begun() {}
 // End implements extproc.Tracker.
 func (c *chosen) End() { c.lease.Done() }
 
+// anotherTakes reports whether another cluster, or a spill target, takes a request that is declined
+// here.
+func anotherTakes(r *extproc.Request) bool {
+	attempt := max(1, extproc.Number(r.Headers.Header(AttemptHeader)))
+	return attempt <= extproc.Number(r.Headers.Header(OthersHeader))
+}
+
 // Waiting is what a request of another cluster finds at a pool, and how many blocks of prompts its
-// servers cache. ok is false for a pool that this picker does not pick from by the strategy "load".
+// servers cache. With flow control the wait in the pool's queue is part of it. ok is false for a
+// pool that this picker does not pick from by the strategy "load".
 func (p *Picker) Waiting(of objectid.Pool) (w schedule.Wait, capacity int, ok bool) {
 	pool := p.pools.now.Load().byName[of.String()]
 	if pool == nil || pool.Relay != nil || pool.Gateways || pool.Clusters != nil {
 		return w, 0, false
 	}
-	w, ok = pool.strategy.Wait(time.Now(), pool.snapshot.Endpoints)
+	now := time.Now()
+	w, ok = pool.strategy.Wait(now, pool.snapshot.Endpoints)
+	if pool.queue.On() {
+		w.Behind(pool.queued(now))
+	}
 	for i := range pool.snapshot.Endpoints {
 		capacity += pool.snapshot.Endpoints[i].Load().Prefixes().Blocks()
 	}

@@ -4,6 +4,8 @@ import (
 	"time"
 
 	"github.com/penstock-project/penstock/picker/flow"
+	"github.com/penstock-project/penstock/picker/prefix"
+	"github.com/penstock-project/penstock/picker/schedule"
 )
 
 // control gives a pool its queue, if it has flow control. Requests that wait in old's stay there.
@@ -27,6 +29,19 @@ func (p *Picker) control(next, old *pool) {
 		return
 	}
 	next.queue = flow.New(next.FlowControl.Limits, measure, time.Now())
+}
+
+// queued returns what waits in the pool's queue, of all processes that admit requests to its
+// servers: each has about as many. What gives way to a request without a priority of its own does
+// not count.
+func (pool *pool) queued(now time.Time) schedule.Queued {
+	q := pool.queue.Ahead(int(priorityFor(pool.Criticality)), now)
+	processes := 1 + pool.queue.Room().Others
+	return schedule.Queued{
+		Requests: q.Requests * processes,
+		Tokens:   int(q.Bytes) / prefix.BytesPerToken * processes,
+		Oldest:   q.Oldest,
+	}
 }
 
 // letGo ends the wait of a pool's requests: flow control is off, or the pool is gone.

@@ -159,6 +159,11 @@ func (pool *pool) priorityOf(header func(string) []byte, model string) int32 {
 			c = rule.criticality
 		}
 	}
+	return priorityFor(c)
+}
+
+// priorityFor is the priority of requests of a criticality.
+func priorityFor(c schedule.Criticality) int32 {
 	switch c {
 	case schedule.Critical:
 		return priorityCritical

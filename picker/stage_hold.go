@@ -50,7 +50,7 @@ func hold(k *pick) {
 			k.decide(listed(spill, retries(r)), resultSpilled)
 			return
 		}
-		if len(r.Headers.Header(OthersHeader)) > 0 {
+		if anotherTakes(r) {
 			queue.Remove(q)
 			k.decide(immediate(429, ReasonFull, "the model servers of pool "+quoted(pool.Name)+" are busy, and another cluster takes the request"), ReasonFull)
 			return

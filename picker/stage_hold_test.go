@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/picker/dial"
 	"github.com/penstock-project/penstock/picker/endpoint"
 	"github.com/penstock-project/penstock/picker/extproc"
@@ -195,6 +196,62 @@ func TestFlowControl_RequestThatAnotherClusterTakesDoesNotWait(t *testing.T) {
 	}
 	if bands := p.pool("ns/pool").queue.Bands(); len(bands) > 0 && bands[0].Requests > 0 {
 		t.Errorf("got %+v, want nothing in the queue", bands)
+	}
+}
+
+// The cluster that is asked last holds the request: flow control counts for imports, too.
+func TestFlowControl_RequestThatNoOtherClusterTakesWaits(t *testing.T) {
+	p := runPicker(t, Config{})
+	_, address := servePicker(t, p)
+	setPools(t, p, Pool{ID: poolID("ns/pool"), FlowControl: oneAtATime(flow.Limits{}), Endpoints: specs("10.0.0.1:80")})
+	conn := dialPicker(t, address)
+	busy, _ := call(t, conn, "x-penstock-pool", "ns/pool")
+	exchange(t, busy, headerMessage(nil))
+	for name, c := range map[string]struct {
+		headers []string
+		waits   bool
+	}{
+		"the first of three":              {[]string{OthersHeader, "2"}, false},
+		"the second of three":             {[]string{OthersHeader, "2", AttemptHeader, "2"}, false},
+		"the last of three":               {[]string{OthersHeader, "2", AttemptHeader, "3"}, true},
+		"one that alone has the response": {[]string{OthersHeader, "0", AttemptHeader, "1"}, true},
+		"no number":                       {[]string{OthersHeader, "x"}, true},
+	} {
+		stream, leave := call(t, conn, "x-penstock-pool", "ns/pool")
+		r := exchange(t, stream, headerMessage(nil, c.headers...))
+		if _, _, status := answered(r); (status == 429) == c.waits || (r.GetOverrideMessageTimeout() != nil) != c.waits {
+			t.Errorf("%s: %v", name, r)
+		}
+		leave()
+	}
+}
+
+// Other clusters go by the wait in the queue, beside the one at the servers.
+func TestFlowControl_WaitOfOtherClustersHasTheQueue(t *testing.T) {
+	p := runPicker(t, Config{})
+	_, address := servePicker(t, p)
+	pool := Pool{ID: poolID("ns/pool"), FlowControl: &FlowControl{Saturation: flow.Saturation{Queue: 1}}, Endpoints: specs("10.0.0.1:80")}
+	setPools(t, p, pool)
+	conn := dialPicker(t, address)
+	least := func() float64 {
+		w, _, ok := p.Waiting(objectid.Pool{Namespace: "ns", Name: "pool"})
+		if !ok {
+			t.Fatal("nothing is known of the pool")
+		}
+		return w.Least
+	}
+	const long = "400000" // bytes: 100,000 tokens, which a server reads in 25 s
+	var before float64
+	for i := range 4 {
+		stream, _ := call(t, conn, "x-penstock-pool", "ns/pool")
+		if r := exchange(t, stream, headerMessage(nil, "content-length", long)); i > 0 && r.GetOverrideMessageTimeout() == nil {
+			t.Fatalf("request %d does not wait: %v", i, r)
+		}
+		now := least()
+		if i > 1 && now < before+20 {
+			t.Errorf("a wait of %.1f s with %d requests in the queue, and %.1f s with one less", now, i, before)
+		}
+		before = now
 	}
 }
 

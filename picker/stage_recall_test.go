@@ -243,8 +243,10 @@ func TestResponseAffinity_FollowUpGoesToItsCluster(t *testing.T) {
 		t.Error("Envoy is not asked for the ID")
 	}
 	answeredAt(p, a, "envoy://hops/c02", "resp_1", 1)
-	if a = p.Pick(t.Context(), respond("resp_1")); a.Endpoints.String() != "envoy://hops/c02" {
-		t.Errorf("%s, want the cluster of the response alone", a.Endpoints)
+	alone := extproc.Header{Name: OthersHeader, Value: "0"} // so its picker holds the request while the cluster is full
+	a = p.Pick(t.Context(), respond("resp_1"))
+	if a.Endpoints.String() != "envoy://hops/c02" || a.Headers[len(a.Headers)-1] != alone {
+		t.Errorf("%s %v, want the cluster of the response alone", a.Endpoints, a.Headers)
 	}
 	if got := p.Picks(Picks{Last: 1})[0].Follows; got != followsKept.String() {
 		t.Errorf("a reader is shown %q", got)

@@ -414,3 +414,23 @@ func TestFlowControl_PrioritiesWaitTheirOwnTime(t *testing.T) {
 		time.Sleep(10 * time.Millisecond) // the queue stops trying
 	})
 }
+
+func TestFlowControl_AheadIsWhatGoesBeforeARequest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newRequests(t, flow.Limits{}, full())
+		for _, r := range []flow.Request{{Priority: -1, Bytes: 1}, {Bytes: 10}, {Bytes: 100}, {Priority: 7, Bytes: 1000}} {
+			q.enter("", r)
+			time.Sleep(time.Second)
+		}
+		for priority, want := range map[int]flow.Ahead{
+			-1: {Requests: 4, Bytes: 1111, Oldest: 4 * time.Second},
+			0:  {Requests: 3, Bytes: 1110, Oldest: 3 * time.Second},
+			7:  {Requests: 1, Bytes: 1000, Oldest: time.Second},
+			8:  {},
+		} {
+			if got := q.queue.Ahead(priority, time.Now()); got != want {
+				t.Errorf("before priority %d: %+v, want %+v", priority, got, want)
+			}
+		}
+	})
+}

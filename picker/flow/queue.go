@@ -309,6 +309,26 @@ func (q *Queue) Bands() []Band {
 	return out
 }
 
+// Ahead is what waits that goes before a request.
+type Ahead struct {
+	Requests int
+	Bytes    int64         // of their bodies
+	Oldest   time.Duration // since the first of them arrived
+}
+
+// Ahead returns what waits of a priority and of higher ones.
+func (q *Queue) Ahead(priority int, now time.Time) (a Ahead) {
+	if q.waiting.Load() == 0 {
+		return a
+	}
+	for _, b := range q.Bands() {
+		if b.Priority >= priority {
+			a.Requests, a.Bytes, a.Oldest = a.Requests+b.Requests, a.Bytes+b.Bytes, max(a.Oldest, now.Sub(b.Oldest))
+		}
+	}
+	return a
+}
+
 // Each calls f for each request that waits. f must not call the Queue.
 func (q *Queue) Each(f func(*Request)) {
 	q.mu.Lock()

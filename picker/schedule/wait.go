@@ -16,6 +16,27 @@ type Wait struct {
 	Rate float64
 }
 
+// Queued is what waits in the picker for a server of the pool, before a request that arrives now.
+type Queued struct {
+	Requests, Tokens int // of their prompts
+	// Oldest is how long one of them has waited.
+	Oldest time.Duration
+}
+
+// Behind adds the wait in the picker. A request that arrives now waits until the prompts of those
+// before it are read, and longer than the oldest of them has waited: it goes after them.
+func (w *Wait) Behind(q Queued) {
+	if q.Requests == 0 {
+		return
+	}
+	rate := w.Rate
+	if rate <= 0 {
+		rate = defaultRate
+	}
+	work := float64(q.Tokens)/rate + perRequest*float64(q.Requests)
+	w.Least += max(work/float64(max(w.Servers, 1)), q.Oldest.Seconds())
+}
+
 // Wait evaluates list at now. ok is false for other strategies, whose costs are not in seconds.
 func (s *Strategy) Wait(now time.Time, list []endpoint.Endpoint) (w Wait, ok bool) {
 	if s.load == nil {

@@ -3,6 +3,7 @@ package schedule
 import (
 	"math"
 	"testing"
+	"time"
 )
 
 func TestStrategy_WaitIsThatOfTheLeastLoadedServer(t *testing.T) {
@@ -18,5 +19,24 @@ func TestStrategy_WaitIsThatOfTheLeastLoadedServer(t *testing.T) {
 	}
 	if _, ok := strategy(t, Options{Name: "least-request"}).Wait(epoch, list); ok {
 		t.Error("least-request has costs in seconds")
+	}
+}
+
+// A request goes behind those that wait in the picker: until their prompts are read, or as long as
+// the oldest of them has waited if that is longer.
+func TestStrategy_WaitGoesBehindTheQueue(t *testing.T) {
+	for name, c := range map[string]struct {
+		w    Wait
+		q    Queued
+		want float64
+	}{
+		"none":             {Wait{Least: 1, Servers: 2, Rate: 1000}, Queued{}, 1},
+		"prompts":          {Wait{Least: 1, Servers: 2, Rate: 1000}, Queued{Requests: 5, Tokens: 4000}, 1 + (4+5*perRequest)/2},
+		"one waits longer": {Wait{Least: 1, Servers: 2, Rate: 1000}, Queued{Requests: 5, Tokens: 4000, Oldest: 9 * time.Second}, 10},
+		"all are full":     {Wait{}, Queued{Requests: 1, Tokens: defaultRate}, 1 + perRequest},
+	} {
+		if c.w.Behind(c.q); math.Abs(c.w.Least-c.want) > 1e-9 {
+			t.Errorf("%s: %g s, want %g s", name, c.w.Least, c.want)
+		}
 	}
 }

@@ -164,8 +164,11 @@ func (b *builder) protocolOptions(c *model.Cluster) *httpv3.HttpProtocolOptions 
 	if c.TLS != nil && c.TLS.AutoSNI {
 		o.UpstreamHttpProtocolOptions = &corev3.UpstreamHttpProtocolOptions{AutoSni: true}
 	}
-	if c.Key != "" {
+	switch {
+	case c.Key != "":
 		o.HttpFilters = b.carry(c.Key)
+	case c.Fallback == model.FallbackMembers:
+		o.HttpFilters = b.numbered()
 	}
 	return o
 }

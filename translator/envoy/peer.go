@@ -39,9 +39,10 @@ const (
 	// peerSender names the process whose picker has chosen the cluster that a request goes to. That cluster's picker counts the requests
 	// of each (picker.SenderHeader), and no pod sees it.
 	peerSender = "penstock-peer-sender"
-	// peerOthers means that another cluster takes the request if this one is full, so its picker does not hold the request in a queue
-	// (picker.OthersHeader). No pod sees it.
-	peerOthers = "penstock-peer-others"
+	// peerOthers is how many further clusters are asked for the request if the first one declines, and peerAttempt which of them this
+	// is: as long as another one follows, its picker does not hold the request in a queue (picker.OthersHeader). No pod sees them.
+	peerOthers  = "penstock-peer-others"
+	peerAttempt = "penstock-peer-attempt"
 )
 
 // Filters of peer listeners alone, beside those of httpFilters.

@@ -84,7 +84,8 @@ func (b *builder) retryPolicy(f *model.Forward) *routev3.RetryPolicy {
 			p.RetriableHeaders = append(p.RetriableHeaders, present(peerMark))
 			p.HostSelectionRetryMaxAttempts = otherMemberTries
 			b.retryAlso(p, w.RetryOn)
-			attempts = b.memberAttempts(p, &w)
+			b.memberOrder(p, &w)
+			attempts = memberRetries(&w)
 		}
 	}
 	if r := f.Retry; r != nil && r.Attempts > 0 {
@@ -117,20 +118,23 @@ func present(header string) *routev3.HeaderMatcher {
 	return &routev3.HeaderMatcher{Name: header, HeaderMatchSpecifier: &routev3.HeaderMatcher_PresentMatch{PresentMatch: true}}
 }
 
-// memberAttempts has each hop of an import with several clusters asked once, in the order of their priorities, and returns how often a request is
-// sent again. Where priorities have more than one hop, Envoy goes on to the next priority after each attempt, and comes back for those that are
-// left: so a smaller priority may be asked again, as Envoy has no other order.
-func (b *builder) memberAttempts(p *routev3.RetryPolicy, w *model.WeightedBackend) uint32 {
-	n, o := uint32(len(w.Members)), w.Order
-	if o.Priorities <= 1 {
-		if w.Spills > 0 {
-			p.RetryPriority = b.nextPriority(n)
-		}
-		return n + w.Spills - 1
-	}
-	p.RetryPriority = b.nextPriority(1)
+// memberOrder has each hop of an import with several clusters asked once, in the order of their priorities.
+func (b *builder) memberOrder(p *routev3.RetryPolicy, w *model.WeightedBackend) {
 	switch {
-	case o.InOrder:
+	case w.Order.Priorities > 1:
+		p.RetryPriority = b.nextPriority(1)
+	case w.Spills > 0:
+		p.RetryPriority = b.nextPriority(uint32(len(w.Members)))
+	}
+}
+
+// memberRetries returns how often a request to an import with several clusters is sent again. Where priorities have more than one hop,
+// Envoy goes on to the next priority after each attempt, and comes back for those that are left: so a smaller priority may be asked
+// again, as Envoy has no other order.
+func memberRetries(w *model.WeightedBackend) uint32 {
+	n, o := uint32(len(w.Members)), w.Order
+	switch {
+	case o.Priorities <= 1, o.InOrder:
 		return n + w.Spills - 1
 	case w.Spills > 0:
 		return (o.Priorities+1)*max(o.Largest, w.Spills) - 1

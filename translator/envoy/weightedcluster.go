@@ -3,6 +3,7 @@ package envoy
 import (
 	"cmp"
 	"slices"
+	"strconv"
 
 	mutationv3 "github.com/envoyproxy/go-control-plane/envoy/config/common/mutation_rules/v3"
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
@@ -48,11 +49,12 @@ func (b *builder) weightedClusters(f *model.Forward, calls pickerCalls) []*route
 		}
 		further := len(w.Members) > 0 // hops
 		if (b.hops || b.peers) && w.Peer == "" && !further {
-			s.RequestHeadersToRemove = append(slices.Clip(s.RequestHeadersToRemove), peerSender, peerOthers)
+			s.RequestHeadersToRemove = append(slices.Clip(s.RequestHeadersToRemove), peerSender, peerOthers, peerAttempt)
 		}
-		if further && w.Picker == nil { // a pick bars a cluster that declines, which a moment's wait may spare it
+		if further { // a picker that names one cluster alone has written it
 			s.RequestHeadersToAdd = append(slices.Clip(s.RequestHeadersToAdd), &corev3.HeaderValueOption{
-				Header: &corev3.HeaderValue{Key: peerOthers, Value: "1"}, AppendAction: corev3.HeaderValueOption_OVERWRITE_IF_EXISTS_OR_ADD,
+				Header:       &corev3.HeaderValue{Key: peerOthers, Value: strconv.Itoa(int(memberRetries(w)))},
+				AppendAction: corev3.HeaderValueOption_ADD_IF_ABSENT,
 			})
 		}
 		if b.hops && !further {
