@@ -96,8 +96,17 @@ func markUnhealthy(a *model.Assignment) {
 	}
 }
 
-// passedBy reports whether a Service's picker is lost, and all pools that have it fail open.
+// frozen reports whether an external picker has fallen silent a moment ago.
+func frozen(r *graph.Reader, id model.ClusterID) bool {
+	d, ok := store.Dialects.Get(r, id.As(model.Plain).String())
+	return ok && d.Frozen
+}
+
+// passedBy reports whether a Service's picker is frozen, or lost and all pools that have it fail open.
 func (t *tables) passedBy(r *graph.Reader, id model.ClusterID) bool {
+	if frozen(r, id) {
+		return true
+	}
 	if !lost(r, id) {
 		return false
 	}

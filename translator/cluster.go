@@ -65,10 +65,18 @@ func (t *tables) cluster(r *graph.Reader, id model.ClusterID) (*model.Cluster, b
 		c.Name, c.Ejects = id, id.Variant == model.LastVariant
 		return c, true
 	case model.PickerKind, model.ImportPickerKind:
-		return inference.PickerCluster(r, id)
+		c, ok := inference.PickerCluster(r, id)
+		if ok && id.Kind == model.PickerKind && frozen(r, id) {
+			endCalls(c)
+		}
+		return c, ok
 	}
 	return nil, false
 }
+
+// endCalls has Envoy end the calls that a frozen picker does not answer: it ends those of a cluster that changes. All endpoints are
+// unhealthy meanwhile, so a health check is not needed, and the new cluster is in force without waiting for its timeout.
+func endCalls(c *model.Cluster) { c.HealthService = "" }
 
 // poolCluster is the table of DESIGN, "What Envoy gets": where a request without a usable pick goes.
 func poolCluster(p *model.Pool, id model.ClusterID) *model.Cluster {

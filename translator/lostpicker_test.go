@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
 	"google.golang.org/protobuf/proto"
@@ -62,6 +63,55 @@ func TestPool_LostPickerIsUnhealthyWhereAllItsPoolsFailOpen(t *testing.T) {
 	}
 	if is := apply(pool("two", inferencev1.EndpointPickerFailClose)); is != corev3.HealthStatus_UNKNOWN {
 		t.Errorf("%v while it is lost, and another pool fails closed", is)
+	}
+}
+
+// A picker that has fallen silent is unhealthy whatever its pools' failure modes are, and its cluster changes in place: so Envoy ends the
+// calls that are not answered.
+func TestPool_FrozenPickerIsUnhealthyAndItsClusterChangesInPlace(t *testing.T) {
+	s, tr := store.New(), translator.New(config())
+	id := model.PickerCluster("default", "epp", 9002)
+	apply := func(ops ...store.Op) (name string, checks int, is corev3.HealthStatus) {
+		t.Helper()
+		rev, err := s.Apply(ops...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if out := tr.Update(s.View(), rev.Changes); out.Err != nil {
+			t.Fatal(out.Err)
+		}
+		load, cluster := &endpointv3.ClusterLoadAssignment{}, &clusterv3.Cluster{}
+		for of, m := range map[resource.Type]proto.Message{resource.Endpoints: load, resource.Cluster: cluster} {
+			if err := proto.Unmarshal(pickerOf(t, tr, of, id).Body(), m); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if at := cluster.CommonLbConfig.GetHealthyPanicThreshold(); at == nil || at.Value != 0 {
+			t.Errorf("the panic threshold is %v, want 0: Envoy would call the picker all the same", at)
+		}
+		return cluster.Name, len(cluster.HealthChecks), load.Endpoints[0].LbEndpoints[0].HealthStatus
+	}
+	pool := &inferencev1.InferencePool{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "one"}}
+	pool.Spec.Selector.MatchLabels = map[inferencev1.LabelKey]inferencev1.LabelValue{"app": "llm"}
+	pool.Spec.TargetPorts = []inferencev1.Port{{Number: 8000}}
+	pool.Spec.EndpointPickerRef = &inferencev1.EndpointPickerRef{Name: "epp", Port: &inferencev1.Port{Number: 9002}, FailureMode: inferencev1.EndpointPickerFailClose}
+	frozen := func(is bool) store.Op {
+		return store.Dialects.Put(&store.Dialect{ObjectMeta: metav1.ObjectMeta{Name: id.String()}, Acknowledges: true, Frozen: is})
+	}
+	route := importRoute("r", "one")
+	route.Spec.Rules[0].BackendRefs[0].Group, route.Spec.Rules[0].BackendRefs[0].Kind = ptr[gatewayv1.Group]("inference.networking.k8s.io"), ptr[gatewayv1.Kind]("InferencePool")
+	service, slice := pickerService()
+	before, checks, is := apply(store.AddressPolicies.Put(addresses.Unrestricted()), store.Gateways.Put(&gatewayv1.Gateway{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "gw"}, Spec: gatewayv1.GatewaySpec{
+		GatewayClassName: "penstock", Listeners: []gatewayv1.Listener{{Name: "http", Port: 80, Protocol: gatewayv1.HTTPProtocolType}},
+	}}), service, slice, store.InferencePools.Put(pool), store.HTTPRoutes.Put(route), frozen(false))
+	if checks != 1 || is != corev3.HealthStatus_UNKNOWN {
+		t.Errorf("before: %d health checks, %v", checks, is)
+	}
+	if name, checks, is := apply(frozen(true)); name != before || checks != 0 || is != corev3.HealthStatus_UNHEALTHY {
+		t.Errorf("while it is frozen: %s (before %s), %d health checks, %v", name, before, checks, is)
+	}
+	if name, checks, is := apply(frozen(false)); name != before || checks != 1 || is != corev3.HealthStatus_UNKNOWN {
+		t.Errorf("afterwards: %s (before %s), %d health checks, %v", name, before, checks, is)
 	}
 }
 

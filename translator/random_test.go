@@ -503,7 +503,7 @@ func (c *chaos) learned() (store.Op, func(string) store.Op, string) {
 }
 
 func (c *chaos) dialect() (store.Op, func(string) store.Op, string) {
-	return made(store.Dialects, &store.Dialect{ObjectMeta: metav1.ObjectMeta{Name: pick(c, "picker/default/svc0/9002", "import-picker/default/imp0/c-0")}, Acknowledges: c.some(2), Health: c.some(2), Lost: c.some(2)})
+	return made(store.Dialects, &store.Dialect{ObjectMeta: metav1.ObjectMeta{Name: pick(c, "picker/default/svc0/9002", "import-picker/default/imp0/c-0")}, Acknowledges: c.some(2), Health: c.some(2), Lost: c.some(2), Frozen: c.some(2)})
 }
 
 func (c *chaos) class() (store.Op, func(string) store.Op, string) {

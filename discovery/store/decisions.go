@@ -167,7 +167,7 @@ var ofPenstock = []decision{
 	decide[Offer](shown("TypeMeta", "ObjectMeta", "Import", "Cluster", "Allowed", "Pods", "Cleartext", "Local", "Since")),
 	decide[Invalid](shown("TypeMeta", "ObjectMeta")),
 	decide[Failback](shown("TypeMeta", "ObjectMeta", "Clusters")),
-	decide[Dialect](shown("TypeMeta", "ObjectMeta", "Acknowledges", "Health", "Lost")),
+	decide[Dialect](shown("TypeMeta", "ObjectMeta", "Acknowledges", "Health", "Lost", "Frozen")),
 	decide[Authority](shown("TypeMeta", "ObjectMeta"), certified("CA"), omit("Key")),
 	decide[Membership](
 		shown("TypeMeta", "ObjectMeta", "Set", "Cluster", "Region", "Zone", "PeerPort", "Members", "Names"),

@@ -126,6 +126,7 @@ type Dialect struct {
 	Acknowledges bool // it only acknowledges bodies; the endpoint picker protocol requires it to send them back
 	Health       bool // its health service reports whether it is the replica to call
 	Lost         bool // it has ended a moment ago: connections to it were lost, and nothing listens at its addresses
+	Frozen       bool // it has fallen silent a moment ago: it accepts what it is sent, and answers nothing
 }
 
 // DeepCopyObject implements runtime.Object.

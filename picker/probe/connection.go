@@ -72,7 +72,7 @@ func (p *Prober) connect(ctx context.Context, at address, picker Picker, results
 		}
 		if ok {
 			send(Answer{Dialect: d, Health: health})
-			conn.WaitForStateChange(ctx, connectivity.Ready)
+			p.followSigns(ctx, at, conn, results)
 		}
 		lost, closed = time.Now(), false
 	}

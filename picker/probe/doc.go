@@ -11,7 +11,8 @@
 // those that don't as down.
 //
 // It keeps its connection to each picker, so it knows as well which picker can't be connected to, and at once which one has ended (Answer.Lost):
-// Envoy's health check takes up to 2 s, in which each call of the picker costs its request a 503. And it asks
+// Envoy's health check takes up to 2 s, in which each call of the picker costs its request a 503. On that connection it asks for a sign of life
+// twice a second, so it knows which picker has frozen (Answer.Frozen): no check of Envoy's ends the calls that such a picker does not answer. And it asks
 // the port of its own that a picker may serve health at (Answer.Down), over TLS and with a credential if that is demanded. Of a picker that
 // Envoy does not ask, this port alone is asked (Picker.HealthOnly).
 //

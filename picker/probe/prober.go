@@ -35,11 +35,15 @@ type Answer struct {
 	// Health means that the gRPC health service on the picker's port has a status for ServiceName. Of several pickers that
 	// elect a leader, the others are NOT_SERVING.
 	Health bool
-	// Down is why no address serves: it cannot be connected to, or its health port states so (SetHealth). "" if one may serve.
+	// Down is why no address serves: it cannot be connected to, it does not answer, or its health port states so (SetHealth). ""
+	// if one may serve.
 	Down string
 	// Lost means that the picker has ended a moment ago (Config.LostFor): a connection to it was lost, all addresses refused connections since, and
 	// none has accepted one.
 	Lost bool
+	// Frozen means that the picker has fallen silent a moment ago (Config.LostFor): it accepts what it is sent and has answered
+	// nothing for two seconds, or three, at some address, and serves at no other.
+	Frozen bool
 	// Mute is why the health port of some address does not report, if it is asked over TLS; "" if all do.
 	Mute string
 }
@@ -62,7 +66,7 @@ type Config struct {
 	Retry time.Duration
 	// Timeout of one probe; 2 s by default, which is also how long Envoy waits.
 	Timeout time.Duration
-	// LostFor is how long a picker counts as lost; 5 s by default. Envoy's own health check notices within 2 s (translator/envoy), and then
+	// LostFor is how long a picker counts as lost, or as frozen; 5 s by default. Envoy's own health check notices within 2 s (translator/envoy), and then
 	// decides alone: it finds sooner that the picker is back, and may reach what this process does not.
 	LostFor time.Duration
 	// HealthInterval is how often the health ports of pickers are asked; 5 s by default.
@@ -183,6 +187,7 @@ type result struct {
 	address
 	Answer
 	health *state // nil: the result is another one
+	sign   *sign  // the same
 }
 
 // target is Run's state of one picker.
@@ -193,6 +198,7 @@ type target struct {
 	down     map[dial.Address]string             // why those that cannot be connected to cannot
 	lost     map[dial.Address]bool               // whether those of down are lost
 	health   map[dial.Address]state              // what their health ports report
+	signs    map[dial.Address]sign               // what those that are connected to show
 	reported Answer                              // to OnAnswer
 }
 
@@ -218,6 +224,8 @@ func (p *Prober) Run(ctx context.Context) error {
 				switch {
 				case r.health != nil:
 					t.health[r.addr] = *r.health
+				case r.sign != nil:
+					t.signs[r.addr] = *r.sign
 				case r.Down != "":
 					t.down[r.addr], t.lost[r.addr] = r.Down, r.Lost
 				default:
@@ -255,6 +263,7 @@ func (p *Prober) update(ctx context.Context, group *errgroup.Group, targets map[
 				delete(t.down, addr)
 				delete(t.lost, addr)
 				delete(t.health, addr)
+				delete(t.signs, addr)
 			}
 		}
 		if !still {
@@ -269,7 +278,7 @@ func (p *Prober) update(ctx context.Context, group *errgroup.Group, targets map[
 	for name, at := range wanted {
 		t := targets[name]
 		if t == nil {
-			t = &target{at: at, stop: map[dial.Address]context.CancelFunc{}, answers: map[dial.Address]Answer{}, down: map[dial.Address]string{}, lost: map[dial.Address]bool{}, health: map[dial.Address]state{}}
+			t = &target{at: at, stop: map[dial.Address]context.CancelFunc{}, answers: map[dial.Address]Answer{}, down: map[dial.Address]string{}, lost: map[dial.Address]bool{}, health: map[dial.Address]state{}, signs: map[dial.Address]sign{}}
 			targets[name] = t
 		}
 		for _, addr := range at.Addresses {
@@ -293,8 +302,8 @@ func (p *Prober) update(ctx context.Context, group *errgroup.Group, targets map[
 
 // report merges the answers of a picker's addresses and calls OnAnswer if the result changed. If dialects differ, as during a
 // rollout, the result is Acknowledges: in that mode the picks of a picker that sends bodies back still apply, only its changes
-// to bodies are lost. Health needs all addresses. While no address has answered, the last result remains. Down and Lost need all addresses,
-// too, and change nothing else.
+// to bodies are lost. Health needs all addresses. While no address has answered, the last result remains. Down, Lost and Frozen need all
+// addresses, too, and change nothing else.
 func (p *Prober) report(name string, t *target) error {
 	merged := t.reported
 	if len(t.answers) > 0 {
@@ -307,19 +316,19 @@ func (p *Prober) report(name string, t *target) error {
 			merged.Dialect = t.reported.Dialect
 		}
 	}
-	merged.Down, merged.Lost, merged.Mute = t.failing(), t.gone(), t.mute()
+	merged.Down, merged.Lost, merged.Frozen, merged.Mute = t.failing(), t.gone(), t.frozen(), t.mute()
 	if merged == t.reported {
 		return nil
 	}
 	t.reported = merged
-	p.cfg.Log.Debug("external picker answered its probe", "picker", name, "acknowledges", merged.Dialect == Acknowledges, "health", merged.Health, "down", merged.Down, "lost", merged.Lost, "mute", merged.Mute)
+	p.cfg.Log.Debug("external picker answered its probe", "picker", name, "acknowledges", merged.Dialect == Acknowledges, "health", merged.Health, "down", merged.Down, "lost", merged.Lost, "frozen", merged.Frozen, "mute", merged.Mute)
 	return p.cfg.OnAnswer(name, merged)
 }
 
 // failing is why none of the addresses serves; "" if one may.
 func (t *target) failing() (why string) {
 	for addr := range t.stop {
-		is := cmp.Or(t.down[addr], t.health[addr].sick)
+		is := cmp.Or(t.down[addr], t.health[addr].sick, t.signs[addr].reason())
 		if is == "" {
 			return ""
 		}

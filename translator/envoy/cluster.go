@@ -45,7 +45,7 @@ func Cluster(c *model.Cluster) (*resource.Resource, error) {
 	if picker && !(c.Own && c.TLS != nil) { // a handshake takes a busy machine longer
 		cl.ConnectTimeout = seconds(pickerConnectTimeout)
 	}
-	if c.HealthService != "" || c.Ejects {
+	if c.HealthService != "" || c.Ejects || picker && c.Name.External() {
 		// By default Envoy holds a change of health back while the last change of the cluster is younger than a second: a picker that takes
 		// another's place would get no call for so long.
 		cl.CommonLbConfig = &clusterv3.Cluster_CommonLbConfig{UpdateMergeWindow: seconds(0)}

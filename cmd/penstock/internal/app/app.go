@@ -324,9 +324,10 @@ func (a *App) wantNames(names, gone []string) {
 // storeDialect stores how a picker answers, where translation reads it.
 func (a *App) storeDialect(name string, is probe.Answer) error {
 	op := store.Dialects.Delete(name)
-	if d := (&store.Dialect{Acknowledges: is.Dialect == probe.Acknowledges, Health: is.Health, Lost: is.Lost}); d.Acknowledges || d.Health || d.Lost {
+	d := store.Dialect{Acknowledges: is.Dialect == probe.Acknowledges, Health: is.Health, Lost: is.Lost, Frozen: is.Frozen}
+	if d.Acknowledges || d.Health || d.Lost || d.Frozen {
 		d.Name = name
-		op = store.Dialects.Put(d)
+		op = store.Dialects.Put(&d)
 	}
 	if _, err := a.store.Apply(op); err != nil {
 		return fmt.Errorf("how %s answers: %w", name, err)
