@@ -100,6 +100,9 @@ func (d *document) setMembers() error {
 			file.SetField(n, "allow", allow)
 		} else {
 			file.SetField(n, "peer", file.Field(fresh, "peer"))
+			for _, excluded := range []string{"kubeconfig", "clusterProfile"} { // of a member that a hub reached
+				file.SetField(n, excluded, nil)
+			}
 			setExportable(n, allow)
 		}
 		list.Content = append(list.Content, n)

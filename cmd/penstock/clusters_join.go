@@ -34,8 +34,9 @@ A member exports here only what "allow" of its entry names. A new member may exp
 that the other cluster exported pools of when "clusters show" ran there. --allow-namespaces and --allow-pools allow others
 instead. Without these flags, what the ClusterSet allows a member that it has stays as it is.
 
-The bundle of a member that the ClusterSet has may have CA certificates that are in it here, and those that a key of one of
-them has signed. Any other needs --replace: CA certificates are public, so a known one beside it proves nothing.
+The bundle of a member that the ClusterSet has may have CA certificates that are in it here, those that the member has
+published to the running Penstock, and those that a key of one of these has signed. Any other needs --replace: CA
+certificates are public, so a known one beside it proves nothing.
 
 With --http, of a Penstock on Kubernetes, nothing is written: the command prints the ClusterSet to apply.`,
 		Example: `  penstock clusters show -f ./config | ssh east penstock clusters join -f ./config - > east.yaml
@@ -140,7 +141,9 @@ func (t *target) join(cmd *cobra.Command, members []v1alpha1.ClusterSetMember, h
 	if err != nil {
 		return err
 	}
-	done, may, err := joinAll(&d.set, members, text, how)
+	is, _ := t.clusterStatus(cmd.Context()) // without a running process, what members have published is not known
+	is.Member = text
+	done, may, err := joinAll(&d.set, members, &is, how)
 	if err != nil {
 		return fmt.Errorf("%s:%d: %w", d.Path, d.Line, err)
 	}
@@ -173,7 +176,7 @@ func (t *target) printJoined(cmd *cobra.Command, members []v1alpha1.ClusterSetMe
 	if err != nil {
 		return err
 	}
-	done, may, err := joinAll(set, members, is.Member, how)
+	done, may, err := joinAll(set, members, &is, how)
 	if err != nil {
 		return err
 	}
@@ -229,12 +232,21 @@ func ownAsMember(text string) (*v1alpha1.ClusterSetMember, error) {
 	return &list[0], nil
 }
 
-// joinAll adds or renews members. own is this cluster as a member, as text. It returns a line for
-// each, and one about what each may export.
+// published returns what a member has published of its CA certificates.
+func published(is *clusterset.Status, member string) string {
+	i := slices.IndexFunc(is.Members, func(m clusterset.MemberStatus) bool { return m.Name == member })
+	if i < 0 {
+		return ""
+	}
+	return is.Members[i].Published
+}
+
+// joinAll adds or renews members. known has this cluster as a member, and what members have published.
+// It returns a line for each, and one about what each may export.
 func joinAll(
-	set *v1alpha1.ClusterSet, members []v1alpha1.ClusterSetMember, own string, how joining,
+	set *v1alpha1.ClusterSet, members []v1alpha1.ClusterSetMember, known *clusterset.Status, how joining,
 ) (done, may []string, err error) {
-	self, err := ownAsMember(own)
+	self, err := ownAsMember(known.Member)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -242,7 +254,7 @@ func joinAll(
 		if how.given {
 			m.Allow.Namespaces, m.Allow.Pools = how.namespaces, how.pools
 		}
-		what, err := clusterset.Join(set, m, self, how.replace)
+		what, err := clusterset.Join(set, m, self, published(known, m.Name), how.replace)
 		switch {
 		case err != nil:
 			return nil, nil, err

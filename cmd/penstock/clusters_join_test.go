@@ -7,6 +7,7 @@ import (
 	"crypto/sha256"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"encoding/json"
 	"encoding/pem"
 	"fmt"
 	"math/big"
@@ -190,7 +191,6 @@ func TestClusterSet_JoinGivesNoNameToAnUnknownCA(t *testing.T) {
 		{"the known one has expired, and is there too", ended.bundle, ended.bundle + other.bundle, other},
 		{"the key of an expired one", ended.bundle, revived.bundle, revived},
 		{"signed by one that is not known", known, known + signed.bundle, signed},
-		{"no certificate was known", "", other.bundle, other},
 		{"its own", known, known, nil},
 		{"its own twice, with a comment", known, "# east\n" + known + known, nil},
 		{"fewer", known + other.bundle, known, nil},
@@ -199,9 +199,6 @@ func TestClusterSet_JoinGivesNoNameToAnUnknownCA(t *testing.T) {
 		{"the known key signs the next, alone", known, old.signs(t).bundle, nil},
 	} {
 		peer := "peer: {address: \"192.0.2.1:9443\", bundle: " + strconv.Quote(c.has) + "}"
-		if c.has == "" {
-			peer = "kubeconfig: {file: east}"
-		}
 		s := clusterFolder(t, clusterSetYAML("here")+"  members:\n  - name: east\n    "+peer+"\n", caBundle(t, time.Hour))
 		text := memberYAML(t, "east", "192.0.2.9:9443", c.text)
 		_, err := s.joinText(text)
@@ -225,6 +222,60 @@ func TestClusterSet_JoinGivesNoNameToAnUnknownCA(t *testing.T) {
 		}
 		if out, err := s.joinText(text, "--replace"); err != nil || !strings.Contains(out, "new certificates") {
 			t.Errorf("%s, with --replace: %s %v", c.what, out, err)
+		}
+	}
+}
+
+// What a member has published counts as its own, as it does for connections: after it has made a new
+// authority, its name needs no --replace.
+func TestClusterSet_JoinKnowsWhatAMemberHasPublished(t *testing.T) {
+	old, next, other := newCA(t, time.Hour), newCA(t, time.Hour), newCA(t, time.Hour)
+	peer := &v1alpha1.ClusterSetPeer{Address: "192.0.2.1:9443", Bundle: old.bundle}
+	set := &v1alpha1.ClusterSet{ObjectMeta: metav1.ObjectMeta{Name: "gpus"}}
+	set.Spec.Cluster, set.Spec.Members = "here", []v1alpha1.ClusterSetMember{{Name: "east", Peer: peer}}
+	members := []clusterset.MemberStatus{{Name: "west", Published: other.bundle}, {Name: "east", Published: next.bundle}}
+	mux := http.NewServeMux()
+	serve := func(page string, of any) {
+		mux.HandleFunc(page, func(w http.ResponseWriter, _ *http.Request) { _ = json.NewEncoder(w).Encode(of) })
+	}
+	serve("/clusters", clusterset.Status{Cluster: "here", Members: members})
+	serve("/debug/store/ClusterSet", map[string]any{"objects": []any{set}})
+	server := httptest.NewServer(mux)
+	t.Cleanup(server.Close)
+	for name, c := range map[string]struct {
+		bundle string
+		joins  bool
+	}{
+		"what it has published":              {next.bundle, true},
+		"a CA that the published one signed": {next.signs(t).bundle, true},
+		"what another has published":         {other.bundle, false},
+	} {
+		path := filepath.Join(t.TempDir(), "east.yaml")
+		if err := os.WriteFile(path, []byte(memberYAML(t, "east", "192.0.2.1:9443", c.bundle)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		out, err := penstock(t, "clusters", "join", path, "--http", strings.TrimPrefix(server.URL, "http://"))
+		if (err == nil) != c.joins || c.joins && !strings.Contains(out, "east has a new address or new certificates") {
+			t.Errorf("%s: %s %v", name, out, err)
+		}
+	}
+}
+
+// A member that a hub reaches has no certificate that could be known: the error states what it is.
+func TestClusterSet_JoinNamesAMemberOfAHub(t *testing.T) {
+	for _, access := range []string{"kubeconfig: {file: east}", "clusterProfile: {name: east, namespace: fleet}"} {
+		s := clusterFolder(t, clusterSetYAML("here")+"  members:\n  - name: east\n    "+access+"\n", caBundle(t, time.Hour))
+		text := memberYAML(t, "east", "192.0.2.9:9443", caBundle(t, time.Hour))
+		_, err := s.joinText(text)
+		if err == nil || !strings.Contains(err.Error(), "member east: it is reached by kubeconfig or clusterProfile, for penstock hub") {
+			t.Errorf("%s: %v", access, err)
+		}
+		if out, err := s.joinText(text, "--replace"); err != nil || !strings.Contains(out, "new certificates") {
+			t.Errorf("%s, with --replace: %s %v", access, out, err)
+		}
+		written, err := os.ReadFile(filepath.Join(s.dir, "set.yaml"))
+		if err != nil || strings.Contains(string(written), "file: east") || strings.Contains(string(written), "clusterProfile") {
+			t.Errorf("%s: the member has a peer, and beside it what a peer excludes: %s %v", access, written, err)
 		}
 	}
 }

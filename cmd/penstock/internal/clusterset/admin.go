@@ -1,6 +1,7 @@
 package clusterset
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -15,7 +16,9 @@ import (
 
 	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
+	"github.com/penstock-project/penstock/manifests/v1alpha1"
 	"github.com/penstock-project/penstock/multicluster/export"
+	"github.com/penstock-project/penstock/multicluster/federation"
 	"github.com/penstock-project/penstock/multicluster/registry"
 )
 
@@ -72,6 +75,9 @@ type MemberStatus struct {
 	Denied bool `json:"denied,omitempty"`
 	// Traffic is what became of the requests that Envoys have reported to this process; nil: there was none.
 	Traffic *Traffic `json:"traffic,omitempty"`
+	// Published has the CA certificates, in PEM, that vouch for the member beside those of the ClusterSet: the member published them
+	// over a connection that its certificate has proved to be its own.
+	Published string `json:"published,omitempty"`
 }
 
 // Traffic is what became of the requests to a member since this process started.
@@ -185,7 +191,7 @@ func (s *Set) Status(ws registry.WatchSet) Status {
 	}
 	decisions := slices.SortedFunc(maps.Values(s.decisions), func(a, b export.Decision) int { return a.Pool.Compare(b.Pool) })
 	rejected := maps.Clone(s.rejected)
-	f := s.federation
+	f, spec := s.federation, s.spec
 	s.mu.Unlock()
 	serves := f != nil && s.cfg.Listen != nil && s.leads()
 	if out.Cluster != "" {
@@ -220,9 +226,24 @@ func (s *Set) Status(ws registry.WatchSet) Status {
 		if t, ok := traffic[m.Name]; ok {
 			is.Traffic = &t
 		}
+		is.Published = publishedBundle(spec, &m)
 		out.Members = append(out.Members, is)
 	}
 	return out
+}
+
+// publishedBundle returns MemberStatus.Published.
+func publishedBundle(spec *v1alpha1.ClusterSet, m *registry.Member) string {
+	if spec == nil {
+		return ""
+	}
+	i := slices.IndexFunc(spec.Spec.Members, func(o v1alpha1.ClusterSetMember) bool { return o.Name == m.Name })
+	if i < 0 || spec.Spec.Members[i].Peer == nil {
+		return ""
+	}
+	written := []byte(spec.Spec.Members[i].Peer.Bundle)
+	published, _ := bytes.CutPrefix(federation.TrustedBundle(written, m.Bundle), written)
+	return string(published)
 }
 
 // exportsTo lists this cluster's exports that are for a member.

@@ -173,9 +173,10 @@ func Claims(m *v1alpha1.ClusterSetMember) string {
 }
 
 // Join adds a member to a ClusterSet, or renews its address and bundle: what the ClusterSet allows
-// one that it has stays. own is this cluster as a member; nil if it has no certificate yet. replace
-// lets a cluster with CAs that are not known to be the member's have its name.
-func Join(set *v1alpha1.ClusterSet, m v1alpha1.ClusterSetMember, own *v1alpha1.ClusterSetMember, replace bool) (what string, err error) {
+// one that it has stays. own is this cluster as a member; nil if it has no certificate yet. published
+// has the CA certificates that the member has published (MemberStatus.Published). replace lets a
+// cluster with CAs that are not known to be the member's have its name.
+func Join(set *v1alpha1.ClusterSet, m v1alpha1.ClusterSetMember, own *v1alpha1.ClusterSetMember, published string, replace bool) (what string, err error) {
 	owner := "ClusterSet " + set.Name
 	if m.Name == set.Spec.Cluster || own != nil && m.Name == own.Name {
 		return "", fmt.Errorf("%s: spec.cluster: %s is the name of this cluster too; give each cluster a name of its own", owner, m.Name)
@@ -206,8 +207,12 @@ func Join(set *v1alpha1.ClusterSet, m v1alpha1.ClusterSetMember, own *v1alpha1.C
 	switch {
 	case is.Peer != nil && is.Peer.Address == m.Peer.Address && strings.TrimSpace(is.Peer.Bundle) == strings.TrimSpace(m.Peer.Bundle):
 		return "", nil
+	case is.Peer == nil && !replace:
+		return "", fmt.Errorf("%s: member %s: it is reached by kubeconfig or clusterProfile, for penstock hub, and has no peer: "+
+			"give the other cluster another spec.cluster, remove the member here if the hub is gone, or add --replace to have "+
+			"it exchange exports with this Penstock instead", owner, m.Name)
 	case !replace:
-		if unknown := strangers(is.Peer, m.Peer, time.Now()); len(unknown) > 0 {
+		if unknown := strangers(is.Peer.Bundle+"\n"+published, m.Peer, time.Now()); len(unknown) > 0 {
 			return "", fmt.Errorf("%s: member %s: peer.bundle: the member is not known to have the CA %s. "+
 				"Another cluster that has its name would get what is meant for it. Compare the fingerprints with those at %s "+
 				"(openssl x509 -noout -fingerprint -sha256). If they are the same, as after penstock credentials rotate or "+
@@ -215,18 +220,15 @@ func Join(set *v1alpha1.ClusterSet, m v1alpha1.ClusterSetMember, own *v1alpha1.C
 				owner, m.Name, strings.Join(unknown[:min(len(unknown), listed)], ", "), m.Name)
 		}
 	}
-	is.Peer = m.Peer
+	is.Peer, is.Kubeconfig, is.ClusterProfile = m.Peer, nil, nil // one excludes the others
 	return "renewed", nil
 }
 
-// strangers describes the certificates of a member's next bundle that are not known to be the member's: they are not in its
-// bundle so far, and no key of a certificate there that is valid now has signed them. CA certificates are public, so those
-// beside them prove nothing. is is nil if no certificate of the member is known.
-func strangers(is, next *v1alpha1.ClusterSetPeer, now time.Time) (unknown []string) {
-	var known []*x509.Certificate
-	if is != nil {
-		known, _ = parse(is.Bundle) // of one that cannot be read nothing is known
-	}
+// strangers describes the certificates of a member's next bundle that are not known to be the member's: they are not in the
+// bundle that is, and no key of a certificate there that is valid now has signed them. CA certificates are public, so those
+// beside them prove nothing.
+func strangers(is string, next *v1alpha1.ClusterSetPeer, now time.Time) (unknown []string) {
+	known, _ := parse(is) // of one that cannot be read nothing is known
 	certs, err := parse(next.Bundle)
 	if err != nil {
 		return []string{err.Error()}

@@ -110,3 +110,30 @@ func TestMemberTrust_CertificateThatEnvoyCannotReadIsAFindingAndDoesNotEnter(t *
 		})
 	}
 }
+
+// Status shows what a member has published, for penstock clusters join, as far as it vouches for the member: not what it published
+// under a bundle that an operator has replaced since.
+func TestClusterSet_StatusShowsWhatAMemberHasPublished(t *testing.T) {
+	spec := &v1alpha1.ClusterSet{}
+	spec.Spec.Members = []v1alpha1.ClusterSetMember{{Name: "east", Peer: &v1alpha1.ClusterSetPeer{Bundle: "A"}}, {Name: "hub"}}
+	kept := func(under, published string) []byte {
+		return append(fmt.Appendf(nil, "Published under %x\n", sha256.Sum256([]byte(under))), published...)
+	}
+	for name, c := range map[string]struct {
+		member *registry.Member
+		want   string
+	}{
+		"published":            {&registry.Member{Name: "east", Bundle: kept("A", "B")}, "B"},
+		"under another bundle": {&registry.Member{Name: "east", Bundle: kept("C", "B")}, ""},
+		"nothing":              {&registry.Member{Name: "east"}, ""},
+		"a hub's":              {&registry.Member{Name: "hub", Bundle: kept("A", "B")}, ""},
+		"no member":            {&registry.Member{Name: "west", Bundle: kept("A", "B")}, ""},
+	} {
+		if got := strings.TrimSpace(publishedBundle(spec, c.member)); got != c.want {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+	}
+	if got := publishedBundle(nil, &registry.Member{Name: "east"}); got != "" {
+		t.Errorf("without a ClusterSet: %q", got)
+	}
+}
