@@ -131,12 +131,18 @@ func (s *site) fill(waiting float64) (free func()) {
 	var all sync.WaitGroup
 	free = func() { end(); all.Wait() }
 	s.Cleanup(free)
+	before, sent := s.series(picked), 0.0
 	s.Eventually("requests wait", func() error {
 		now := s.waiting()
-		if now < waiting {
-			all.Go(func() { _ = s.stream(ctx, "/", strings.Repeat("word ", 3000), func(string) {}) }) // it ends with ctx
+		if arrived := now + s.series(picked) - before; arrived != sent {
+			return fmt.Errorf("%g of %g requests have arrived", arrived, sent)
 		}
-		return because(now >= waiting, now, " requests wait, want ", waiting)
+		if now >= waiting {
+			return nil
+		}
+		sent++
+		all.Go(func() { _ = s.stream(ctx, "/", strings.Repeat("word ", 3000), func(string) {}) }) // it ends with ctx
+		return fmt.Errorf("%g requests wait, want %g", now, waiting)
 	})
 	return free
 }
