@@ -6,6 +6,7 @@ SHELL := bash
 .DELETE_ON_ERROR:
 
 TOOLS := $(CURDIR)/.tools/bin
+MODULE := github.com/penstock-project/penstock
 ENVOY_PATH = $$(conformance/tools/envoy.sh)
 
 # Packages whose goroutines share state: make race runs their tests under the race detector, which would only slow down the
@@ -20,13 +21,18 @@ AUDIT := $(TOOLS)/govulncheck $(TOOLS)/go-licenses
 IMAGE ?= $(shell sed -n 's/^image: //p' manifests/charts/penstock/values.yaml)
 EXTERNAL_IMAGE ?= $(shell sed -n 's/^image: //p' manifests/charts/external/values.yaml)
 ARCHES ?= amd64 arm64
+
+# What make release publishes: its platforms, the folder that it writes, and the wheels of Envoy that it packs.
+PLATFORMS ?= linux/amd64 linux/arm64 darwin/amd64 darwin/arm64
+DIST ?= dist
+WHEELS ?= $(CURDIR)/.tools/wheels
 SUITES := $(TOOLS)/gateway-api-conformance $(TOOLS)/inference-conformance
 
 # make test compiles dependencies just as make build, make sims and make helm do, without the race detector and without vet's
 # reading of every dependency. Each would cost a fresh clone some minutes; make race and make lint run them.
 FLAVOR := -trimpath -vet=off
 
-.PHONY: help demo demo-multicluster build test race fuzz simulate lint bench bench-kube bench-multicluster bench-picker bench-rivals soak conformance suites golden generate envoy sims helm audit image lab lab-down labs test-lab test-clients test-engines bin/lab bin/certify bin/clusterset-conformance go
+.PHONY: help demo demo-multicluster build test race fuzz simulate lint bench bench-kube bench-multicluster bench-picker bench-release bench-rivals soak conformance suites golden generate envoy sims helm audit image release release-fetch publish lab lab-down labs test-lab test-clients test-engines bin/lab bin/certify bin/clusterset-conformance go
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
@@ -45,17 +51,40 @@ test: go envoy sims helm ## all tests, end-to-end ones on the real Envoy include
 	@export ENVOY="$(ENVOY_PATH)" CGO_ENABLED=0; failed=0; \
 	conformance/tools/test.sh $(FLAVOR) ./... || failed=1; \
 	(cd conformance && tools/test.sh $(FLAVOR) ./...) || failed=1; \
-	(cd conformance/tools/image && ../test.sh $(FLAVOR) ./...) || failed=1; \
+	(cd conformance/tools/release && ../test.sh $(FLAVOR) ./...) || failed=1; \
 	exit $$failed
 
-image: go $(TOOLS)/image ## build the OCI images in bin/image and bin/image-external, with an SBOM and without a container engine (IMAGE=name, EXTERNAL_IMAGE=name, ARCHES=amd64, PUSH=1)
+image: go $(TOOLS)/release ## build the OCI images in bin/image and bin/image-external, with an SBOM and without a container engine (IMAGE=name, EXTERNAL_IMAGE=name, ARCHES=amd64, PUSH=1)
 	@image() { \
 	  local programs=() arch; for arch in $(ARCHES); do \
 	    echo "compiling $$1 for linux/$$arch" >&2; mkdir -p bin/linux-$$arch; \
 	    CGO_ENABLED=0 GOOS=linux GOARCH=$$arch go build -trimpath -buildvcs=auto -o bin/linux-$$arch/$$1 ./cmd/$$1; \
 	    programs+=("linux/$$arch=bin/linux-$$arch/$$1"); \
-	  done; $(TOOLS)/image -tag "$$2" -out "$$3" $(if $(PUSH),-push) "$${programs[@]}"; \
+	  done; $(TOOLS)/release image -tag "$$2" -out "$$3" $(if $(PUSH),-push) "$${programs[@]}"; \
 	}; image penstock '$(IMAGE)' bin/image; image penstock-external '$(EXTERNAL_IMAGE)' bin/image-external
+
+release-fetch: go ## download what make release needs: modules, and the Envoy of every platform
+	@go mod download && (cd conformance/tools/release && go mod download)
+	@conformance/tools/wheels.sh $(WHEELS)
+
+release: go $(TOOLS)/release ## write dist/: archives, images, charts, CRDs, SBOMs and checksums of VERSION=0.1.0 (KEY=file.pem signs; offline after make release-fetch)
+	@[ -n '$(VERSION)' ] || { echo 'name the version: make release VERSION=0.1.0' >&2; exit 1; }
+	@[ -d .git ] || echo 'no clone (a worktree, or an archive of sources): Go records no commit, so a build of a clone differs' >&2
+	@rm -rf bin/release; mkdir -p bin/release; \
+	for platform in $(PLATFORMS); do \
+	  export CGO_ENABLED=0 GOOS=$${platform%/*} GOARCH=$${platform#*/}; \
+	  echo "compiling for $$platform: some minutes the first time" >&2; \
+	  programs=(./cmd/penstock); [ "$$GOOS" != linux ] || programs+=(./cmd/penstock-external); mkdir -p "bin/release/$$GOOS-$$GOARCH"; \
+	  go build -trimpath -buildvcs=auto -ldflags='-s -w -X $(MODULE)/manifests/release.version=v$(VERSION)' -o "bin/release/$$GOOS-$$GOARCH/" "$${programs[@]}"; \
+	  go list -deps -f '{{with .Module}}{{if not .Main}}{{.Path}}@{{.Version}}{{"\t"}}{{.Dir}}{{end}}{{end}}' "$${programs[@]}"; \
+	done | LC_ALL=C sort -u >bin/release/modules.txt; \
+	printf '%s\t%s\n' "$$(go env GOVERSION)" "$$(go env GOROOT)" >>bin/release/modules.txt
+	@$(TOOLS)/release dist -version '$(VERSION)' -platforms '$(PLATFORMS)' -out '$(DIST)' -wheels '$(WHEELS)' -key '$(KEY)'
+
+publish: $(TOOLS)/release ## push the images in dist/, and make its files the GitHub release of the tag v$(VERSION) (GH_TOKEN; the workflow release runs it)
+	@printf %s "$$GH_TOKEN" | docker login ghcr.io -u "$${GITHUB_ACTOR:-token}" --password-stdin
+	@$(TOOLS)/release push -dist '$(DIST)'
+	@awk -v version='$(VERSION)' '/^## / { on = $$2 == version } on' CHANGELOG.md | gh release create 'v$(VERSION)' --verify-tag --title 'Penstock $(VERSION)' --notes-file - $(DIST)/*
 
 audit: go $(AUDIT) ## check the sources of modules, licenses, and known vulnerabilities (VULNDB=file:///folder/of/OSV/files, if the network is out of reach)
 	@conformance/tools/audit.sh
@@ -107,6 +136,9 @@ bench-rivals: build envoy ## Penstock beside real SGLang router and smg, an hour
 	  (cd conformance && go run -trimpath ./rivals -penstock ../bin/penstock -rivals $(CURDIR)/.tools/rivals -workload '$(or $(WORKLOAD),.)' \
 	    -minutes '$(or $(MINUTES),55)' -rival '$(RIVAL)' $(if $(FULL),-full)) || echo 'FAIL rivals'; \
 	} | (cd conformance && go run -trimpath ./bench/benchtable)
+
+bench-release: release ## is a second build of VERSION=0.1.0 equal, how soon does an unpacked archive serve, how large is the program (Linux; some minutes)
+	@(cd conformance && WHEELS='$(WHEELS)' go run -trimpath ./bench -dist '$(abspath $(DIST))' -run '^(release_|binary_)') | (cd conformance && go run -trimpath ./bench/benchtable)
 
 bench-kube: build labs ## measure on Kubernetes, in labs
 	@export ENVOY="$(ENVOY_PATH)" CGO_ENABLED=0; { \
@@ -183,9 +215,9 @@ $(AUDIT): conformance/tools/audit/go.mod conformance/tools/audit/go.sum | go
 	@echo "building $(@F) (once) into .tools/bin" >&2; mkdir -p $(TOOLS)
 	@cd conformance/tools/audit && CGO_ENABLED=0 go build -trimpath -o $@ $$(go list tool | grep -E '/$(@F)(/v[0-9]+)?$$')
 
-$(TOOLS)/image: $(wildcard conformance/tools/image/*) | go
-	@echo "building what builds the image (once) into .tools/bin" >&2; mkdir -p $(TOOLS)
-	@cd conformance/tools/image && CGO_ENABLED=0 go build -trimpath -o $@ .
+$(TOOLS)/release: $(wildcard conformance/tools/release/*) | go
+	@echo "building what builds images and releases (once) into .tools/bin" >&2; mkdir -p $(TOOLS)
+	@cd conformance/tools/release && CGO_ENABLED=0 go build -trimpath -o $@ .
 
 $(TOOLS)/llm-d-inference-sim: conformance/tools/llmdsim/go.mod conformance/tools/llmdsim/go.sum | go
 	@echo "building $(@F) (about 3 minutes, once) into .tools/bin" >&2; mkdir -p $(TOOLS)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/penstock-project/penstock/manifests/release"
 	"github.com/penstock-project/penstock/picker/endpoint"
 	"github.com/penstock-project/penstock/picker/flow"
 )
@@ -165,16 +166,15 @@ func (c upstreamPools) process(ch chan<- prometheus.Metric) {
 	const source, extractor = "metrics-data-source", "core-metrics-extractor"
 	emit(ch, pollErrors, prometheus.CounterValue, float64(c.picker.registry.ScrapeFailures()), source)
 	emit(ch, extractErrors, prometheus.CounterValue, 0, source, extractor)
-	commit, version := "", ""
+	commit := ""
 	if build, ok := debug.ReadBuildInfo(); ok {
-		version = build.Main.Version
 		for _, s := range build.Settings {
 			if s.Key == "vcs.revision" {
 				commit = s.Value
 			}
 		}
 	}
-	emit(ch, info, prometheus.GaugeValue, 1, commit, version)
+	emit(ch, info, prometheus.GaugeValue, 1, commit, release.Version())
 }
 
 // flow sends a pool's saturation and what waits. A pool without flow control has a saturation, too, so that

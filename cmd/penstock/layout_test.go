@@ -24,7 +24,7 @@ var topLevel = map[string]bool{
 	"manifests": true, "conformance": true, "docs": true,
 	"Makefile": true, "go.mod": true, "go.sum": true,
 	"README.md": true, "ARCHITECTURE.md": true, "CHANGELOG.md": true, "ENVOY.md": true, "LICENSE": true, "CONTRIBUTING.md": true,
-	"OPERATIONS.md": true, "REFERENCE.md": true,
+	"OPERATIONS.md": true, "REFERENCE.md": true, "install.sh": true,
 }
 
 // allowed lists which folders may import which across the top level; a rule holds for everything below them. All other
@@ -180,7 +180,7 @@ func TestLayout_TopLevelIsComplete(t *testing.T) {
 	for _, e := range entries {
 		found[e.Name()] = true
 		_, named := topLevel[e.Name()]
-		built := e.Name() == "bin" || strings.HasSuffix(e.Name(), ".test") || strings.HasSuffix(e.Name(), ".prof") // as in .gitignore
+		built := e.Name() == "bin" || e.Name() == "dist" || strings.HasSuffix(e.Name(), ".test") || strings.HasSuffix(e.Name(), ".prof") // as in .gitignore
 		if !named && !built && !strings.HasPrefix(e.Name(), ".") {
 			t.Errorf("%s is not in the list of what the top level holds", e.Name())
 		}

@@ -55,6 +55,7 @@ var promised = map[string]figure{
 	"sim_best_e2e": {unit: "ratio", limit: 1.03}, "sim_capacity": {unit: "ratio", limit: 1}, "sim_two_pickers": {unit: "ratio", limit: 1.1},
 	"sim_slow_pages": {unit: "ratio", limit: 1.1}, "sim_join": {unit: "ratio", limit: 2}, "sim_overload_lost": {unit: "share", limit: 0.3},
 	"ended_lag": {unit: "ms", limit: 10}, "ended_left": {unit: "requests", limit: 2}, "ended_spilled": {unit: "requests", limit: 0},
+	"release_same": {unit: "bytes", limit: 0}, "release_start": {unit: "s", limit: 20}, "binary_size": {unit: "MiB", limit: 90},
 	"sim_docs": {unit: "ratio", limit: 1.02}, "rate_error": {unit: "%", limit: 15}, "sim_speeds": {unit: "ratio", limit: 1.1},
 }
 

@@ -246,6 +246,14 @@ var figures = map[string]figure{
 	"sim_slow_pages.slow":    {"ratio", none, ""},
 	"sim_slow_pages.gone":    {"ratio", none, ""},
 	"sim_join":               {"ratio", 2, "TTFT p90 in the 10 s after the eighth server has joined empty, at 45 % load, over that of the same requests if it was there from the start: the worst workload, over 20 drawings."},
+	"release_same": {"bytes", 0, "Bytes that differ between dist/ and a second build of the same commit: in a clone, later, in another time zone, " +
+		"with another mask of modes. Signatures do not count. Both builds use one cache of compiled packages."},
+	"release_same.files": {"files", none, ""},
+	"release_start": {"s", 20, "The archive is unpacked until penstock demo has a streamed answer, in a network namespace with loopback alone, " +
+		"without Go and without another Envoy."},
+	"release_start.unpack": {"s", none, ""},
+	"binary_size":          {"MiB", 90, "The stripped program of this machine's platform in the archive."},
+
 	"drain_cut": {"streams", 0, "Streams of 5 s through a real Envoy that SIGTERM of penstock up cuts, while 8 other clients send " +
 		"requests."},
 	"drain_cut.of": {"streams", none, ""},
@@ -281,6 +289,7 @@ func havePicker(c config) bool        { return c.picker }
 func havePickerEnvoy(c config) bool   { return c.picker && c.penstock != "" && c.envoy != "" }
 func havePenstock(c config) bool      { return c.penstock != "" }
 func haveEnvoy(c config) bool         { return c.penstock != "" && c.envoy != "" }
+func haveDist(c config) bool          { return c.dist != "" }
 func havePeer(c config) bool          { return c.penstock != "" && c.envoyGateway != "" }
 
 // measurements are all measurements, in order.
@@ -342,5 +351,8 @@ var measurements = []measurement{
 	{names: []string{"sim_slow_pages"}, what: "slow metrics pages, by simulation", needs: havePicker, run: measureSlowPages},
 	{names: []string{"sim_join"}, what: "a server that joins, by simulation", needs: havePicker, run: measureJoin},
 	{names: []string{"rate_error", "sim_speeds"}, what: "servers of four speeds, by simulation", needs: havePicker, run: measureSpeeds},
+	{names: []string{"release_same"}, what: "a second build of the release, in another folder: minutes", needs: haveDist, run: measureSame},
+	{names: []string{"release_start"}, what: "the release's archive without Go and without a network", needs: haveDist, run: measureStart},
+	{names: []string{"binary_size"}, what: "the release's program", needs: haveDist, run: measureSize},
 	{names: []string{"sim_overload_lost"}, what: "overload, by simulation", needs: havePicker, run: measureOverload},
 }

@@ -29,8 +29,9 @@ func main() {
 	picker := flag.Bool("picker", false, "measure picks; without it their figures are omitted")
 	shape := flag.String("shape", "3x8", "clusters and servers of each for the figures sel_*; 3x8-slow has a last cluster that is half as fast")
 	profile := flag.String("profile", "", "folder for a CPU and a heap profile of each figure; empty: none")
+	dist := flag.String("dist", "", "folder of a release that make release wrote, for its figures; empty omits them")
 	flag.Parse()
-	if err := measure(ctx, *run, config{penstock: *penstock, envoy: *envoy, envoyGateway: *gateway, labs: *labs, picker: *picker, clusters: *clusters, profiles: *profile, shape: *shape}); err != nil {
+	if err := measure(ctx, *run, config{dist: *dist, penstock: *penstock, envoy: *envoy, envoyGateway: *gateway, labs: *labs, picker: *picker, clusters: *clusters, profiles: *profile, shape: *shape}); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
@@ -38,8 +39,8 @@ func main() {
 
 // config has the programs that figures may need.
 type config struct {
-	penstock, envoy, envoyGateway, profiles, shape string
-	labs, picker, clusters                         bool
+	penstock, envoy, envoyGateway, profiles, shape, dist string
+	labs, picker, clusters                               bool
 }
 
 // measure runs the selected measurements, one after the other. A failure does not stop the others.

@@ -1,24 +1,20 @@
 package external
 
 import (
-	"runtime/debug"
 	"strings"
+
+	"github.com/penstock-project/penstock/manifests/release"
 )
 
 // VersionHeader of a response has the release of the program that sent it, such as v0.1.2.
 const VersionHeader = "x-penstock-version"
 
 // Release returns the release that this program was built from; "(devel)" for a build outside of a source tree.
-func Release() string {
-	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
-		return info.Main.Version
-	}
-	return "(devel)"
-}
+func Release() string { return release.Version() }
 
-// minor returns a release's minor version, such as v0.1; "" if it has none.
-func minor(release string) string {
-	parts := strings.SplitN(release, ".", 3)
+// minor returns a version's minor version, such as v0.1; "" if it has none.
+func minor(version string) string {
+	parts := strings.SplitN(version, ".", 3)
 	if len(parts) < 2 || !strings.HasPrefix(parts[0], "v") {
 		return ""
 	}

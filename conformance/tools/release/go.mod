@@ -1,4 +1,4 @@
-module github.com/penstock-project/penstock/conformance/tools/image
+module github.com/penstock-project/penstock/conformance/tools/release
 
 go 1.26.8
 

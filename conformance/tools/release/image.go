@@ -26,18 +26,18 @@ type built struct {
 	sbom     []byte
 }
 
-// build makes the image of a platform.
-func build(platform v1.Platform, path string) (*built, error) {
+// build makes the image of a platform. The version, if any, is the program's: see inspect.
+func build(platform v1.Platform, path, version string) (*built, error) {
 	files, err := program(path)
 	if err != nil {
 		return nil, err
 	}
-	about, err := inspect(path, files[len(files)-1].data)
+	about, err := inspect(path, files[len(files)-1].data, version)
 	if err != nil {
 		return nil, err
 	}
-	if about.os != platform.OS || about.architecture != platform.Architecture {
-		return nil, fmt.Errorf("%s is a program for %s/%s, not for %s", path, about.os, about.architecture, platform)
+	if err := about.runsOn(platform); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	out := &built{platform: platform}
 	if out.sbom, err = about.sbom(); err != nil {
@@ -73,7 +73,7 @@ func build(platform v1.Platform, path string) (*built, error) {
 }
 
 func layer(files []file) (v1.Layer, error) {
-	data, err := archive(files)
+	data, err := archive(files, time.Unix(0, 0))
 	if err != nil {
 		return nil, err
 	}

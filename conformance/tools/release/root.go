@@ -1,26 +1,16 @@
 package main
 
 import (
-	"archive/tar"
 	"bytes"
 	"encoding/pem"
-	"io"
 	"os"
 	"path/filepath"
-	"time"
 
 	"golang.org/x/crypto/x509roots/fallback/bundle"
 )
 
 // user is the user and group of the process: nonroot of distroless images, and the one in the chart.
 const user = "65532"
-
-// file is a file or, with a slash at the end of its name, a folder of the image.
-type file struct {
-	name string
-	mode int64
-	data []byte
-}
 
 // base has the files of every platform.
 func base() []file {
@@ -49,23 +39,3 @@ func program(path string) ([]file, error) {
 
 // entrypoint is a program's path in its image.
 func entrypoint(path string) string { return "/usr/local/bin/" + filepath.Base(path) }
-
-// archive writes files, all of root and of one time.
-func archive(files []file) ([]byte, error) {
-	var out bytes.Buffer
-	w := tar.NewWriter(&out)
-	for _, f := range files {
-		header := &tar.Header{Name: f.name, Mode: f.mode, Size: int64(len(f.data)), Typeflag: tar.TypeReg, ModTime: time.Unix(0, 0), Format: tar.FormatUSTAR}
-		if f.name[len(f.name)-1] == '/' {
-			header.Typeflag = tar.TypeDir
-		}
-		if err := w.WriteHeader(header); err != nil {
-			return nil, err
-		}
-		if _, err := io.Copy(w, bytes.NewReader(f.data)); err != nil {
-			return nil, err
-		}
-	}
-	err := w.Close()
-	return out.Bytes(), err
-}

@@ -2,9 +2,8 @@ package main
 
 import (
 	"bytes"
-	"crypto/sha256"
 	"debug/buildinfo"
-	"encoding/hex"
+	"errors"
 	"fmt"
 	"runtime/debug"
 	"slices"
@@ -12,6 +11,7 @@ import (
 	"time"
 
 	cyclonedx "github.com/CycloneDX/cyclonedx-go"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
 
 // about is what a Go program states about itself.
@@ -22,11 +22,13 @@ type about struct {
 	os, architecture string
 	revision         string // with "-modified" if the tree had changes; "" if unknown
 	time             time.Time
-	sum              string // SHA-256 of the program
+	sum              string                // SHA-256 of the program
+	parts            []cyclonedx.Component // what is published with it, besides its modules
 }
 
-// inspect reads what the linker has stored in a program.
-func inspect(path string, data []byte) (*about, error) {
+// inspect reads what the linker has stored in a program. A version replaces that of its module,
+// which is a commit's if the commit has no tag yet.
+func inspect(path string, data []byte, version string) (*about, error) {
 	info, err := buildinfo.Read(bytes.NewReader(data))
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
@@ -35,15 +37,25 @@ func inspect(path string, data []byte) (*about, error) {
 	for _, s := range info.Settings {
 		settings[s.Key] = s.Value
 	}
-	sum := sha256.Sum256(data)
+	if version != "" {
+		info.Main.Version = "v" + version
+	}
 	out := &about{
 		main: info.Main, deps: info.Deps, goVersion: strings.TrimPrefix(info.GoVersion, "go"), os: settings["GOOS"], architecture: settings["GOARCH"],
-		revision: settings["vcs.revision"], time: created(settings["vcs.time"]), sum: hex.EncodeToString(sum[:]),
+		revision: settings["vcs.revision"], time: created(settings["vcs.time"]), sum: sum(data),
 	}
 	if settings["vcs.modified"] == "true" {
 		out.revision += "-modified"
 	}
 	return out, nil
+}
+
+// runsOn returns an error if the program is for another platform.
+func (a *about) runsOn(platform v1.Platform) error {
+	if a.os != platform.OS || a.architecture != platform.Architecture {
+		return fmt.Errorf("the program is for %s/%s, not for %s", a.os, a.architecture, platform)
+	}
+	return nil
 }
 
 // sbom lists the modules in the program, and Go's standard library. It has no serial number and no time: the same program
@@ -71,11 +83,33 @@ func (a *about) sbom() ([]byte, error) {
 		}
 		components, refs = append(components, c), append(refs, c.BOMRef)
 	}
+	for _, part := range a.parts {
+		components, refs = append(components, part), append(refs, part.BOMRef)
+	}
 	bom.Components = &components
 	bom.Dependencies = &[]cyclonedx.Dependency{{Ref: bom.Metadata.Component.BOMRef, Dependencies: &refs}}
+	return encode(bom)
+}
+
+func encode(bom *cyclonedx.BOM) ([]byte, error) {
 	var out bytes.Buffer
 	err := cyclonedx.NewBOMEncoder(&out, cyclonedx.BOMFileFormatJSON).SetPretty(true).Encode(bom)
 	return out.Bytes(), err
+}
+
+// putWithSBOM writes an artifact that is not a program, and an SBOM with its parts.
+func (d *dist) putWithSBOM(name string, data []byte, parts []cyclonedx.Component) error {
+	bom := cyclonedx.NewBOM()
+	bom.Metadata = &cyclonedx.Metadata{Component: &cyclonedx.Component{
+		BOMRef: name, Type: cyclonedx.ComponentTypeFile, Name: name, Version: d.version,
+		Hashes: &[]cyclonedx.Hash{{Algorithm: cyclonedx.HashAlgoSHA256, Value: sum(data)}},
+	}}
+	bom.Components = &parts
+	sbom, err := encode(bom)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.put(name, data), d.put(name+".cdx.json", sbom))
 }
 
 // purl is the package URL of a Go module.

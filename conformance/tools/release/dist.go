@@ -1,0 +1,190 @@
+package main
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"time"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+)
+
+// dist writes the artifacts of a release into a folder. Every platform has an archive; those of Linux
+// also have images.
+type dist struct {
+	version, source, programs, modules, wheels, out, key string
+	platforms                                            []v1.Platform
+
+	time    time.Time         // of the commit; all files of an archive have it
+	digests map[string]string // image -> digest
+	envoys  []wheel
+}
+
+func (d *dist) run() error {
+	if d.version == "" {
+		return errors.New("name the version: see -help")
+	}
+	names, err := d.chartNames()
+	if err != nil {
+		return err
+	}
+	if err := os.RemoveAll(d.out); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(d.out, 0o755); err != nil {
+		return err
+	}
+	d.digests = map[string]string{}
+	charts := func() error { return d.charts(names) }
+	steps := []func() error{d.installer, d.readWheels, d.archives, d.images, charts, d.manifests, d.sums}
+	for _, step := range steps {
+		if err := step(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// put writes an artifact.
+func (d *dist) put(name string, data []byte) error {
+	return os.WriteFile(filepath.Join(d.out, name), data, 0o644)
+}
+
+// archives writes a compressed archive of each platform: the program, on Linux the pinned Envoy
+// beside it, and licenses.
+func (d *dist) archives() error {
+	licenses, err := d.licenses()
+	if err != nil {
+		return err
+	}
+	own, err := os.ReadFile(filepath.Join(d.source, "LICENSE"))
+	if err != nil {
+		return err
+	}
+	for _, platform := range d.platforms {
+		path := d.program(platform, "penstock")
+		data, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		about, err := inspect(path, data, d.version)
+		if err != nil {
+			return err
+		}
+		if err := about.runsOn(platform); err != nil {
+			return err
+		}
+		d.time = about.time
+		envoy := d.envoy(platform)
+		if platform.OS == "linux" && envoy == nil {
+			return fmt.Errorf("%s has no wheel of Envoy for %s: run make release-fetch", d.wheels, platform)
+		}
+		name := fmt.Sprintf("penstock-%s-%s", d.version, dashed(platform))
+		files := []file{
+			{name + "/", 0o755, nil}, {name + "/LICENSE", 0o644, own},
+			{name + "/LICENSES-of-modules.txt", 0o644, licenses},
+		}
+		if platform.OS == "linux" {
+			files = append(files, file{name + "/envoy", 0o755, envoy.program})
+			about.parts = append(about.parts, envoy.component())
+		}
+		files = append(files, file{name + "/penstock", 0o755, data})
+		packed, err := compressed(files, d.time)
+		if err != nil {
+			return err
+		}
+		sbom, err := about.sbom()
+		if err == nil {
+			err = errors.Join(d.put(name+".tar.gz", packed), d.put(name+".cdx.json", sbom))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (d *dist) program(platform v1.Platform, name string) string {
+	return filepath.Join(d.programs, dashed(platform), name)
+}
+
+// imageLine is the image that a chart's values name.
+var imageLine = regexp.MustCompile(`(?m)^image: (\S+)$`)
+
+// images writes the OCI layout of each image as a tar archive, and the SBOM of each platform.
+func (d *dist) images() error {
+	for program, chart := range map[string]string{"penstock": "penstock", "penstock-external": "external"} {
+		values, err := os.ReadFile(filepath.Join(d.source, "manifests/charts", chart, "values.yaml"))
+		if err != nil {
+			return err
+		}
+		tag := imageLine.FindSubmatch(values)
+		if tag == nil {
+			return fmt.Errorf("chart %s names no image", chart)
+		}
+		if err := d.image(program, string(tag[1])); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (d *dist) image(program, tag string) error {
+	var all []*built
+	for _, platform := range d.platforms {
+		if platform.OS != "linux" {
+			continue
+		}
+		b, err := build(platform, d.program(platform, program), d.version)
+		if err != nil {
+			return err
+		}
+		all = append(all, b)
+		name := fmt.Sprintf("%s-image-%s-%s.cdx.json", program, d.version, dashed(platform))
+		if err := d.put(name, b.sbom); err != nil {
+			return err
+		}
+	}
+	dir, err := os.MkdirTemp("", "penstock-layout-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	digest, err := writeLayout(dir, tag, all)
+	if err != nil {
+		return err
+	}
+	d.digests[tag] = digest.String()
+	files, err := tree(dir, "")
+	if err != nil {
+		return err
+	}
+	packed, err := archive(files, d.time)
+	if err == nil {
+		err = d.put(fmt.Sprintf("%s-image-%s.tar", program, d.version), packed)
+	}
+	return err
+}
+
+// installer copies install.sh, which installs this version.
+func (d *dist) installer() error {
+	data, err := os.ReadFile(filepath.Join(d.source, "install.sh"))
+	if err != nil {
+		return err
+	}
+	if !strings.Contains(string(data), "version=${PENSTOCK_VERSION:-"+d.version+"}\n") {
+		return fmt.Errorf("install.sh does not install version %s by default: change it there", d.version)
+	}
+	return d.put("install.sh", data)
+}
+
+// sum is the SHA-256 of data, in hexadecimal digits.
+func sum(data []byte) string {
+	hash := sha256.Sum256(data)
+	return hex.EncodeToString(hash[:])
+}

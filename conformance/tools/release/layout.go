@@ -1,0 +1,213 @@
+package main
+
+import (
+	"archive/tar"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/google/go-containerregistry/pkg/authn"
+	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/layout"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+)
+
+// run writes the image of programs, each given as OS/ARCH=PROGRAM, and pushes it if asked for.
+func run(tag, out string, push bool, programs []string) error {
+	if out == "" || len(programs) == 0 {
+		return errors.New("name the image, the folder and a program: see -help")
+	}
+	var all []*built
+	for _, p := range programs {
+		text, path, _ := strings.Cut(p, "=")
+		platform, err := v1.ParsePlatform(text)
+		if err != nil {
+			return err
+		}
+		b, err := build(*platform, path, "")
+		if err != nil {
+			return err
+		}
+		all = append(all, b)
+	}
+	digest, err := write(out, tag, all)
+	if err == nil && push {
+		err = pushed(tag, all)
+	}
+	if err != nil {
+		return err
+	}
+	fmt.Printf("%s@%s\n", tag, digest)
+	return nil
+}
+
+// pushed pushes an image with its index and SBOMs.
+func pushed(tag string, all []*built) error {
+	ref, err := name.ParseReference(tag)
+	if err != nil {
+		return err
+	}
+	whole, err := index(all)
+	if err == nil {
+		err = remote.WriteIndex(ref, whole, remote.WithAuthFromKeychain(authn.DefaultKeychain))
+	}
+	if err != nil {
+		return fmt.Errorf("push %s: %w", tag, err)
+	}
+	return nil
+}
+
+// write fills a folder: layout (the OCI layout), rootfs of each platform, its SBOM, and values.yaml
+// for the chart.
+func write(dir, tag string, all []*built) (v1.Hash, error) {
+	if err := os.RemoveAll(dir); err != nil {
+		return v1.Hash{}, err
+	}
+	place := filepath.Join(dir, "layout")
+	digest, err := writeLayout(place, tag, all)
+	if err != nil {
+		return v1.Hash{}, err
+	}
+	for _, b := range all {
+		if err := os.WriteFile(filepath.Join(dir, "sbom-"+dashed(b.platform)+".cdx.json"), b.sbom, 0o644); err != nil {
+			return v1.Hash{}, err
+		}
+		if err := unpack(place, digest, b, filepath.Join(dir, "rootfs-"+dashed(b.platform))); err != nil {
+			return v1.Hash{}, err
+		}
+	}
+	values := fmt.Sprintf("image: %s\nimageDigest: %s\n", tag, digest)
+	return digest, os.WriteFile(filepath.Join(dir, "values.yaml"), []byte(values), 0o644)
+}
+
+// writeLayout writes an OCI layout of the images and returns the digest of their index.
+func writeLayout(place, tag string, all []*built) (v1.Hash, error) {
+	if _, err := name.ParseReference(tag); err != nil {
+		return v1.Hash{}, err
+	}
+	whole, err := index(all)
+	if err != nil {
+		return v1.Hash{}, err
+	}
+	to, err := layout.Write(place, empty.Index)
+	if err != nil {
+		return v1.Hash{}, err
+	}
+	if err := to.AppendIndex(whole, layout.WithAnnotations(map[string]string{"org.opencontainers.image.ref.name": tag})); err != nil {
+		return v1.Hash{}, err
+	}
+	return whole.Digest()
+}
+
+// dashed is a platform as it stands in names of files, such as linux-arm64.
+func dashed(platform v1.Platform) string { return strings.ReplaceAll(platform.String(), "/", "-") }
+
+// pushDist pushes the images of a release, as their layouts have them.
+func pushDist(dist string) error {
+	archives, err := filepath.Glob(filepath.Join(dist, "*-image-*.tar"))
+	if err != nil || len(archives) == 0 {
+		return fmt.Errorf("%s has no images: %w", dist, err)
+	}
+	for _, path := range archives {
+		dir, err := os.MkdirTemp("", "penstock-layout-")
+		if err != nil {
+			return err
+		}
+		err = pushLayout(path, dir)
+		if err = errors.Join(err, os.RemoveAll(dir)); err != nil {
+			return fmt.Errorf("push %s: %w", path, err)
+		}
+	}
+	return nil
+}
+
+// pushLayout unpacks a layout into dir and pushes its index under the name that is noted there.
+func pushLayout(path, dir string) error {
+	data, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer data.Close()
+	if err := untar(data, dir); err != nil {
+		return err
+	}
+	all, err := layout.ImageIndexFromPath(dir)
+	if err != nil {
+		return err
+	}
+	manifest, err := all.IndexManifest()
+	if err != nil {
+		return err
+	}
+	for _, m := range manifest.Manifests {
+		ref, err := name.ParseReference(m.Annotations["org.opencontainers.image.ref.name"])
+		if err != nil {
+			return err
+		}
+		whole, err := all.ImageIndex(m.Digest)
+		if err != nil {
+			return err
+		}
+		if err := remote.WriteIndex(ref, whole, remote.WithAuthFromKeychain(authn.DefaultKeychain)); err != nil {
+			return err
+		}
+		fmt.Printf("%s@%s\n", ref, m.Digest)
+	}
+	return nil
+}
+
+// unpack writes the files of an image, as the layout has them.
+func unpack(place string, whole v1.Hash, b *built, dir string) error {
+	hash, err := b.image.Digest()
+	if err != nil {
+		return err
+	}
+	all, err := layout.ImageIndexFromPath(place)
+	if err == nil {
+		all, err = all.ImageIndex(whole)
+	}
+	if err != nil {
+		return err
+	}
+	img, err := all.Image(hash)
+	if err != nil {
+		return err
+	}
+	files := mutate.Extract(img)
+	defer files.Close()
+	return untar(files, dir)
+}
+
+// untar writes the files of an archive that this program has written.
+func untar(from io.Reader, dir string) error {
+	for r := tar.NewReader(from); ; {
+		header, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		path, mode := filepath.Join(dir, header.Name), header.FileInfo().Mode()
+		if header.Typeflag == tar.TypeDir {
+			err = os.MkdirAll(path, 0o755)
+		} else if err = os.MkdirAll(filepath.Dir(path), 0o755); err == nil {
+			var data []byte
+			if data, err = io.ReadAll(r); err == nil {
+				err = os.WriteFile(path, data, mode.Perm())
+			}
+		}
+		if err == nil {
+			err = os.Chmod(path, mode)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}

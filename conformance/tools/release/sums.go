@@ -1,0 +1,69 @@
+package main
+
+import (
+	"crypto/ecdsa"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+)
+
+const sumsFile = "SHA256SUMS"
+
+// sums writes the checksums of all artifacts, sorted by name, in the form of sha256sum. With a key
+// it also writes their signature, in the form of cosign sign-blob: an ECDSA signature (ASN.1) of
+// the SHA-256 of the file, in Base64.
+func (d *dist) sums() error {
+	files, err := tree(d.out, "")
+	if err != nil {
+		return err
+	}
+	var list strings.Builder
+	for _, f := range files {
+		fmt.Fprintf(&list, "%s  %s\n", sum(f.data), f.name)
+	}
+	if err := d.put(sumsFile, []byte(list.String())); err != nil || d.key == "" {
+		return err
+	}
+	text, err := os.ReadFile(d.key)
+	if err != nil {
+		return err
+	}
+	key, err := signingKey(text)
+	if err != nil {
+		return fmt.Errorf("%s: %w", d.key, err)
+	}
+	hash := sha256.Sum256([]byte(list.String()))
+	signature, err := ecdsa.SignASN1(rand.Reader, key, hash[:])
+	if err != nil {
+		return err
+	}
+	return d.put(sumsFile+".sig", []byte(base64.StdEncoding.EncodeToString(signature)+"\n"))
+}
+
+// signingKey reads an ECDSA key in PEM, as `openssl ecparam -genkey` or `openssl genpkey` writes
+// it.
+func signingKey(text []byte) (*ecdsa.PrivateKey, error) {
+	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
+		switch block.Type {
+		case "EC PRIVATE KEY":
+			return x509.ParseECPrivateKey(block.Bytes)
+		case "PRIVATE KEY":
+			key, err := x509.ParsePKCS8PrivateKey(block.Bytes)
+			if found, ok := key.(*ecdsa.PrivateKey); ok {
+				return found, nil
+			}
+			return nil, errors.Join(errors.New("the key is not an ECDSA key"), err)
+		case "EC PARAMETERS":
+		default:
+			return nil, fmt.Errorf("a %s does not sign: write an ECDSA key that is not encrypted "+
+				"(openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256)", block.Type)
+		}
+	}
+	return nil, errors.New("no PEM key")
+}

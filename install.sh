@@ -1,0 +1,71 @@
+#!/bin/sh
+# Installs a release of Penstock for this user, without root:
+#
+#   curl -fsSL https://github.com/penstock-project/penstock/releases/download/v0.1.0/install.sh | sh
+#
+# It fetches the archive of this platform and SHA256SUMS, compares the checksum, unpacks into PREFIX/share/penstock/VERSION and
+# links PREFIX/bin/penstock. Variables: PREFIX (default: ~/.local), PENSTOCK_VERSION, PENSTOCK_URL (folder with the files of the
+# release), PENSTOCK_KEY (public key: cosign must be there then, and the signature of SHA256SUMS must be valid).
+set -eu
+
+version=${PENSTOCK_VERSION:-0.1.0}
+url=${PENSTOCK_URL:-https://github.com/penstock-project/penstock/releases/download/v$version}
+prefix=${PREFIX:-$HOME/.local}
+
+die() { echo "install.sh: $*" >&2; exit 1; }
+
+fetch() {
+  if command -v curl >/dev/null; then curl -fsSL -o "$1" "$url/$1" || die "$url/$1 was not fetched"
+  elif command -v wget >/dev/null; then wget -q -O "$1" "$url/$1" || die "$url/$1 was not fetched"
+  else die "curl or wget is needed"
+  fi
+}
+
+checksum() {
+  if command -v sha256sum >/dev/null; then sha256sum "$1"; else shasum -a 256 "$1"; fi | cut -d' ' -f1
+}
+
+main() {
+  case $(uname -s) in
+  Linux) os=linux ;;
+  Darwin) os=darwin ;;
+  *) die "no archive for $(uname -s): build from source" ;;
+  esac
+  case $(uname -m) in
+  x86_64 | amd64) arch=amd64 ;;
+  aarch64 | arm64) arch=arm64 ;;
+  *) die "no archive for $(uname -m): build from source" ;;
+  esac
+  name=penstock-$version-$os-$arch
+  share=$prefix/share/penstock
+
+  mkdir -p "$share" "$prefix/bin"
+  work=$(mktemp -d "$share/.install.XXXXXX") # beside its place, so that the move is a rename
+  trap 'rm -rf "$work"' EXIT
+  cd "$work"
+  echo "fetching $name.tar.gz" >&2
+  fetch SHA256SUMS
+  if [ -n "${PENSTOCK_KEY:-}" ]; then
+    fetch SHA256SUMS.sig
+    cosign verify-blob --key "$PENSTOCK_KEY" --signature SHA256SUMS.sig --insecure-ignore-tlog=true SHA256SUMS ||
+      die "the signature of SHA256SUMS is not valid for $PENSTOCK_KEY, or cosign is not there: nothing is installed"
+  fi
+  fetch "$name.tar.gz"
+  want=$(awk -v name="$name.tar.gz" '$2 == name { print $1 }' SHA256SUMS)
+  [ -n "$want" ] || die "SHA256SUMS has no $name.tar.gz: nothing is installed"
+  [ "$(checksum "$name.tar.gz")" = "$want" ] || die "the checksum of $name.tar.gz differs from that in SHA256SUMS: nothing is installed"
+
+  tar -xzf "$name.tar.gz"
+  rm -rf "$share/$version"
+  mv "$name" "$share/$version"
+  ln -sf "$share/$version/penstock" "$prefix/bin/penstock"
+  echo "installed $prefix/bin/penstock $version"
+  [ -x "$share/$version/envoy" ] || echo "Envoy is fetched by: $prefix/bin/penstock envoy install"
+  case ":$PATH:" in
+  *":$prefix/bin:"*) ;;
+  *) echo "add $prefix/bin to PATH" ;;
+  esac
+  echo "see it work: $prefix/bin/penstock demo"
+}
+
+main # at the end, so that half a download runs nothing
