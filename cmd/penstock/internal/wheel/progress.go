@@ -1,0 +1,63 @@
+package wheel
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+)
+
+// width is that of the bar, in characters.
+const width = 30
+
+// progress shows how much of a response's body has been read. Without a terminal it writes one line
+// at the beginning.
+type progress struct {
+	body       io.Reader
+	out        io.Writer
+	terminal   bool
+	done, size int64 // bytes; size is negative if it is unknown
+	shown      int64 // in units of the bar
+}
+
+func newProgress(cfg Config, response *http.Response) *progress {
+	p := &progress{body: response.Body, out: cfg.Progress, terminal: cfg.Terminal, size: response.ContentLength}
+	p.shown = -1 // so that an empty bar is drawn at once
+	if !p.terminal {
+		_, _ = fmt.Fprintf(p.out, "downloading %s\n", cfg.Wheel.Name)
+	}
+	return p
+}
+
+func (p *progress) Read(b []byte) (int, error) {
+	n, err := p.body.Read(b)
+	p.done += int64(n)
+	p.show()
+	return n, err
+}
+
+// show draws the bar if it has changed: a unit of its width, or a megabyte if the size is unknown.
+func (p *progress) show() {
+	if !p.terminal {
+		return
+	}
+	if p.size <= 0 {
+		if now := p.done >> 20; now != p.shown {
+			p.shown = now
+			_, _ = fmt.Fprintf(p.out, "\r%d MiB", now)
+		}
+		return
+	}
+	if now := p.done * width / p.size; now != p.shown {
+		p.shown = now
+		bar := strings.Repeat("#", int(now)) + strings.Repeat(" ", int(width-now))
+		_, _ = fmt.Fprintf(p.out, "\r[%s] %d of %d MiB", bar, p.done>>20, p.size>>20)
+	}
+}
+
+// end leaves the line of the bar.
+func (p *progress) end() {
+	if p.terminal {
+		_, _ = fmt.Fprintln(p.out)
+	}
+}

