@@ -1,0 +1,135 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/yaml"
+)
+
+// workflow is the part of a GitHub workflow that these rules are about.
+type workflow struct {
+	Permissions map[string]string
+	Jobs        map[string]struct {
+		Permissions map[string]string
+		Steps       []struct {
+			Uses, Run string
+			With      map[string]any
+		}
+	}
+}
+
+// writes lists which job may write what; every other one only reads the sources.
+var writes = map[string][]string{"release.yml/release": {"attestations", "contents", "id-token", "packages"}}
+
+var (
+	makeLine   = regexp.MustCompile(`^(?:sudo --preserve-env env "PATH=\$PATH" )?make ([a-z-]+)(?: [A-Z]+=\S+)*$`)
+	makeTarget = regexp.MustCompile(`(?m)^([a-z-]+):.*## `)
+	pinnedUse  = regexp.MustCompile(`^\s*(?:- )?uses: [\w.-]+/[\w./-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+$`)
+)
+
+// What a workflow runs also runs on a developer's machine: each command is a target of the
+// Makefile.
+func TestLayout_WorkflowsRunTargetsWithLeastPermissions(t *testing.T) {
+	files, err := filepath.Glob(filepath.Join(root, ".github/workflows/*"))
+	if err != nil || len(files) < 4 {
+		t.Fatalf("%v %v", files, err)
+	}
+	makefile, err := os.ReadFile(filepath.Join(root, "Makefile"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var targets []string
+	for _, m := range makeTarget.FindAllStringSubmatch(string(makefile), -1) {
+		targets = append(targets, m[1])
+	}
+	run := map[string]bool{}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, target := range workflowFindings(t, filepath.Base(file), string(text), t.Errorf) {
+			if run[target] = true; !slices.Contains(targets, target) {
+				t.Errorf("%s runs make %s, which the Makefile does not have", filepath.Base(file), target)
+			}
+		}
+	}
+	for _, target := range []string{
+		"test", "lint", "fuzz", "simulate", "soak", "audit", "release-fetch", "bench-release", "publish",
+	} {
+		if !run[target] {
+			t.Errorf("no workflow runs make %s", target)
+		}
+	}
+}
+
+func TestLayout_WorkflowRulesFindMistakes(t *testing.T) {
+	const good = `permissions: {contents: read}
+jobs:
+  a:
+    steps:
+    - uses: actions/checkout@3d3c42e5aac5ba805825da76410c181273ba90b1 # v7.0.1
+      with: {persist-credentials: false}
+    - run: make test
+`
+	for _, c := range []struct{ from, to string }{
+		{"", ""},
+		{"permissions: {contents: read}\n", ""},
+		{"contents: read", "contents: write"},
+		{"  a:\n", "  a:\n    permissions: {packages: write}\n"},
+		{"3d3c42e5aac5ba805825da76410c181273ba90b1", "v7"},
+		{"persist-credentials: false", "fetch-depth: 1"},
+		{"make test", "go test ./..."},
+		{"make test", "make test; make other"},
+	} {
+		found := 0
+		workflowFindings(t, "x.yml", strings.Replace(good, c.from, c.to, 1), func(string, ...any) { found++ })
+		if (found > 0) != (c.from != "") {
+			t.Errorf("%q instead of %q: %d findings", c.to, c.from, found)
+		}
+	}
+}
+
+// workflowFindings reports what breaks a rule, and returns the targets of the Makefile that a
+// workflow runs.
+func workflowFindings(t *testing.T, name, text string, report func(string, ...any)) (targets []string) {
+	t.Helper()
+	var w workflow
+	if err := yaml.Unmarshal([]byte(text), &w); err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	if len(w.Permissions) != 1 || w.Permissions["contents"] != "read" {
+		report("%s: its permissions are not contents: read", name)
+	}
+	for line := range strings.Lines(text) {
+		if strings.Contains(line, "uses:") && !pinnedUse.MatchString(strings.TrimRight(line, "\n")) {
+			report("%s: %q is not pinned by a commit, with its version as a comment", name, strings.TrimSpace(line))
+		}
+	}
+	for job, j := range w.Jobs {
+		for scope := range j.Permissions {
+			if !slices.Contains(writes[name+"/"+job], scope) {
+				report("%s: job %s has the permission %s", name, job, scope)
+			}
+		}
+		for _, step := range j.Steps {
+			if strings.HasPrefix(step.Uses, "actions/checkout@") && step.With["persist-credentials"] != false {
+				report("%s: job %s leaves credentials in its folder: write persist-credentials: false", name, job)
+			}
+			if step.Run == "" {
+				continue
+			}
+			if m := makeLine.FindStringSubmatch(step.Run); m != nil {
+				targets = append(targets, m[1])
+			} else {
+				report("%s: %q is not make and a target", name, step.Run)
+			}
+		}
+	}
+	return targets
+}
