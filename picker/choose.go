@@ -18,7 +18,7 @@ func (k *pick) choose(s *schedule.Strategy) bool {
 		allowed = func(e *endpoint.Endpoint) bool { return worker(e) && (own == nil || own(e)) }
 	}
 	k.lacks = Lacks{}
-	if !k.atKeeper(s, allowed) && !k.amongHolders(s, allowed) {
+	if !k.atKeeper(s, allowed) && !k.atSession(s, allowed) && !k.amongHolders(s, allowed) {
 		k.ranked = s.Rank(&k.query, k.at, k.endpoints, allowed, 1+k.pool.Fallbacks, &k.scratch)
 	}
 	if len(k.ranked) == 0 {

@@ -1,6 +1,7 @@
 package picker
 
 import (
+	"slices"
 	"sync"
 	"time"
 
@@ -73,6 +74,10 @@ const (
 	AttemptHeader = "penstock-peer-attempt"
 )
 
+// ClusterHeader has the hop to the cluster of the import that the request's session is in, by sessionPersistence of its route.
+// Gateways remove it from what clients send, and before the cluster.
+const ClusterHeader = "penstock-peer-cluster"
+
 const resultCluster = "cluster" // the pick names clusters of an import, each by its hop
 
 // The strategies of pools with Clusters.
@@ -117,7 +122,16 @@ func (clusters) restrict(*pick) {}
 
 // rank chooses by what the request costs at each cluster. All of them are named: one that declines
 // a request is followed by the next one.
-func (clusters) rank(k *pick) { k.rankClusters("") }
+func (clusters) rank(k *pick) { k.rankClusters(k.routeCluster()) }
+
+// routeCluster is the cluster that the session of the request's route is in; "" without.
+func (k *pick) routeCluster() string {
+	hop, list := k.request.Headers.Header(ClusterHeader), k.pool.Clusters.List
+	if i := slices.IndexFunc(list, func(c Cluster) bool { return c.Hop == string(hop) }); i >= 0 {
+		return list[i].Name
+	}
+	return ""
+}
 
 func (k *pick) rankClusters(stay string) {
 	pool, r := k.pool, k.request

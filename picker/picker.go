@@ -252,7 +252,7 @@ func (p *Picker) build(c Pool, old *pool) (*pool, error) {
 	options.ShedFull = c.ShedAfter == 0 && c.FlowControl == nil // else these decide what is shed
 	c.Metrics.Off = c.Metrics.Off || c.Relay != nil || !schedule.UsesMetrics(&options) && c.FlowControl == nil && (c.Shadow == "" || !schedule.UsesMetrics(&schedule.Options{Name: c.Shadow}))
 	next := &pool{Pool: c, Name: c.ID.String(), options: options}
-	if schedule.UsesSessions(&options) {
+	if c.Clusters == nil && c.Relay == nil && !c.Gateways {
 		if next.sessions = new(schedule.Sessions[netip.AddrPort]); old != nil && old.sessions != nil {
 			next.sessions = old.sessions
 		}

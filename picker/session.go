@@ -5,10 +5,12 @@ import (
 	"cmp"
 	"encoding/base64"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/penstock-project/penstock/picker/endpoint"
 	"github.com/penstock-project/penstock/picker/request"
 	"github.com/penstock-project/penstock/picker/schedule"
 )
@@ -20,6 +22,10 @@ const (
 	sessionTokenHeader = "x-session-token"
 	sessionIDHeader    = "x-session-id"
 )
+
+// SessionHeader has the ID of the session of a route (sessionPersistence) whose requests stay at one server of the pool,
+// whatever its strategy is. Gateways remove it from what clients send, and before model servers.
+const SessionHeader = "penstock-peer-session"
 
 // Defaults of Pool.
 const (
@@ -33,10 +39,14 @@ const (
 	maxSessionToken = 128
 )
 
-// session reads a request's session: by its token, else by its ID, else by the pool's cookie. header returns a header's value.
+// session reads a request's session: by its token, else by its ID, else by the pool's cookie. A pool whose strategy has
+// no sessions reads that of a route. header returns a header's value.
 func (pool *pool) session(header func(string) []byte, now time.Time) (s schedule.Session) {
 	if pool.sessions == nil {
 		return s
+	}
+	if !pool.readsSessions() {
+		return pool.routeSession(header(SessionHeader), now)
 	}
 	var by, byToken sessionBy
 	s.ID, by = pool.sessionID(header)
@@ -46,9 +56,22 @@ func (pool *pool) session(header func(string) []byte, now time.Time) (s schedule
 	if by |= byToken; !s.At.IsValid() {
 		s.At = pool.sessions.Find(s.ID, now, pool.SessionTTL)
 	}
-	s.By = uint8(by)
+	s.By = uint16(by)
 	return s
 }
+
+// routeSession finds a session by the ID that its route has given it.
+func (pool *pool) routeSession(id []byte, now time.Time) (s schedule.Session) {
+	if len(id) == 0 {
+		return s
+	}
+	s.ID, s.By = schedule.SessionID(id[:min(len(id), maxSessionID)]), uint16(bySessionRoute)
+	s.At = pool.sessions.Find(s.ID, now, pool.SessionTTL)
+	return s
+}
+
+// readsSessions reports whether the pool's strategy has sessions of its own.
+func (pool *pool) readsSessions() bool { return schedule.UsesSessions(&pool.options) }
 
 // sessionID is the Session.ID of a request that names its session, and by what; 0 for others.
 func (pool *pool) sessionID(header func(string) []byte) (uint64, sessionBy) {
@@ -71,7 +94,7 @@ func (pool *pool) sessionID(header func(string) []byte) (uint64, sessionBy) {
 }
 
 // sessionBy is how a request names its session, and what a pick of strategy "session" made of it.
-type sessionBy uint8
+type sessionBy uint16
 
 const (
 	bySessionID sessionBy = 1 << iota
@@ -82,14 +105,16 @@ const (
 	sessionKnown      // at an endpoint
 	sessionKept       // there: the pick names it
 	sessionPicked     // by strategy "session"
+	bySessionRoute    // by SessionHeader, in a pool of another strategy
 )
 
-// keptSession completes how a request names its session with what a pick has chosen for it; 0 for other strategies.
+// keptSession completes how a request names its session with what a pick has chosen for it; 0 if that had no part in the pick.
 func (pool *pool) keptSession(s schedule.Session, chosen netip.AddrPort) sessionBy {
-	if pool.Strategy != "session" {
+	by := sessionBy(s.By)
+	if pool.Strategy != "session" && by&bySessionRoute == 0 {
 		return 0
 	}
-	by := sessionBy(s.By) | sessionPicked
+	by |= sessionPicked
 	if s.At.IsValid() {
 		by |= sessionKnown
 	}
@@ -112,6 +137,8 @@ func (by sessionBy) String() string {
 		name = "header " + sessionIDHeader
 	case by&bySessionCookie != 0:
 		name = "its cookie"
+	case by&bySessionRoute != 0:
+		name = "sessionPersistence of its route"
 	}
 	switch {
 	case by&sessionExpired != 0:
@@ -120,7 +147,10 @@ func (by sessionBy) String() string {
 		token = "; its token is unreadable"
 	}
 	begins := "the first endpoint from its ID on"
-	if by&(bySessionID|bySessionCookie) == 0 {
+	switch {
+	case by&bySessionRoute != 0:
+		begins = "the best endpoint"
+	case by&(bySessionID|bySessionCookie) == 0:
 		begins = "the endpoint with the fewest requests in flight"
 	}
 	switch {
@@ -142,11 +172,36 @@ func (sessions) answer(k *pick) {
 	if len(k.ranked) == 0 {
 		return
 	}
+	k.keep()
+}
+
+// keep records that the request's session is at the endpoint that was chosen.
+func (k *pick) keep() {
 	at := k.ranked[0].Endpoint.Addr
 	k.session = k.pool.keptSession(k.query.Session, at)
 	if k.lease != nil {
 		k.picker.keepSession(k.pool, k.query.Session.ID, at, k.at)
 	}
+}
+
+// atSession ranks the server first that the session of a route is at. It returns false if there is none, or if it takes no
+// requests: the session then moves.
+func (k *pick) atSession(s *schedule.Strategy, allowed func(*endpoint.Endpoint) bool) bool {
+	at := k.query.Session.At
+	if sessionBy(k.query.Session.By)&bySessionRoute == 0 || !at.IsValid() {
+		return false
+	}
+	if k.lacking != nil {
+		allowed = within(allowed, k.lacking.Keep())
+	}
+	here := func(e *endpoint.Endpoint) bool { return e.Addr == at }
+	k.ranked = s.Rank(&k.query, k.at, k.endpoints, within(allowed, here), 1, &k.scratch)
+	if len(k.ranked) == 0 || k.ranked[0].Suspect() {
+		return false
+	}
+	others := within(allowed, func(e *endpoint.Endpoint) bool { return e.Addr != at })
+	k.ranked = append(slices.Clip(k.ranked), s.Preview(&k.query, k.at, k.endpoints, others, k.pool.Fallbacks, &k.others)...)
+	return true
 }
 
 // keepSession records that a session has a request at an endpoint, for all processes.

@@ -92,6 +92,42 @@ func TestSession_ThroughEnvoy(t *testing.T) {
 	}
 }
 
+// The session of a route stays at its server in a pool of another strategy, until that drains.
+func TestSession_OfRouteStaysAtItsServer(t *testing.T) {
+	g := startGateway(t, route{Name: "a", Cluster: "closed", Mode: none, Allow: true})
+	pool := Pool{ID: poolID("ns/pool"), Strategy: "round-robin", Endpoints: g.endpoints(), Fallbacks: 1}
+	setPools(t, g.picker, pool)
+	served := func(id string) string {
+		pod, token := g.ask(t, "/a/", SessionHeader, id)
+		if token != "" {
+			t.Errorf("a response has the token %q", token)
+		}
+		return pod
+	}
+	at := map[string]string{}
+	for _, id := range []string{"one", "two"} {
+		at[id] = served(id)
+	}
+	if at["one"] == at["two"] {
+		t.Errorf("sessions do not begin by turns: %v", at)
+	}
+	for range 5 {
+		for id, before := range at {
+			if now := served(id); now != before {
+				t.Errorf("session %s moved from %s to %s", id, before, now)
+			}
+		}
+	}
+	pool.Endpoints = g.endpoints()
+	for i, p := range g.pods {
+		pool.Endpoints[i].Draining = p.name == at["one"]
+	}
+	setPools(t, g.picker, pool)
+	if now := served("one"); now == at["one"] {
+		t.Error("a session stays at a draining endpoint")
+	}
+}
+
 func (g *gateway) podNamed(name string) *pod {
 	for _, p := range g.pods {
 		if p.name == name {

@@ -35,6 +35,9 @@ func (servers) answer(k *pick) {
 	*a = list(k.ranked, k.spillTo, again, track.texts[:0])
 	if len(k.ranked) > 0 {
 		k.result = resultPicked
+		if sessionBy(k.query.Session.By)&bySessionRoute != 0 {
+			k.keep()
+		}
 	}
 	k.nameFurther(a)
 	if k.pool.dynamo() != nil {

@@ -2,6 +2,7 @@ package picker
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/base64"
 	"encoding/binary"
 	"slices"
@@ -18,7 +19,7 @@ type stayingClusters struct{ clusters }
 
 func (stayingClusters) rank(k *pick) {
 	session, stay := k.pool.stay(k.request.Headers.Header, time.Now())
-	k.rankClusters(stay)
+	k.rankClusters(cmp.Or(k.routeCluster(), stay))
 	if k.stay = session; session != 0 && k.charge != nil {
 		picker, pool := k.picker, k.pool
 		k.charge.moved = func(served string) { picker.moveStay(pool, session, served) }

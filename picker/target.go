@@ -30,7 +30,7 @@ func (pool *pool) targetOf() target {
 		return clusters{}
 	case pool.Relay != nil:
 		return remote{}
-	case pool.sessions != nil:
+	case pool.sessions != nil && pool.readsSessions():
 		return sessions{}
 	}
 	return servers{}

@@ -51,7 +51,7 @@ func (t *tracker) Response(of extproc.Response) (set extproc.Header) {
 	if t.untilEnd {
 		t.headers(load, of, now)
 	}
-	if t.pool.sessions == nil || status >= 500 {
+	if t.pool.sessions == nil || !t.pool.readsSessions() || status >= 500 {
 		return set
 	}
 	if at, err := netip.ParseAddrPort(served); err == nil {

@@ -18,7 +18,11 @@ func filterViews(a *model.Action) []string {
 	}
 	if s := a.Forward.Session; s != nil {
 		where := map[bool]string{true: "header", false: "cookie"}[s.Header]
-		views = append(views, fmt.Sprintf("a client stays with its server, by %s %s", where, s.Name))
+		what := "server"
+		if slices.ContainsFunc(a.Forward.Backends, func(w model.WeightedBackend) bool { return w.Imported() }) {
+			what = "cluster, and there with its server"
+		}
+		views = append(views, fmt.Sprintf("a client stays with its %s, by %s %s", what, where, s.Name))
 	}
 	return append(views, mirrorViews(a.Forward.Mirrors)...)
 }

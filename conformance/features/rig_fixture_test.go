@@ -49,13 +49,7 @@ func (s *site) write(name string, edits ...edit) {
 		}
 		out = strings.ReplaceAll(out, w[0], w[1])
 	}
-	out = os.Expand(out, func(port string) string {
-		at, ok := s.ports[port]
-		if !ok {
-			s.Errorf("%s has port %s, which the test does not have", name, port)
-		}
-		return fmt.Sprint(at)
-	})
+	out = s.expanded(out)
 	for document := range strings.SplitSeq("---\n"+out, "\n---") {
 		_, text, _ := strings.Cut(document, "\n") // the rest of the line ---
 		if err := yaml.Unmarshal([]byte(text), new(map[string]any)); err != nil {
@@ -63,6 +57,18 @@ func (s *site) write(name string, edits ...edit) {
 		}
 	}
 	s.Write("site.yaml", out)
+}
+
+// expanded is a text with the site's ports.
+func (s *site) expanded(text string) string {
+	s.Helper()
+	return os.Expand(text, func(port string) string {
+		at, ok := s.ports[port]
+		if !ok {
+			s.Errorf("the YAML has port %s, which the test does not have", port)
+		}
+		return fmt.Sprint(at)
+	})
 }
 
 // documents is the text of those that are written, and the parts that the YAML does not have.

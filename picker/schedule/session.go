@@ -11,7 +11,7 @@ import (
 type Session struct {
 	ID uint64         // hash of the ID that the client gave; 0 if it gave none
 	At netip.AddrPort // the endpoint that the session is at; zero if that is unknown
-	By uint8          // how the request names its session, for the caller's records
+	By uint16         // how the request names its session, for the caller's records
 }
 
 // SessionID returns the Session.ID of an ID.

@@ -23,6 +23,7 @@ import (
 const (
 	filterUploads     = "uploads"          // composite: asks our picker whether there is room for a large body
 	filterScripts     = "scripts"          // Lua: lifts the model's name out of the body
+	filterStay        = "stay"             // Lua: keeps a session at an exporting cluster
 	filterCORS        = "cors"             //
 	filterAPIKey      = "api-key"          // composite: envoy.filters.http.api_key_auth
 	filterJWT         = "jwt"              // composite: envoy.filters.http.jwt_authn
@@ -55,6 +56,7 @@ func (b *builder) httpFilters(requestTimeout time.Duration, uploads int64, heade
 	}{
 		{filterUploads, b.uploads(uploads)},
 		{filterScripts, scripts()},
+		{filterStay, stays()},
 		{filterCORS, &corsv3.Cors{}},
 		{filterAPIKey, &compositev3.Composite{}},
 		{filterJWT, &compositev3.Composite{}},

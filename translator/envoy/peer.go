@@ -43,6 +43,11 @@ const (
 	// is: as long as another one follows, its picker does not hold the request in a queue (picker.OthersHeader). No pod sees them.
 	peerOthers  = "penstock-peer-others"
 	peerAttempt = "penstock-peer-attempt"
+	// peerSession is the ID of the session that a request belongs to: pickers keep it at a server (picker.SessionHeader). No pod sees it.
+	peerSession = "penstock-peer-session"
+	// peerCluster is the hop to the exporting cluster that the request's session is in, for the picker that chooses among the
+	// clusters (picker.ClusterHeader). No cluster sees it.
+	peerCluster = "penstock-peer-cluster"
 )
 
 // Filters of peer listeners alone, beside those of httpFilters.

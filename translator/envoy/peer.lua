@@ -1,11 +1,11 @@
 -- Restores the authority that the client asked for, which a member sends beside the pool's, and removes what only members may read. The sender,
--- and whether other clusters are left, stay for the pool's picker; the route removes them.
+-- whether other clusters are left, and the session stay for the pool's picker; the route removes them.
 function envoy_on_request(handle)
   local headers = handle:headers()
   local authority = headers:get("penstock-peer-authority")
   local own = {}
   for name in pairs(headers) do
-    if (string.sub(name, 1, 14) == "penstock-peer-" and name ~= "penstock-peer-sender" and name ~= "penstock-peer-others") or name == "x-envoy-original-host" then
+    if (string.sub(name, 1, 14) == "penstock-peer-" and name ~= "penstock-peer-sender" and name ~= "penstock-peer-others" and name ~= "penstock-peer-session") or name == "x-envoy-original-host" then
       own[#own + 1] = name
     end
   end

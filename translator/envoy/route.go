@@ -58,7 +58,7 @@ func (b *builder) singleRoute(vh *model.VirtualHost, r *model.Route) *routev3.Ro
 	if a.Auth != nil {
 		put(&main.TypedPerFilterConfig, filterAuthz, b.externalAuth(a.Auth))
 	}
-	if f := a.Forward; f != nil && f.Session != nil {
+	if f := a.Forward; f != nil && f.Session != nil && !anyImported(f) {
 		put(&main.TypedPerFilterConfig, filterSession, b.session(f.Session))
 	}
 	switch {

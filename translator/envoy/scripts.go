@@ -29,6 +29,8 @@ var (
 	portScript string
 	//go:embed response.lua
 	responseScript string
+	//go:embed session.lua
+	sessionScript string
 )
 
 // The names under which a virtual host or route starts a script.
@@ -38,6 +40,8 @@ const (
 	portCode = "port"
 	// responseCode is of weighted clusters: it follows a pick.
 	responseCode = "response"
+	// sessionCode is of weighted clusters too, in a filter of its own: filterStay.
+	sessionCode = "session"
 )
 
 // scripts is the Lua filter: it lifts the model's name out of the body, waits for the body, corrects a redirect's port, or
@@ -47,6 +51,12 @@ func scripts() *luav3.Lua {
 		scanCode: inline(scanScript), waitCode: inline(waitScript), portCode: inline(portScript),
 		responseCode: inline(responseScript),
 	}}
+}
+
+// stays is the Lua filter that keeps a session at an exporting cluster. It does nothing until a weighted cluster names its
+// script.
+func stays() *luav3.Lua {
+	return &luav3.Lua{SourceCodes: map[string]*corev3.DataSource{sessionCode: inline(sessionScript)}}
 }
 
 func (b *builder) script(name string) *anypb.Any {

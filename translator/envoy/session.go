@@ -8,11 +8,13 @@ import (
 	"github.com/cespare/xxhash/v2"
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	luav3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/lua/v3"
 	sessionv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/stateful_session/v3"
 	cookiev3 "github.com/envoyproxy/go-control-plane/envoy/extensions/http/stateful_session/cookie/v3"
 	headerv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/http/stateful_session/header/v3"
 	httpv3 "github.com/envoyproxy/go-control-plane/envoy/type/http/v3"
 	"google.golang.org/protobuf/types/known/anypb"
+	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/penstock-project/penstock/translator/model"
 )
@@ -34,6 +36,58 @@ func (b *builder) session(s *model.Session) *anypb.Any {
 		StatefulSession: &sessionv3.StatefulSession{SessionState: state},
 	}})
 }
+
+// keep has a share of a rule keep its clients: at an exporting cluster, or by Envoy's own filter at an endpoint.
+func (b *builder) keep(share *routev3.WeightedCluster_ClusterWeight, f *model.Forward, w *model.WeightedBackend) {
+	if f.Session == nil || w.Cluster.IsZero() || !anyImported(f) {
+		return
+	}
+	if !w.Imported() {
+		put(&share.TypedPerFilterConfig, filterSession, b.session(f.Session))
+		return
+	}
+	put(&share.TypedPerFilterConfig, filterStay, b.any(&luav3.LuaPerRoute{
+		Override: &luav3.LuaPerRoute_Name{Name: sessionCode}, FilterContext: sessionContext(f.Session, w),
+	}))
+	switch {
+	case len(w.Members) > 0:
+		share.RequestHeadersToRemove = append(slices.Clip(share.RequestHeadersToRemove), peerCluster)
+	case w.Peer == "" && !w.Hops:
+		share.RequestHeadersToRemove = append(slices.Clip(share.RequestHeadersToRemove), peerSession)
+	}
+}
+
+// anyImported reports whether sessions are kept by cluster for a part of the requests.
+func anyImported(f *model.Forward) bool {
+	return slices.ContainsFunc(f.Backends, func(w model.WeightedBackend) bool { return w.Imported() })
+}
+
+// sessionContext is what session.lua reads: the cookie or header, and the hops to the exporting clusters that take
+// requests, or the one cluster that does.
+func sessionContext(s *model.Session, w *model.WeightedBackend) *structpb.Struct {
+	fields := map[string]*structpb.Value{}
+	if s.Header {
+		fields["header"] = structpb.NewStringValue(s.Name)
+	} else {
+		fields["cookie"], fields["path"] = structpb.NewStringValue(s.Name), structpb.NewStringValue(s.Path)
+	}
+	if s.Timeout > 0 {
+		fields["ttl"] = structpb.NewNumberValue(s.Timeout.Seconds())
+	}
+	if len(w.Members) == 0 {
+		fields["cluster"] = structpb.NewStringValue(clusterID(w.Hop))
+		return &structpb.Struct{Fields: fields}
+	}
+	hops := map[string]*structpb.Value{}
+	for i := range w.Members {
+		hops[clusterID(w.Members[i].Hop)] = structpb.NewStringValue(w.Members[i].Hop.Address())
+	}
+	fields["hops"] = structpb.NewStructValue(&structpb.Struct{Fields: hops})
+	return &structpb.Struct{Fields: fields}
+}
+
+// clusterID stands for an exporting cluster in what clients have of a session: it shows no name.
+func clusterID(hop model.HopID) string { return fmt.Sprintf("%016x", xxhash.Sum64String(hop.String())) }
 
 // faithful reports whether sessions must stay at one of several backends: their own cookie names an endpoint, and
 // Envoy looks for it only in the cluster that it has drawn.

@@ -49,7 +49,7 @@ func (b *builder) weightedClusters(f *model.Forward, calls pickerCalls) []*route
 		}
 		further := len(w.Members) > 0 // hops
 		if (b.hops || b.peers) && w.Peer == "" && !further {
-			s.RequestHeadersToRemove = append(slices.Clip(s.RequestHeadersToRemove), peerSender, peerOthers, peerAttempt)
+			s.RequestHeadersToRemove = append(slices.Clip(s.RequestHeadersToRemove), peerSender, peerOthers, peerAttempt, peerSession)
 		}
 		if further { // a picker that names one cluster alone has written it
 			s.RequestHeadersToAdd = append(slices.Clip(s.RequestHeadersToAdd), &corev3.HeaderValueOption{
@@ -90,6 +90,7 @@ func (b *builder) weightedClusters(f *model.Forward, calls pickerCalls) []*route
 				put(&s.TypedPerFilterConfig, filterMetadata, b.fill(filterMetadata, &setv3.Config{Metadata: list}))
 			}
 		}
+		b.keep(s, f, w)
 		shares = append(shares, s)
 	}
 	return shares

@@ -82,6 +82,8 @@ type Target struct {
 	MaxGateways uint32
 	// Peer is model.WeightedBackend's.
 	Peer string
+	// Hop is model.WeightedBackend's.
+	Hop model.HopID
 	// Hostname is the Host that its endpoints are asked for, whatever a route's filters have it be; "": they decide.
 	Hostname string
 }

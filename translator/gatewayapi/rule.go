@@ -166,7 +166,7 @@ func (b *ruleBuilder) action(spec *gatewayv1.HTTPRouteRule, matches []model.Matc
 		return action
 	}
 	b.need(shares)
-	backends := weigh(shares, session != nil)
+	backends := weigh(shares)
 	if !slices.ContainsFunc(backends, func(w model.WeightedBackend) bool { return !w.Cluster.IsZero() }) {
 		action.Direct = b.errorAction("This route has no backend.").Direct
 		return action

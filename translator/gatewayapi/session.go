@@ -7,19 +7,23 @@ import (
 	"github.com/cespare/xxhash/v2"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
+	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// session reads a rule's sessionPersistence. It is for Services: the endpoint of a pool is its picker's choice, which
-// weighs what a prompt has in common with those before it better than a cookie does.
+// session reads a rule's sessionPersistence. It is for Services and imports, whose sessions stay in one cluster. The
+// endpoint of a pool here is its picker's choice, which weighs what a prompt has in common with those before it better
+// than a cookie does.
 func (b *ruleBuilder) session(spec *gatewayv1.HTTPRouteRule, matches []model.Match, field string) *model.Session {
 	s := spec.SessionPersistence
 	if s == nil {
 		return nil
 	}
 	for i := range spec.BackendRefs {
-		if ref := backendRef(b.out.Route.Namespace, &spec.BackendRefs[i].BackendObjectReference); isPool(ref) {
-			b.problem(field, gatewayv1.RouteReasonUnsupportedValue, fmt.Sprintf("sessions do not go with %s, whose picker chooses the endpoint of each request", ref), "remove it")
+		if ref := backendRef(b.out.Route.Namespace, &spec.BackendRefs[i].BackendObjectReference); isPool(ref) && ref.Kind != store.InferencePoolImports.Kind() {
+			b.problem(field, gatewayv1.RouteReasonUnsupportedValue,
+				fmt.Sprintf("sessions do not go with %s, whose picker chooses the endpoint of each request", ref),
+				"remove it; for sessions write picker.strategy: session into a PoolPolicy for the pool")
 			return nil
 		}
 	}

@@ -33,7 +33,7 @@ func (b *ruleBuilder) stream(name *gatewayv1.SectionName, specs []gatewayv1.Back
 			}
 		}
 	}
-	rule.Action.Forward = &model.Forward{Backends: weigh(shares, false)}
+	rule.Action.Forward = &model.Forward{Backends: weigh(shares)}
 	b.out.Rules = append(b.out.Rules, rule)
 }
 

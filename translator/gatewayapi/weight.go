@@ -26,9 +26,8 @@ type share struct {
 // nothing is left out: an import whose clusters all have weight 0 is a backendRef of weight 0. A backend that was not
 // resolved keeps its share, with no cluster: 500.
 //
-// An import with several exporting clusters is one cluster of hops to them. apart has each of them be a backend of its own, for
-// sessions: their cookies name an endpoint, and a hop is none.
-func weigh(shares []share, apart bool) []model.WeightedBackend {
+// An import with several exporting clusters is one cluster of hops to them.
+func weigh(shares []share) []model.WeightedBackend {
 	var out []model.WeightedBackend
 	var parts []*big.Rat
 	for _, s := range shares {
@@ -39,7 +38,7 @@ func weigh(shares []share, apart bool) []model.WeightedBackend {
 		if s.weight == 0 || len(targets) == 0 {
 			continue
 		}
-		if m := s.members; m != nil && !apart && len(s.targets) > 0 {
+		if m := s.members; m != nil && len(s.targets) > 0 {
 			one := s.to(Target{Cluster: m.Cluster})
 			one.Spills, one.Order, one.Picker, one.RetryOn = m.Spills, m.Order, m.Chooser, m.RetryOn
 			for _, t := range targets {
@@ -69,7 +68,7 @@ func weigh(shares []share, apart bool) []model.WeightedBackend {
 // to is the share's backend with one of its targets.
 func (s *share) to(t Target) model.WeightedBackend {
 	return model.WeightedBackend{
-		Cluster: t.Cluster, Backend: s.backend, Picker: t.Picker, Hops: t.Hops, External: t.External, MaxGateways: t.MaxGateways, Peer: t.Peer,
+		Cluster: t.Cluster, Backend: s.backend, Picker: t.Picker, Hops: t.Hops, External: t.External, MaxGateways: t.MaxGateways, Peer: t.Peer, Hop: t.Hop,
 		RequestHeaders: s.request, ResponseHeaders: s.response, RewriteHost: cmp.Or(t.Hostname, s.rewriteHost), Own: s.own,
 	}
 }

@@ -12,7 +12,7 @@ import (
 
 func weights(shares ...share) []uint32 {
 	var out []uint32
-	for _, w := range weigh(shares, false) {
+	for _, w := range weigh(shares) {
 		out = append(out, w.Weight)
 	}
 	return out
@@ -39,15 +39,12 @@ func TestWeight_ImportWithSeveralClustersIsOneBackend(t *testing.T) {
 		"a filter that fails is answered 500": {[]share{failed, local}, []model.ClusterID{{}, {Name: "c"}}},
 	} {
 		var got []model.ClusterID
-		for _, w := range weigh(c.shares, false) {
+		for _, w := range weigh(c.shares) {
 			got = append(got, w.Cluster)
 		}
 		if !slices.Equal(got, c.want) {
 			t.Errorf("%s: %v, want %v", what, got, c.want)
 		}
-	}
-	if got := weigh([]share{of(backendOf(1, 2, 3))}, true); len(got) != 2 || got[0].Weight != 2 || got[1].Weight != 3 {
-		t.Errorf("apart, for sessions: %+v", got)
 	}
 }
 

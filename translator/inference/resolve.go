@@ -58,7 +58,8 @@ func (b Backends) Resolve(r store.Reader, ref report.Ref, _ int32) gatewayapi.Re
 
 // apart resolves an import of which one exporting cluster takes requests, or none.
 func (b Backends) apart(res *gatewayapi.Resolution, r store.Reader, imp *model.Import) {
-	for _, m := range imp.Members {
+	for i := range imp.Members {
+		m, before := &imp.Members[i], len(res.Targets)
 		switch {
 		case m.Problem != "" && m.Share > 0:
 			continue
@@ -76,6 +77,9 @@ func (b Backends) apart(res *gatewayapi.Resolution, r store.Reader, imp *model.I
 			res.Targets = append(res.Targets, gatewayapi.Target{Cluster: m.Cluster, Share: m.Share, Protocol: m.Protocol, MaxGateways: m.MaxGateways, Peer: m.Peer, Hostname: m.Hostname})
 			res.Clusters = append(res.Clusters, m.Cluster, model.OurPicker) // which is asked for the models of the rule
 		}
+		for j := range res.Targets[before:] {
+			res.Targets[before+j].Hop = imp.Hop(m)
+		}
 	}
 }
 
@@ -92,7 +96,7 @@ func (b Backends) together(res *gatewayapi.Resolution, r store.Reader, imp *mode
 		if m.Problem != "" {
 			continue
 		}
-		t := gatewayapi.Target{Cluster: m.Cluster, Share: m.Share, Protocol: m.Protocol, MaxGateways: m.MaxGateways, Peer: m.Peer, Hostname: m.Hostname}
+		t := gatewayapi.Target{Cluster: m.Cluster, Share: m.Share, Protocol: m.Protocol, MaxGateways: m.MaxGateways, Peer: m.Peer, Hop: imp.Hop(m), Hostname: m.Hostname}
 		if !m.Local {
 			t.Cluster = t.Cluster.As(model.LastVariant)
 		}

@@ -45,7 +45,8 @@ type OwnFilters struct {
 	Auth        *ExternalAuth
 }
 
-// Session keeps a client at the endpoint that served it first (Gateway API, SessionPersistence).
+// Session keeps a client at the endpoint that served it first (Gateway API, SessionPersistence); of an import, at the
+// exporting cluster, whose picker keeps it at a server.
 type Session struct {
 	Name    string        // of the cookie or header
 	Header  bool          // in a header that the client repeats; else in a cookie

@@ -141,12 +141,18 @@ type WeightedBackend struct {
 	MaxGateways uint32
 	// Peer is the authority of requests to a cluster of peer listeners, which replaces the client's own; "" for other clusters.
 	Peer string
+	// Hop is the hop in front of the exporting cluster of an import that the backend is, also if requests do not pass through
+	// it; zero for other backends, and for an import with Members, which have theirs.
+	Hop HopID
 
 	RequestHeaders  HeaderChanges
 	ResponseHeaders HeaderChanges
 	RewriteHost     string      // "": the rule's
 	Own             *OwnFilters // nil: none
 }
+
+// Imported reports whether the backend is an import, or an exporting cluster of one.
+func (w *WeightedBackend) Imported() bool { return !w.Hop.IsZero() || len(w.Members) > 0 }
 
 // BodyMode is how much of a request's body its picker sees.
 type BodyMode string
