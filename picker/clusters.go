@@ -1,6 +1,7 @@
 package picker
 
 import (
+	"bytes"
 	"slices"
 	"sync"
 	"time"
@@ -40,6 +41,8 @@ type ClusterPrompt struct {
 	Chain  prefix.Chain
 	// Stay is the cluster of the request's session; "": it has none.
 	Stay string
+	// GRPC: the request is one of gRPC, which some clusters don't take (Cluster.NoGRPC).
+	GRPC bool
 }
 
 // ClusterCost is what a request costs at a cluster, in seconds: the wait there, and to read what is
@@ -139,7 +142,7 @@ func (k *pick) rankClusters(stay string) {
 		stay = at
 	}
 	k.model, k.tokens = r.Facts.Model, promptTokens(r)
-	asks := ClusterPrompt{Tokens: k.tokens, Chain: r.Facts.Chain, Stay: stay}
+	asks := ClusterPrompt{Tokens: k.tokens, Chain: r.Facts.Chain, Stay: stay, GRPC: isGRPC(r.Headers.Header("content-type"))}
 	if pool.Clusters.Blind {
 		asks.Chain = nil
 	}
@@ -163,6 +166,11 @@ func (k *pick) rankClusters(stay string) {
 		k.choices[i] = choice{text: of.Cluster, value: of.Cost, by: schedule.ByCost, cached: int32(of.Cached), wait: float32(of.Wait), prompt: float32(of.Prompt), roundTrip: float32(of.RoundTrip), margin: float32(of.Margin), basis: of.Basis, barred: of.Barred, session: of.Session}
 		k.compared++
 	}
+}
+
+// isGRPC reports whether a content type is one of gRPC.
+func isGRPC(contentType []byte) bool {
+	return bytes.HasPrefix(bytes.ToLower(contentType), []byte("application/grpc"))
 }
 
 func (clusters) lease(k *pick) {

@@ -382,6 +382,7 @@ type Cluster struct {
 	Hop     string // as Envoy has it: "envoy://hops/NAME"
 	Local   bool   // it is the own cluster
 	Servers int    // that it has declared; 0: not known
+	NoGRPC  bool   // it takes no gRPC requests
 }
 
 // Server is one of Pool.Servers.

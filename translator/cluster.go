@@ -33,8 +33,11 @@ func (t *tables) cluster(r *graph.Reader, id model.ClusterID) (*model.Cluster, b
 			c = poolCluster(p, id)
 		}
 		policy := gatewayapi.BackendPolicy(r, id)
-		if id.Kind == model.ParentKind && policy == nil {
-			_, m, _ := t.importMember(r, id)
+		_, m, through := t.importMember(r, id)
+		if through = through && id.Kind == model.ParentKind; through {
+			c.Protocol = m.Protocol
+		}
+		if through && policy == nil {
 			var some bool
 			if some, c.Cleartext = inference.RemoteTLS(m.Parents); some { // a gateway chooses its certificate by the host that is asked for
 				c.TLS = &model.UpstreamTLS{Insecure: true, AutoSNI: true}

@@ -50,6 +50,7 @@ type ChoiceMember struct {
 	Hop     model.HopID
 	Local   bool // it is this cluster itself
 	Servers int  // that it has declared; 0: not known
+	NoGRPC  bool // it takes no gRPC
 }
 
 // poolTables are InferencePools and InferencePoolImports, and what our picker needs of them.
@@ -222,9 +223,10 @@ func (t *tables) choicePool(r *graph.Reader, id objectid.Target) (PickerPool, bo
 		Margin: imp.Choice.Margin, Latency: imp.Choice.Latency, Blind: imp.Choice.Blind,
 		Sessions: imp.Choice.Sessions, Responses: imp.Choice.Picker.ResponseIDs,
 	}
+	without := inference.NoGRPC(r, imp)
 	for i := range imp.Members {
 		if m := &imp.Members[i]; m.Takes() {
-			is := ChoiceMember{Name: m.Name, Hop: imp.Hop(m), Local: m.Local}
+			is := ChoiceMember{Name: m.Name, Hop: imp.Hop(m), Local: m.Local, NoGRPC: without(m.Name)}
 			if m.Pool != nil {
 				is.Servers = len(m.Pool.Remote)
 			}
@@ -240,10 +242,10 @@ func (t *tables) choicePool(r *graph.Reader, id objectid.Target) (PickerPool, bo
 // gatewayPool is one exporting cluster of an import that is reached through its gateways.
 func (t *tables) gatewayPool(r *graph.Reader, id objectid.Target) (PickerPool, bool) {
 	cluster := model.ParentCluster(id.Namespace, id.Name, id.Member)
-	imp, _, ok := t.importMember(r, cluster)
+	imp, m, ok := t.importMember(r, cluster)
 	if !ok {
 		cluster = model.PeerCluster(id.Namespace, id.Name, id.Member)
-		imp, _, ok = t.importMember(r, cluster)
+		imp, m, ok = t.importMember(r, cluster)
 	}
 	if !ok || id.Member == "" {
 		return PickerPool{}, false
@@ -252,7 +254,8 @@ func (t *tables) gatewayPool(r *graph.Reader, id objectid.Target) (PickerPool, b
 	if !ok {
 		return PickerPool{}, false
 	}
-	return PickerPool{Pool: &model.Pool{Name: id, Ref: imp.Ref, Cluster: cluster, Last: cluster, Owners: []report.Ref{imp.Ref}}, Gateways: &at}, true
+	to := &model.Pool{Name: id, Ref: imp.Ref, Cluster: cluster, Last: cluster, Protocol: m.Protocol, Owners: []report.Ref{imp.Ref}}
+	return PickerPool{Pool: to, Gateways: &at}, true
 }
 
 // poolTLS returns how a pool's servers are spoken to.

@@ -67,19 +67,19 @@ func noteHop() *mutationv3.HeaderMutation {
 	}}}
 }
 
-// HopHost is the virtual host of a hop: everything goes to the hop's backends, with their own pickers.
+// HopHost is the virtual host of a hop: everything goes to the hop's backends, with their own pickers, but for gRPC
+// requests that they cannot take: these are declined, so that another hop takes them.
 func HopHost(h model.Hop) (*Encoded, error) {
 	name := h.Name.String()
-	host, err := VirtualHost(&model.VirtualHost{
-		Chain: model.HopListener,
-		Host:  name,
-		Routes: []model.Route{{
-			Name:   name,
-			Match:  model.Match{PathKind: model.PathPrefix, Path: "/"},
-			Action: &model.Action{Forward: &model.Forward{Backends: h.Backends}},
-		}},
-		Owners: h.Owners,
-	})
+	all := model.Match{PathKind: model.PathPrefix, Path: "/"}
+	routes := []model.Route{{Name: name, Match: all, Action: &model.Action{Forward: &model.Forward{Backends: h.Backends}}}}
+	if h.NoGRPC {
+		calls := all
+		calls.GRPC = &model.GRPCMethod{}
+		declined := &model.Action{Direct: &model.Direct{Status: 503, Body: "the servers of " + h.Name.Target().String() + " speak HTTP/1.1, and take no gRPC"}}
+		routes = append([]model.Route{{Name: name, Match: calls, Action: declined}}, routes...)
+	}
+	host, err := VirtualHost(&model.VirtualHost{Chain: model.HopListener, Host: name, Routes: routes, Owners: h.Owners})
 	if err != nil {
 		return nil, err
 	}

@@ -44,6 +44,7 @@ func (b *ruleBuilder) shares(specs []gatewayv1.HTTPBackendRef, matches []model.M
 			b.out.Findings = append(b.out.Findings, finding(b.out.Route, at, res.Message, ""))
 		} else {
 			b.outside(res, at)
+			b.withoutGRPC(res, ref, at)
 			s.targets, s.clusters, s.hops, s.members = res.Targets, res.Clusters, res.Hops, res.Members
 		}
 		if f.fails {
@@ -54,6 +55,24 @@ func (b *ruleBuilder) shares(specs []gatewayv1.HTTPBackendRef, matches []model.M
 	}
 	b.drained(specs, out, field)
 	return out
+}
+
+// speakHTTP2 is what the author of a pool or an import can do about servers that take no gRPC.
+const speakHTTP2 = "set appProtocol: kubernetes.io/h2c on it if its servers speak that"
+
+// takesGRPC reports whether gRPC requests may be sent to a pool, or to an exporting cluster of an import.
+func takesGRPC(t Target) bool { return t.Protocol == model.H2C }
+
+// withoutGRPC warns of the exporting clusters of an import that take none of a GRPCRoute's requests.
+func (b *ruleBuilder) withoutGRPC(res Resolution, ref report.Ref, field string) {
+	if !b.grpc() || res.Members == nil {
+		return
+	}
+	for _, t := range res.Targets {
+		if !takesGRPC(t) {
+			b.warn(field, fmt.Sprintf("cluster %s of %s speaks HTTP/1.1, and takes no gRPC: its other clusters get the requests", t.Hop.Member, ref), speakHTTP2)
+		}
+	}
 }
 
 // ambiguous warns of the name of an import that has several meanings.
@@ -163,10 +182,8 @@ func (b *ruleBuilder) resolve(ref report.Ref, port *gatewayv1.PortNumber) Resolu
 		if res.Reason == string(gatewayv1.RouteReasonBackendNotFound) {
 			res.Message += Elsewhere(b.r, b.out.Route, ref)
 		}
-		for _, t := range res.Targets {
-			if b.grpc() && t.Protocol != model.H2C {
-				return unresolved(gatewayv1.RouteReasonUnsupportedProtocol, "%s speaks HTTP/1.1, and gRPC needs HTTP/2: set appProtocol: kubernetes.io/h2c on it if its servers speak that", ref)
-			}
+		if b.grpc() && len(res.Targets) > 0 && !slices.ContainsFunc(res.Targets, takesGRPC) {
+			return unresolved(gatewayv1.RouteReasonUnsupportedProtocol, "%s speaks HTTP/1.1, and gRPC needs HTTP/2: %s", ref, speakHTTP2)
 		}
 		return res
 	case port == nil:

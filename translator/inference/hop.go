@@ -67,6 +67,7 @@ func importHop(r store.Reader, hop *model.Hop) (*model.Hop, bool) {
 	}
 	several := takers(imp) != nil
 	if one {
+		hop.NoGRPC = several && NoGRPC(r, imp)(id.Member)
 		if imp, ok = pinnedTo(imp, id.Member); !ok {
 			return nil, false
 		}
@@ -98,6 +99,27 @@ func importHop(r store.Reader, hop *model.Hop) (*model.Hop, bool) {
 		}
 	}
 	return hop, len(hop.Backends) > 0
+}
+
+// NoGRPC reports of which exporting clusters of an import gRPC requests are kept away: of those that speak HTTP/1.1, if
+// another one speaks HTTP/2.
+func NoGRPC(r store.Reader, imp *model.Import) func(member string) bool {
+	speaks := map[string]model.Protocol{}
+	some := false
+	for i := range imp.Members {
+		m := &imp.Members[i]
+		of := m.Protocol
+		switch {
+		case m.Pool != nil:
+			of = m.Pool.Protocol
+		case m.Local:
+			if pool, ok := store.InferencePools.Get(r, imp.Ref.Key()); ok {
+				of = protocolOf(pool.Spec.AppProtocol)
+			}
+		}
+		speaks[m.Name], some = of, some || m.Takes() && of == model.H2C
+	}
+	return func(member string) bool { return some && speaks[member] != model.H2C }
 }
 
 // throughMembers sends to the hops of an import's exporting clusters.

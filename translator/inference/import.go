@@ -290,6 +290,7 @@ func importMember(
 		}
 		waiting, cleartext := "", cleartextAllowed(r, m.Cluster)
 		var denied []outside
+		var speak []string // appProtocols
 		for i, parent := range c.Parents {
 			if parent.Peer {
 				continue
@@ -311,7 +312,10 @@ func importMember(
 				continue
 			}
 			at := fmt.Sprintf("%s.parents[%d].service", field, i)
-			addrs, no := dialable(r, allowed, names, parent.Service, at, func(appProtocol string) bool { return appProtocol != "https" })
+			addrs, no := dialable(r, allowed, names, parent.Service, at, func(appProtocol string) bool {
+				speak = append(speak, appProtocol)
+				return appProtocol != "https"
+			})
 			if !cleartext {
 				var without []outside
 				addrs, without = encrypted(addrs, at, c.Name)
@@ -321,6 +325,7 @@ func importMember(
 		}
 		imp.Findings = append(imp.Findings, notAllowed(imp.Ref, c.Name, denied)...)
 		m.Parents = distinct(m.Parents)
+		m.Protocol = gatewaysProtocol(imp, c.Name, field+".parents", speak)
 		switch {
 		case len(m.Parents) > 0:
 		case waiting != "":
@@ -392,6 +397,26 @@ func importMember(
 	imp.Exposed = append(imp.Exposed, exposure(m.Cluster, cleartext, tls, member, "its model servers", field))
 	nameLast(m.Pool, policy)
 	return m
+}
+
+// gatewaysProtocol is what the gateways of an exporting cluster are spoken to in, by the appProtocols of their addresses:
+// they are one cluster for Envoy.
+func gatewaysProtocol(imp *model.Import, cluster, field string, appProtocols []string) model.Protocol {
+	h2c := func(p string) bool { return protocolOf(p) == model.H2C }
+	other := func(p string) bool { return !h2c(p) }
+	switch {
+	case !slices.ContainsFunc(appProtocols, h2c):
+		return model.HTTP1
+	case !slices.ContainsFunc(appProtocols, other):
+		return model.H2C
+	}
+	imp.Findings = append(imp.Findings, report.Finding{
+		Severity: report.Warning, Owner: imp.Ref, Field: field,
+		Problem: fmt.Sprintf("cluster %s: some of its gateways have appProtocol kubernetes.io/h2c and others have not: "+
+			"all get HTTP/1.1, and no gRPC", cluster),
+		Fix: "write the same appProtocol for all gateways of the cluster",
+	})
+	return model.HTTP1
 }
 
 func remotePool(

@@ -1,11 +1,13 @@
 package inference_test
 
 import (
+	"fmt"
 	"net/netip"
 	"strings"
 	"testing"
 
 	"github.com/penstock-project/penstock/translator/inference"
+	"github.com/penstock-project/penstock/translator/model"
 )
 
 func TestInferencePoolImport_ParentsHostnameIsChecked(t *testing.T) {
@@ -25,6 +27,32 @@ func TestInferencePoolImport_ParentsHostnameIsChecked(t *testing.T) {
 		}
 		if text := texts(imp.Findings); strings.Contains(text, "hostname") != (want.finding != "") || !strings.Contains(text, want.finding) {
 			t.Errorf("%s: %s", hostnames, text)
+		}
+	}
+}
+
+// Gateways whose ports have appProtocol kubernetes.io/h2c get HTTP/2, unless other gateways of the cluster don't take it.
+func TestInferencePoolImport_ParentsAppProtocolDecides(t *testing.T) {
+	const h2c, plain = "appProtocol: kubernetes.io/h2c", "appProtocol: http"
+	for _, test := range []struct {
+		ports  []string
+		speaks model.Protocol
+		mixed  bool
+	}{
+		{[]string{plain}, model.HTTP1, false},
+		{[]string{h2c}, model.H2C, false},
+		{[]string{h2c, h2c}, model.H2C, false},
+		{[]string{h2c, plain}, model.HTTP1, true},
+	} {
+		var parents []string
+		for i, port := range test.ports {
+			parents = append(parents, fmt.Sprintf("{service: [{addresses: [192.0.2.%d], ports: [{number: 80, %s}]}]}", i+1, port))
+		}
+		_, imp := imported(t, "\nkind: InferencePoolImport\nmetadata: {name: llm}\nstatus: {clusters: [{name: west, routingMode: ParentMode, parents: ["+
+			strings.Join(parents, ", ")+"]}]}\n")
+		const want = "status.clusters[0].parents: cluster west: some of its gateways have appProtocol kubernetes.io/h2c"
+		if got := imp.Members[0].Protocol; got != test.speaks || strings.Contains(texts(imp.Findings), want) != test.mixed {
+			t.Errorf("%v: %s, findings:\n%s", test.ports, got, texts(imp.Findings))
 		}
 	}
 }

@@ -266,7 +266,8 @@ type ImportMember struct {
 	Peer string
 	// Hostname is the Host at Parents that are none; "": the client's.
 	Hostname string
-	// Protocol is what the model servers behind Parents speak, as far as it matters here: gateways of others are spoken to in HTTP/1.1.
+	// Protocol is what gateways at Parents are spoken to in; of peer listeners, which speak HTTP/2, what the model servers
+	// behind them speak.
 	Protocol Protocol
 	// MaxGateways is that of ParentMode: how many gateways a request may have passed through.
 	MaxGateways uint32
@@ -405,8 +406,10 @@ type KVEvents struct {
 type Hop struct {
 	Name     HopID
 	Backends []WeightedBackend
-	Behind   []Spill // as Spill.Behind
-	Owners   []report.Ref
+	// NoGRPC: what is behind the hop speaks HTTP/1.1, and another hop takes gRPC requests.
+	NoGRPC bool
+	Behind []Spill // as Spill.Behind
+	Owners []report.Ref
 }
 
 // Member is one model server of a pool.

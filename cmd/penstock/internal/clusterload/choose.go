@@ -56,6 +56,7 @@ type choosable struct {
 	// latency: by how fast clusters answer. Nothing is reported of their load.
 	latency bool
 	hops    map[string]string
+	noGRPC  map[string]bool // by member, as hops
 	load    *selection.LeastLoad
 	list    []picker.Cluster
 }
@@ -82,9 +83,9 @@ func (l *Loads) SetClusters(id objectid.Target, c *picker.Clusters) {
 	if i := slices.IndexFunc(c.List, func(m picker.Cluster) bool { return m.Local }); i >= 0 {
 		local = c.List[i].Name
 	}
-	was, is := l.imports[id], &choosable{pool: id.Pool, local: local, latency: c.Latency, list: c.List, hops: make(map[string]string, len(c.List))}
+	was, is := l.imports[id], &choosable{pool: id.Pool, local: local, latency: c.Latency, list: c.List, hops: make(map[string]string, len(c.List)), noGRPC: map[string]bool{}}
 	for _, m := range c.List {
-		is.hops[m.Name] = m.Hop
+		is.hops[m.Name], is.noGRPC[m.Name] = m.Hop, m.NoGRPC
 	}
 	if was != nil && was.local == local && was.latency == c.Latency {
 		was.load.SetMargin(c.Margin)
@@ -135,18 +136,22 @@ func (l *Loads) Choose(id objectid.Target, p picker.ClusterPrompt, charged bool,
 	prompt, now := selection.Prompt{Tokens: p.Tokens, Chain: p.Chain, Stay: p.Stay}, time.Now()
 	ranked := c.load.Rank(now, prompt, (*memory)[:0])
 	*memory = ranked
+	first := -1 // of those that may be named
 	for i := range ranked {
-		if hop, ok := c.hops[ranked[i].Member]; ok {
-			r := &ranked[i]
+		r := &ranked[i]
+		if hop, ok := c.hops[r.Member]; ok && !(p.GRPC && c.noGRPC[r.Member]) {
+			if first < 0 {
+				first = i
+			}
 			out = append(out, picker.ClusterCost{
 				Cluster: r.Member, Hop: hop, Cost: r.Cost, Wait: r.Wait, Prompt: r.Prompt, RoundTrip: r.RoundTrip, Margin: r.Margin, Basis: string(r.Basis), Barred: r.Barred, Session: r.Session, Cached: max(p.Tokens-r.Uncached, 0),
 			})
 		}
 	}
-	if !charged || len(out) == 0 || ranked[0].Member != out[0].Cluster {
+	if !charged || first < 0 {
 		return out, nil
 	}
-	return out, &charge{lease: c.load.Begin(now, ranked[0], prompt)}
+	return out, &charge{lease: c.load.Begin(now, ranked[first], prompt)}
 }
 
 // charge is a request at the cluster that was named first. The access log reports on it from several streams.

@@ -48,7 +48,7 @@ func pickerPool(pp translator.PickerPool) picker.Pool {
 	}
 	out.LoadPort = uint16(s.LoadStatPort)
 	if at := pp.Gateways; at != nil {
-		return gatewayPool(out.ID, at)
+		return gatewayPool(out.ID, pp.Pool.Protocol, at)
 	}
 	if c := pp.Choice; c != nil {
 		chosen := choicePool(out.ID, pp.Pool.Picker.Body, c)
@@ -109,7 +109,7 @@ func choicePool(id objectid.Target, body model.BodyMode, c *translator.Choice) p
 		out.Body = picker.BodyPrompts
 	}
 	for _, m := range c.Members {
-		out.Clusters.List = append(out.Clusters.List, picker.Cluster{Name: m.Name, Hop: m.Hop.Address(), Local: m.Local, Servers: m.Servers})
+		out.Clusters.List = append(out.Clusters.List, picker.Cluster{Name: m.Name, Hop: m.Hop.Address(), Local: m.Local, Servers: m.Servers, NoGRPC: m.NoGRPC})
 	}
 	for _, h := range c.Further {
 		out.Clusters.Further = append(out.Clusters.Further, h.Address())
@@ -118,8 +118,9 @@ func choicePool(id objectid.Target, body model.BodyMode, c *translator.Choice) p
 }
 
 // gatewayPool converts one that is reached through gateways of another cluster.
-func gatewayPool(id objectid.Target, at *model.ExternalPicker) picker.Pool {
+func gatewayPool(id objectid.Target, of model.Protocol, at *model.ExternalPicker) picker.Pool {
 	out := picker.Pool{ID: id, Gateways: true}
+	out.Metrics.Protocol.HTTP2 = of == model.H2C
 	addresses, secure := dialed(at)
 	out.Metrics.Off = true
 	if config, err := secure.Config(); err == nil { // else the client certificate is invalid, and those with TLS are not called
