@@ -77,7 +77,7 @@ const (
 	AttemptHeader = "penstock-peer-attempt"
 )
 
-// ClusterHeader has the hop to the cluster of the import that the request's session is in, by sessionPersistence of its route.
+// ClusterHeader has the hop to the cluster of the import that the request's session is in (sessionPersistence of its route).
 // Gateways remove it from what clients send, and before the cluster.
 const ClusterHeader = "penstock-peer-cluster"
 
@@ -142,7 +142,8 @@ func (k *pick) rankClusters(stay string) {
 		stay = at
 	}
 	k.model, k.tokens = r.Facts.Model, promptTokens(r)
-	asks := ClusterPrompt{Tokens: k.tokens, Chain: r.Facts.Chain, Stay: stay, GRPC: isGRPC(r.Headers.Header("content-type"))}
+	asks := ClusterPrompt{Tokens: k.tokens, Chain: r.Facts.Chain, Stay: stay}
+	asks.GRPC = isGRPC(r.Headers.Header("content-type"))
 	if pool.Clusters.Blind {
 		asks.Chain = nil
 	}

@@ -200,7 +200,8 @@ func (k *pick) atSession(s *schedule.Strategy, allowed func(*endpoint.Endpoint) 
 		return false
 	}
 	others := within(allowed, func(e *endpoint.Endpoint) bool { return e.Addr != at })
-	k.ranked = append(slices.Clip(k.ranked), s.Preview(&k.query, k.at, k.endpoints, others, k.pool.Fallbacks, &k.others)...)
+	further := s.Preview(&k.query, k.at, k.endpoints, others, k.pool.Fallbacks, &k.others)
+	k.ranked = append(slices.Clip(k.ranked), further...)
 	return true
 }
 

@@ -76,7 +76,8 @@ func HopHost(h model.Hop) (*Encoded, error) {
 	if h.NoGRPC {
 		calls := all
 		calls.GRPC = &model.GRPCMethod{}
-		declined := &model.Action{Direct: &model.Direct{Status: 503, Body: "the servers of " + h.Name.Target().String() + " speak HTTP/1.1, and take no gRPC"}}
+		why := "the servers of " + h.Name.Target().String() + " speak HTTP/1.1, and take no gRPC"
+		declined := &model.Action{Direct: &model.Direct{Status: 503, Body: why}}
 		routes = append([]model.Route{{Name: name, Match: calls, Action: declined}}, routes...)
 	}
 	host, err := VirtualHost(&model.VirtualHost{Chain: model.HopListener, Host: name, Routes: routes, Owners: h.Owners})

@@ -70,7 +70,8 @@ func (b *ruleBuilder) withoutGRPC(res Resolution, ref report.Ref, field string) 
 	}
 	for _, t := range res.Targets {
 		if !takesGRPC(t) {
-			b.warn(field, fmt.Sprintf("cluster %s of %s speaks HTTP/1.1, and takes no gRPC: its other clusters get the requests", t.Hop.Member, ref), speakHTTP2)
+			why := "cluster %s of %s speaks HTTP/1.1, and takes no gRPC: its other clusters get the requests"
+			b.warn(field, fmt.Sprintf(why, t.Hop.Member, ref), speakHTTP2)
 		}
 	}
 }
@@ -183,7 +184,8 @@ func (b *ruleBuilder) resolve(ref report.Ref, port *gatewayv1.PortNumber) Resolu
 			res.Message += Elsewhere(b.r, b.out.Route, ref)
 		}
 		if b.grpc() && len(res.Targets) > 0 && !slices.ContainsFunc(res.Targets, takesGRPC) {
-			return unresolved(gatewayv1.RouteReasonUnsupportedProtocol, "%s speaks HTTP/1.1, and gRPC needs HTTP/2: %s", ref, speakHTTP2)
+			return unresolved(gatewayv1.RouteReasonUnsupportedProtocol,
+				"%s speaks HTTP/1.1, and gRPC needs HTTP/2: %s", ref, speakHTTP2)
 		}
 		return res
 	case port == nil:

@@ -20,7 +20,8 @@ func (b *ruleBuilder) session(spec *gatewayv1.HTTPRouteRule, matches []model.Mat
 		return nil
 	}
 	for i := range spec.BackendRefs {
-		if ref := backendRef(b.out.Route.Namespace, &spec.BackendRefs[i].BackendObjectReference); isPool(ref) && ref.Kind != store.InferencePoolImports.Kind() {
+		ref := backendRef(b.out.Route.Namespace, &spec.BackendRefs[i].BackendObjectReference)
+		if isPool(ref) && ref.Kind != store.InferencePoolImports.Kind() {
 			b.problem(field, gatewayv1.RouteReasonUnsupportedValue,
 				fmt.Sprintf("sessions do not go with %s, whose picker chooses the endpoint of each request", ref),
 				"remove it; for sessions write picker.strategy: session into a PoolPolicy for the pool")

@@ -83,7 +83,8 @@ func (l *Loads) SetClusters(id objectid.Target, c *picker.Clusters) {
 	if i := slices.IndexFunc(c.List, func(m picker.Cluster) bool { return m.Local }); i >= 0 {
 		local = c.List[i].Name
 	}
-	was, is := l.imports[id], &choosable{pool: id.Pool, local: local, latency: c.Latency, list: c.List, hops: make(map[string]string, len(c.List)), noGRPC: map[string]bool{}}
+	was, is := l.imports[id], &choosable{pool: id.Pool, local: local, latency: c.Latency, list: c.List}
+	is.hops, is.noGRPC = make(map[string]string, len(c.List)), map[string]bool{}
 	for _, m := range c.List {
 		is.hops[m.Name], is.noGRPC[m.Name] = m.Hop, m.NoGRPC
 	}
