@@ -21,7 +21,7 @@ import (
 // Otherwise a kind could be read from files in a version that a cluster does not serve, or not be installable.
 func TestCRD_EveryKindIsServedInTheVersionThatIsRead(t *testing.T) {
 	versions := map[string]string{
-		"GatewayClass": "v1", "Gateway": "v1", "ListenerSet": "v1", "HTTPRoute": "v1", "GRPCRoute": "v1", "TLSRoute": "v1", "TCPRoute": "v1",
+		"GatewayClass": "v1", "Gateway": "v1", "ListenerSet": "v1", "HTTPRoute": "v1", "GRPCRoute": "v1", "TLSRoute": "v1", "TCPRoute": "v1", "UDPRoute": "v1",
 		"ReferenceGrant": "v1beta1", "BackendTLSPolicy": "v1",
 		"InferencePool": "v1", "InferenceModel": "v1alpha2", "InferenceModelRewrite": "v1alpha2", "InferenceObjective": "v1alpha2", "InferencePoolImport": "v1alpha1",
 		"ModelServers": "v1alpha1", "PoolPolicy": "v1alpha1", "EnvoyFleet": "v1alpha1", "ClusterSet": "v1alpha1", "PoolExport": "v1alpha1", "ServiceImport": "v1beta1", "ClusterProperty": "v1alpha1",

@@ -23,7 +23,7 @@ sed 's/^\( *\(- \)\{0,1\}name: \)v1alpha1$/\1v1alpha2/' "$models" >"$models.tmp"
 mv "$models.tmp" "$models"
 
 gateway=$(go list -m -f '{{.Dir}}' sigs.k8s.io/gateway-api)/config/crd/experimental
-for plural in gatewayclasses gateways listenersets httproutes grpcroutes tlsroutes tcproutes referencegrants backendtlspolicies; do
+for plural in gatewayclasses gateways listenersets httproutes grpcroutes tlsroutes tcproutes udproutes referencegrants backendtlspolicies; do
   cp "$gateway/gateway.networking.k8s.io_$plural.yaml" "$out/"
 done
 inference=$(go list -m -f '{{.Dir}}' sigs.k8s.io/gateway-api-inference-extension)/config/crd/bases

@@ -34,7 +34,9 @@ func (t *tables) assignment(r *graph.Reader, id model.ClusterID) (*model.Assignm
 	switch id.Kind {
 	case model.PoolKind, model.ImportKind, model.ParentKind:
 		return a, t.assignPool(r, a)
-	case model.ServiceKind, model.GRPCKind, model.TCPKind, model.PassthroughKind, model.PickerKind:
+	case model.DatagramKind:
+		return a, t.assignDatagrams(r, a)
+	case model.ServiceKind, model.GRPCKind, model.TCPKind, model.PassthroughKind, model.PickerKind, model.UDPKind:
 		svc, ok := services.Of(r, id)
 		if !ok {
 			return nil, false
@@ -42,7 +44,7 @@ func (t *tables) assignment(r *graph.Reader, id model.ClusterID) (*model.Assignm
 		a.Owners = []report.Ref{svc.Ref}
 		if gatewayapi.BackendPolicy(r, id).Trusts() {
 			var list []netip.AddrPort
-			list, a.Outside = svc.Addresses(r, id.Port, t.cfg.Slices)
+			list, a.Outside = svc.Addresses(r, id.Port, services.Transport(id), t.cfg.Slices)
 			a.Endpoints = endpoints(list)
 		}
 		if id.Kind == model.PickerKind && t.passedBy(r, id) {

@@ -53,6 +53,11 @@ func (t *tables) cluster(r *graph.Reader, id model.ClusterID) (*model.Cluster, b
 			return nil, false
 		}
 		return serviceCluster(svc, id, gatewayapi.BackendPolicy(r, id)), true
+	case model.DatagramKind:
+		if gw, ok := t.gateways.Get(r, id.Key()); ok && gatewayapi.DatagramListener(gw, id) != nil {
+			return &model.Cluster{Name: id, Protocol: model.UDP, Owners: []report.Ref{gw.Ref}}, true
+		}
+		return nil, false
 	case model.MembersKind:
 		imp, ok := t.imports.Get(r, id.Key())
 		if !ok || imp.Cluster.IsZero() {
@@ -105,7 +110,7 @@ func poolCluster(p *model.Pool, id model.ClusterID) *model.Cluster {
 // serviceCluster is one port of a Service or ServiceImport. Without such a port it has no endpoints either.
 func serviceCluster(svc *services.Backend, id model.ClusterID, policy *gatewayapi.BackendTLS) *model.Cluster {
 	c := &model.Cluster{Name: id, Protocol: model.HTTP1, Owners: []report.Ref{svc.Ref}}
-	port := services.Port(svc.Service, id.Port)
+	port := services.Port(svc.Service, id.Port, services.Transport(id))
 	if port == nil {
 		return c
 	}

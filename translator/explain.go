@@ -212,7 +212,7 @@ func (t *Translator) follow(q Query, method string) Explanation {
 			continue
 		}
 		for _, p := range gatewayapi.Ports(gw) {
-			if p.Number != port {
+			if p.Socket() != (model.Socket{UDP: way.udp, Port: port}) {
 				continue
 			}
 			if t.explainStream(r, &e, way, gw, p, name) {

@@ -14,6 +14,7 @@ type way struct {
 	requests bool   // it sends requests; else it wants a connection handed on
 	grpc     bool
 	tls      bool
+	udp      bool
 }
 
 func wayOf(scheme string) way {
@@ -28,21 +29,23 @@ func wayOf(scheme string) way {
 		return way{name: "TLS", tls: true}
 	case "tcp":
 		return way{name: "TCP"}
+	case "udp":
+		return way{name: "UDP", udp: true}
 	}
 	return way{name: "HTTP", requests: true}
 }
 
 // meets reports whether a listener serves clients of this way.
 func (w way) meets(l *model.Listener) bool {
-	return l.ByName() == w.tls && (w.tls || l.Stream() != w.requests)
+	return l.ByName() == w.tls && l.Datagrams() == w.udp && (w.tls || l.Stream() != w.requests)
 }
 
-// explainStream follows a connection to a listener that hands it on. False if the port takes requests, or has no listener for the name.
+// explainStream follows a connection or datagram to a listener that hands it on. False if the port takes requests, or has no listener for the name.
 func (t *Translator) explainStream(r *graph.Reader, e *Explanation, way way, g *model.Gateway, p model.Port, name string) bool {
 	if !way.tls && way.requests {
 		return false
 	}
-	_, rows := t.tables.streamsByPort.Each(r, portKey{g.Ref.Key(), p.Number})
+	_, rows := t.tables.streamsByPort.Each(r, portKey{g.Ref.Key(), p.Socket()})
 	byHost := map[string]model.Stream{}
 	for _, s := range rows {
 		host := s.ServerName
@@ -60,25 +63,29 @@ func (t *Translator) explainStream(r *graph.Reader, e *Explanation, way way, g *
 			continue
 		}
 		e.Gateway, e.Chain, e.Host, e.Method = g.Ref.Key(), s.Name, host, ""
-		e.Listener = streamListener(g, p.Number, host)
-		t.explainShares(r, e, s)
+		e.Listener = streamListener(g, p.Socket(), host)
+		t.explainShares(r, e, way, s)
 		return true
 	}
 	return false
 }
 
-func (t *Translator) explainShares(r *graph.Reader, e *Explanation, s model.Stream) {
+func (t *Translator) explainShares(r *graph.Reader, e *Explanation, way way, s model.Stream) {
+	what, ends := "connection", "closed"
+	if way.udp {
+		what, ends = "datagram", "dropped"
+	}
 	if len(s.Owners) == 0 {
-		e.Answer = "closed: no route takes these connections"
+		e.Answer = ends + ": no route takes these " + what + "s"
 		return
 	}
-	e.Route, e.Match = &s.Owners[0], "any connection"
+	e.Route, e.Match = &s.Owners[0], "any "+what
 	if s.TLS {
 		e.Match = "server name " + e.Host
 	}
 	switch {
 	case len(s.Backends) == 0:
-		e.Answer = "closed: no backend has a weight above zero"
+		e.Answer = ends + ": no backend has a weight above zero"
 	case len(s.Secrets) > 0:
 		e.Answer = "passed on, without TLS, which ends here"
 	case s.TLS:
@@ -86,14 +93,14 @@ func (t *Translator) explainShares(r *graph.Reader, e *Explanation, s model.Stre
 	default:
 		e.Answer = "passed on"
 	}
-	e.Backends = t.backendViews(r, s.Backends, "closed: the backend could not be resolved")
+	e.Backends = t.backendViews(r, s.Backends, ends+": the backend could not be resolved")
 }
 
-// streamListener is the key of the listener that a host of a port belongs to.
-func streamListener(g *model.Gateway, port uint16, host string) string {
+// streamListener is the key of the listener that a host of a socket belongs to.
+func streamListener(g *model.Gateway, socket model.Socket, host string) string {
 	for _, want := range gatewayapi.Covering(host) {
 		for _, l := range g.Listeners {
-			if l.Port == port && l.Stream() && l.Chain != "" && l.Hostname == want {
+			if l.Socket() == socket && l.Stream() && l.Chain != "" && l.Hostname == want {
 				return l.Key
 			}
 		}

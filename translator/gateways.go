@@ -42,9 +42,11 @@ func (t *tables) declareGateways() {
 	})
 	t.indexGatewayPorts()
 	t.indexGatewayListeners()
-	t.gatewaysByCluster = graph.NewIndex(t.gateways, "cluster", func(string, *model.Gateway) []model.ClusterID { return t.cfg.ownClusters() })
-	t.gatewaysByOwnCluster = graph.NewIndex(t.gateways, "gatewayCluster", func(gw string, _ *model.Gateway) (keys []clusterKey) {
-		for _, c := range t.cfg.ownClusters() {
+	t.gatewaysByCluster = graph.NewIndex(t.gateways, "cluster", func(_ string, g *model.Gateway) []model.ClusterID {
+		return append(gatewayapi.DatagramClusters(g), t.cfg.ownClusters()...)
+	})
+	t.gatewaysByOwnCluster = graph.NewIndex(t.gateways, "gatewayCluster", func(gw string, g *model.Gateway) (keys []clusterKey) {
+		for _, c := range append(gatewayapi.DatagramClusters(g), t.cfg.ownClusters()...) {
 			keys = append(keys, clusterKey{gw, c})
 		}
 		return keys
@@ -75,7 +77,7 @@ func deref(rep *report.Report) (report.Report, bool) {
 func (t *tables) indexGatewayPorts() {
 	t.gatewaysByPort = graph.NewIndex(t.gateways, "port", func(gw string, g *model.Gateway) (keys []portKey) {
 		for _, p := range gatewayapi.Ports(g) {
-			keys = append(keys, portKey{gw, p.Number})
+			keys = append(keys, portKey{gw, p.Socket()})
 		}
 		return keys
 	})

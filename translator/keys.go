@@ -21,14 +21,14 @@ type gatewayKey interface {
 
 type portKey struct {
 	gateway string
-	port    uint16
+	socket  model.Socket
 }
 
 func (k portKey) of() string     { return k.gateway }
-func (k portKey) String() string { return k.gateway + " " + model.ListenerName(k.port) }
+func (k portKey) String() string { return k.gateway + " " + k.socket.Listener() }
 
 func (k portKey) compare(o portKey) int {
-	return cmp.Or(strings.Compare(k.gateway, o.gateway), cmp.Compare(k.port, o.port))
+	return cmp.Or(strings.Compare(k.gateway, o.gateway), k.socket.Compare(o.socket))
 }
 
 type chainKey struct{ gateway, chain string }

@@ -26,8 +26,8 @@ func (t *tables) declareListeners() {
 		Compute: t.stream,
 	})
 	t.streamsByPort = graph.NewIndex(t.streams, "port", func(key hostKey, _ model.Stream) []portKey {
-		_, port, _ := model.ParseChain(key.chain)
-		return []portKey{{key.gateway, port}}
+		scheme, port, _ := model.ParseChain(key.chain)
+		return []portKey{{key.gateway, model.Socket{UDP: scheme == model.SchemeUDP, Port: port}}}
 	})
 	t.listeners = declareResources(t, graph.Table[portKey, encoded]{
 		Name:    "listeners",
@@ -60,8 +60,11 @@ func (t *tables) listener(r *graph.Reader, key portKey) (encoded, bool) {
 		return encoded{}, false
 	}
 	for _, p := range gatewayapi.Ports(g) {
-		if p.Number != key.port {
+		if p.Socket() != key.socket {
 			continue
+		}
+		if key.socket.UDP { // a route changes its cluster's endpoints alone
+			return one(envoy.DatagramListener(t.cfg.Envoy, p)), true
 		}
 		_, streams := t.streamsByPort.Each(r, key)
 		for _, s := range streams {

@@ -117,7 +117,7 @@ func (t *tables) owners(r *graph.Reader, table string, key any) []report.Ref {
 // routeRef is the route of a store.TargetKey.
 func routeRef(key string) []report.Ref {
 	kind, id := store.ParseTargetKey(key)
-	for _, k := range []store.Kind{store.HTTPRoutes, store.GRPCRoutes, store.TLSRoutes, store.TCPRoutes} {
+	for _, k := range []store.Kind{store.HTTPRoutes, store.GRPCRoutes, store.TLSRoutes, store.TCPRoutes, store.UDPRoutes} {
 		if k.Kind() == kind {
 			return []report.Ref{store.RefOf(k, id)}
 		}

@@ -147,7 +147,7 @@ func (t *tables) peerPortTaken(r store.Reader, g *model.Gateway) (f report.Findi
 		}, true
 	}
 	for _, l := range g.Listeners {
-		if l.Port == m.PeerPort && l.Chain != "" {
+		if l.Port == m.PeerPort && l.Chain != "" && !l.Datagrams() {
 			return report.Finding{
 				Severity: report.Error, Owner: g.Ref, Field: "spec.listeners",
 				Problem: fmt.Sprintf("listener %s has port %d, which is that of the ClusterSet's peerListener: members of the cluster set do not reach this Gateway", l.Name, l.Port),

@@ -11,7 +11,7 @@ import (
 
 // listener makes a listener of any protocol on one of a few ports.
 func (c *chaos) listener(i int) gatewayv1.Listener {
-	l := gatewayv1.Listener{Name: gatewayv1.SectionName(fmt.Sprint("l", i)), Port: pick[gatewayv1.PortNumber](c, 80, 80, 443, 443, 5432), Protocol: gatewayv1.HTTPProtocolType}
+	l := gatewayv1.Listener{Name: gatewayv1.SectionName(fmt.Sprint("l", i)), Port: pick[gatewayv1.PortNumber](c, 80, 80, 443, 443, 5432, 53), Protocol: gatewayv1.HTTPProtocolType}
 	if h := c.hostname(); h != "" {
 		l.Hostname = &h
 	}
@@ -26,7 +26,9 @@ func (c *chaos) listener(i int) gatewayv1.Listener {
 			l.TLS.CertificateRefs[0].Namespace = ptr[gatewayv1.Namespace]("other")
 		}
 	case 5432:
-		l.Protocol, l.Hostname = gatewayv1.TCPProtocolType, nil
+		l.Protocol, l.Hostname = pick(c, gatewayv1.TCPProtocolType, gatewayv1.UDPProtocolType), nil
+	case 53:
+		l.Protocol, l.Hostname = gatewayv1.UDPProtocolType, nil
 	}
 	from := pick(c, gatewayv1.NamespacesFromAll, gatewayv1.NamespacesFromAll, gatewayv1.NamespacesFromSame, gatewayv1.NamespacesFromSelector)
 	l.AllowedRoutes = &gatewayv1.AllowedRoutes{Namespaces: &gatewayv1.RouteNamespaces{From: &from}}
@@ -130,4 +132,12 @@ func (c *chaos) tcpRoute() (store.Op, func(string) store.Op, string) {
 	r.Spec.CommonRouteSpec = c.parents()
 	r.Spec.Rules = []gatewayv1.TCPRouteRule{{BackendRefs: c.streamBackends()}}
 	return made(store.TCPRoutes, r)
+}
+
+func (c *chaos) udpRoute() (store.Op, func(string) store.Op, string) {
+	r := &gatewayv1.UDPRoute{ObjectMeta: c.numbered("udp", 3)}
+	c.age(&r.ObjectMeta)
+	r.Spec.CommonRouteSpec = c.parents()
+	r.Spec.Rules = []gatewayv1.UDPRouteRule{{BackendRefs: c.streamBackends()}}
+	return made(store.UDPRoutes, r)
 }

@@ -43,7 +43,7 @@ func (c *chaos) numbered(kind string, n int) metav1.ObjectMeta {
 // op makes one operation; about a fourth of them delete.
 func (c *chaos) op() store.Op {
 	kinds := []func() (store.Op, func(id string) store.Op, string){
-		c.gateway, c.route, c.route, c.route, c.grpcRoute, c.tlsRoute, c.tcpRoute, c.listenerSet, c.service, c.slice, c.pool, c.pool, c.imported, c.imported, c.servers, c.pod,
+		c.gateway, c.route, c.route, c.route, c.grpcRoute, c.tlsRoute, c.tcpRoute, c.udpRoute, c.udpRoute, c.listenerSet, c.service, c.slice, c.pool, c.pool, c.imported, c.imported, c.servers, c.pod,
 		c.policy, c.policy, c.secret, c.grant, c.configMap, c.tlsPolicy, c.tlsPolicy, c.namespace, c.host, c.addresses, c.learned, c.offer, c.offer, c.failback, c.dialect, c.class, c.model, c.model, c.rewrite, c.rewrite, c.inferenceObjective, c.fleet, c.membership, c.export,
 	}
 	put, del, id := kinds[c.IntN(len(kinds))]()
@@ -251,6 +251,9 @@ func (c *chaos) backend() gatewayv1.HTTPBackendRef {
 func (c *chaos) service() (store.Op, func(string) store.Op, string) {
 	s := &corev1.Service{ObjectMeta: c.numbered("svc", 3)}
 	s.Spec.Ports = []corev1.ServicePort{{Name: "http", Port: pick[int32](c, 80, 81, 9002), TargetPort: intstr.FromInt32(8080)}}
+	if c.some(2) {
+		s.Spec.Ports = append(s.Spec.Ports, corev1.ServicePort{Name: "udp", Port: 80, Protocol: corev1.ProtocolUDP})
+	}
 	switch c.IntN(5) {
 	case 0:
 		s.Spec.Type, s.Spec.ExternalName = corev1.ServiceTypeExternalName, "gpu.example"
@@ -265,7 +268,7 @@ func (c *chaos) service() (store.Op, func(string) store.Op, string) {
 func (c *chaos) slice() (store.Op, func(string) store.Op, string) {
 	s := &discoveryv1.EndpointSlice{ObjectMeta: c.numbered("slice", 3), AddressType: discoveryv1.AddressTypeIPv4}
 	s.Labels = map[string]string{discoveryv1.LabelServiceName: fmt.Sprint("svc", c.IntN(3))}
-	s.Ports = []discoveryv1.EndpointPort{{Name: ptr("http"), Port: ptr[int32](8080)}}
+	s.Ports = []discoveryv1.EndpointPort{{Name: ptr("http"), Port: ptr[int32](8080)}, {Name: ptr("udp"), Port: ptr[int32](5353), Protocol: ptr(corev1.ProtocolUDP)}}
 	for range c.IntN(3) {
 		s.Endpoints = append(s.Endpoints, discoveryv1.Endpoint{Addresses: []string{fmt.Sprint("10.1.0.", c.IntN(5))}, Conditions: discoveryv1.EndpointConditions{Ready: ptr(c.some(2)), Serving: ptr(c.some(2))}})
 	}

@@ -1,9 +1,11 @@
 package translator
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
+	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 
 	"github.com/penstock-project/penstock/discovery/status/report"
@@ -112,9 +114,10 @@ func serviceReport(r *graph.Reader, key string) (report.Report, bool) {
 	rep := report.Report{Owner: store.Services.Ref(svc)}
 	for _, i := range services.Unnamed(r, svc) {
 		rep.Findings = append(rep.Findings, report.Finding{Severity: report.Error, Owner: rep.Owner,
-			Field:   fmt.Sprintf("spec.ports[%d].targetPort", i),
-			Problem: fmt.Sprintf("no Pod that the Service selects has a TCP port named %s", svc.Spec.Ports[i].TargetPort.StrVal),
-			Fix:     "write the name of a container's port, or its number"})
+			Field: fmt.Sprintf("spec.ports[%d].targetPort", i),
+			Problem: fmt.Sprintf("no Pod that the Service selects has a %s port named %s",
+				cmp.Or(svc.Spec.Ports[i].Protocol, corev1.ProtocolTCP), svc.Spec.Ports[i].TargetPort.StrVal),
+			Fix: "write the name of a container's port, or its number"})
 	}
 	return rep, len(rep.Findings) > 0
 }

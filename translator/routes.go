@@ -71,7 +71,7 @@ func (t *tables) declareRoutes() {
 
 func (t *tables) declareCandidates() {
 	var sources []graph.Source[string]
-	for _, table := range []store.Kind{store.HTTPRoutes, store.GRPCRoutes, store.TLSRoutes, store.TCPRoutes} {
+	for _, table := range []store.Kind{store.HTTPRoutes, store.GRPCRoutes, store.TLSRoutes, store.TCPRoutes, store.UDPRoutes} {
 		sources = append(sources, t.engine.Stored(table.Kind(), store.ByRoute))
 	}
 	t.candidates = graph.Declare(t.engine, graph.Table[string, *model.Candidate]{

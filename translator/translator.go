@@ -331,26 +331,27 @@ type Port struct {
 	Listener  string // name of the Envoy listener
 	Number    uint16
 	Addresses []string
-	Scheme    string // of what clients write: http, https, tls or tcp
+	UDP       bool
+	Scheme    string // of what clients write: http, https, tls, tcp or udp
 }
 
-// Ports lists the ports of a gateway, sorted by number.
+// Ports lists the ports of a gateway, sorted by number, those of TCP first.
 func (t *Translator) Ports(gateway string) []Port {
 	g, ok := t.tables.gateways.Get(t.engine.Reader(), gateway)
 	if !ok {
 		return nil
 	}
-	schemes := map[uint16]string{}
+	schemes := map[model.Socket]string{}
 	for _, l := range g.Listeners {
-		if l.Chain != "" && schemes[l.Port] != "https" { // TLS beside HTTPS
-			schemes[l.Port] = strings.ToLower(l.Protocol)
+		if l.Chain != "" && schemes[l.Socket()] != "https" { // TLS beside HTTPS
+			schemes[l.Socket()] = strings.ToLower(l.Protocol)
 		}
 	}
 	var out []Port
 	for _, p := range gatewayapi.Ports(g) {
-		out = append(out, Port{model.ListenerName(p.Number), p.Number, p.Addresses, schemes[p.Number]})
+		s := p.Socket()
+		out = append(out, Port{s.Listener(), p.Number, p.Addresses, s.UDP, schemes[s]})
 	}
-	slices.SortFunc(out, func(a, b Port) int { return int(a.Number) - int(b.Number) })
 	return out
 }
 

@@ -45,7 +45,7 @@ The exit status is 1 if the request, or a share of it, would not reach a backend
 serves now. A redirect counts as success.
 
 A URL with the scheme grpc or grpcs is a gRPC request, such as grpc://localhost:8080/echo.Echo/Echo. A URL with the scheme
-tls or tcp is a connection that a TLSRoute or TCPRoute forwards.
+tls or tcp is a connection that a TLSRoute or TCPRoute forwards, and one with the scheme udp a datagram of a UDPRoute.
 
 With --last or --why it shows picks that were made, by any of the processes that serve the same Envoys: what was compared, what
 was chosen and how the request ended. Each process keeps its last 8,192 picks. The newest of a pool, 64 at most and one in 20 ms, have
@@ -171,13 +171,15 @@ func (p *printer) line(label, format string, args ...any) {
 
 func printExplained(w io.Writer, e app.Explained) error {
 	p := &printer{w: w}
-	what := "requests"
-	if e.Method == "" {
-		what = "connections"
-		p.line("connection", "%s", e.URL)
-	} else {
-		p.line("request", "%s %s", e.Method, e.URL)
+	what := "request"
+	switch {
+	case strings.HasPrefix(e.URL, "udp://"):
+		what = "datagram"
+	case e.Method == "":
+		what = "connection"
 	}
+	p.line(what, "%s", strings.TrimSpace(e.Method+" "+e.URL))
+	what += "s"
 	if e.Gateway != "" {
 		p.line("gateway", "%s, listener %s (chain %s)", e.Gateway, e.Listener, e.Chain)
 	}

@@ -11,6 +11,7 @@ var kindWords = map[string]string{
 	"HTTPRoute":             "Path, header, query and method matches; header modifiers, redirects, rewrites, mirrors, CORS, external authorization (on a rule or on one backendRef); timeouts, retries, sessions, weights. A request that no rule of a route for `x.a.com` matches can match a route for `*.a.com` on the same listener",
 	"GRPCRoute":             "Services and methods, exact or by regular expression; headers and filters as in HTTPRoute. Backends speak h2c unless their `appProtocol` names another protocol; a pool needs `appProtocol: kubernetes.io/h2c`. A hostname of a listener has either HTTPRoutes or GRPCRoutes: the older kind wins",
 	"TLSRoute":              "Connections by server name: passed through (`mode: Passthrough`), or decrypted at the listener (`mode: Terminate`)",
+	"UDPRoute":              "Datagrams of a UDP listener; the clients' addresses split by weight",
 	"TCPRoute":              "Connections of a TCP listener, or of a TLS listener that terminates TLS; split by weight",
 	"ReferenceGrant":        "Permits references from another namespace",
 	"BackendTLSPolicy":      "TLS towards a Service or ServiceImport (or one of its ports), a picker's Service, an InferencePool, an InferencePoolImport (or one exporting cluster, by `sectionName` or as `NAME-CLUSTER`; `CLUSTER.picker` for its picker alone). CAs come from ConfigMaps or from the system; it verifies host names and URIs",
@@ -85,7 +86,7 @@ var conditionRows = []conditionRow{
 	{"ListenerSet", "Programmed", "True", "Programmed", "The listeners accept traffic"},
 	{"ListenerSet", "Programmed", "False", "ParentNotProgrammed", "The Gateway is not accepted or not programmed"},
 
-	{"Route", "Accepted", "True", "Accepted", "The route is attached to the parent. Routes are HTTPRoute, GRPCRoute, TLSRoute and TCPRoute; conditions are reported for each parent"},
+	{"Route", "Accepted", "True", "Accepted", "The route is attached to the parent. Routes are HTTPRoute, GRPCRoute, TLSRoute, TCPRoute and UDPRoute; conditions are reported for each parent"},
 	{"Route", "Accepted", "False", "NoMatchingParent", "The parent has no listener with the name or port that `parentRefs` gives"},
 	{"Route", "Accepted", "False", "NoMatchingListenerHostname", "No hostname of the route matches a hostname of the parent's listeners"},
 	{"Route", "Accepted", "False", "NotAllowedByListeners", "`allowedRoutes` of the listeners does not allow the route's kind or namespace"},

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
@@ -95,7 +96,8 @@ func acceptedAll(ctx context.Context, xds *server.Server, gateway string, resour
 	return nil
 }
 
-// unbound returns a listener that opens no port: the port may be in use, even by the Gateway that is validated.
+// unbound returns a listener that opens none of its ports: they may be in use, even by the Gateway that is validated. One of UDP, which
+// Envoy always binds, gets another port of this machine.
 func unbound(r *resource.Resource) (*resource.Resource, error) {
 	if r.Type != resource.Listener {
 		return r, nil
@@ -108,7 +110,13 @@ func unbound(r *resource.Resource) (*resource.Resource, error) {
 	if l.GetInternalListener() != nil {
 		return r, nil
 	}
-	l.BindToPort = wrapperspb.Bool(false)
+	if l.UdpListenerConfig != nil {
+		l.AdditionalAddresses = nil
+		at := l.Address.GetSocketAddress()
+		at.Address, at.PortSpecifier = "127.0.0.1", &corev3.SocketAddress_PortValue{}
+	} else {
+		l.BindToPort = wrapperspb.Bool(false)
+	}
 	return resource.New(r.Type, r.Name, l, r.Refs, r.Owners())
 }
 

@@ -81,6 +81,16 @@ func TestTCPRoute_PortOfServiceIsRequired(t *testing.T) {
 	invalid(t, store.TCPRoutes, object("gateway.networking.k8s.io/v1", "TCPRoute", "spec:\n  rules: [{backendRefs: [{name: s}]}]\n"), "spec.rules[0].backendRefs[0]: Must have port for Service reference")
 }
 
+func TestUDPRoute_V1Alpha2IsReadAndPortOfServiceIsRequired(t *testing.T) {
+	r := valid(t, store.UDPRoutes, object("gateway.networking.k8s.io/v1alpha2", "UDPRoute",
+		"spec:\n  rules: [{backendRefs: [{name: s, port: 53}]}]\n"))
+	if r.APIVersion != "gateway.networking.k8s.io/v1" || len(r.Spec.Rules) != 1 {
+		t.Errorf("route of %s with %d rules", r.APIVersion, len(r.Spec.Rules))
+	}
+	invalid(t, store.UDPRoutes, object("gateway.networking.k8s.io/v1", "UDPRoute", "spec:\n  rules: [{backendRefs: [{name: s}]}]\n"),
+		"spec.rules[0].backendRefs[0]: Must have port for Service reference")
+}
+
 func TestReferenceGrant_EveryVersionIsRead(t *testing.T) {
 	for _, version := range []string{"v1", "v1beta1", "v1alpha2"} {
 		g := valid(t, store.ReferenceGrants, object("gateway.networking.k8s.io/"+version, "ReferenceGrant",

@@ -30,7 +30,7 @@ type version struct {
 // kinds lists every kind that Penstock reads, in the order of store.Tables.
 func kinds() []*kind {
 	return []*kind{
-		gatewayClassKind(), gatewayKind(), listenerSetKind(), httpRouteKind(), grpcRouteKind(), tlsRouteKind(), tcpRouteKind(),
+		gatewayClassKind(), gatewayKind(), listenerSetKind(), httpRouteKind(), grpcRouteKind(), tlsRouteKind(), tcpRouteKind(), udpRouteKind(),
 		referenceGrantKind(), backendTLSPolicyKind(), namespaceKind(),
 		serviceKind(), serviceImportKind(), endpointSliceKind(), podKind(), secretKind(), configMapKind(),
 		inferencePoolKind(), inferenceModelKind(), inferenceModelRewriteKind(), inferenceObjectiveKind(), inferencePoolImportKind(), modelServersKind(), poolPolicyKind(), endpointPickerConfigKind(), envoyFleetKind(), clusterSetKind(), clusterPropertyKind(),
@@ -79,5 +79,5 @@ func groupOf(apiVersion string) string {
 var laterGroups = []string{"gateway.networking.k8s.io", "gateway.networking.x-k8s.io", "inference.networking.k8s.io", "inference.networking.x-k8s.io", "llm-d.ai", "multicluster.x-k8s.io"}
 
 // laterKinds are kinds of these groups that exist and that Penstock does not support yet. Any other may be mistyped.
-var laterKinds = []string{"UDPRoute", "ServiceExport",
+var laterKinds = []string{"ServiceExport",
 	"XBackend", "XBackendTrafficPolicy", "XListenerSet", "XMesh"}

@@ -137,10 +137,10 @@ var mistakes = map[string]struct {
 		[]string{"error: x.yaml:3: metadata.name: is missing; give the object a name of lower-case letters, digits and dashes"},
 	},
 	"kinds for later": {
-		"apiVersion: gateway.networking.k8s.io/v1\nkind: UDPRoute\nmetadata: {name: g}\n---\napiVersion: apps/v1\nkind: Deployment\nmetadata: {name: d}\n",
+		"apiVersion: multicluster.x-k8s.io/v1beta1\nkind: ServiceExport\nmetadata: {name: g}\n---\napiVersion: apps/v1\nkind: Deployment\nmetadata: {name: d}\n",
 		[]string{
 			"info: x.yaml:5: Deployment d is ignored: Penstock does not read kind Deployment of apps/v1",
-			"warning: x.yaml:1: UDPRoute g has no effect: kind UDPRoute of gateway.networking.k8s.io/v1 is not supported yet",
+			"warning: x.yaml:1: ServiceExport g has no effect: kind ServiceExport of multicluster.x-k8s.io/v1beta1 is not supported yet",
 		},
 	},
 	"old form, place as written": {
@@ -166,10 +166,6 @@ var mistakes = map[string]struct {
 	"address": {
 		"apiVersion: penstock.dev/v1alpha1\nkind: ModelServers\nmetadata: {name: m}\nspec:\n  servers:\n  - address: http://gpu-1:8000\n",
 		[]string{`error: x.yaml:6: ModelServers default/m spec.servers[0].address: must be an IP address or a host name, is "http://gpu-1:8000"; write 192.0.2.7 or llm.example.com, without scheme or port`},
-	},
-	"another kind of route": {
-		"apiVersion: gateway.networking.k8s.io/v1alpha2\nkind: UDPRoute\nmetadata: {name: t}\n",
-		[]string{"warning: x.yaml:1: UDPRoute t has no effect: kind UDPRoute of gateway.networking.k8s.io/v1alpha2 is not supported yet"},
 	},
 	"some other YAML": {
 		"image: {tag: v1}\n",

@@ -57,6 +57,7 @@ func kinds() []*kind {
 		route(custom(store.GRPCRoutes, "grpcroutes", "v1", "v1alpha2")),
 		route(custom(store.TLSRoutes, "tlsroutes", "v1", "v1alpha3", "v1alpha2")),
 		route(custom(store.TCPRoutes, "tcproutes", "v1", "v1alpha2")),
+		route(custom(store.UDPRoutes, "udproutes", "v1", "v1alpha2")),
 		custom(store.ListenerSets, "listenersets", "v1"),
 		custom(store.ReferenceGrants, "referencegrants", "v1beta1", "v1"),
 		custom(store.BackendTLSPolicies, "backendtlspolicies", "v1", "v1alpha3"),

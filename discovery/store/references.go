@@ -98,6 +98,16 @@ func tcpRouteBackends(r *gatewayv1.TCPRoute) []string {
 	return b.keys
 }
 
+func udpRouteBackends(r *gatewayv1.UDPRoute) []string {
+	b := backendKeys{namespace: r.Namespace}
+	for _, rule := range r.Spec.Rules {
+		for _, ref := range rule.BackendRefs {
+			b.add(ref.BackendObjectReference)
+		}
+	}
+	return b.keys
+}
+
 // rewrittenModels returns a ModelKey for each model that a rule matches; with "" for a rule that matches all.
 func rewrittenModels(m *llmd.InferenceModelRewrite) (keys []string) {
 	if m.Spec.PoolRef == nil {

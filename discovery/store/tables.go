@@ -82,6 +82,11 @@ var (
 		{ByParent, func(r *gatewayv1.TCPRoute) []string { return gatewayParents(r.Namespace, r.Spec.ParentRefs) }},
 		{ByBackend, tcpRouteBackends},
 	}}
+	UDPRoutes = &Table[*gatewayv1.UDPRoute]{group: gatewayv1.GroupName, kind: "UDPRoute", indexes: []Index[*gatewayv1.UDPRoute]{
+		{ByRoute, func(r *gatewayv1.UDPRoute) []string { return []string{TargetKey("UDPRoute", r.Namespace, r.Name)} }},
+		{ByParent, func(r *gatewayv1.UDPRoute) []string { return gatewayParents(r.Namespace, r.Spec.ParentRefs) }},
+		{ByBackend, udpRouteBackends},
+	}}
 	ListenerSets = &Table[*gatewayv1.ListenerSet]{group: gatewayv1.GroupName, kind: "ListenerSet", indexes: []Index[*gatewayv1.ListenerSet]{
 		{ByNamespace, func(o *gatewayv1.ListenerSet) []string { return []string{o.Namespace} }},
 		{ByParent, listenerSetParent},
@@ -214,7 +219,8 @@ var (
 // Tables lists all tables.
 func Tables() []Kind {
 	return []Kind{
-		GatewayClasses, Gateways, ListenerSets, HTTPRoutes, GRPCRoutes, TLSRoutes, TCPRoutes, ReferenceGrants, BackendTLSPolicies, Namespaces,
+		GatewayClasses, Gateways, ListenerSets, HTTPRoutes, GRPCRoutes, TLSRoutes, TCPRoutes, UDPRoutes, ReferenceGrants,
+		BackendTLSPolicies, Namespaces,
 		Services, ServiceImports, EndpointSlices, Pods, Secrets, ConfigMaps,
 		InferencePools, InferenceModels, InferenceModelRewrites, InferenceObjectives, InferencePoolImports, ModelServers, PoolPolicies, EndpointPickerConfigs, EnvoyFleets, ClusterSets, ClusterProperties,
 		Hosts, Invalids, LearnedEndpoints, Offers, Failbacks, Dialects, Authorities, Memberships, Exports, AddressPolicies, ProcessorDefaults, Occupants,

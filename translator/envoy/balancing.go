@@ -31,6 +31,12 @@ const servedKey = "x-gateway-destination-endpoint-served"
 // loadBalancing follows the pick in the request's metadata, where there is one; the fallback decides otherwise.
 func (b *builder) loadBalancing(c *model.Cluster) *clusterv3.LoadBalancingPolicy {
 	f := c.Fallback
+	exact := func() *clusterv3.LoadBalancingPolicy { // round robin is the only one whose shares are exact
+		return b.policy("envoy.load_balancing_policies.round_robin", &roundrobinv3.RoundRobin{})
+	}
+	if c.Protocol == model.UDP {
+		return exact()
+	}
 	least := b.policy("envoy.load_balancing_policies.least_request", &leastv3.LeastRequest{})
 	if f == model.PlainLB || f == model.FallbackHops {
 		return least
@@ -38,10 +44,8 @@ func (b *builder) loadBalancing(c *model.Cluster) *clusterv3.LoadBalancingPolicy
 	subset := &subsetv3.Subset{SubsetLbPolicy: least}
 	fallback := func() *clusterv3.LoadBalancingPolicy { return b.policy("envoy.load_balancing_policies.subset", subset) }
 	switch f {
-	case model.FallbackMembers: // round robin is the only one whose shares are exact
-		fallback = func() *clusterv3.LoadBalancingPolicy {
-			return b.policy("envoy.load_balancing_policies.round_robin", &roundrobinv3.RoundRobin{})
-		}
+	case model.FallbackMembers:
+		fallback = exact
 	case model.FallbackPods, model.FallbackSpill, model.FallbackAgain:
 		role := roleSpill
 		if f == model.FallbackPods {

@@ -22,7 +22,7 @@ const (
 	poolPercent, poolLeast = 100, 1024
 )
 
-// circuitBreakers let every request pass; retries get a budget. All calls that wait for a picker of
+// circuitBreakers let every request pass; retries get a budget, and sessions of datagrams a limit. All calls that wait for a picker of
 // our own fail at once when it does, and each has to be made again: they are small, and there are as
 // many as requests. The same is so when an exporting cluster declines its share.
 func circuitBreakers(c *model.Cluster) *clusterv3.CircuitBreakers {
@@ -33,8 +33,12 @@ func circuitBreakers(c *model.Cluster) *clusterv3.CircuitBreakers {
 	case c.Fallback != model.PlainLB:
 		percent, least = poolPercent, poolLeast
 	}
+	connections := uint32(unbounded)
+	if c.Protocol == model.UDP { // a session counts as one
+		connections = maxSessions
+	}
 	return &clusterv3.CircuitBreakers{Thresholds: []*clusterv3.CircuitBreakers_Thresholds{{
-		MaxConnections:     u32(unbounded),
+		MaxConnections:     u32(connections),
 		MaxPendingRequests: u32(unbounded),
 		MaxRequests:        u32(unbounded),
 		RetryBudget: &clusterv3.CircuitBreakers_Thresholds_RetryBudget{

@@ -37,7 +37,7 @@ func Cluster(c *model.Cluster) (*resource.Resource, error) {
 	if c.Name.Config != 0 { // statistics go on under one name
 		cl.AltStatName = c.Name.InAnyConfig().String()
 	}
-	if c.Protocol != model.TCP {
+	if c.Protocol != model.TCP && c.Protocol != model.UDP {
 		cl.TypedExtensionProtocolOptions = map[string]*anypb.Any{
 			"envoy.extensions.upstreams.http.v3.HttpProtocolOptions": b.any(b.protocolOptions(c)),
 		}
@@ -45,14 +45,14 @@ func Cluster(c *model.Cluster) (*resource.Resource, error) {
 	if picker && !(c.Own && c.TLS != nil) { // a handshake takes a busy machine longer
 		cl.ConnectTimeout = seconds(pickerConnectTimeout)
 	}
-	if c.HealthService != "" || c.Ejects || picker && c.Name.External() {
+	if c.HealthService != "" || c.Ejects || c.Protocol == model.UDP || picker && c.Name.External() {
 		// By default Envoy holds a change of health back while the last change of the cluster is younger than a second: a picker that takes
 		// another's place would get no call for so long.
 		cl.CommonLbConfig = &clusterv3.Cluster_CommonLbConfig{UpdateMergeWindow: seconds(0)}
 		if !c.Own {
 			// A picker that is down must fail at once: with FULL_DUPLEX_STREAMED only that lets a request pass without it. If all of those
 			// that are left out for failing are, the hop declines at once. Of our own, by default, all are asked where most seem to be
-			// down: that may be a busy machine's pause.
+			// down: that may be a busy machine's pause. Endpoints that drain get no new session.
 			cl.CommonLbConfig.HealthyPanicThreshold = &typev3.Percent{Value: 0}
 		}
 	}
@@ -176,7 +176,7 @@ func (b *builder) protocolOptions(c *model.Cluster) *httpv3.HttpProtocolOptions 
 // alpn is what the cluster speaks inside TLS; nothing where only its clients know.
 func alpn(p model.Protocol) []string {
 	switch p {
-	case model.TCP:
+	case model.TCP, model.UDP:
 		return nil
 	case model.HTTP1:
 		return []string{"http/1.1"}

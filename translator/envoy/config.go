@@ -46,6 +46,14 @@ const (
 	connectTimeout = time.Second
 	// connectAttempts is how many endpoints a connection that is handed on may try before it is closed.
 	connectAttempts = 3
+	// datagramIdle ends the session of a client's address that sends nothing, and gets nothing; its next datagram may go to
+	// another endpoint. It is Envoy's default.
+	datagramIdle = time.Minute
+	// maxDatagram is the largest datagram that is handed on, in bytes: any. Envoy drops what is above its default of 1,500.
+	maxDatagram = 65535
+	// maxSessions is how many sessions of one UDP listener an Envoy has. Each takes a port of the machine, of which there
+	// are 28,232 by default, and any text for a client's address makes one.
+	maxSessions = 25000
 	// pickerConnectTimeout is short because a client waits for it before its request is even placed.
 	pickerConnectTimeout = 250 * time.Millisecond
 	// upstreamIdle closes idle HTTP/1.1 connections before a model server does: uvicorn's default is 5 seconds, and a

@@ -137,14 +137,10 @@ func AddFormer(endpoints, before *resource.Resource) (with *resource.Resource, r
 	if err := errors.Join(proto.Unmarshal(endpoints.Body(), load), proto.Unmarshal(before.Body(), was)); err != nil {
 		return nil, false, err
 	}
-	address := func(e *endpointv3.LbEndpoint) string {
-		at := e.GetEndpoint().GetAddress().GetSocketAddress()
-		return net.JoinHostPort(at.GetAddress(), strconv.Itoa(int(at.GetPortValue())))
-	}
 	has := map[string]bool{}
 	for _, group := range load.Endpoints {
 		for _, e := range group.LbEndpoints {
-			has[address(e)] = true
+			has[hostPort(e)] = true
 		}
 	}
 	if len(has) == 0 {
@@ -152,7 +148,7 @@ func AddFormer(endpoints, before *resource.Resource) (with *resource.Resource, r
 	}
 	former := &endpointv3.LocalityLbEndpoints{Priority: 1}
 	for _, group := range was.Endpoints {
-		stays := slices.ContainsFunc(group.LbEndpoints, func(e *endpointv3.LbEndpoint) bool { return has[address(e)] })
+		stays := slices.ContainsFunc(group.LbEndpoints, func(e *endpointv3.LbEndpoint) bool { return has[hostPort(e)] })
 		if group.Priority == 0 {
 			if stays {
 				continue
@@ -160,7 +156,7 @@ func AddFormer(endpoints, before *resource.Resource) (with *resource.Resource, r
 			replaced = len(group.LbEndpoints) > 0
 		}
 		for _, e := range group.LbEndpoints {
-			if !has[address(e)] && len(former.LbEndpoints) < maxFormer {
+			if !has[hostPort(e)] && len(former.LbEndpoints) < maxFormer {
 				former.LbEndpoints = append(former.LbEndpoints, e)
 			}
 		}
@@ -171,6 +167,47 @@ func AddFormer(endpoints, before *resource.Resource) (with *resource.Resource, r
 	load.Endpoints = append(load.Endpoints, former)
 	with, err = checked(resource.Endpoints, endpoints.Name, load, slices.Clone(endpoints.Refs), slices.Clone(endpoints.Owners()))
 	return with, replaced, err
+}
+
+// maxDraining is how many endpoints of a cluster of datagrams stay while they drain.
+const maxDraining = 1024
+
+// AddDraining adds to the endpoints of a cluster of datagrams those that it had before, as draining: the next datagram of a
+// session there begins one at another endpoint, and the answers to its last ones still arrive. Without them, Envoy would end
+// their sessions at once. drains reports whether there are any. A cluster without another endpoint keeps none.
+func AddDraining(endpoints, before *resource.Resource) (with *resource.Resource, drains bool, err error) {
+	load, was := &endpointv3.ClusterLoadAssignment{}, &endpointv3.ClusterLoadAssignment{}
+	if err := errors.Join(proto.Unmarshal(endpoints.Body(), load), proto.Unmarshal(before.Body(), was)); err != nil {
+		return nil, false, err
+	}
+	if len(load.Endpoints) == 0 {
+		return endpoints, false, nil
+	}
+	has := map[string]bool{hostPort(lbEndpoint(model.Endpoint{Address: model.DropAddress})): true}
+	for _, e := range load.Endpoints[0].LbEndpoints {
+		has[hostPort(e)] = true
+	}
+	var draining []*endpointv3.LbEndpoint
+	for _, group := range was.Endpoints {
+		for _, e := range group.LbEndpoints {
+			if !has[hostPort(e)] && len(draining) < maxDraining {
+				e.HealthStatus, e.LoadBalancingWeight = corev3.HealthStatus_DRAINING, nil
+				draining = append(draining, e)
+			}
+		}
+	}
+	if len(draining) == 0 {
+		return endpoints, false, nil
+	}
+	load.Endpoints[0].LbEndpoints = append(load.Endpoints[0].LbEndpoints, draining...)
+	with, err = checked(resource.Endpoints, endpoints.Name, load, slices.Clone(endpoints.Refs), slices.Clone(endpoints.Owners()))
+	return with, true, err
+}
+
+// hostPort is the address of an endpoint as text; ":0" of a hop.
+func hostPort(e *endpointv3.LbEndpoint) string {
+	at := e.GetEndpoint().GetAddress().GetSocketAddress()
+	return net.JoinHostPort(at.GetAddress(), strconv.Itoa(int(at.GetPortValue())))
 }
 
 // Pods are the pods among the endpoints of a cluster, hops excepted.

@@ -59,11 +59,7 @@ func (b *builder) streamClusters(backends []model.WeightedBackend) *tcpv3.TcpPro
 
 // streamLog is the line of a connection in the access log, when it has ended.
 func (b *builder) streamLog(cfg Config, chain string) []*accesslogv3.AccessLog {
-	if cfg.AccessLog == "" {
-		return nil
-	}
-	line := &structpb.Struct{Fields: map[string]*structpb.Value{}}
-	for k, v := range map[string]string{
+	return b.fileLog(cfg, map[string]string{
 		"time":     "%START_TIME%",
 		"client":   "%DOWNSTREAM_REMOTE_ADDRESS_WITHOUT_PORT%",
 		"host":     "%REQUESTED_SERVER_NAME%",
@@ -76,7 +72,16 @@ func (b *builder) streamLog(cfg Config, chain string) []*accesslogv3.AccessLog {
 		"received": "%BYTES_RECEIVED%",
 		"sent":     "%BYTES_SENT%",
 		"total_ms": "%DURATION%",
-	} {
+	})
+}
+
+// fileLog writes lines of JSON with some fields, whose values are formats, to the operator's file.
+func (b *builder) fileLog(cfg Config, fields map[string]string) []*accesslogv3.AccessLog {
+	if cfg.AccessLog == "" {
+		return nil
+	}
+	line := &structpb.Struct{Fields: map[string]*structpb.Value{}}
+	for k, v := range fields {
 		line.Fields[k] = structpb.NewStringValue(v)
 	}
 	return []*accesslogv3.AccessLog{{

@@ -60,7 +60,7 @@ func attachParent(a *model.Attachment, parent *model.CandidateParent, losses []m
 	kept := 0
 	reason := reasonRouteConflict
 	fix := "choose other hostnames, or another listener"
-	if a.Route.Kind == store.TCPRoutes.Kind() {
+	if a.Route.Kind == store.TCPRoutes.Kind() || a.Route.Kind == store.UDPRoutes.Kind() {
 		fix = "choose another listener"
 	}
 	var messages []string
@@ -83,7 +83,8 @@ func attachParent(a *model.Attachment, parent *model.CandidateParent, losses []m
 				messages = append(messages, fmt.Sprintf("on listener %s the hostnames belong to %s: routes of HTTP and of gRPC do not share a hostname, and it came first", place.Listener, loss.Winner))
 			default:
 				place.Hosts = slices.DeleteFunc(slices.Clone(place.Hosts), func(h string) bool { return h == loss.Host })
-				messages = append(messages, fmt.Sprintf("on listener %s connections%s go to %s, which is older or has a more specific hostname", place.Listener, hostText(loss.Host), loss.Winner))
+				messages = append(messages, fmt.Sprintf("on listener %s %s%s go to %s, which is %s", place.Listener, carried(a.Route.Kind),
+					hostText(loss.Host), loss.Winner, precedence(a.Route.Kind)))
 			}
 		}
 		if gone {
@@ -110,6 +111,14 @@ func attachParent(a *model.Attachment, parent *model.CandidateParent, losses []m
 		a.Findings = append(a.Findings, f)
 	}
 	a.Parents = append(a.Parents, report.Parent{Ref: parent.Ref, Conditions: []report.Condition{accepted}})
+}
+
+// precedence is why another route of a kind has a host, for messages.
+func precedence(kind string) string {
+	if kind == store.UDPRoutes.Kind() {
+		return "older"
+	}
+	return "older or has a more specific hostname"
 }
 
 func hostText(host string) string {

@@ -162,7 +162,7 @@ func (b *ruleBuilder) resolve(ref report.Ref, port *gatewayv1.PortNumber) Resolu
 	pool := isPool(ref)
 	switch {
 	case pool && b.streams():
-		return unresolved(gatewayv1.RouteReasonInvalidKind, "%s picks endpoints for requests, and a %s has connections only: use a Service", ref, b.out.Route.Kind)
+		return unresolved(gatewayv1.RouteReasonInvalidKind, "%s picks endpoints for requests, and a %s has %s only: use a Service", ref, b.out.Route.Kind, b.carried())
 	case !pool && b.streams() && !isService(ref):
 		return unresolved(gatewayv1.RouteReasonInvalidKind, "backends of kind %s (%q) are not supported: use a Service or a ServiceImport (%s)", ref.Kind, ref.Group, store.ServiceImports.Group())
 	case !pool && !isService(ref):
@@ -236,7 +236,7 @@ func service(r store.Reader, from, ref report.Ref, port int32) Resolution {
 	if !ok {
 		return unresolved(gatewayv1.RouteReasonBackendNotFound, "%s; create or correct it, or name one that exists", Missing(r, from, ref, ref.String()+" does not exist, or is invalid"))
 	}
-	p := services.Port(svc.Service, port)
+	p := services.Port(svc.Service, port, services.TransportOf(kind))
 	if p == nil {
 		return unresolved(gatewayv1.RouteReasonBackendNotFound, "%s has no port %d", ref, port)
 	}
@@ -260,6 +260,8 @@ func service(r store.Reader, from, ref report.Ref, port int32) Resolution {
 	switch {
 	case protocol == model.TCP:
 		cluster = cluster.WithKind(model.TCPKind)
+	case protocol == model.UDP:
+		cluster = cluster.WithKind(model.UDPKind)
 	case kind == "GRPCRoute":
 		cluster = cluster.WithKind(model.GRPCKind)
 	}

@@ -44,7 +44,7 @@ func BackendPolicy(r store.Reader, id model.ClusterID) *BackendTLS {
 			return nil
 		}
 		section = ""
-		if p := services.Port(svc.Service, id.Port); p != nil {
+		if p := services.Port(svc.Service, id.Port, services.Transport(id)); p != nil {
 			section = p.Name
 		}
 	}

@@ -18,7 +18,7 @@ func clash(l, o *model.Listener) (reason gatewayv1.ListenerConditionReason, fiel
 		name = fmt.Sprintf("%s of %s", o.Name, o.Owner)
 	}
 	switch {
-	case o.Port != l.Port || len(routeKinds(l.Protocol, l.Passthrough)) == 0 || len(routeKinds(o.Protocol, o.Passthrough)) == 0:
+	case o.Socket() != l.Socket() || len(routeKinds(l.Protocol, l.Passthrough)) == 0 || len(routeKinds(o.Protocol, o.Passthrough)) == 0:
 		return "", "", ""
 	case l.ByName() && o.ByName() && l.Protocol != o.Protocol && l.Hostname == o.Hostname:
 		return gatewayv1.ListenerReasonHostnameConflict, "hostname",
@@ -28,7 +28,7 @@ func clash(l, o *model.Listener) (reason gatewayv1.ListenerConditionReason, fiel
 	case l.Protocol != o.Protocol:
 		return gatewayv1.ListenerReasonProtocolConflict, "protocol",
 			fmt.Sprintf("port %d is also used for protocol %s, by listener %s", l.Port, o.Protocol, name)
-	case l.Protocol == string(gatewayv1.TCPProtocolType):
+	case l.Protocol == string(gatewayv1.TCPProtocolType) || l.Datagrams():
 		return gatewayv1.ListenerConditionReason(gatewayv1.ListenerEntryReasonListenerConflict), "port",
 			fmt.Sprintf("listener %s has the same port and protocol", name)
 	case l.Hostname == o.Hostname:
@@ -120,7 +120,7 @@ func (b *listenerBuilder) finish(rejected bool) {
 
 func chainName(l *model.Listener) string {
 	if l.Stream() {
-		return model.StreamName(l.ByName(), l.Port, l.Hostname)
+		return streamName(l, l.Hostname)
 	}
 	return model.ChainName(l.ByName(), l.Port, l.Hostname)
 }
@@ -131,7 +131,7 @@ func overlaps(out *model.Gateway) {
 	for _, l := range out.Listeners {
 		var others []string
 		for _, o := range out.Listeners {
-			if o == l || o.Port != l.Port || o.Chain == "" || l.Chain == "" || l.Protocol != string(gatewayv1.HTTPSProtocolType) {
+			if o == l || o.Socket() != l.Socket() || o.Chain == "" || l.Chain == "" || l.Protocol != string(gatewayv1.HTTPSProtocolType) {
 				continue
 			}
 			if _, ok := intersect(o.Hostname, l.Hostname); ok {

@@ -51,7 +51,7 @@ func (c contender) loss(host string, winner report.Ref) model.Loss {
 
 // streamLosses: of routes of connections one has a host, the one with the most specific hostname of its own for it and
 // then the first. The others keep what they have beside it, and all are accepted (the conformance suite asks for it:
-// TCPRouteMultipleRoutesAttachment).
+// TCPRouteMultipleRoutesAttachment, UDPRouteMultipleRoutesAttachment).
 func streamLosses(all []contender) (losses []model.Loss) {
 	byHost := map[string][]contender{}
 	for _, c := range all {

@@ -1,7 +1,6 @@
 package gatewayapi
 
 import (
-	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -160,17 +159,20 @@ func gatewayConditions(out *model.Gateway, rejected, unshown *report.Condition) 
 }
 
 // Ports are what a Gateway binds, sorted by number, with a filter chain for each HTTPS listener and one for all
-// cleartext listeners of a port. Streams come from routes and are not known here.
+// cleartext listeners of a port, and the ports of UDP. Streams come from routes and are not known here.
 func Ports(gw *model.Gateway) []model.Port {
-	ports := map[uint16]*model.Port{}
+	ports := map[model.Socket]*model.Port{}
 	for _, l := range gw.Listeners {
 		if l.Chain == "" {
 			continue
 		}
-		p := ports[l.Port]
+		p := ports[l.Socket()]
 		if p == nil {
 			p = &model.Port{Gateway: gw.Ref.Key(), Number: l.Port, Addresses: gw.Addresses, Edge: edge(gw.Fleet), Owners: []report.Ref{gw.Ref}}
-			ports[l.Port] = p
+			if l.Datagrams() {
+				p.Datagrams = model.DatagramCluster(gw.Ref.Namespace, gw.Ref.Name, l.Port)
+			}
+			ports[l.Socket()] = p
 		}
 		if !slices.Contains(p.Owners, l.Owner) {
 			p.Owners = append(p.Owners, l.Owner)
@@ -185,7 +187,7 @@ func Ports(gw *model.Gateway) []model.Port {
 		slices.SortFunc(p.Chains, func(a, b model.Chain) int { return strings.Compare(a.Name, b.Name) })
 		out = append(out, *p)
 	}
-	slices.SortFunc(out, func(a, b model.Port) int { return cmp.Compare(a.Number, b.Number) })
+	slices.SortFunc(out, func(a, b model.Port) int { return a.Socket().Compare(b.Socket()) })
 	return out
 }
 
@@ -199,7 +201,7 @@ func chain(gw *model.Gateway, l *model.Listener) model.Chain {
 		c.ServerName = l.Hostname
 	}
 	for _, o := range gw.Listeners {
-		if o != l && o.Port == l.Port && o.Chain != "" {
+		if o != l && o.Socket() == l.Socket() && o.Chain != "" {
 			c.Misdirected = append(c.Misdirected, o.Hostname)
 		}
 	}

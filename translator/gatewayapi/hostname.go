@@ -70,7 +70,7 @@ func Covering(host string) []string {
 func ownerOf(gw *model.Gateway, l *model.Listener, host string) *model.Listener {
 	var owner *model.Listener
 	for _, o := range gw.Listeners {
-		if o.Port != l.Port || o.ByName() != l.ByName() || o.Chain == "" || !covers(o.Hostname, host) {
+		if o.Socket() != l.Socket() || o.ByName() != l.ByName() || o.Chain == "" || !covers(o.Hostname, host) {
 			continue
 		}
 		if owner == nil || bySpecificity(o.Hostname, owner.Hostname) < 0 {

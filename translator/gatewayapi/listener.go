@@ -30,6 +30,8 @@ func routeKinds(protocol string, passthrough bool) []report.Ref {
 		return []report.Ref{routeKind("TLSRoute"), routeKind("TCPRoute")}
 	case gatewayv1.TCPProtocolType:
 		return []report.Ref{routeKind("TCPRoute")}
+	case gatewayv1.UDPProtocolType:
+		return []report.Ref{routeKind("UDPRoute")}
 	}
 	return nil
 }
@@ -61,7 +63,7 @@ func (b *listenerBuilder) add(spec *gatewayv1.Listener, source, i int) {
 		Owner: b.owner, Name: string(spec.Name), Key: model.ListenerKey(b.owner, string(spec.Name)),
 		Port: uint16(spec.Port), Protocol: string(spec.Protocol), Hostname: "*",
 	}
-	if spec.Hostname != nil && *spec.Hostname != "" && spec.Protocol != gatewayv1.TCPProtocolType {
+	if spec.Hostname != nil && *spec.Hostname != "" && spec.Protocol != gatewayv1.TCPProtocolType && !l.Datagrams() {
 		l.Hostname = strings.ToLower(string(*spec.Hostname))
 	}
 	s := listenerState{field: field, source: source}
@@ -70,14 +72,14 @@ func (b *listenerBuilder) add(spec *gatewayv1.Listener, source, i int) {
 	if len(kinds) == 0 {
 		problem := fmt.Sprintf("protocol %s is not supported", spec.Protocol)
 		s.accepted = falseCondition(gatewayv1.ListenerConditionAccepted, gatewayv1.ListenerReasonUnsupportedProtocol, problem)
-		b.find(field+".protocol", problem, "use HTTP, HTTPS, TLS or TCP")
+		b.find(field+".protocol", problem, "use HTTP, HTTPS, TLS, TCP or UDP")
 	} else {
 		b.allowed(l, &s, spec, kinds, field)
 		if l.ByName() && !l.Passthrough {
 			b.tls(l, &s, spec, field)
 		}
 	}
-	if b.reserved != 0 && l.Port == b.reserved {
+	if b.reserved != 0 && l.Port == b.reserved && !l.Datagrams() {
 		problem := fmt.Sprintf("port %d is taken in the proxies' pods, by their readiness probe", l.Port)
 		s.accepted = falseCondition(gatewayv1.ListenerConditionAccepted, gatewayv1.ListenerReasonPortUnavailable, problem+"; choose another port")
 		b.find(field+".port", problem, "choose another port")

@@ -39,6 +39,10 @@ func findRoute(r store.Reader, key string) (route, bool) {
 		if o, ok := store.TCPRoutes.Get(r, id); ok {
 			return route{store.TCPRoutes.Ref(o), o.CreationTimestamp, &o.Spec.CommonRouteSpec, nil}, true
 		}
+	case "UDPRoute":
+		if o, ok := store.UDPRoutes.Get(r, id); ok {
+			return route{store.UDPRoutes.Ref(o), o.CreationTimestamp, &o.Spec.CommonRouteSpec, nil}, true
+		}
 	}
 	return route{}, false
 }

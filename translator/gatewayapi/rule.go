@@ -59,6 +59,12 @@ func (b *ruleBuilder) build() {
 				b.stream(spec.Name, spec.BackendRefs, i)
 			}
 		}
+	case "UDPRoute":
+		if o, ok := store.UDPRoutes.Get(b.r, key); ok && !b.closed {
+			for i, spec := range o.Spec.Rules {
+				b.stream(spec.Name, spec.BackendRefs, i)
+			}
+		}
 	}
 	b.out.Backends = sorted(b.out.Backends, strings.Compare)
 	b.out.Clusters = sorted(b.out.Clusters, model.ClusterID.Compare)
@@ -118,14 +124,33 @@ func (b *ruleBuilder) errorAction(body string) model.Action {
 
 func (b *ruleBuilder) grpc() bool { return b.out.Route.Kind == "GRPCRoute" }
 
-// streams reports whether the route hands on connections, and not requests.
+// streams reports whether the route hands on connections or datagrams, and not requests.
 func (b *ruleBuilder) streams() bool {
-	return b.out.Route.Kind == "TLSRoute" || b.out.Route.Kind == "TCPRoute"
+	return b.out.Route.Kind == "TLSRoute" || b.out.Route.Kind == "TCPRoute" || b.datagrams()
 }
 
-// answered is what becomes of requests or connections without a backend, for messages.
+// datagrams reports whether the route hands on datagrams.
+func (b *ruleBuilder) datagrams() bool { return b.out.Route.Kind == store.UDPRoutes.Kind() }
+
+// carried is what the route hands on, for messages.
+func (b *ruleBuilder) carried() string { return carried(b.out.Route.Kind) }
+
+// carried is what a route of a kind hands on, for messages.
+func carried(kind string) string {
+	switch kind {
+	case store.UDPRoutes.Kind():
+		return "datagrams"
+	case store.TCPRoutes.Kind(), store.TLSRoutes.Kind():
+		return "connections"
+	}
+	return "requests"
+}
+
+// answered is what becomes of requests, connections or datagrams without a backend, for messages.
 func (b *ruleBuilder) answered() string {
 	switch {
+	case b.datagrams():
+		return "datagrams for it are dropped"
 	case b.streams():
 		return "connections for it are closed at once"
 	case b.grpc():

@@ -9,12 +9,12 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// stream decides a rule of a route of connections: a TLSRoute's or TCPRoute's. Only the first counts; the schema of
-// today takes no others.
+// stream decides a rule of a route of connections or datagrams: a TLSRoute's, TCPRoute's or UDPRoute's. Only the first
+// counts; the schema of today takes no others.
 func (b *ruleBuilder) stream(name *gatewayv1.SectionName, specs []gatewayv1.BackendRef, i int) {
 	field := fmt.Sprintf("spec.rules[%d]", i)
 	if i > 0 {
-		b.problem(field, gatewayv1.RouteReasonUnsupportedValue, "rules cannot distinguish connections: only the first rule counts", "write a route for it")
+		b.problem(field, gatewayv1.RouteReasonUnsupportedValue, "rules cannot distinguish "+b.carried()+": only the first rule counts", "write a route for it")
 		return
 	}
 	rule := model.Rule{Index: i}
@@ -27,6 +27,9 @@ func (b *ruleBuilder) stream(name *gatewayv1.SectionName, specs []gatewayv1.Back
 	}
 	shares := b.shares(refs, nil, field)
 	for _, s := range shares { // the listeners decide which clusters
+		if b.datagrams() {
+			break // the listener's own has all endpoints
+		}
 		for _, c := range s.clusters {
 			for _, p := range b.out.Places {
 				b.out.Clusters = append(b.out.Clusters, streamCluster(c, p.Passthrough))
@@ -37,7 +40,7 @@ func (b *ruleBuilder) stream(name *gatewayv1.SectionName, specs []gatewayv1.Back
 	b.out.Rules = append(b.out.Rules, rule)
 }
 
-// Stream decides the filter chain of one host of a listener of connections. chain is the listener's; attached are the
+// Stream decides the filter chain of one host of a listener of connections, or what a UDP listener hands on. chain is the listener's; attached are the
 // routes that have the host there, of which there is one at most. Nil if no such listener takes traffic, or if neither
 // it nor a route has the host.
 func Stream(gw *model.Gateway, chain, host string, attached []*model.Attachment) *model.Stream {
@@ -46,7 +49,7 @@ func Stream(gw *model.Gateway, chain, host string, attached []*model.Attachment)
 		return nil
 	}
 	l := gw.Listeners[i]
-	out := &model.Stream{Name: model.StreamName(l.ByName(), l.Port, host), TLS: l.ByName()}
+	out := &model.Stream{Name: streamName(l, host), TLS: l.ByName()}
 	if l.ByName() && host != "*" {
 		out.ServerName = host
 	}
@@ -60,6 +63,34 @@ func Stream(gw *model.Gateway, chain, host string, attached []*model.Attachment)
 		out.Backends = slices.Clone(a.Rules[0].Action.Forward.Backends)
 		for i := range out.Backends {
 			out.Backends[i].Cluster = streamCluster(out.Backends[i].Cluster, l.Passthrough)
+		}
+	}
+	return out
+}
+
+// streamName is the name of what hands the connections or datagrams of one host of a listener on.
+func streamName(l *model.Listener, host string) string {
+	if l.Datagrams() {
+		return model.DatagramName(l.Port)
+	}
+	return model.StreamName(l.ByName(), l.Port, host)
+}
+
+// DatagramListener is the UDP listener whose cluster an ID is; nil if there is none that takes traffic.
+func DatagramListener(gw *model.Gateway, id model.ClusterID) *model.Listener {
+	for _, l := range gw.Listeners {
+		if l.Datagrams() && l.Chain != "" && int32(l.Port) == id.Port {
+			return l
+		}
+	}
+	return nil
+}
+
+// DatagramClusters are the clusters of a Gateway's UDP listeners.
+func DatagramClusters(gw *model.Gateway) (out []model.ClusterID) {
+	for _, l := range gw.Listeners {
+		if l.Datagrams() && l.Chain != "" {
+			out = append(out, model.DatagramCluster(gw.Ref.Namespace, gw.Ref.Name, l.Port))
 		}
 	}
 	return out

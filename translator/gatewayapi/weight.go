@@ -59,7 +59,7 @@ func weigh(shares []share) []model.WeightedBackend {
 			parts = append(parts, part.Mul(part, new(big.Rat).SetInt64(int64(s.weight))))
 		}
 	}
-	for i, w := range integers(parts) {
+	for i, w := range integers(parts, math.MaxUint32) {
 		out[i].Weight = w
 	}
 	return out
@@ -73,9 +73,9 @@ func (s *share) to(t Target) model.WeightedBackend {
 	}
 }
 
-// integers scales fractions by the least number that makes all of them whole. If their sum then exceeds 2^32-1, it
+// integers scales fractions by the least number that makes all of them whole. If their sum then exceeds most, it
 // divides that number among them, the largest remainders first.
-func integers(parts []*big.Rat) []uint32 {
+func integers(parts []*big.Rat, most int64) []uint32 {
 	out := make([]uint32, len(parts))
 	scale := big.NewInt(1)
 	sum := new(big.Rat)
@@ -84,7 +84,7 @@ func integers(parts []*big.Rat) []uint32 {
 		scale.Mul(scale, new(big.Int).Quo(p.Denom(), gcd))
 		sum.Add(sum, p)
 	}
-	limit := new(big.Rat).SetInt64(math.MaxUint32)
+	limit := new(big.Rat).SetInt64(most)
 	factor := new(big.Rat).SetInt(scale)
 	if new(big.Rat).Mul(sum, factor).Cmp(limit) > 0 {
 		factor.Quo(limit, sum)

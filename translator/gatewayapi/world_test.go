@@ -195,6 +195,9 @@ func routeKeys(view store.Reader) (keys []string) {
 	for _, o := range store.TCPRoutes.All(view) {
 		keys = append(keys, store.TargetKey("TCPRoute", o.Namespace, o.Name))
 	}
+	for _, o := range store.UDPRoutes.All(view) {
+		keys = append(keys, store.TargetKey("UDPRoute", o.Namespace, o.Name))
+	}
 	return keys
 }
 
@@ -256,7 +259,7 @@ func (w *world) String() string {
 			for _, c := range p.Chains {
 				w.chain(&b, gw, p, c)
 			}
-			for _, s := range w.streams(gw, p.Number) {
+			for _, s := range w.streams(gw, p.Socket()) {
 				streamText(&b, p, s)
 			}
 		}
@@ -308,10 +311,10 @@ func (w *world) chain(b *bytes.Buffer, gw *model.Gateway, p model.Port, c model.
 }
 
 // streams are the chains of a port that hand connections on, by name.
-func (w *world) streams(gw *model.Gateway, port uint16) (out []model.Stream) {
+func (w *world) streams(gw *model.Gateway, socket model.Socket) (out []model.Stream) {
 	by := map[string]*model.Stream{}
 	for _, l := range gw.Listeners {
-		if l.Port != port || !l.Stream() || l.Chain == "" {
+		if l.Socket() != socket || !l.Stream() || l.Chain == "" {
 			continue
 		}
 		hosts := map[string][]*model.Attachment{l.Hostname: nil}

@@ -33,7 +33,7 @@ func PickerCluster(r store.Reader, id model.ClusterID) (*model.Cluster, bool) {
 	}
 	c := pickerCluster(id)
 	c.Owners = []report.Ref{svc.Ref}
-	port := services.Port(svc.Service, id.Port)
+	port := services.Port(svc.Service, id.Port, services.Transport(id))
 	if port == nil { // there are no endpoints either
 		c.HealthService, c.Protocol = "", model.HTTP1
 		return c, true

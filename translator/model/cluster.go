@@ -39,6 +39,7 @@ const (
 	HTTP1 Protocol = "http"
 	H2C   Protocol = "h2c"  // HTTP/2 with prior knowledge
 	TCP   Protocol = "tcp"  // bytes, whatever they mean
+	UDP   Protocol = "udp"  // datagrams, whatever they mean
 	GRPC  Protocol = "grpc" // HTTP/2, for pickers and other services of the control plane: keepalive, raised limits
 )
 
@@ -89,6 +90,10 @@ type Assignment struct {
 	// Outside are the store's keys of EndpointSlices with addresses that may not become endpoints.
 	Outside []string
 }
+
+// DropAddress is the endpoint of a cluster of datagrams for the share of backends that cannot be used: no socket of Envoy's may
+// connect to a broadcast address, so that each datagram for it is dropped.
+var DropAddress = netip.AddrPortFrom(netip.AddrFrom4([4]byte{255, 255, 255, 255}), 9)
 
 // Endpoint is a pod, a server, a gateway, or a hop to another pool.
 type Endpoint struct {

@@ -63,10 +63,17 @@ const (
 	PeerKind
 	// MembersKind is an import with several exporting clusters: a hop to each of them.
 	MembersKind
+	// UDPKind is one port of a Service for datagrams. It is no cluster of Envoy's: its endpoints are among those of a cluster
+	// of DatagramKind.
+	UDPKind
+	// DatagramKind is what a UDP listener sends to: all backends of its route. The object is the Gateway, and Port the
+	// listener's.
+	DatagramKind
 )
 
 // kinds are the kinds in names; FixedKind has none.
-var kinds = [...]string{"", "service", "grpc", "tcp", "passthrough", "picker", "pool", "import", "parent", "import-picker", "peer", "members"}
+var kinds = [...]string{"", "service", "grpc", "tcp", "passthrough", "picker", "pool", "import", "parent", "import-picker", "peer", "members", "udp",
+	"datagrams"}
 
 // ClusterVariant sets a cluster apart from the plain one of the same object.
 type ClusterVariant uint8
@@ -146,6 +153,11 @@ func MembersCluster(namespace, name string) ClusterID {
 	return ClusterID{Kind: MembersKind, Namespace: namespace, Name: name}
 }
 
+// DatagramCluster is the cluster of a UDP listener of a Gateway.
+func DatagramCluster(namespace, gateway string, port uint16) ClusterID {
+	return ClusterID{Kind: DatagramKind, Namespace: namespace, Name: gateway, Port: int32(port)}
+}
+
 // Pool is the pool whose endpoints, gateways or exporting clusters the cluster has; zero if it has those of none.
 func (id ClusterID) Pool() objectid.Target {
 	switch id.Kind {
@@ -208,7 +220,7 @@ func (id ClusterID) Compare(o ClusterID) int {
 }
 
 // hasPort and hasMember report what stands behind the object in the names of a kind.
-func (k ClusterKind) hasPort() bool   { return k >= ServiceKind && k <= PickerKind }
+func (k ClusterKind) hasPort() bool   { return k >= ServiceKind && k <= PickerKind || k >= UDPKind }
 func (k ClusterKind) hasMember() bool { return k >= ImportKind && k <= PeerKind }
 
 // String is the cluster's name: "pool/NAMESPACE/NAME", "service/NAMESPACE/NAME/PORT",

@@ -51,10 +51,10 @@ type Listener struct {
 	Name           string     // unique in its owner
 	Key            string     // ListenerKey: unique in the Gateway
 	Port           uint16
-	Protocol       string   // HTTP, HTTPS, TLS or TCP; others carry conditions and no chain
+	Protocol       string   // HTTP, HTTPS, TLS, TCP or UDP; others carry conditions and no chain
 	Passthrough    bool     // TLS only: connections are passed on as they are
 	Hostname       string   // lower case; "*" when the user gave none; "*.example.com"
-	Chain          string   // ChainName, or StreamName of its hostname; "" if it takes no traffic (its conditions have the reason)
+	Chain          string   // ChainName, StreamName of its hostname or DatagramName; "" if it takes no traffic (its conditions have the reason)
 	Secrets        []string // SecretName of each certificate, where TLS is terminated, in the order of the spec
 	Clients        *ClientValidation
 	Allowed        AllowedRoutes
@@ -68,8 +68,14 @@ type ClientValidation struct {
 	Optional bool   // one that is missing or not valid is let pass, for the backend to judge
 }
 
-// Stream reports whether a listener hands on connections, and not requests.
-func (l *Listener) Stream() bool { return l.Protocol == "TLS" || l.Protocol == "TCP" }
+// Stream reports whether a listener hands on connections or datagrams, and not requests.
+func (l *Listener) Stream() bool { return l.Protocol == "TLS" || l.Protocol == "TCP" || l.Datagrams() }
+
+// Datagrams reports whether a listener hands on datagrams.
+func (l *Listener) Datagrams() bool { return l.Protocol == "UDP" }
+
+// Socket is what the listener binds.
+func (l *Listener) Socket() Socket { return Socket{UDP: l.Datagrams(), Port: l.Port} }
 
 // ByName reports whether the server name in the TLS handshake selects the filter chain of a connection.
 func (l *Listener) ByName() bool { return l.Protocol == "HTTPS" || l.Protocol == "TLS" }
@@ -81,10 +87,11 @@ type AllowedRoutes struct {
 	Selector string       // labels.Selector in text form, for From Selector
 }
 
-// Port is what Envoy binds: all listeners of a Gateway on one port.
+// Port is what Envoy binds: all listeners of a Gateway on one port of TCP, or the one on a port of UDP.
 type Port struct {
 	Gateway   string // "namespace/name"
 	Number    uint16
+	Datagrams ClusterID // that the datagrams of a port of UDP are sent to; zero for a port of TCP
 	Addresses []string
 	Edge      Edge
 	Chains    []Chain  // sorted by name
@@ -115,13 +122,18 @@ const DefaultMemory = 1 << 30
 // DefaultRequestTimeout is the default of Edge.RequestTimeout, also that of hops.
 const DefaultRequestTimeout = 10 * time.Minute
 
-// Stream is one filter chain that hands connections on: of a TCP listener, or of one server name of a TLS listener.
+// Socket is what is bound.
+func (p *Port) Socket() Socket { return Socket{UDP: !p.Datagrams.IsZero(), Port: p.Number} }
+
+// Stream is what hands connections or datagrams on: one filter chain of a TCP listener, or of one server name of a TLS
+// listener; or a UDP listener.
 type Stream struct {
-	Name       string // StreamName
+	Name       string // StreamName or DatagramName
 	TLS        bool   // of a TLS listener: matched by server name
 	ServerName string // "" for any
 	Secrets    []string
-	// Backends share the connections. None: each is closed at once, and so is the share of a backend without a Cluster.
+	// Backends share the connections or datagrams. None: each is closed or dropped at once, and so is the share of a backend
+	// without a Cluster.
 	Backends []WeightedBackend
 	Owners   []report.Ref // the route; none if no route has the name
 }
@@ -143,7 +155,7 @@ type Place struct {
 	Gateway      string   // "namespace/name"
 	Listener     string   // ListenerKey
 	Chain        string   // Listener.Chain; "" for one that takes no traffic, to which a route may be attached all the same
-	Stream       bool     // the listener hands on connections
+	Stream       bool     // the listener hands on connections or datagrams
 	Passthrough  bool     // and does not end their TLS
 	ListenerHost string   // the listener's hostname
 	Narrow       bool     // the route does not stand behind those of narrower hosts

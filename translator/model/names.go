@@ -1,6 +1,7 @@
 package model
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
@@ -20,6 +21,7 @@ const (
 	SchemeHTTPS Scheme = "https"
 	SchemeTCP   Scheme = "tcp"
 	SchemeTLS   Scheme = "tls"
+	SchemeUDP   Scheme = "udp"
 	SchemePeer  Scheme = "peer" // requests of members of the cluster set, over mTLS
 )
 
@@ -41,13 +43,17 @@ func StreamName(tls bool, port uint16, host string) string {
 	return fmt.Sprintf("tls/%d/%s", port, host)
 }
 
-// ParseChain reads scheme and port of a name that ChainName, StreamName or PeerChain made; false for any other, as of hops.
+// DatagramName is the name of what hands the datagrams of a port on: "udp/53".
+func DatagramName(port uint16) string { return fmt.Sprintf("udp/%d", port) }
+
+// ParseChain reads scheme and port of a name that ChainName, StreamName, DatagramName or PeerChain made; false for any
+// other, as of hops.
 func ParseChain(name string) (Scheme, uint16, bool) {
 	scheme, rest, ok := strings.Cut(name, "/")
 	number, host, named := strings.Cut(rest, "/")
 	port, valid := parsePort(number)
 	switch s := Scheme(scheme); s {
-	case SchemeHTTP, SchemeTCP, SchemePeer:
+	case SchemeHTTP, SchemeTCP, SchemeUDP, SchemePeer:
 		return s, port, ok && valid && !named
 	case SchemeHTTPS, SchemeTLS:
 		return s, port, ok && valid && host != ""
@@ -68,14 +74,49 @@ func ListenerKey(set report.Ref, name string) string {
 	return set.Namespace + "/" + set.Name + "/" + name
 }
 
-// ListenerName is the name of Envoy's listener for a port.
+// Socket is a port that Envoy binds: TCP and UDP have ports of their own.
+type Socket struct {
+	UDP  bool
+	Port uint16
+}
+
+// Compare orders sockets by port, TCP first.
+func (s Socket) Compare(o Socket) int {
+	if c := cmp.Compare(s.Port, o.Port); c != 0 || s.UDP == o.UDP {
+		return c
+	}
+	if s.UDP {
+		return 1
+	}
+	return -1
+}
+
+// String is the socket for people: "53", "53/UDP".
+func (s Socket) String() string {
+	if s.UDP {
+		return fmt.Sprintf("%d/UDP", s.Port)
+	}
+	return strconv.Itoa(int(s.Port))
+}
+
+// Listener is the name of Envoy's listener for a socket: "listener/80", "listener/udp/53".
+func (s Socket) Listener() string {
+	if s.UDP {
+		return fmt.Sprintf("listener/udp/%d", s.Port)
+	}
+	return ListenerName(s.Port)
+}
+
+// ListenerName is the name of Envoy's listener for a port of TCP.
 func ListenerName(port uint16) string { return fmt.Sprintf("listener/%d", port) }
 
-// ParseListenerName reads the port back from a ListenerName; false for any other name, as of hops.
-func ParseListenerName(name string) (port uint16, ok bool) {
+// ParseListenerName reads the socket back from the name of its listener; false for any other name, as of hops.
+func ParseListenerName(name string) (s Socket, ok bool) {
 	text, ok := strings.CutPrefix(name, "listener/")
+	text, s.UDP = strings.CutPrefix(text, "udp/")
 	port, valid := parsePort(text)
-	return port, ok && valid
+	s.Port = port
+	return s, ok && valid
 }
 
 // SecretKind is what an SDS secret holds.

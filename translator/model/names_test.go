@@ -21,6 +21,8 @@ func TestNames_DifferForDifferentThings(t *testing.T) {
 		"grpc":                model.GRPCCluster("ns", "a", 80),
 		"tcp":                 model.TCPCluster("ns", "a", 80),
 		"passthrough":         model.TCPCluster("ns", "a", 80).WithKind(model.PassthroughKind),
+		"udp":                 model.ServiceCluster("ns", "a", 80).WithKind(model.UDPKind),
+		"datagrams":           model.DatagramCluster("ns", "a", 80),
 		"picker":              model.PickerCluster("ns", "a", 80),
 		"picker, health":      model.PickerCluster("ns", "a", 80).As(model.HealthVariant),
 		"pool":                model.PoolCluster("ns", "a"),
@@ -102,6 +104,8 @@ func (p pick) cluster() model.ClusterID {
 		model.PoolCluster(p.word(), p.word()), model.ImportCluster(p.word(), p.word(), p.word()),
 		model.ParentCluster(p.word(), p.word(), p.word()), model.ImportPickerCluster(p.word(), p.word(), p.word()),
 		model.OurPicker, model.Collector,
+		model.DatagramCluster(p.word(), p.word(), uint16(p.IntN(65536))),
+		model.ServiceCluster(p.word(), p.word(), 80).WithKind(model.UDPKind),
 	}
 	if p.IntN(10) == 0 {
 		return subsetOf(model.PoolCluster(p.word(), p.word()), p.word())
@@ -225,14 +229,28 @@ func TestParseChain_ReadsSchemeAndPort(t *testing.T) {
 		model.ChainName(true, 443, "*.a.com"):    {model.SchemeHTTPS, 443},
 		model.StreamName(false, 5432, ""):        {model.SchemeTCP, 5432},
 		model.StreamName(true, 8443, "db.a.com"): {model.SchemeTLS, 8443},
+		model.DatagramName(53):                   {model.SchemeUDP, 53},
 	} {
 		if scheme, port, ok := model.ParseChain(name); !ok || scheme != want.scheme || port != want.port {
 			t.Errorf("%s reads as %s, %d, %t", name, scheme, port, ok)
 		}
 	}
-	for _, name := range []string{"", "http", "http/80/a", "https/443", "https/443/", "hop.ns.pool.a", "udp/53", "http/080", "http/65536"} {
+	for _, name := range []string{"", "http", "http/80/a", "https/443", "https/443/", "hop.ns.pool.a", "udp/53/a", "sctp/53", "http/080", "http/65536"} {
 		if scheme, port, ok := model.ParseChain(name); ok {
 			t.Errorf("%s reads as %s, %d", name, scheme, port)
+		}
+	}
+}
+
+func TestListenerName_OfUDPIsAnotherThanOfTCP(t *testing.T) {
+	for _, s := range []model.Socket{{Port: 53}, {Port: 53, UDP: true}, {Port: 65535, UDP: true}} {
+		if got, ok := model.ParseListenerName(s.Listener()); !ok || got != s {
+			t.Errorf("%s reads as %v, %t", s.Listener(), got, ok)
+		}
+	}
+	for _, name := range []string{"", "listener/", "listener/udp/", "listener/udp/53/", "listener/UDP/53", "hops", "udp/53"} {
+		if s, ok := model.ParseListenerName(name); ok {
+			t.Errorf("%q reads as %v", name, s)
 		}
 	}
 }

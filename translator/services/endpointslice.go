@@ -15,12 +15,14 @@ import (
 // Endpoints lists the endpoints of a named port of a Service of ours by the Service's EndpointSlices, sorted: ready ones, or
 // those that are terminating but still serve if no others are left (KEP-1669). key is "namespace/name" of the Service.
 func Endpoints(r store.Reader, key, port string) []netip.AddrPort {
-	return collect(store.EndpointSlices.By(r, store.ByService, key), port, func(*discoveryv1.EndpointSlice) judge { return anywhere })
+	return collect(store.EndpointSlices.By(r, store.ByService, key), &corev1.ServicePort{Name: port},
+		func(*discoveryv1.EndpointSlice) judge { return anywhere })
 }
 
 // endpoints is Endpoints for a Service that a user wrote: without the addresses that may not become endpoints. outside are the
 // keys of slices with such addresses, and of those with host names.
-func endpoints(r store.Reader, svc *corev1.Service, list []*discoveryv1.EndpointSlice, port string) (out []netip.AddrPort, outside []string) {
+func endpoints(r store.Reader, svc *corev1.Service, list []*discoveryv1.EndpointSlice, port *corev1.ServicePort) (
+	out []netip.AddrPort, outside []string) {
 	var policy *addresses.Policy // most Services do not need it
 	out = collect(list, port, func(slice *discoveryv1.EndpointSlice) judge {
 		if slice.AddressType == discoveryv1.AddressTypeFQDN {
@@ -91,7 +93,7 @@ func parsed(slice *discoveryv1.EndpointSlice) []netip.Addr {
 	return list
 }
 
-func collect(list []*discoveryv1.EndpointSlice, port string, judgeOf func(*discoveryv1.EndpointSlice) judge) (out []netip.AddrPort) {
+func collect(list []*discoveryv1.EndpointSlice, port *corev1.ServicePort, judgeOf func(*discoveryv1.EndpointSlice) judge) (out []netip.AddrPort) {
 	var terminating []netip.AddrPort
 	for _, slice := range list {
 		ready, serving := sliceAddresses(slice, port, judgeOf(slice))
@@ -104,14 +106,16 @@ func collect(list []*discoveryv1.EndpointSlice, port string, judgeOf func(*disco
 	return slices.Compact(out)
 }
 
-// sliceAddresses splits a slice's endpoints at the named port into ready ones and terminating ones that still serve.
-func sliceAddresses(slice *discoveryv1.EndpointSlice, port string, allowed judge) (ready, serving []netip.AddrPort) {
+// sliceAddresses splits a slice's endpoints at a port, by its name and transport protocol, into ready ones and terminating
+// ones that still serve.
+func sliceAddresses(slice *discoveryv1.EndpointSlice, port *corev1.ServicePort, allowed judge) (ready, serving []netip.AddrPort) {
 	var number uint16
 	for _, p := range slice.Ports {
-		if p.Protocol != nil && *p.Protocol != corev1.ProtocolTCP {
+		if p.Protocol != nil && transportOf(*p.Protocol) != transportOf(port.Protocol) ||
+			p.Protocol == nil && transportOf(port.Protocol) != corev1.ProtocolTCP {
 			continue
 		}
-		if p.Port != nil && (p.Name == nil && port == "" || p.Name != nil && *p.Name == port) {
+		if p.Port != nil && (p.Name == nil && port.Name == "" || p.Name != nil && *p.Name == port.Name) {
 			number = uint16(*p.Port)
 		}
 	}

@@ -23,7 +23,7 @@ func selected(r store.Reader, svc *corev1.Service, port *corev1.ServicePort) (ou
 
 // target is the port of pods that a port of a Service leads to. Without targetPort it has the Service's number.
 func target(svc *corev1.Service, port *corev1.ServicePort) targets {
-	to := targets{unready: svc.Spec.PublishNotReadyAddresses}
+	to := targets{unready: svc.Spec.PublishNotReadyAddresses, transport: transportOf(port.Protocol)}
 	switch {
 	case port.TargetPort.Type == intstr.String && port.TargetPort.StrVal != "":
 		to.name = port.TargetPort.StrVal
@@ -40,16 +40,18 @@ type targets struct {
 	numbers []uint16
 	name    string // of a port of its containers, in place of numbers
 	unready bool   // pods that are not ready serve too
+	// transport is that of a named port.
+	transport corev1.Protocol
 }
 
-// of lists the ports of a pod; none if no container has a TCP port with the name.
+// of lists the ports of a pod; none if no container has a port with the name and the transport protocol.
 func (t targets) of(pod *corev1.Pod) []uint16 {
 	if t.name == "" {
 		return t.numbers
 	}
 	for _, c := range running(pod) {
 		for _, p := range c.Ports {
-			if p.Name == t.name && (p.Protocol == "" || p.Protocol == corev1.ProtocolTCP) {
+			if p.Name == t.name && transportOf(p.Protocol) == t.transport {
 				return []uint16{uint16(p.ContainerPort)}
 			}
 		}

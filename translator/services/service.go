@@ -1,8 +1,8 @@
 package services
 
 import (
+	"cmp"
 	"net/netip"
-	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -12,22 +12,49 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// Port is the port of a Service with a number; nil if it has none.
-func Port(svc *corev1.Service, number int32) *corev1.ServicePort {
-	i := slices.IndexFunc(svc.Spec.Ports, func(p corev1.ServicePort) bool { return p.Port == number })
-	if i < 0 {
-		return nil
+// Port is the port of a Service with a number: the one of a transport protocol, TCP or UDP, if there is one, else any. Nil
+// if the Service has no such number.
+func Port(svc *corev1.Service, number int32, transport corev1.Protocol) *corev1.ServicePort {
+	var found *corev1.ServicePort
+	for i := range svc.Spec.Ports {
+		p := &svc.Spec.Ports[i]
+		if p.Port == number && (found == nil || transportOf(found.Protocol) != transport) {
+			found = p
+		}
 	}
-	return &svc.Spec.Ports[i]
+	return found
+}
+
+// transportOf fills in the default of a port's protocol.
+func transportOf(p corev1.Protocol) corev1.Protocol { return cmp.Or(p, corev1.ProtocolTCP) }
+
+// Transport is the transport protocol of a cluster of a Service.
+func Transport(id model.ClusterID) corev1.Protocol {
+	if id.Kind == model.UDPKind {
+		return corev1.ProtocolUDP
+	}
+	return corev1.ProtocolTCP
+}
+
+// TransportOf is the transport protocol of a kind of route.
+func TransportOf(kind string) corev1.Protocol {
+	if kind == "UDPRoute" {
+		return corev1.ProtocolUDP
+	}
+	return corev1.ProtocolTCP
 }
 
 // Protocol is the protocol of a Service's port for a kind of route, by the port's appProtocol (KEP-3726 and the names in
-// common use). Without one it is HTTP/1.1, or h2c for a GRPCRoute; routes of connections pass on whatever their clients
-// send. False for a port that a route cannot use: UDP, and for requests other protocols, and TLS without a
-// BackendTLSPolicy (secured): the name promises TLS, and only a policy names the certificates to trust.
+// common use). Without one it is HTTP/1.1, or h2c for a GRPCRoute; routes of connections and datagrams pass on whatever
+// their clients send. False for a port that a route cannot use: one of another transport protocol, and for requests other
+// protocols, and TLS without a BackendTLSPolicy (secured): the name promises TLS, and only a policy names the certificates
+// to trust.
 func Protocol(p *corev1.ServicePort, kind string, secured bool) (model.Protocol, bool) {
-	if p.Protocol != "" && p.Protocol != corev1.ProtocolTCP {
+	if transportOf(p.Protocol) != TransportOf(kind) {
 		return "", false
+	}
+	if kind == "UDPRoute" {
+		return model.UDP, true
 	}
 	if kind == "TLSRoute" || kind == "TCPRoute" {
 		return model.TCP, true
@@ -60,7 +87,7 @@ func ProtocolText(p *corev1.ServicePort) string {
 	if p.AppProtocol != nil && *p.AppProtocol != "" {
 		return "appProtocol " + *p.AppProtocol
 	}
-	return string(p.Protocol)
+	return string(transportOf(p.Protocol))
 }
 
 // External finds what a Service of type ExternalName stands for, by Lookup or Mention; false if such Services have no endpoints
@@ -72,12 +99,13 @@ func External(r store.Reader, svc *corev1.Service, find func(r store.Reader, add
 	return find(r, svc.Spec.ExternalName), true
 }
 
-// Addresses lists the endpoints of one port of a Service, sorted, and the keys of those of its EndpointSlices with addresses that
-// are not among them. Without any EndpointSlice, as in a folder of files, the Service's selector chooses Pods and ModelServers
+// Addresses lists the endpoints of one port of a Service, of a transport protocol, sorted, and the keys of those of its
+// EndpointSlices with addresses that are not among them. Without any EndpointSlice, as in a folder of files, the Service's selector chooses Pods and ModelServers
 // itself, unless slicesOnly is set: a cluster makes EndpointSlices soon.
-func Addresses(r store.Reader, svc *corev1.Service, number int32, slicesOnly bool) (out []netip.AddrPort, outside []string) {
-	port := Port(svc, number)
-	if port == nil {
+func Addresses(r store.Reader, svc *corev1.Service, number int32, transport corev1.Protocol, slicesOnly bool) (
+	out []netip.AddrPort, outside []string) {
+	port := Port(svc, number, transport)
+	if port == nil || transportOf(port.Protocol) != transport {
 		return nil, nil
 	}
 	if svc.Spec.Type == corev1.ServiceTypeExternalName {
@@ -89,7 +117,7 @@ func Addresses(r store.Reader, svc *corev1.Service, number int32, slicesOnly boo
 	}
 	list := store.EndpointSlices.By(r, store.ByService, store.ID(svc))
 	if len(list) > 0 || slicesOnly {
-		return endpoints(r, svc, list, port.Name)
+		return endpoints(r, svc, list, port)
 	}
 	return selected(r, svc, port), nil
 }

@@ -59,16 +59,17 @@ func RefOf(id model.ClusterID) report.Ref {
 
 // Addresses lists the endpoints of one port, as the function Addresses does for Services. A ServiceImport's are those of its EndpointSlices, which a controller of the set makes; without any,
 // its own: a user may have written them, so they count within the ranges that the operator allows.
-func (b *Backend) Addresses(r store.Reader, number int32, slicesOnly bool) (out []netip.AddrPort, outside []string) {
+func (b *Backend) Addresses(r store.Reader, number int32, transport corev1.Protocol, slicesOnly bool) (
+	out []netip.AddrPort, outside []string) {
 	if !IsServiceImport(b.Ref) {
-		return Addresses(r, b.Service, number, slicesOnly)
+		return Addresses(r, b.Service, number, transport, slicesOnly)
 	}
-	port := Port(b.Service, number)
-	if port == nil {
+	port := Port(b.Service, number, transport)
+	if port == nil || transportOf(port.Protocol) != transport {
 		return nil, nil
 	}
 	if list := store.EndpointSlices.By(r, store.ByService, store.ServiceImportKey(b.Ref.Namespace, b.Ref.Name)); len(list) > 0 {
-		return endpoints(r, b.Service, list, port.Name)
+		return endpoints(r, b.Service, list, port)
 	}
 	for _, ip := range b.imported {
 		for _, a := range Lookup(r, ip).Addresses {

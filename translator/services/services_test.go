@@ -56,7 +56,7 @@ func expect(t *testing.T, got []netip.AddrPort, want ...string) {
 }
 
 func addressesOf(r store.Reader, svc *corev1.Service, port int32, slicesOnly bool) []netip.AddrPort {
-	out, _ := services.Addresses(r, svc, port, slicesOnly)
+	out, _ := services.Addresses(r, svc, port, corev1.ProtocolTCP, slicesOnly)
 	return out
 }
 
@@ -137,6 +137,39 @@ func TestEndpointSlice_PortsOfUDPAreNoEndpoints(t *testing.T) {
 	expect(t, services.Endpoints(v, "ns/web", "http"))
 }
 
+// A DNS server has one number for TCP and UDP.
+func TestService_PortOfTCPAndUDPWithOneNumberAreTwo(t *testing.T) {
+	udp, tcp := corev1.ProtocolUDP, corev1.ProtocolTCP
+	dns := service("web", corev1.ServicePort{Name: "dns", Port: 53, Protocol: udp, TargetPort: intstr.FromString("dns")},
+		corev1.ServicePort{Name: "dns-tcp", Port: 53, TargetPort: intstr.FromString("dns")})
+	all := func(r store.Reader, transport corev1.Protocol) []netip.AddrPort {
+		out, _ := services.Addresses(r, dns, 53, transport, false)
+		return out
+	}
+	port := func(name string, port int32, protocol *corev1.Protocol) discoveryv1.EndpointPort {
+		return discoveryv1.EndpointPort{Name: &name, Port: &port, Protocol: protocol}
+	}
+	v := view(t, store.EndpointSlices.Put(&discoveryv1.EndpointSlice{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "a", Labels: map[string]string{discoveryv1.LabelServiceName: "web"}},
+		Ports:      []discoveryv1.EndpointPort{port("dns", 5353, &udp), port("dns-tcp", 5354, &tcp)},
+		Endpoints:  []discoveryv1.Endpoint{at("10.0.0.1", true, true)},
+	}))
+	expect(t, all(v, udp), "10.0.0.1:5353")
+	expect(t, all(v, tcp), "10.0.0.1:5354")
+
+	dns.Spec.Selector = map[string]string{"app": "dns"}
+	v = view(t, store.Pods.Put(&corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "a", Labels: dns.Spec.Selector},
+		Spec: corev1.PodSpec{Containers: []corev1.Container{{Ports: []corev1.ContainerPort{
+			{Name: "dns", ContainerPort: 5354}, {Name: "dns", ContainerPort: 5353, Protocol: udp}}}}},
+		Status: corev1.PodStatus{PodIP: "10.0.0.1"},
+	}))
+	expect(t, all(v, udp), "10.0.0.1:5353")
+	expect(t, all(v, tcp), "10.0.0.1:5354")
+	dns.Spec.Ports = dns.Spec.Ports[:1]
+	expect(t, all(v, tcp))
+}
+
 func TestService_ExternalNameFollowsItsHost(t *testing.T) {
 	web := service("web", corev1.ServicePort{Port: 443})
 	web.Spec.Type, web.Spec.ExternalName = corev1.ServiceTypeExternalName, "Api.Example.com"
@@ -201,5 +234,13 @@ func TestAppProtocol_NamesTheProtocolOfAPort(t *testing.T) {
 	}
 	if _, ok := services.Protocol(&corev1.ServicePort{Port: 53, Protocol: corev1.ProtocolUDP}, "TCPRoute", false); ok {
 		t.Error("a route of TCP uses a port of UDP")
+	}
+	for _, p := range []corev1.ServicePort{{Port: 53}, {Port: 53, Protocol: corev1.ProtocolTCP}, {Port: 53, Protocol: corev1.ProtocolSCTP}} {
+		if _, ok := services.Protocol(&p, "UDPRoute", false); ok {
+			t.Errorf("a route of UDP uses a port of %q", p.Protocol)
+		}
+	}
+	if got, ok := services.Protocol(&corev1.ServicePort{Port: 53, Protocol: corev1.ProtocolUDP}, "UDPRoute", false); !ok || got != model.UDP {
+		t.Errorf("a route of UDP: %q, %t", got, ok)
 	}
 }

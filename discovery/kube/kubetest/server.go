@@ -343,7 +343,7 @@ func (s *Server) watch(w http.ResponseWriter, hr *http.Request, of *watch, initi
 // kinds are the kinds of bookmarks, by plural.
 var kinds = map[string]string{
 	"customresourcedefinitions": "CustomResourceDefinition", "gatewayclasses": "GatewayClass", "gateways": "Gateway", "httproutes": "HTTPRoute",
-	"grpcroutes": "GRPCRoute", "tlsroutes": "TLSRoute", "tcproutes": "TCPRoute", "listenersets": "ListenerSet", "referencegrants": "ReferenceGrant",
+	"grpcroutes": "GRPCRoute", "tlsroutes": "TLSRoute", "tcproutes": "TCPRoute", "udproutes": "UDPRoute", "listenersets": "ListenerSet", "referencegrants": "ReferenceGrant",
 	"backendtlspolicies": "BackendTLSPolicy", "namespaces": "Namespace", "services": "Service", "endpointslices": "EndpointSlice", "pods": "Pod",
 	"secrets": "Secret", "configmaps": "ConfigMap", "inferencepools": "InferencePool", "inferencemodels": "InferenceModel",
 	"inferencemodelrewrites": "InferenceModelRewrite", "inferenceobjectives": "InferenceObjective",

@@ -28,6 +28,9 @@ func ByKind() map[string]*Shape {
 		store.TCPRoutes.Kind(): Route(func(r *gatewayv1.TCPRoute) (*gatewayv1.CommonRouteSpec, *gatewayv1.RouteStatus) {
 			return &r.Spec.CommonRouteSpec, &r.Status.RouteStatus
 		}),
+		store.UDPRoutes.Kind(): Route(func(r *gatewayv1.UDPRoute) (*gatewayv1.CommonRouteSpec, *gatewayv1.RouteStatus) {
+			return &r.Spec.CommonRouteSpec, &r.Status.RouteStatus
+		}),
 		store.BackendTLSPolicies.Kind():   Ancestors(func(p *gatewayv1.BackendTLSPolicy) *gatewayv1.PolicyStatus { return &p.Status }),
 		store.InferencePools.Kind():       InferencePool(),
 		store.InferencePoolImports.Kind(): InferencePoolImport(),

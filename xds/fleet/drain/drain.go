@@ -25,7 +25,7 @@ type Config struct {
 	// Default: 10 s.
 	Settle time.Duration
 	// Quiet is how long to wait for connections without requests: only its next response informs a client that its
-	// connection ends. Default: 5 s.
+	// connection ends. Without Stop, it is also how long no datagram has come when the drain ends. Default: 5 s.
 	Quiet time.Duration
 	// Interval between reads of the statistics. Default: 250 ms.
 	Interval time.Duration
@@ -67,7 +67,9 @@ func Drain(ctx context.Context, c Config) (left int64, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, c.Timeout, errTimeout)
 	defer cancel()
 	begun := time.Now()
-	busy := begun // when something was last in flight
+	busy := begun          // when something was last in flight
+	var received time.Time // when a datagram last came
+	datagrams := int64(-1)
 	tick := time.NewTicker(c.Interval)
 	defer tick.Stop()
 	for {
@@ -75,11 +77,15 @@ func Drain(ctx context.Context, c Config) (left int64, err error) {
 		now := time.Now()
 		if err == nil {
 			left = w.requests + w.streams
+			if w.datagrams > datagrams && !c.Stop { // the first time too: they may come
+				received = now
+			}
+			datagrams = w.datagrams
 		}
 		switch {
 		case err != nil || left > 0:
 			busy = now
-		case now.Sub(begun) >= c.Settle && (w.connections == 0 || now.Sub(busy) >= c.Quiet):
+		case now.Sub(begun) >= c.Settle && (w.connections == 0 || now.Sub(busy) >= c.Quiet) && now.Sub(received) >= c.Quiet:
 			return 0, nil
 		}
 		select {
@@ -95,18 +101,19 @@ func Drain(ctx context.Context, c Config) (left int64, err error) {
 
 var errTimeout = fmt.Errorf("drain timeout")
 
-// work is what Envoy has in flight for clients.
+// work is what Envoy has in flight for clients, and what it has got.
 type work struct {
 	requests    int64 // HTTP requests
 	connections int64 // HTTP connections, with requests or without
 	streams     int64 // connections of other protocols
+	datagrams   int64 // of clients, since Envoy began; -1: no listener takes any
 }
 
 type envoy struct{ client *http.Client }
 
 // work sums the statistics, without those of the readiness listener and the admin interface.
 func (e envoy) work(ctx context.Context) (work, error) {
-	body, err := e.ask(ctx, http.MethodGet, `/stats?format=json&filter=downstream_(cx|rq)_active$`)
+	body, err := e.ask(ctx, http.MethodGet, `/stats?format=json&filter=downstream_((cx|rq)_active|sess_rx_datagrams)$`)
 	if err != nil {
 		return work{}, err
 	}
@@ -119,7 +126,7 @@ func (e envoy) work(ctx context.Context) (work, error) {
 	if err := json.Unmarshal(body, &answer); err != nil {
 		return work{}, fmt.Errorf("statistics of Envoy: %w", err)
 	}
-	var w work
+	w := work{datagrams: -1}
 	all := int64(0)
 	for _, s := range answer.Stats {
 		parts := strings.Split(s.Name, ".")
@@ -133,6 +140,8 @@ func (e envoy) work(ctx context.Context) (work, error) {
 			w.connections += s.Value
 		case parts[0] == "listener" && last == "downstream_cx_active":
 			all += s.Value
+		case parts[0] == "udp" && last == "downstream_sess_rx_datagrams":
+			w.datagrams = max(w.datagrams, 0) + s.Value
 		}
 	}
 	w.streams = max(0, all-w.connections)

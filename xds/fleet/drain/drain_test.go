@@ -55,6 +55,49 @@ func TestDrain_EndsAtTimeout(t *testing.T) {
 	}
 }
 
+// A client's datagrams reach a pod that ends until each node has noticed; then they go to another one.
+func TestDrain_WaitsWhileDatagramsCome(t *testing.T) {
+	r := newRig(t)
+	conn, err := net.Dial("udp", r.address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	sending, stop := context.WithCancel(t.Context())
+	stopped := make(chan struct{})
+	sent := make(chan struct{}, 1000)
+	go func() {
+		defer close(stopped)
+		for sending.Err() == nil {
+			_, _ = conn.Write([]byte("x")) // fails while nothing listens
+			select {
+			case sent <- struct{}{}:
+			default:
+			}
+			time.Sleep(time.Millisecond)
+		}
+	}()
+	<-sent
+	ended := r.drain(t, drain.Config{Settle: time.Millisecond, Quiet: 5 * time.Second})
+	for range 500 { // datagrams, in half a second at least
+		<-sent
+	}
+	select {
+	case err := <-ended:
+		t.Errorf("ended while datagrams come: %v", err)
+	default:
+	}
+	stop()
+	<-stopped
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	quick := r.drain(t, drain.Config{Stop: true, Settle: time.Millisecond, Quiet: time.Hour})
+	if err := <-quick; err != nil {
+		t.Error(err)
+	}
+}
+
 func TestDrain_UnreachableAdminIsAnError(t *testing.T) {
 	if _, err := drain.Drain(t.Context(), drain.Config{Admin: filepath.Join(t.TempDir(), "none")}); err == nil {
 		t.Error("no error")
@@ -143,7 +186,7 @@ const configuration = `
 static_resources:
   listeners:
   - name: edge
-    address: {socket_address: {address: 127.0.0.1, port_value: %d}}
+    address: {socket_address: {address: 127.0.0.1, port_value: %[1]d}}
     filter_chains:
     - filters:
       - name: envoy.filters.network.http_connection_manager
@@ -155,9 +198,24 @@ static_resources:
           http_filters:
           - name: envoy.filters.http.router
             typed_config: {"@type": type.googleapis.com/envoy.extensions.filters.http.router.v3.Router}
+  - name: datagrams
+    address: {socket_address: {protocol: UDP, address: 127.0.0.1, port_value: %[1]d}}
+    udp_listener_config: {}
+    listener_filters:
+    - name: udp
+      typed_config:
+        "@type": type.googleapis.com/envoy.extensions.filters.udp.udp_proxy.v3.UdpProxyConfig
+        stat_prefix: datagrams
+        matcher:
+          on_no_match:
+            action:
+              name: route
+              typed_config:
+                "@type": type.googleapis.com/envoy.extensions.filters.udp.udp_proxy.v3.Route
+                cluster: backend
   clusters:
   - name: backend
     load_assignment:
       cluster_name: backend
-      endpoints: [{lb_endpoints: [{endpoint: {address: {socket_address: {address: 127.0.0.1, port_value: %d}}}}]}]
+      endpoints: [{lb_endpoints: [{endpoint: {address: {socket_address: {address: 127.0.0.1, port_value: %[2]d}}}}]}]
 `

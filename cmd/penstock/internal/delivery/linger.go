@@ -25,7 +25,8 @@ const LingerTimeout = 5 * time.Second
 // be among them. Envoy keeps such a cluster as long (publish.Config.Linger); translation has dropped it. Pods of an import that all leave
 // a cluster at once stay as long beside those that come: so it is where an import that declared its endpoints does no more, and none of
 // them is learned yet. External pickers that are all replaced stay as long behind those that come, which Envoy does not call before it has
-// checked their health: with none left, each request meanwhile would be answered 503.
+// checked their health: with none left, each request meanwhile would be answered 503. Endpoints of datagrams stay as long while they
+// drain, for the answers that are on their way.
 type Linger struct {
 	cache   *cache.Cache
 	timeout time.Duration
@@ -49,7 +50,7 @@ type removedCluster struct {
 
 // leftEndpoints are endpoints that have left a cluster, until their linger timeout.
 type leftEndpoints struct {
-	pods      []netip.AddrPort   // none in a picker's cluster, of which the cache has them
+	pods      []netip.AddrPort   // none in a picker's cluster or one of datagrams, of which the cache has them
 	endpoints *resource.Resource // the newest, without them
 	rev       uint64             // that has those
 	until     time.Time
@@ -103,21 +104,25 @@ func (d *Linger) Commit(batches ...cache.Batch) {
 	d.cache.Commit(batches...)
 }
 
-// withFormer is the new version of the endpoints of an external picker's cluster with those that it replaces behind them, if it replaces all, or has a
+// addFormer adds some of the endpoints that a cluster had before to its new ones. left reports whether some have left that stay
+// for a while.
+type addFormer func(endpoints, before *resource.Resource) (with *resource.Resource, left bool, err error)
+
+// withFormer is the new version of a cluster's endpoints with those of the former ones that add keeps, if some have left now or a
 // moment ago.
-func (d *Linger) withFormer(b *cache.Batch, r *resource.Resource, until time.Time) *resource.Resource {
+func (d *Linger) withFormer(b *cache.Batch, r *resource.Resource, until time.Time, add addFormer) *resource.Resource {
 	at := place{b.Gateway, r.Name}
 	was, ok := d.left[at]
 	before := d.cache.Resource(b.Gateway, r.Ref)
 	if before == nil {
 		return r
 	}
-	with, replaced, err := envoy.AddFormer(r, before)
+	with, left, err := add(r, before)
 	if err != nil {
-		d.log.Error("the endpoints of a picker cannot be read", "gateway", b.Gateway, "cluster", r.Name, "error", err)
+		d.log.Error("the endpoints of a cluster cannot be read", "gateway", b.Gateway, "cluster", r.Name, "error", err)
 		return r
 	}
-	if replaced {
+	if left {
 		was.until, ok = until, true
 		poke(d.rearm)
 	}
@@ -129,12 +134,15 @@ func (d *Linger) withFormer(b *cache.Batch, r *resource.Resource, until time.Tim
 	return with
 }
 
-// withLeft is the new version of a cluster's endpoints with those that leave it, if all pods of an import or all external pickers do, or have a
-// moment ago.
+// withLeft is the new version of a cluster's endpoints with those that leave it, if all pods of an import, all external pickers or some
+// endpoints of datagrams do, or have a moment ago.
 func (d *Linger) withLeft(b *cache.Batch, r *resource.Resource, until time.Time) *resource.Resource {
 	id, _ := model.ParseClusterID(r.Name)
-	if id.External() {
-		return d.withFormer(b, r, until)
+	switch {
+	case id.External():
+		return d.withFormer(b, r, until, envoy.AddFormer)
+	case id.Kind == model.DatagramKind:
+		return d.withFormer(b, r, until, envoy.AddDraining)
 	}
 	if _, ok := id.Imported(); !ok {
 		return r

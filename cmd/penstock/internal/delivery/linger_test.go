@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
 	"google.golang.org/protobuf/proto"
 
@@ -218,6 +219,80 @@ func TestExternalPicker_FormerOnesStayBehindThoseThatReplaceAll(t *testing.T) {
 	}
 	if got := strings.Count(priorities(t, c.Resource("ns/gw", ref)), "10."); got != 17 {
 		t.Errorf("of pickers that change over and over %d are served, want 17", got)
+	}
+}
+
+// A session of datagrams ends with its endpoint: those that leave drain, so that answers on their way arrive.
+func TestUDPRoute_EndpointsThatLeaveDrain(t *testing.T) {
+	c := cache.New(cache.Config{})
+	d := NewLinger(c, time.Minute, slog.New(slog.DiscardHandler))
+	id := model.DatagramCluster("ns", "gw", 53)
+	ref := resource.Ref{Type: resource.Endpoints, Name: id.String()}
+	// served lists the addresses that take sessions, and those that drain.
+	served := func() string {
+		t.Helper()
+		load := &endpointv3.ClusterLoadAssignment{}
+		if err := proto.Unmarshal(c.Resource("ns/gw", ref).Body(), load); err != nil {
+			t.Fatal(err)
+		}
+		var out []string
+		for _, g := range load.Endpoints {
+			for _, e := range g.LbEndpoints {
+				text := e.GetEndpoint().GetAddress().GetSocketAddress().GetAddress()
+				if e.HealthStatus != corev3.HealthStatus_UNKNOWN {
+					text += " " + e.HealthStatus.String()
+				} else {
+					text += fmt.Sprintf(" %d", e.GetLoadBalancingWeight().GetValue())
+				}
+				out = append(out, text)
+			}
+		}
+		return strings.Join(out, ", ")
+	}
+	commit := func(endpoints ...model.Endpoint) string {
+		t.Helper()
+		load, err := envoy.Endpoints(&model.Assignment{Cluster: id, Endpoints: endpoints})
+		if err != nil {
+			t.Fatal(err)
+		}
+		d.Commit(cache.Batch{Gateway: "ns/gw", Upserts: []*resource.Resource{load}})
+		return served()
+	}
+	at := func(ip string, weight uint32) model.Endpoint {
+		return model.Endpoint{Address: netip.MustParseAddrPort(ip + ":53"), Weight: weight}
+	}
+	drop := model.Endpoint{Address: model.DropAddress, Weight: 1}
+	for _, step := range []struct {
+		endpoints []model.Endpoint
+		want      string
+	}{
+		{[]model.Endpoint{at("10.0.0.1", 3), at("10.0.0.2", 1)}, "10.0.0.1 3, 10.0.0.2 1"},
+		{[]model.Endpoint{at("10.0.0.1", 1), at("10.0.0.2", 1)}, "10.0.0.1 1, 10.0.0.2 1"}, // weights alone
+		{[]model.Endpoint{at("10.0.0.2", 1), drop}, "10.0.0.2 1, 255.255.255.255 1, 10.0.0.1 DRAINING"},
+		{[]model.Endpoint{at("10.0.0.3", 1)}, "10.0.0.3 1, 10.0.0.2 DRAINING, 10.0.0.1 DRAINING"},
+		{[]model.Endpoint{at("10.0.0.1", 1), at("10.0.0.3", 1)}, "10.0.0.1 1, 10.0.0.3 1, 10.0.0.2 DRAINING"}, // one returns
+		{nil, ""}, // nothing else takes their datagrams
+		{[]model.Endpoint{at("10.0.0.3", 1)}, "10.0.0.3 1"},
+		{[]model.Endpoint{at("10.0.0.4", 1)}, "10.0.0.4 1, 10.0.0.3 DRAINING"},
+	} {
+		if got := commit(step.endpoints...); got != step.want {
+			t.Errorf("endpoints %v are served as %q, want %q", step.endpoints, got, step.want)
+		}
+	}
+	if left := d.expire(time.Now()); left <= 0 || left > time.Minute {
+		t.Errorf("those that drain expire in %s", left)
+	}
+	d.expire(time.Now().Add(time.Hour))
+	if got := served(); got != "10.0.0.4 1" {
+		t.Errorf("after their time they are %q", got)
+	}
+	var many []model.Endpoint
+	for i := range 3000 {
+		many = append(many, at(fmt.Sprintf("10.2.%d.%d", i/250, i%250), 1))
+	}
+	commit(many...)
+	if got := strings.Count(commit(at("10.0.0.5", 1)), "DRAINING"); got != 1024 {
+		t.Errorf("%d endpoints drain, want 1,024 at most", got)
 	}
 }
 

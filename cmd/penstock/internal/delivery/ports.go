@@ -113,12 +113,12 @@ func (c *Ports) reports() []report.Report {
 	defer c.mu.Unlock()
 	by := map[string]*report.Report{}
 	for _, listener := range slices.Sorted(maps.Keys(c.waiting)) {
-		port, _ := model.ParseListenerName(listener)
+		socket, _ := model.ParseListenerName(listener)
 		for _, gw := range slices.Sorted(maps.Keys(c.waiting[listener])) {
 			if by[gw] == nil {
 				by[gw] = &report.Report{Owner: store.RefOf(store.Gateways, gw)}
 			}
-			problem := fmt.Sprintf("port %d is already used by Gateway %s", port, c.owner[listener])
+			problem := fmt.Sprintf("port %s is already used by Gateway %s", socket, c.owner[listener])
 			by[gw].Conditions = report.Set(by[gw].Conditions, report.NotProgrammed("AddressNotUsable", problem))
 			by[gw].Findings = append(by[gw].Findings, report.Finding{Severity: report.Error, Owner: by[gw].Owner, Field: "spec.listeners", Problem: problem, Fix: "choose another port, or remove one of the two Gateways"})
 		}
@@ -140,9 +140,9 @@ func (c *Ports) Has(listener, gateway string) bool {
 // Served reports whether a gateway's Envoy gets a listener, or the listener of a route configuration: only then does it
 // request it. A chain's name has its port behind the first slash (model.ChainName); hops have neither.
 func (c *Ports) Served(ref resource.Ref, gateway string) bool {
-	port, ok := model.ParseListenerName(ref.Name)
+	socket, ok := model.ParseListenerName(ref.Name)
 	if !ok {
-		_, port, ok = model.ParseChain(ref.Name)
+		_, socket.Port, ok = model.ParseChain(ref.Name)
 	}
-	return !ok || c.Has(model.ListenerName(port), gateway)
+	return !ok || c.Has(socket.Listener(), gateway)
 }

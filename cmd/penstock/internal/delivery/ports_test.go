@@ -54,6 +54,23 @@ func TestGateway_KeepsItsPortAndTheNextOneWaits(t *testing.T) {
 	}
 }
 
+func TestGateway_PortsOfUDPAreOthersThanThoseOfTCP(t *testing.T) {
+	c := NewPorts(status.NewBoard(nil))
+	udp := func(body string) *resource.Resource {
+		name := model.Socket{Port: 53, UDP: true}.Listener()
+		return resource.FromParts(resource.Listener, name, resource.NewPart([]byte(body), nil, nil))
+	}
+	expect(t, "UDP and TCP", c.filter([]translator.Delta{
+		{Gateway: "default/a", Upserts: []*resource.Resource{listenerOn(53, "a")}},
+		{Gateway: "default/b", Upserts: []*resource.Resource{udp("b")}},
+		{Gateway: "default/c", Upserts: []*resource.Resource{udp("c")}},
+	}), map[string][]string{"default/a": {"+listener/53"}, "default/b": {"+listener/udp/53"}})
+	reports := c.reports()
+	if len(reports) != 1 || reports[0].Owner.Key() != "default/c" || reports[0].Findings[0].Problem != "port 53/UDP is already used by Gateway default/b" {
+		t.Errorf("reports %+v", reports)
+	}
+}
+
 func TestGateway_RemovedOneFreesItsPorts(t *testing.T) {
 	c := NewPorts(status.NewBoard(nil))
 	c.filter([]translator.Delta{{Gateway: "default/b", Upserts: []*resource.Resource{listenerOn(80, "b")}}})

@@ -52,6 +52,7 @@ var withoutEffect = map[string]string{
 	"ServiceImport.spec":              "what kube-proxy does is not done here",
 	"TCPRoute.spec.rules[].name":      "it identifies a rule for readers",
 	"TLSRoute.spec.rules[].name":      "it identifies a rule for readers",
+	"UDPRoute.spec.rules[].name":      "it identifies a rule for readers",
 }
 
 // effective are the fields below those of withoutEffect that have an effect.

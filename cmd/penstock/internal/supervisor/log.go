@@ -28,6 +28,9 @@ const tags = "[Tags: "
 // repeatAfter is how long the repetition of a warning is demoted to debug.
 const repeatAfter = 10 * time.Second
 
+// workInProgress is part of a warning about a field whose definition may change in another release of Envoy.
+const workInProgress = "' is marked as work-in-progress."
+
 // logWriter turns Envoy's standard error into log records. One goroutine writes to it.
 type logWriter struct {
 	log       *slog.Logger
@@ -83,8 +86,9 @@ func (w *logWriter) record(line string) {
 	if level >= slog.LevelError {
 		w.lastError = text
 	}
-	// Envoy logs a NACK up to four times. The control plane logs it once, with the object that caused it.
-	if w.ending.Load() || strings.Contains(text, " rejected: ") {
+	// Envoy logs a NACK up to four times. The control plane logs it once, with the object that caused it. Which fields
+	// are used is not the user's choice (ENVOY.md has the reasons).
+	if w.ending.Load() || strings.Contains(text, " rejected: ") || strings.Contains(text, workInProgress) {
 		level = slog.LevelDebug
 	}
 	if level >= slog.LevelWarn { // an unreachable picker would be a line for every request

@@ -34,3 +34,17 @@ error of-a-client in a body
 		t.Errorf("the log has a client's credential: %s", &log)
 	}
 }
+
+func TestEnvoyLog_FieldsThatPenstockChoosesAreNoWarnings(t *testing.T) {
+	var log bytes.Buffer
+	w := &logWriter{log: slog.New(slog.NewTextHandler(&log, nil))}
+	const text = "warning misc field 'envoy.extensions.filters.udp.udp_proxy.v3.UdpProxyConfig.matcher' is marked as " +
+		"work-in-progress. API features marked as work-in-progress are not considered stable\n" +
+		"warning misc another warning\n"
+	if _, err := w.Write([]byte(text)); err != nil {
+		t.Fatal(err)
+	}
+	if got := log.String(); strings.Contains(got, "matcher") || !strings.Contains(got, "another warning") {
+		t.Errorf("the log: %s", got)
+	}
+}

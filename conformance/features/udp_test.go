@@ -1,0 +1,284 @@
+package features
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/penstock-project/penstock/conformance/promises/process"
+)
+
+// udpServer answers each datagram with a name of the YAML and what it got.
+func (s *site) udpServer(name string) {
+	s.Helper()
+	conn, err := net.ListenPacket("udp4", "127.0.0.1:0")
+	if err != nil {
+		s.Fatal(err)
+	}
+	s.ports[name] = conn.LocalAddr().(*net.UDPAddr).Port
+	var serving sync.WaitGroup
+	serving.Go(func() {
+		buffer := make([]byte, 1<<16)
+		for {
+			n, from, err := conn.ReadFrom(buffer)
+			if err != nil {
+				return
+			}
+			_, _ = conn.WriteTo([]byte(name+" "+string(buffer[:n])), from)
+		}
+	})
+	s.Cleanup(func() {
+		_ = conn.Close()
+		serving.Wait()
+	})
+}
+
+// flow is the datagrams of one address of a client.
+type flow struct{ net.Conn }
+
+func (s *site) flow() flow {
+	s.Helper()
+	conn, err := net.Dial("udp4", s.address("gateway"))
+	if err != nil {
+		s.Fatal(err)
+	}
+	s.Cleanup(func() { _ = conn.Close() })
+	return flow{conn}
+}
+
+// ask sends a datagram, and returns the name of the server that answered it, or an error if none did within a time.
+func (f flow) ask(text string, within time.Duration) (server string, err error) {
+	if _, err := f.Write([]byte(text)); err != nil {
+		return "", err
+	}
+	if err := f.SetReadDeadline(time.Now().Add(within)); err != nil {
+		return "", err
+	}
+	buffer := make([]byte, 1<<16)
+	n, err := f.Read(buffer)
+	if err != nil {
+		return "", err
+	}
+	server, got, _ := strings.Cut(string(buffer[:n]), " ")
+	if got != text {
+		err = fmt.Errorf("%s answers %d bytes to %d", server, len(got), len(text))
+	}
+	return server, err
+}
+
+// reaches waits until the datagrams of a new flow get an answer of a server; "" stands for any.
+func (s *site) reaches(by string) {
+	s.Helper()
+	s.Eventually("a server answers: "+by, func() error {
+		f := s.flow()
+		defer f.Close()
+		got, err := f.ask("x", time.Second)
+		if err == nil {
+			err = because(by == "" || got == by, "answered by ", got)
+		}
+		return err
+	})
+}
+
+// shares counts the servers that answer new flows, one datagram each.
+func (s *site) shares(flows int) map[string]int {
+	s.Helper()
+	counts := map[string]int{}
+	for range flows {
+		f := s.flow()
+		got, err := f.ask("x", process.Limit)
+		if err != nil {
+			s.Fatal(err)
+		}
+		counts[got]++
+		_ = f.Close()
+	}
+	return counts
+}
+
+// steadyFlows are clients that send a datagram as soon as the last one was answered.
+type steadyFlows struct {
+	stop    context.CancelFunc
+	all     sync.WaitGroup
+	sent    atomic.Int64
+	mu      sync.Mutex
+	servers map[string]int // that have answered
+	lost    []error
+}
+
+func (s *site) steady(flows int) *steadyFlows {
+	s.Helper()
+	ctx, stop := context.WithCancel(s.Context())
+	out := &steadyFlows{stop: stop, servers: map[string]int{}}
+	for range flows {
+		f := s.flow()
+		out.all.Go(func() {
+			for i := 0; ctx.Err() == nil; i++ {
+				got, err := f.ask(strconv.Itoa(i), process.Limit/2)
+				out.sent.Add(1)
+				out.mu.Lock()
+				if out.servers[got]++; err != nil {
+					out.lost = append(out.lost, err)
+				}
+				out.mu.Unlock()
+				time.Sleep(time.Millisecond) // the rate of a client, and no wait for anything
+			}
+		})
+	}
+	s.Cleanup(func() { stop(); out.all.Wait() })
+	return out
+}
+
+// moved waits until only some servers answer the flows.
+func (f *steadyFlows) moved(s *site, to ...string) {
+	s.Helper()
+	s.Eventually("only these servers answer: "+strings.Join(to, " "), func() error {
+		f.mu.Lock()
+		f.servers = map[string]int{}
+		f.mu.Unlock()
+		before := f.sent.Load()
+		for f.sent.Load() < before+100 {
+			select {
+			case <-s.Context().Done():
+				return s.Context().Err()
+			case <-time.After(time.Millisecond):
+			}
+		}
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		for server := range f.servers {
+			if !strings.Contains(strings.Join(to, " ")+" ", server+" ") {
+				return fmt.Errorf("answers of %v", f.servers)
+			}
+		}
+		return errors.Join(f.lost...)
+	})
+}
+
+// listenerChanges is how often Envoy has made or modified a listener.
+func (s *site) listenerChanges() string {
+	s.Helper()
+	var out []string
+	for line := range strings.Lines(s.envoyMetrics()) {
+		if strings.HasPrefix(line, "envoy_listener_manager_listener_modified") ||
+			strings.HasPrefix(line, "envoy_listener_manager_listener_create_success") {
+			out = append(out, strings.TrimSpace(line))
+		}
+	}
+	if len(out) != 2 {
+		s.Fatalf("statistics of listeners: %q", out)
+	}
+	return strings.Join(out, "; ")
+}
+
+// A UDPRoute divides flows by weight, whatever number of endpoints its backends have. Changes of weights, backends and
+// endpoints lose no datagram, and change no listener.
+func TestUDPRoute_SplitsByWeightAndLosesNoDatagram(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	for _, name := range []string{"a-1", "a-2", "b-1"} {
+		s.udpServer(name)
+	}
+	s.up("udp.yaml")
+	s.reaches("")
+	counts := s.shares(400) // round robin is exact, up to the state of Envoy's workers
+	if b := counts["b-1"]; b < 80 || b > 120 || counts["a-1"] < 110 || counts["a-2"] < 110 {
+		t.Errorf("divided 3:1 among two endpoints and one: %v", counts)
+	}
+	if got, err := s.flow().ask(strings.Repeat("x", 60_000), process.Limit); err != nil {
+		t.Errorf("a datagram of 60,000 bytes: %s %v", got, err)
+	}
+	if out := s.explain("udp://" + s.address("gateway")); !strings.Contains(out, "UDPRoute default/echo") ||
+		!strings.Contains(out, "75.0%") {
+		t.Errorf("explain:\n%s", out)
+	}
+	before := s.listenerChanges()
+
+	flows := s.steady(8)
+	weights := "{name: a, port: 53, weight: 3}, {name: b, port: 53, weight: 1}"
+	s.write("udp.yaml", swap(weights, "{name: a, port: 53, weight: 1}, {name: b, port: 53, weight: 7}"))
+	s.Eventually("the weights change", func() error {
+		counts := s.shares(64)
+		return because(counts["b-1"] > 48, counts)
+	})
+	s.write("udp.yaml", swap(weights, "{name: b, port: 53}"))
+	flows.moved(s, "b-1")
+	s.write("udp.yaml", swap(weights, "{name: a, port: 53}, {name: b, port: 53, weight: 0}"))
+	flows.moved(s, "a-1", "a-2")
+	// An endpoint that ends takes no datagram more, and is among the endpoints for a while to answer the last ones.
+	s.write("udp.yaml", swap(weights, "{name: a, port: 53}"),
+		swap("conditions: {ready: true}", "conditions: {ready: false, serving: true, terminating: true}"))
+	flows.moved(s, "a-2")
+	flows.stop()
+	flows.all.Wait()
+	if len(flows.lost) > 0 || flows.sent.Load() == 0 {
+		t.Errorf("of %d datagrams %d were lost: %v", flows.sent.Load(), len(flows.lost), errors.Join(flows.lost...))
+	}
+	if after := s.listenerChanges(); after != before {
+		t.Errorf("listeners have changed: %s before, %s after", before, after)
+	}
+}
+
+// What goes to a backend that cannot be used is dropped, in its share; without a route all is. Another port, and the HTTP
+// listener of the same number, are not concerned.
+func TestUDPRoute_SharesOfInvalidBackendsAreDropped(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	for _, name := range []string{"a-1", "a-2", "b-1"} {
+		s.udpServer(name)
+	}
+	weights := "{name: a, port: 53, weight: 3}, {name: b, port: 53, weight: 1}"
+	s.up("udp.yaml", swap(weights, "{name: missing, port: 53}, {name: a, port: 53}"))
+	s.reaches("")
+	s.reports("BackendNotFound")
+	flows := make([]flow, 100)
+	for i := range flows {
+		flows[i] = s.flow()
+		if _, err := flows[i].Write([]byte("x")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	answered := map[int]bool{}
+	collect := func() int {
+		for i, f := range flows {
+			_ = f.SetReadDeadline(time.Now().Add(time.Millisecond))
+			if _, err := f.Read(make([]byte, 100)); err == nil {
+				answered[i] = true
+			}
+		}
+		return len(answered)
+	}
+	s.Eventually("half of the flows are answered", func() error { n := collect(); return because(n >= 40, n, " of 100") })
+	if n := collect(); n > 60 {
+		t.Errorf("of 100 flows %d are answered: half of the route's backends do not exist", n)
+	}
+	if got, err := s.get(s.url("/")); err != nil || got.status != 404 {
+		t.Errorf("the HTTP listener on the same port: %d %v", got.status, err)
+	}
+
+	old := s.flow()
+	s.ports["gateway"] = s.Port()
+	s.write("udp.yaml", swap(weights, "{name: b, port: 53}"))
+	s.reaches("b-1")
+	s.Eventually("the former port is closed", func() error {
+		_, err := old.ask("x", 100*time.Millisecond)
+		return because(err != nil, "it answers")
+	})
+	s.write("udp.yaml", swap("kind: UDPRoute\nmetadata: {name: echo}", "kind: UDPRoute\nmetadata: {name: echo, namespace: other}"))
+	s.Eventually("without a route all is dropped", func() error {
+		f := s.flow()
+		defer f.Close()
+		_, err := f.ask("x", 100*time.Millisecond)
+		return because(err != nil, "it is answered")
+	})
+	if out := s.explain("udp://" + s.address("gateway")); !strings.Contains(out, "dropped: no route takes these datagrams") {
+		t.Errorf("explain:\n%s", out)
+	}
+}
