@@ -196,7 +196,7 @@ func running(there []apply.Object) int32 {
 	return 0
 }
 
-func open(there []apply.Object) []int32 {
+func open(there []apply.Object) []render.Socket {
 	for _, o := range there {
 		if o.Kind == "NetworkPolicy" {
 			return o.Ports
@@ -208,24 +208,26 @@ func open(there []apply.Object) []int32 {
 // served maps the protocols of listeners that proxies serve to port names.
 var served = map[gatewayv1.ProtocolType]string{
 	gatewayv1.HTTPProtocolType: "http", gatewayv1.HTTPSProtocolType: "https", gatewayv1.TLSProtocolType: "tls", gatewayv1.TCPProtocolType: "tcp",
+	gatewayv1.UDPProtocolType: "udp",
 }
 
 // ports are those of a Gateway's own listeners and those that its proxies bind. A listener that takes no traffic now,
 // for lack of a certificate perhaps, keeps its port: load balancers are slow to change.
 func ports(gw *gatewayv1.Gateway, bound []render.Port) (out []render.Port) {
 	add := func(p render.Port) {
-		if !slices.ContainsFunc(out, func(o render.Port) bool { return o.Number == p.Number }) {
+		if !slices.ContainsFunc(out, func(o render.Port) bool { return o.Socket() == p.Socket() }) {
 			out = append(out, p)
 		}
 	}
 	for _, l := range gw.Spec.Listeners {
-		if name := served[l.Protocol]; name != "" && l.Port != render.ReadyPort { // that one is not for clients
-			add(render.Port{Number: int32(l.Port), Name: name})
+		udp := l.Protocol == gatewayv1.UDPProtocolType
+		if name := served[l.Protocol]; name != "" && (udp || l.Port != render.ReadyPort) { // that one is not for clients
+			add(render.Port{Number: int32(l.Port), UDP: udp, Name: name})
 		}
 	}
 	for _, p := range bound {
 		add(p)
 	}
-	slices.SortFunc(out, func(a, b render.Port) int { return int(a.Number - b.Number) })
+	slices.SortFunc(out, render.Port.Compare)
 	return out
 }

@@ -40,6 +40,7 @@ var objects = []object{
 	{"gateway.networking.k8s.io", "v1", "GRPCRoute", "grpcroutes", "g", "spec: {parentRefs: [{name: gw}], rules: [{backendRefs: [{name: web, port: 80}]}]}"},
 	{"gateway.networking.k8s.io", "v1", "TLSRoute", "tlsroutes", "t", "spec: {parentRefs: [{name: gw}], hostnames: [a.example.com], rules: [{backendRefs: [{name: web, port: 80}]}]}"},
 	{"gateway.networking.k8s.io", "v1", "TCPRoute", "tcproutes", "c", "spec: {parentRefs: [{name: gw}], rules: [{backendRefs: [{name: web, port: 80}]}]}"},
+	{"gateway.networking.k8s.io", "v1", "UDPRoute", "udproutes", "u", "spec: {parentRefs: [{name: gw}], rules: [{backendRefs: [{name: web, port: 53}]}]}"},
 	{"gateway.networking.k8s.io", "v1", "ListenerSet", "listenersets", "ls", "spec: {parentRef: {name: gw}, listeners: [{name: more, port: 8080, protocol: HTTP}]}"},
 	{"gateway.networking.k8s.io", "v1", "BackendTLSPolicy", "backendtlspolicies", "b", "spec: {targetRefs: [{group: '', kind: Service, name: web}], validation: {hostname: a.example.com, wellKnownCACertificates: System}}"},
 	{"inference.networking.k8s.io", "v1", "InferencePool", "inferencepools", "p", "spec: {selector: {matchLabels: {app: chat}}, targetPorts: [{number: 8000}]}"},

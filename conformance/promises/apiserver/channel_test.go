@@ -30,7 +30,8 @@ func gatewayKind(plural string) schema.GroupVersionResource {
 // our kinds. It continues when a kind is replaced by the experimental channel's, or by one of an unknown release.
 func TestCRD_StandardChannelServesAndUpgradesInPlace(t *testing.T) {
 	s := start(t)
-	for _, plural := range []string{"gatewayclasses", "gateways", "httproutes", "grpcroutes", "tlsroutes", "tcproutes", "listenersets", "referencegrants", "backendtlspolicies"} {
+	for _, plural := range []string{"gatewayclasses", "gateways", "httproutes", "grpcroutes", "tlsroutes", "tcproutes", "udproutes", "listenersets",
+		"referencegrants", "backendtlspolicies"} {
 		s.define(t, "standard", plural)
 	}
 	dir := t.TempDir()

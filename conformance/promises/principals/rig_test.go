@@ -144,6 +144,7 @@ spec:
   - {name: http, port: %d, protocol: HTTP, allowedRoutes: {namespaces: {from: All}}}
   - {name: through, port: %d, protocol: TLS, tls: {mode: Passthrough}, allowedRoutes: {namespaces: {from: All}}}
   - {name: tcp, port: %d, protocol: TCP, allowedRoutes: {namespaces: {from: All}}}
+  - {name: udp, port: %d, protocol: UDP, allowedRoutes: {namespaces: {from: All}}}
 ---
 apiVersion: gateway.networking.k8s.io/v1
 kind: Gateway
@@ -186,7 +187,7 @@ metadata: {name: victim, namespace: victim, labels: {kubernetes.io/service-name:
 addressType: IPv4
 ports: [{name: http, port: %d}]
 endpoints: [{addresses: [%s]}]
-`, r.gateway["http"], r.gateway["through"], r.gateway["tcp"], r.gateway["sets"], victimHost, port, ip, port, port,
+`, r.gateway["http"], r.gateway["through"], r.gateway["tcp"], r.gateway["tcp"], r.gateway["sets"], victimHost, port, ip, port, port,
 		port, ip)
 }
 

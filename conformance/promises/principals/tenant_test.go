@@ -12,8 +12,8 @@ var tenant = principal{"tenant", func(t testing.TB) []field {
 }}
 
 var tenantWrites = []string{
-	"ListenerSet", "HTTPRoute", "GRPCRoute", "TLSRoute", "TCPRoute", "ReferenceGrant", "BackendTLSPolicy", "Service",
-	"ServiceImport", "EndpointSlice", "Pod", "Secret", "ConfigMap", "InferencePool", "InferenceModel",
+	"ListenerSet", "HTTPRoute", "GRPCRoute", "TLSRoute", "TCPRoute", "UDPRoute", "ReferenceGrant", "BackendTLSPolicy",
+	"Service", "ServiceImport", "EndpointSlice", "Pod", "Secret", "ConfigMap", "InferencePool", "InferenceModel",
 	"InferenceModelRewrite", "InferenceObjective", "ModelServers", "PoolPolicy", "EndpointPickerConfig",
 }
 
@@ -63,6 +63,7 @@ var tenantUnread = []unread{
 	{"GRPCRoute.status", routeController},
 	{"TLSRoute.status", routeController},
 	{"TCPRoute.status", routeController},
+	{"UDPRoute.status", routeController},
 	{"BackendTLSPolicy.status", routeController},
 	{"Service.status", "edit does not write it"},
 	{"ServiceImport.status", "edit does not write it"},

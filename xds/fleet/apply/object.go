@@ -45,7 +45,7 @@ type Object struct {
 	// Class is its spec.loadBalancerClass.
 	Class string
 	// Ports are those of a NetworkPolicy's first rule.
-	Ports []int32
+	Ports []render.Socket
 	// Nodes are the addresses of the nodes with ready pods of the fleet, sorted: they answer a NodePort whatever the
 	// Service's externalTrafficPolicy. They come from the pods, so that Penstock needs no permission to read Nodes.
 	Nodes []string
@@ -124,7 +124,7 @@ func digest(kind string, u *unstructured.Unstructured) *Object {
 }
 
 // openPorts are the ports of a NetworkPolicy's first rule.
-func openPorts(u *unstructured.Unstructured) (out []int32) {
+func openPorts(u *unstructured.Unstructured) (out []render.Socket) {
 	rules, _, _ := unstructured.NestedSlice(u.Object, "spec", "ingress")
 	if len(rules) == 0 {
 		return nil
@@ -134,7 +134,7 @@ func openPorts(u *unstructured.Unstructured) (out []int32) {
 	for _, p := range ports {
 		if entry, ok := p.(map[string]any); ok {
 			if n, ok := entry["port"].(int64); ok {
-				out = append(out, int32(n))
+				out = append(out, render.Socket{Number: int32(n), UDP: entry["protocol"] == string(corev1.ProtocolUDP)})
 			}
 		}
 	}

@@ -6,6 +6,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
+
+	"github.com/penstock-project/penstock/xds/fleet/render"
 )
 
 func TestDeployment_StuckReasonIsReported(t *testing.T) {
@@ -35,9 +37,11 @@ func TestNetworkPolicy_PortsOfListenersAreRead(t *testing.T) {
 	}
 	for _, tt := range []struct {
 		ingress []any
-		want    []int32
+		want    []render.Socket
 	}{
-		{[]any{rule(int64(80), int64(443)), rule(int64(19003))}, []int32{80, 443}},
+		{[]any{rule(int64(80), int64(443)), rule(int64(19003))}, []render.Socket{{Number: 80}, {Number: 443}}},
+		{[]any{map[string]any{"ports": []any{map[string]any{"protocol": "UDP", "port": int64(53)}}}},
+			[]render.Socket{{Number: 53, UDP: true}}},
 		{[]any{rule("http")}, nil}, // edited by a user
 		{[]any{"?"}, nil},
 		{nil, nil},

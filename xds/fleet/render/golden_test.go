@@ -159,7 +159,9 @@ func read(t *testing.T, archive *txtar.Archive) render.Fleet {
 	}
 	f := render.Fleet{Gateway: gw, Spec: &fleet.Spec, Running: 5}
 	for _, l := range gw.Spec.Listeners {
-		f.Ports = append(f.Ports, render.Port{Number: int32(l.Port), Name: strings.ToLower(string(l.Protocol))})
+		f.Ports = append(f.Ports, render.Port{
+			Number: int32(l.Port), UDP: l.Protocol == gatewayv1.UDPProtocolType, Name: strings.ToLower(string(l.Protocol)),
+		})
 	}
 	if i := peerPort(archive); i >= 0 {
 		number, err := strconv.Atoi(strings.TrimSpace(string(archive.Files[i].Data)))

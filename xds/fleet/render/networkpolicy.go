@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"slices"
 
-	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -19,20 +18,21 @@ const maxOpenPorts = 256
 // stay open: nothing new listens there, and some network plugins cut a connection that its policy no longer allows,
 // which is to continue for the drain time.
 func (b *builder) networkPolicy() *networkingv1.NetworkPolicy {
-	var open []int32
-	add := func(port int32) {
-		if len(open) < maxOpenPorts && port != ReadyPort && !slices.Contains(open, port) {
-			open = append(open, port)
+	ready := Socket{Number: ReadyPort}
+	var open []Socket
+	add := func(s Socket) {
+		if len(open) < maxOpenPorts && s != ready && !slices.Contains(open, s) {
+			open = append(open, s)
 		}
 	}
 	for _, p := range b.Ports {
-		add(p.Number)
+		add(p.Socket())
 	}
-	for _, port := range slices.Concat(b.bootstrapPorts(), b.Open) {
-		add(port)
+	for _, s := range slices.Concat(b.bootstrapPorts(), b.Open) {
+		add(s)
 	}
-	slices.Sort(open)
-	rules := []networkingv1.NetworkPolicyIngressRule{{Ports: policyPorts(ReadyPort)}}
+	slices.SortFunc(open, func(a, b Socket) int { return Port{a.Number, a.UDP, ""}.Compare(Port{b.Number, b.UDP, ""}) })
+	rules := []networkingv1.NetworkPolicyIngressRule{{Ports: policyPorts(ready)}}
 	if len(open) > 0 { // a rule without ports would open all
 		listeners := networkingv1.NetworkPolicyIngressRule{Ports: policyPorts(open...), From: or(b.Spec.NetworkPolicy, v1alpha1.FleetNetworkPolicy{}).From}
 		rules = append([]networkingv1.NetworkPolicyIngressRule{listeners}, rules...)
@@ -48,17 +48,16 @@ func (b *builder) networkPolicy() *networkingv1.NetworkPolicy {
 	}
 }
 
-func policyPorts(numbers ...int32) (out []networkingv1.NetworkPolicyPort) {
-	tcp := corev1.ProtocolTCP
-	for _, n := range numbers {
-		port := intstr.FromInt32(n)
-		out = append(out, networkingv1.NetworkPolicyPort{Protocol: &tcp, Port: &port})
+func policyPorts(sockets ...Socket) (out []networkingv1.NetworkPolicyPort) {
+	for _, s := range sockets {
+		protocol, port := s.Protocol(), intstr.FromInt32(s.Number)
+		out = append(out, networkingv1.NetworkPolicyPort{Protocol: &protocol, Port: &port})
 	}
 	return out
 }
 
 // bootstrapPorts are the ports of listeners in spec.bootstrap, such as one for Prometheus.
-func (b *builder) bootstrapPorts() (out []int32) {
+func (b *builder) bootstrapPorts() (out []Socket) {
 	if b.Spec.Bootstrap == nil {
 		return nil
 	}
@@ -67,7 +66,8 @@ func (b *builder) bootstrapPorts() (out []int32) {
 			Listeners []struct {
 				Address struct {
 					SocketAddress struct {
-						PortValue int32 `json:"port_value"`
+						Protocol  string `json:"protocol"`
+						PortValue int32  `json:"port_value"`
 					} `json:"socket_address"`
 				} `json:"address"`
 			} `json:"listeners"`
@@ -77,8 +77,8 @@ func (b *builder) bootstrapPorts() (out []int32) {
 		return nil // Objects reports it
 	}
 	for _, l := range given.StaticResources.Listeners {
-		if port := l.Address.SocketAddress.PortValue; port > 0 {
-			out = append(out, port)
+		if at := l.Address.SocketAddress; at.PortValue > 0 {
+			out = append(out, Socket{Number: at.PortValue, UDP: at.Protocol == "UDP"})
 		}
 	}
 	return out

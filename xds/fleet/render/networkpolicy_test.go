@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/tools/txtar"
+	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -38,7 +39,11 @@ func rules(t *testing.T, change func(*render.Fleet)) (out []string) {
 		for _, rule := range policy.Spec.Ingress {
 			var ports []string
 			for _, p := range rule.Ports {
-				ports = append(ports, p.Port.String())
+				text := p.Port.String()
+				if *p.Protocol == corev1.ProtocolUDP {
+					text += "/UDP"
+				}
+				ports = append(ports, text)
 			}
 			out = append(out, fmt.Sprintf("%s from %d peers", strings.Join(ports, " "), len(rule.From)))
 		}
@@ -55,7 +60,15 @@ func TestNetworkPolicy_OpensListenersOnly(t *testing.T) {
 	}{
 		{"all clients", func(*render.Fleet) {}, []string{"80 443 from 0 peers", ready}},
 		{"no listener", func(f *render.Fleet) { f.Ports = nil }, []string{ready}},
-		{"a removed listener drains", func(f *render.Fleet) { f.Open = []int32{443, 8080} }, []string{"80 443 8080 from 0 peers", ready}},
+		{"a removed listener drains", func(f *render.Fleet) { f.Open = []render.Socket{{Number: 443}, {Number: 8080}} }, []string{"80 443 8080 from 0 peers", ready}},
+		{"UDP and TCP on one port", func(f *render.Fleet) {
+			f.Ports = []render.Port{{Number: 53, UDP: true, Name: "udp"}, {Number: 53, Name: "tcp"}}
+			f.Open = []render.Socket{{Number: 53, UDP: true}, {Number: 99, UDP: true}}
+		}, []string{"53 53/UDP 99/UDP from 0 peers", ready}},
+		{"a listener of UDP in bootstrap", func(f *render.Fleet) {
+			f.Spec.Bootstrap = &runtime.RawExtension{Raw: []byte(`{"static_resources":{"listeners":[{"name":"udp",
+				"address":{"socket_address":{"protocol":"UDP","address":"0.0.0.0","port_value":19001}}}]}}`)}
+		}, []string{"80 443 19001/UDP from 0 peers", ready}},
 		{"a listener in bootstrap", func(f *render.Fleet) {
 			f.Spec.Bootstrap = &runtime.RawExtension{Raw: []byte(`{"static_resources":{"listeners":[{"name":"metrics","address":{"socket_address":{"address":"0.0.0.0","port_value":19001}}}]}}`)}
 		}, []string{"80 443 19001 from 0 peers", ready}},

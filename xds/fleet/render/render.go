@@ -1,6 +1,7 @@
 package render
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"net/netip"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
@@ -43,13 +45,36 @@ type Fleet struct {
 	// Running is the number of replicas in the existing Deployment, which an autoscaler may have chosen; 0 if unknown.
 	Running int32
 	// Open are the listeners' ports in the existing NetworkPolicy.
-	Open []int32
+	Open []Socket
 }
 
 // Port is one port that clients, or members of the cluster set, connect to.
 type Port struct {
 	Number int32
-	Name   string // "http", "https", "tls", "tcp" or "peer": the first part of its name in the Service
+	UDP    bool
+	Name   string // "http", "https", "tls", "tcp", "udp" or "peer": the first part of its name in the Service
+}
+
+// Socket is what a port binds.
+func (p Port) Socket() Socket { return Socket{p.Number, p.UDP} }
+
+// Compare orders ports by number, those of TCP first.
+func (p Port) Compare(o Port) int {
+	return cmp.Or(cmp.Compare(p.Number, o.Number), strings.Compare(string(p.Socket().Protocol()), string(o.Socket().Protocol())))
+}
+
+// Socket is a port of TCP or UDP.
+type Socket struct {
+	Number int32
+	UDP    bool
+}
+
+// Protocol is its transport protocol.
+func (s Socket) Protocol() corev1.Protocol {
+	if s.UDP {
+		return corev1.ProtocolUDP
+	}
+	return corev1.ProtocolTCP
 }
 
 // InvalidField is a field of an EnvoyFleet that cannot be rendered.

@@ -30,7 +30,7 @@ func (b *builder) service() *corev1.Service {
 	}
 	for _, p := range b.Ports {
 		spec.Ports = append(spec.Ports, corev1.ServicePort{
-			Name: fmt.Sprintf("%s-%d", p.Name, p.Number), Port: p.Number, Protocol: corev1.ProtocolTCP, TargetPort: intstr.FromInt32(p.Number),
+			Name: fmt.Sprintf("%s-%d", p.Name, p.Number), Port: p.Number, Protocol: p.Socket().Protocol(), TargetPort: intstr.FromInt32(p.Number),
 		})
 	}
 	b.address(&spec)

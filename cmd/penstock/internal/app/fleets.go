@@ -166,7 +166,7 @@ func (f *fleets) observe(ch *delivery.Change) {
 		for _, name := range t.Gateways() {
 			g := fleet.Gateway{Name: name, Spec: t.Fleet(name)}
 			for _, port := range t.Ports(name) {
-				g.Bound = append(g.Bound, render.Port{Number: int32(port.Number), Name: port.Scheme})
+				g.Bound = append(g.Bound, render.Port{Number: int32(port.Number), UDP: port.UDP, Name: port.Scheme})
 			}
 			if port := t.PeerPort(name); port > 0 {
 				g.Bound = append(g.Bound, render.Port{Number: int32(port), Name: "peer"})

@@ -49,10 +49,10 @@
 
 {{- define "penstock.rules.objects" -}}
 - apiGroups: [gateway.networking.k8s.io]
-  resources: [gateways, listenersets, httproutes, grpcroutes, tlsroutes, tcproutes, referencegrants, backendtlspolicies]
+  resources: [gateways, listenersets, httproutes, grpcroutes, tlsroutes, tcproutes, udproutes, referencegrants, backendtlspolicies]
   verbs: [list, watch]
 - apiGroups: [gateway.networking.k8s.io]
-  resources: [gateways/status, listenersets/status, httproutes/status, grpcroutes/status, tlsroutes/status, tcproutes/status, backendtlspolicies/status]
+  resources: [gateways/status, listenersets/status, httproutes/status, grpcroutes/status, tlsroutes/status, tcproutes/status, udproutes/status, backendtlspolicies/status]
   verbs: [patch]
 - apiGroups: [multicluster.x-k8s.io]
   resources: [serviceimports]
