@@ -60,6 +60,7 @@ var names = []gatewayv1.FeatureName{
 	"TLSRoute",
 	"TLSRouteModeMixed",
 	"TLSRouteModeTerminate",
+	"UDPRoute",
 }
 
 // Names lists the features, sorted.

@@ -43,9 +43,9 @@ type suite struct {
 var oneCPU = []string{"GOMAXPROCS=1"}
 
 var suites = []suite{
-	{name: "gateway-api", program: "gateway-api-conformance", profiles: "GATEWAY-HTTP,GATEWAY-GRPC,GATEWAY-TLS,GATEWAY-TCP",
+	{name: "gateway-api", program: "gateway-api-conformance", profiles: "GATEWAY-HTTP,GATEWAY-GRPC,GATEWAY-TLS,GATEWAY-TCP,GATEWAY-UDP",
 		// The core contains tests that these two modes are not accepted, for implementations that do not claim them.
-		core: "Gateway,HTTPRoute,GRPCRoute,TLSRoute,TCPRoute,ReferenceGrant,TLSRouteModeTerminate,TLSRouteModeMixed"},
+		core: "Gateway,HTTPRoute,GRPCRoute,TLSRoute,TCPRoute,UDPRoute,ReferenceGrant,TLSRouteModeTerminate,TLSRouteModeMixed"},
 	{name: "inference", program: "inference-conformance", pinned: "suites/inferencepool", env: oneCPU},
 	{name: "inference-epp", program: "inference-conformance", pinned: "suites/inferencepool", picker: true, env: oneCPU},
 	{name: "inference-own-picker", program: "inference-conformance", pinned: "suites/inferencepool", prepare: ownPicker, skip: needPicker, env: oneCPU},
@@ -154,10 +154,8 @@ type outcome struct {
 	Failed     []string `json:"failedTests"`
 }
 
-// notOurs reports whether a feature is none of a gateway for HTTP, gRPC, TLS and TCP.
-func notOurs(feature string) bool {
-	return strings.HasPrefix(feature, "Mesh") || strings.HasPrefix(feature, "UDP")
-}
+// notOurs reports whether a feature is none of a gateway.
+func notOurs(feature string) bool { return strings.HasPrefix(feature, "Mesh") }
 
 // read prints a line for each profile of a report, and returns all gaps as an error.
 func read(text []byte) error {

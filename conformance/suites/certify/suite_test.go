@@ -14,7 +14,7 @@ const good = `
 profiles:
 - name: GATEWAY-HTTP
   core: {result: success, statistics: {Passed: 33, Failed: 0, Skipped: 0}}
-  extended: {result: success, statistics: {Passed: 20, Failed: 0, Skipped: 0}, unsupportedFeatures: [MeshHTTPRoute, UDPRoute]}
+  extended: {result: success, statistics: {Passed: 20, Failed: 0, Skipped: 0}, unsupportedFeatures: [MeshHTTPRoute, MeshCORS]}
 `
 
 func TestConformanceReport_CompleteReportPasses(t *testing.T) {
