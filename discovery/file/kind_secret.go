@@ -1,7 +1,6 @@
 package file
 
 import (
-	"crypto/tls"
 	"encoding/base64"
 	"strings"
 
@@ -10,6 +9,7 @@ import (
 
 	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/translator/certificates"
 )
 
 // secretKind converts stringData to data, as the API server does, so that values are in one place.
@@ -74,8 +74,8 @@ func checkSecret(o store.Object) []mistake {
 	}
 	// Caught here, a pair that cannot serve leaves the last good one in force; listeners check again, for stores that
 	// others write.
-	if _, err := tls.X509KeyPair(s.Data[corev1.TLSCertKey], s.Data[corev1.TLSPrivateKeyKey]); err != nil {
-		out = append(out, wrong("data", "tls.crt and tls.key are not a certificate with its key: "+strings.TrimPrefix(err.Error(), "tls: "),
+	if _, err := certificates.ReadPair(s.Data[corev1.TLSCertKey], s.Data[corev1.TLSPrivateKeyKey]); err != nil {
+		out = append(out, wrong("data", "tls.crt and tls.key are not a certificate with its key: "+err.Error(),
 			"write a PEM certificate chain, leaf first, and the private key of the leaf"))
 	}
 	return out

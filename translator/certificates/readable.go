@@ -1,71 +1,121 @@
 package certificates
 
 import (
-	"bytes"
 	"crypto/x509"
 	"encoding/asn1"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"slices"
+	"time"
+	"unicode/utf8"
 )
 
 // Readable returns why Envoy cannot read a certificate that crypto/x509 has read; nil if it can.
 func Readable(c *x509.Certificate) error {
-	if err := readable(c); err != nil {
+	if _, err := split(c.Raw); err != nil {
 		return fmt.Errorf("the certificate of %.100q cannot be read by Envoy: %w; issue it anew with another tool",
 			c.Subject, err)
 	}
 	return nil
 }
 
-func readable(c *x509.Certificate) error {
-	parts, err := elements(c.Raw, 3, 3)
+// fields are the parts of a certificate, as far as Envoy reads them when it gets it.
+type fields struct {
+	version          int
+	serial           asn1.RawValue
+	algorithm        asn1.RawValue
+	issuer, subject  asn1.RawValue
+	validity         asn1.RawValue
+	key              asn1.RawValue
+	extensions       []asn1.RawValue
+	outer, signature asn1.RawValue
+}
+
+// split reads the parts of a certificate. An error is why Envoy does not read it.
+func split(der []byte) (*fields, error) {
+	var whole asn1.RawValue
+	if rest, err := asn1.Unmarshal(der, &whole); err != nil || len(rest) > 0 {
+		return nil, errors.Join(errors.New("it is not DER"), err)
+	}
+	parts, err := elements(whole, asn1.TagSequence, 3, 3)
 	if err != nil {
-		return fmt.Errorf("the certificate: %w", err)
+		return nil, fmt.Errorf("the certificate: %w", err)
 	}
-	fields, err := elements(parts[0].FullBytes, 6, 10)
+	list, err := elements(parts[0], asn1.TagSequence, 6, 10)
 	if err != nil {
-		return fmt.Errorf("its fields: %w", err)
+		return nil, fmt.Errorf("its fields: %w", err)
 	}
-	if fields[0].Class == asn1.ClassContextSpecific { // the version
-		fields = fields[1:]
+	f := &fields{version: 1, outer: parts[1], signature: parts[2]}
+	if list[0].Class == asn1.ClassContextSpecific && list[0].Tag == 0 {
+		if f.version, err = version(list[0]); err != nil {
+			return nil, err
+		}
+		list = list[1:]
 	}
-	if len(fields) < 6 {
-		return errors.New("it has too few fields")
+	if len(list) < 6 {
+		return nil, errors.New("it has too few fields")
 	}
-	if err := algorithm(fields[1]); err != nil {
-		return fmt.Errorf("the signature algorithm: %w", err)
+	f.serial, f.algorithm, f.issuer, f.validity, f.subject, f.key = list[0], list[1], list[2], list[3], list[4], list[5]
+	if err := f.check(); err != nil {
+		return nil, err
 	}
-	if err := name(fields[2]); err != nil {
-		return fmt.Errorf("the issuer: %w", err)
+	return f, f.optional(list[6:])
+}
+
+// check checks the fields that every certificate has.
+func (f *fields) check() error {
+	for _, part := range []struct {
+		name  string
+		value asn1.RawValue
+		check func(asn1.RawValue) error
+	}{
+		{"the serial number", f.serial, only(asn1.TagInteger)}, {"the signature algorithm", f.algorithm, algorithm},
+		{"the issuer", f.issuer, name}, {"the validity", f.validity, validity}, {"the subject", f.subject, name},
+		{"the public key", f.key, publicKey}, {"the signature's algorithm", f.outer, algorithm},
+		{"the signature", f.signature, only(asn1.TagBitString)},
+	} {
+		if err := part.check(part.value); err != nil {
+			return fmt.Errorf("%s: %w", part.name, err)
+		}
 	}
-	if err := validity(fields[3]); err != nil {
-		return fmt.Errorf("the validity: %w", err)
+	return nil
+}
+
+// der encodes the parts, without unique IDs, as version 3.
+func (f *fields) der() []byte {
+	marked := asn1.RawValue{Class: asn1.ClassContextSpecific, Tag: 0, IsCompound: true, Bytes: []byte{2, 1, 2}}
+	marked.FullBytes, _ = asn1.Marshal(marked)
+	list := []asn1.RawValue{marked, f.serial, f.algorithm, f.issuer, f.validity, f.subject, f.key}
+	if len(f.extensions) > 0 {
+		extensions := asn1.RawValue{Class: asn1.ClassContextSpecific, Tag: 3, IsCompound: true,
+			Bytes: sequence(asn1.TagSequence, f.extensions).FullBytes}
+		extensions.FullBytes, _ = asn1.Marshal(extensions)
+		list = append(list, extensions)
 	}
-	if err := name(fields[4]); err != nil {
-		return fmt.Errorf("the subject: %w", err)
+	return sequence(asn1.TagSequence, []asn1.RawValue{sequence(asn1.TagSequence, list), f.outer, f.signature}).FullBytes
+}
+
+// sequence is a SEQUENCE, or SET, of some elements.
+func sequence(tag int, parts []asn1.RawValue) asn1.RawValue {
+	v := asn1.RawValue{Tag: tag, IsCompound: true}
+	for _, p := range parts {
+		v.Bytes = append(v.Bytes, p.FullBytes...)
 	}
-	key, err := elements(fields[5].FullBytes, 2, 2)
-	if err == nil {
-		err = algorithm(key[0])
-	}
-	if err != nil {
-		return fmt.Errorf("the public key: %w", err)
-	}
-	return optional(fields[6:], c.Version)
+	v.FullBytes, _ = asn1.Marshal(v)
+	return v
 }
 
 // errMore is that of a field with parts that its definition does not have. crypto/x509 ignores
 // them.
 var errMore = errors.New("it has more or fewer parts than RFC 5280 defines")
 
-// elements are the parts of a constructed element.
-func elements(der []byte, least, most int) (out []asn1.RawValue, err error) {
-	var outer asn1.RawValue
-	if rest, err := asn1.Unmarshal(der, &outer); err != nil || len(rest) > 0 {
-		return nil, errors.Join(errors.New("it is not DER"), err)
+// elements are the parts of a SEQUENCE or SET.
+func elements(v asn1.RawValue, tag, least, most int) (out []asn1.RawValue, err error) {
+	if v.Class != asn1.ClassUniversal || v.Tag != tag || !v.IsCompound {
+		return nil, errMore
 	}
-	for rest := outer.Bytes; len(rest) > 0; {
+	for rest := v.Bytes; len(rest) > 0; {
 		var part asn1.RawValue
 		if rest, err = asn1.Unmarshal(rest, &part); err != nil {
 			return nil, err
@@ -78,18 +128,48 @@ func elements(der []byte, least, most int) (out []asn1.RawValue, err error) {
 	return out, nil
 }
 
+func version(v asn1.RawValue) (int, error) {
+	var n int
+	if rest, err := asn1.Unmarshal(v.Bytes, &n); err != nil || len(rest) > 0 || !v.IsCompound || n < 0 || n > 2 {
+		return 0, errors.New("its version is none of 1, 2 and 3")
+	}
+	return n + 1, nil
+}
+
+// only checks an element of one type.
+func only(tag int) func(asn1.RawValue) error {
+	return func(v asn1.RawValue) error {
+		if v.Class != asn1.ClassUniversal || v.Tag != tag {
+			return errors.New("it is of another type")
+		}
+		return value(v)
+	}
+}
+
 // algorithm checks an AlgorithmIdentifier.
 func algorithm(v asn1.RawValue) error {
-	parts, err := elements(v.FullBytes, 1, 2)
+	parts, err := elements(v, asn1.TagSequence, 1, 2)
+	if err == nil {
+		err = only(asn1.TagOID)(parts[0])
+	}
 	if err != nil || len(parts) == 1 {
 		return err
 	}
-	switch p := parts[1]; {
-	case p.Class != asn1.ClassUniversal, p.Tag == asn1.TagSequence && !p.IsCompound:
-	case p.Tag == asn1.TagSequence, p.Tag == asn1.TagOID, bytes.Equal(p.FullBytes, asn1.NullBytes):
-		return nil
+	if p := parts[1]; p.Class == asn1.ClassContextSpecific || value(p) != nil {
+		return errors.New("its parameters are unknown")
 	}
-	return errors.New("its parameters are unknown")
+	return nil
+}
+
+func publicKey(v asn1.RawValue) error {
+	parts, err := elements(v, asn1.TagSequence, 2, 2)
+	if err == nil {
+		err = algorithm(parts[0])
+	}
+	if err != nil {
+		return err
+	}
+	return only(asn1.TagBitString)(parts[1])
 }
 
 // maxParts bounds the parts of a list; a certificate has at most as many bytes as its bundle.
@@ -97,23 +177,108 @@ const maxParts = 1 << 20
 
 // name checks a distinguished name.
 func name(v asn1.RawValue) error {
-	sets, err := elements(v.FullBytes, 0, maxParts)
+	sets, err := elements(v, asn1.TagSequence, 0, maxParts)
 	if err != nil {
 		return err
 	}
 	for _, set := range sets {
-		attributes, err := elements(set.FullBytes, 1, maxParts)
+		attributes, err := elements(set, asn1.TagSet, 1, maxParts)
 		if err != nil {
 			return err
 		}
 		for _, a := range attributes {
-			pair, err := elements(a.FullBytes, 2, 2)
+			pair, err := elements(a, asn1.TagSequence, 2, 2)
+			if err == nil {
+				err = only(asn1.TagOID)(pair[0])
+			}
+			if err == nil {
+				err = value(pair[1])
+			}
 			if err != nil {
 				return err
 			}
-			if v := pair[1]; v.Tag == asn1.TagUTF8String && bytes.ContainsFunc(v.Bytes, noncharacter) {
-				return errors.New("its text has code points that Unicode reserves")
+		}
+	}
+	return nil
+}
+
+// The tags of strings that encoding/asn1 does not name.
+const tagUniversalString = 28
+
+// value checks an element of any type.
+func value(v asn1.RawValue) error {
+	if v.Class != asn1.ClassUniversal {
+		return nil
+	}
+	if v.IsCompound != (v.Tag == asn1.TagSequence || v.Tag == asn1.TagSet) {
+		return errors.New("it is a string of strings, or a list without its mark")
+	}
+	fail := errors.New("it is not encoded as its type is")
+	switch v.Tag {
+	case asn1.TagInteger, asn1.TagEnum:
+		if n := len(v.Bytes); n == 0 || n > 1 && (v.Bytes[0] == 0 && v.Bytes[1] < 0x80 || v.Bytes[0] == 0xff && v.Bytes[1] >= 0x80) {
+			return fail
+		}
+	case asn1.TagBoolean:
+		if len(v.Bytes) != 1 {
+			return fail
+		}
+	case asn1.TagNull:
+		if len(v.Bytes) > 0 {
+			return fail
+		}
+	case asn1.TagBitString:
+		if _, err := asn1.Unmarshal(v.FullBytes, new(asn1.BitString)); err != nil {
+			return err
+		}
+	case asn1.TagOID:
+		return identifier(v.Bytes)
+	case asn1.TagUTF8String:
+		if !utf8.Valid(v.Bytes) {
+			return errors.New("its text is not UTF-8")
+		}
+		for _, r := range string(v.Bytes) {
+			if noncharacter(r) {
+				return errReserved
 			}
+		}
+	case asn1.TagBMPString:
+		return wide(v.Bytes, 2)
+	case tagUniversalString:
+		return wide(v.Bytes, 4)
+	}
+	return nil
+}
+
+// identifier checks the bytes of an OID: each part is of the fewest bytes, and complete.
+func identifier(b []byte) error {
+	begins := true
+	for _, c := range b {
+		if begins && c == 0x80 {
+			return errors.New("an object identifier has a byte too many")
+		}
+		begins = c < 0x80
+	}
+	if len(b) == 0 || !begins {
+		return errors.New("an object identifier is not complete")
+	}
+	return nil
+}
+
+var errReserved = errors.New("its text has code points that Unicode reserves")
+
+// wide checks a string whose characters are of so many bytes each.
+func wide(b []byte, size int) error {
+	if len(b)%size != 0 {
+		return errors.New("its text ends within a character")
+	}
+	for ; len(b) > 0; b = b[size:] {
+		r := rune(binary.BigEndian.Uint16(b))
+		if size == 4 {
+			r = rune(binary.BigEndian.Uint32(b))
+		}
+		if !utf8.ValidRune(r) || noncharacter(r) {
+			return errReserved
 		}
 	}
 	return nil
@@ -124,42 +289,71 @@ func noncharacter(r rune) bool {
 	return r&0xfffe == 0xfffe || r >= 0xfdd0 && r <= 0xfdef
 }
 
-// validity checks the two times. A UTCTime may have an offset.
+// validity checks the two times.
 func validity(v asn1.RawValue) error {
-	times, err := elements(v.FullBytes, 2, 2)
+	times, err := elements(v, asn1.TagSequence, 2, 2)
 	if err != nil {
 		return err
 	}
 	for _, t := range times {
-		switch n := len(t.Bytes); {
-		case t.Tag == asn1.TagUTCTime && (n == len("YYMMDDhhmmssZ") || n == len("YYMMDDhhmmss+hhmm")):
-		case t.Tag == asn1.TagGeneralizedTime && n == len("YYYYMMDDhhmmssZ"):
-		default:
-			return fmt.Errorf("%q lacks its seconds or its Z", t.Bytes)
+		if _, err := instant(t); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
+// maxOffset is the largest offset of a UTCTime, in hours.
+const maxOffset = 12
+
+// instant reads a time. A UTCTime may have an offset, of up to 12 hours.
+func instant(t asn1.RawValue) (time.Time, error) {
+	fail := fmt.Errorf("%q is no time with its seconds and its Z", t.Bytes)
+	text := string(t.Bytes)
+	switch {
+	case t.Class != asn1.ClassUniversal || t.IsCompound:
+		return time.Time{}, fail
+	case t.Tag == asn1.TagGeneralizedTime && len(text) == len("YYYYMMDDhhmmssZ"):
+		at, err := time.Parse("20060102150405Z", text)
+		return at, err
+	case t.Tag == asn1.TagUTCTime && len(text) == len("YYMMDDhhmmssZ"):
+		return inCentury(time.Parse("060102150405Z", text))
+	case t.Tag == asn1.TagUTCTime && len(text) == len("YYMMDDhhmmss+hhmm"):
+		if hours := text[13:15]; hours > fmt.Sprint(maxOffset) {
+			return time.Time{}, fail
+		}
+		return inCentury(time.Parse("060102150405-0700", text))
+	}
+	return time.Time{}, fail
+}
+
+// inCentury moves a time into the years 1950 to 2049, which a UTCTime stands for (RFC 5280, 4.1.2.5.1).
+func inCentury(at time.Time, err error) (time.Time, error) {
+	if at.Year() >= 2050 {
+		at = at.AddDate(-100, 0, 0)
+	}
+	return at, err
+}
+
 // optional checks what follows the public key: unique IDs (RFC 5280, 4.1.2.8) and extensions, each
 // of some versions only.
-func optional(fields []asn1.RawValue, version int) error {
+func (f *fields) optional(list []asn1.RawValue) error {
 	last := 0
-	for _, f := range fields {
-		if f.Class != asn1.ClassContextSpecific || f.Tag <= last || f.Tag > 3 {
+	for _, v := range list {
+		if v.Class != asn1.ClassContextSpecific || v.Tag <= last || v.Tag > 3 {
 			return errMore
 		}
-		switch last = f.Tag; {
-		case f.Tag < 3 && version == 1, f.Tag == 3 && version < 3:
-			return fmt.Errorf("version %d has no such fields", version)
-		case f.Tag < 3:
-			as := slices.Clone(f.FullBytes)
+		switch last = v.Tag; {
+		case v.Tag < 3 && f.version == 1, v.Tag == 3 && f.version < 3:
+			return fmt.Errorf("version %d has no such fields", f.version)
+		case v.Tag < 3:
+			as := slices.Clone(v.FullBytes)
 			as[0] = asn1.TagBitString
-			if _, err := asn1.Unmarshal(as, new(asn1.BitString)); err != nil {
-				return fmt.Errorf("a unique ID: %w", err)
+			if _, err := asn1.Unmarshal(as, new(asn1.BitString)); err != nil || v.IsCompound {
+				return fmt.Errorf("a unique ID: %w", errors.Join(errMore, err))
 			}
 		default:
-			if err := extensions(f); err != nil {
+			if err := f.read(v); err != nil {
 				return fmt.Errorf("the extensions: %w", err)
 			}
 		}
@@ -167,22 +361,28 @@ func optional(fields []asn1.RawValue, version int) error {
 	return nil
 }
 
-func extensions(f asn1.RawValue) error {
-	list, err := elements(f.FullBytes, 1, 1)
-	if err != nil {
+// read reads the extensions; Envoy reads their values later, and not all of them.
+func (f *fields) read(v asn1.RawValue) (err error) {
+	var list asn1.RawValue
+	if rest, err := asn1.Unmarshal(v.Bytes, &list); err != nil || len(rest) > 0 || !v.IsCompound {
+		return errors.Join(errMore, err)
+	}
+	if f.extensions, err = elements(list, asn1.TagSequence, 0, maxParts); err != nil {
 		return err
 	}
-	all, err := elements(list[0].FullBytes, 0, maxParts)
-	if err != nil {
-		return err
-	}
-	for _, e := range all {
-		parts, err := elements(e.FullBytes, 2, 3)
+	for _, e := range f.extensions {
+		parts, err := elements(e, asn1.TagSequence, 2, 3)
+		if err == nil {
+			err = only(asn1.TagOID)(parts[0])
+		}
+		if err == nil && len(parts) == 3 {
+			err = only(asn1.TagBoolean)(parts[1])
+		}
+		if err == nil {
+			err = only(asn1.TagOctetString)(parts[len(parts)-1])
+		}
 		if err != nil {
 			return err
-		}
-		if len(parts) == 3 && parts[1].Tag != asn1.TagBoolean {
-			return errMore
 		}
 	}
 	return nil

@@ -1,7 +1,6 @@
 package envoy
 
 import (
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -18,6 +17,7 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/penstock-project/penstock/discovery/status/report"
+	"github.com/penstock-project/penstock/translator/certificates"
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
@@ -96,7 +96,7 @@ func checkOne(msg proto.Message) error {
 			return fmt.Errorf("%q is not an IP address", m.Address)
 		}
 	case *tlsv3.TlsCertificate:
-		if _, err := tls.X509KeyPair(m.CertificateChain.GetInlineBytes(), m.PrivateKey.GetInlineBytes()); err != nil {
+		if _, err := certificates.ReadPair(m.CertificateChain.GetInlineBytes(), m.PrivateKey.GetInlineBytes()); err != nil {
 			return fmt.Errorf("certificate: %w", err)
 		}
 	case *listenerv3.Listener:

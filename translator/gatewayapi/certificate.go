@@ -1,10 +1,10 @@
 package gatewayapi
 
 import (
+	"bytes"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rsa"
-	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/asn1"
@@ -94,12 +94,13 @@ func readCertificate(r store.Reader, namespace, name string) (secret *model.Secr
 			return nil, nil, fmt.Sprintf("Secret %s/%s has no %s", namespace, name, part.key)
 		}
 	}
-	pair, err := tls.X509KeyPair(chain, key)
+	pair, err := certificates.ReadPair(chain, key)
 	if err == nil {
-		leaf, chain, key, err = encode(pair)
+		leaf = pair.Chain[0]
+		err = usable(leaf)
 	}
 	if err == nil {
-		err = usable(leaf)
+		chain, key, err = encode(pair)
 	}
 	if err != nil {
 		return nil, nil, fmt.Sprintf("Secret %s/%s: %v", namespace, name, err)
@@ -110,25 +111,15 @@ func readCertificate(r store.Reader, namespace, name string) (secret *model.Secr
 
 // encode writes a certificate and its key as PEM again. Envoy parses PEM more strictly than Go: it rejects a certificate with
 // headers, for instance.
-func encode(pair tls.Certificate) (leaf *x509.Certificate, chain, key []byte, err error) {
-	for i, der := range pair.Certificate {
-		c, err := x509.ParseCertificate(der)
-		if err != nil {
-			return nil, nil, nil, fmt.Errorf("certificate %d of %s: %w", i+1, corev1.TLSCertKey, err)
-		}
-		if err := certificates.Readable(c); err != nil {
-			return nil, nil, nil, err
-		}
-		if leaf == nil {
-			leaf = c
-		}
-		chain = append(chain, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})...)
+func encode(pair *certificates.Pair) (chain, key []byte, err error) {
+	for _, c := range pair.Chain {
+		chain = append(chain, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c.Raw})...)
 	}
-	der, err := x509.MarshalPKCS8PrivateKey(pair.PrivateKey)
+	der, err := x509.MarshalPKCS8PrivateKey(pair.Key)
 	if err != nil {
-		return nil, nil, nil, fmt.Errorf("%s: %w", corev1.TLSPrivateKeyKey, err)
+		return nil, nil, fmt.Errorf("%s: %w", corev1.TLSPrivateKeyKey, err)
 	}
-	return leaf, chain, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), nil
+	return chain, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), nil
 }
 
 // mustStaple is the extension by which clients demand OCSP responses (RFC 7633), which Penstock
@@ -137,7 +128,7 @@ var mustStaple = asn1.ObjectIdentifier{1, 3, 6, 1, 5, 5, 7, 1, 24}
 
 // usable finds certificates that Go accepts and Envoy 1.40 rejects.
 func usable(leaf *x509.Certificate) error {
-	if slices.ContainsFunc(leaf.Extensions, func(e pkix.Extension) bool { return e.Id.Equal(mustStaple) }) {
+	if slices.ContainsFunc(leaf.Extensions, demandsOCSP) {
 		return errors.New("clients demand OCSP responses with it (must-staple), which are not supported: " +
 			"issue it without")
 	}
@@ -164,12 +155,23 @@ func usable(leaf *x509.Certificate) error {
 	return nil
 }
 
+// demandsOCSP reports whether an extension is must-staple. Envoy looks for the one feature status_request alone.
+func demandsOCSP(e pkix.Extension) bool {
+	return e.Id.Equal(mustStaple) && bytes.Equal(e.Value, []byte{0x30, 3, 2, 1, 5})
+}
+
 var keyUsage = asn1.ObjectIdentifier{2, 5, 29, 15}
+
+var commonName = asn1.ObjectIdentifier{2, 5, 4, 3}
 
 // nameless returns why Envoy rejects a certificate for servers; nil if it does not.
 func nameless(leaf *x509.Certificate) error {
-	if len(leaf.DNSNames)+len(leaf.IPAddresses)+len(leaf.URIs) == 0 && leaf.Subject.CommonName == "" {
+	if !certificates.HasAlternativeName(leaf) && leaf.Subject.CommonName == "" {
 		return errors.New("it is for no name, and Envoy rejects that: issue it for the host names of the listener")
+	}
+	if names := leaf.Subject.Names; leaf.Subject.CommonName == "" &&
+		slices.ContainsFunc(names, func(n pkix.AttributeTypeAndValue) bool { return n.Type.Equal(commonName) }) {
+		return errors.New("its common name is empty, and Envoy rejects that: issue it without, or with a name")
 	}
 	return nil
 }

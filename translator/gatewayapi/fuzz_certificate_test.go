@@ -19,8 +19,8 @@ import (
 	"github.com/penstock-project/penstock/translator/gatewayapi"
 )
 
-// FuzzCertificate_AgreesWithTLS: a Secret counts as a certificate only if crypto/tls takes it, and what Envoy gets is the same
-// chain and key, in PEM that has nothing else.
+// FuzzCertificate_AgreesWithTLS: a Secret counts as a certificate only if it has one with its key, and what Envoy gets is the
+// same chain and key, in PEM that has nothing else.
 func FuzzCertificate_AgreesWithTLS(f *testing.F) {
 	seeds := pemSeeds(f)
 	for i := 0; i < len(seeds); i += 2 {
@@ -37,19 +37,22 @@ func FuzzCertificate_AgreesWithTLS(f *testing.F) {
 		if secret == nil {
 			return // keys that Envoy rejects have a test of their own
 		}
-		want, err := tls.X509KeyPair(chain, key)
+		want, err := certificates.ReadPair(chain, key)
 		if err != nil {
-			t.Fatalf("accepted, and crypto/tls rejects it: %v", err)
+			t.Fatalf("accepted, and cannot be read: %v", err)
 		}
-		got, err := tls.X509KeyPair(secret.Chain, secret.Key)
+		got, err := certificates.ReadPair(secret.Chain, secret.Key)
 		if err != nil {
-			t.Fatalf("crypto/tls rejects what Envoy gets: %v", err)
+			t.Fatalf("what Envoy gets cannot be read: %v", err)
 		}
-		sameChain(t, got.Certificate, want.Certificate)
-		if !got.PrivateKey.(interface {
+		sameChain(t, raw(got.Chain), raw(want.Chain))
+		if !got.Key.(interface {
 			Equal(x crypto.PrivateKey) bool
-		}).Equal(want.PrivateKey) {
+		}).Equal(want.Key) {
 			t.Error("Envoy gets another key")
+		}
+		if pair, err := tls.X509KeyPair(chain, key); err == nil { // as another reader has it
+			sameChain(t, raw(got.Chain), pair.Certificate)
 		}
 		onlyPEM(t, secret.Chain)
 		onlyPEM(t, secret.Key)
@@ -69,13 +72,21 @@ func pemSeeds(f *testing.F) (out [][]byte) {
 	return out
 }
 
+// raw lists certificates as DER.
+func raw(chain []*x509.Certificate) (out [][]byte) {
+	for _, c := range chain {
+		out = append(out, c.Raw)
+	}
+	return out
+}
+
 func sameChain(t *testing.T, got, want [][]byte) {
 	t.Helper()
 	if !bytes.Equal(bytes.Join(got, nil), bytes.Join(want, nil)) {
 		t.Errorf("Envoy gets %d certificates that differ from the %d given", len(got), len(want))
 	}
 	for _, der := range got {
-		if _, err := x509.ParseCertificate(der); err != nil {
+		if _, err := certificates.Read(der); err != nil {
 			t.Errorf("Envoy gets a certificate that cannot be parsed: %v", err)
 		}
 	}
@@ -113,23 +124,18 @@ func FuzzCABundle_AgreesWithX509(f *testing.F) {
 		secret, ok := gatewayapi.ClientTrust(v, "default/gw", 0)
 		var want [][]byte
 		valid := true
-		for rest := bundle; ; {
-			var block *pem.Block
-			if block, rest = pem.Decode(rest); block == nil {
-				break
-			}
-			if block.Type != "CERTIFICATE" {
+		for _, block := range certificates.Blocks(bundle) {
+			c, err := certificates.Read(block)
+			if err != nil {
+				valid = false
 				continue
 			}
-			if c, err := x509.ParseCertificate(block.Bytes); err != nil || certificates.Readable(c) != nil {
-				valid = false
-			}
-			if !slices.ContainsFunc(want, func(der []byte) bool { return bytes.Equal(der, block.Bytes) }) {
-				want = append(want, block.Bytes)
+			if !slices.ContainsFunc(want, func(der []byte) bool { return bytes.Equal(der, c.Raw) }) {
+				want = append(want, c.Raw)
 			}
 		}
 		if ok != (valid && len(want) > 0) {
-			t.Fatalf("trusted: %v, with %d certificates that x509 reads (all valid: %v)", ok, len(want), valid)
+			t.Fatalf("trusted: %v, with %d certificates that can be read (all: %v)", ok, len(want), valid)
 		}
 		if !ok {
 			return

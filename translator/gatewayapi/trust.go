@@ -68,20 +68,10 @@ func caCertificates(r store.Reader, from, ref report.Ref) ([]*x509.Certificate, 
 		return nil, caBroken, fmt.Sprintf("%s has no %s", ref, caKey)
 	}
 	var certs []*x509.Certificate
-	for {
-		var block *pem.Block
-		if block, data = pem.Decode(data); block == nil {
-			break
-		}
-		if block.Type != "CERTIFICATE" {
-			continue
-		}
-		c, err := x509.ParseCertificate(block.Bytes)
+	for _, der := range certificates.Blocks(data) {
+		c, err := certificates.Read(der)
 		if err != nil {
-			return nil, caBroken, fmt.Sprintf("%s: %s has a certificate that cannot be read: %v", ref, caKey, err)
-		}
-		if err := certificates.Readable(c); err != nil {
-			return nil, caBroken, fmt.Sprintf("%s: %s: %v", ref, caKey, err)
+			return nil, caBroken, fmt.Sprintf("%s: %s has a certificate that Envoy cannot read: %v", ref, caKey, err)
 		}
 		certs = append(certs, c)
 	}

@@ -3,7 +3,6 @@ package expiry
 import (
 	"cmp"
 	"context"
-	"crypto/x509"
 	"encoding/pem"
 	"fmt"
 	"maps"
@@ -18,6 +17,7 @@ import (
 	"github.com/penstock-project/penstock/discovery/status"
 	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/translator/certificates"
 )
 
 const (
@@ -205,7 +205,7 @@ func parse(entry string, text []byte) (list []certificate) {
 		if block, text = pem.Decode(text); block == nil {
 			return list
 		}
-		c, err := x509.ParseCertificate(block.Bytes)
+		c, err := certificates.Read(block.Bytes)
 		if err != nil {
 			continue
 		}
