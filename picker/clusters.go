@@ -130,6 +130,9 @@ func (clusters) rank(k *pick) { k.rankClusters(k.routeCluster()) }
 // routeCluster is the cluster that the session of the request's route is in; "" without.
 func (k *pick) routeCluster() string {
 	hop, list := k.request.Headers.Header(ClusterHeader), k.pool.Clusters.List
+	if len(hop) == 0 {
+		return ""
+	}
 	if i := slices.IndexFunc(list, func(c Cluster) bool { return c.Hop == string(hop) }); i >= 0 {
 		return list[i].Name
 	}

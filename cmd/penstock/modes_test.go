@@ -15,6 +15,7 @@ var readable = map[string]string{
 	"cmd/penstock/drain.go":                    "a copy of this program",
 	"cmd/penstock/internal/demo/clusterset.go": "the demo's configuration",
 	"cmd/penstock/internal/demo/config.go":     "the demo's configuration",
+	"cmd/penstock/internal/wheel/install.go":   "Envoy's program",
 	"discovery/statefile/statefile.go":         "Rewrite: a file of the user's, which keeps its mode",
 }
 

@@ -44,7 +44,16 @@ func TestFlowControl_BusyExporterHoldsNoRequestThatAnIdleOneServes(t *testing.T)
 // The last cluster that is asked holds the request: flow control works for imports, too.
 func TestFlowControl_LastClusterHoldsTheRequestUntilAServerIsFree(t *testing.T) {
 	t.Parallel()
-	here, exporters := exporting(t, "EndpointMode", []string{"holds"}, "--max-num-seqs", "1")
+	for _, mode := range []string{"EndpointMode", "ParentMode"} {
+		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
+			lastHolds(t, mode)
+		})
+	}
+}
+
+func lastHolds(t *testing.T, mode string) {
+	here, exporters := exporting(t, mode, []string{"holds"}, "--max-num-seqs", "1")
 	free, before := map[string]func(){}, map[string]float64{}
 	for name, at := range exporters {
 		free[name] = at.fill(1)

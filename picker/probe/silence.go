@@ -10,12 +10,13 @@ import (
 )
 
 const (
-	// signPause is the pause between two checks of whether a picker answers, and signTimeout how long
-	// it may take. After signMisses in a row it is silent: 1.8 to 2.3 s after it has frozen. A pause
-	// of this process costs one check, however long it is.
+	// signPause is the pause between the starts of two checks, and signTimeout how long each may take.
+	// A picker is silent after signMisses pauses in a row without an answer to any of them: 2 to 2.5 s
+	// after it has frozen. One that answers late, or a pause of this process, is not silent: answers
+	// still arrive, and a pause counts once, however long it is.
 	signPause   = 500 * time.Millisecond
-	signTimeout = 600 * time.Millisecond
-	signMisses  = 3
+	signTimeout = 3 * time.Second
+	signMisses  = 5
 )
 
 // silentReason is why a picker that is silent does not serve.
@@ -54,20 +55,33 @@ func (p *Prober) followSigns(ctx context.Context, at address, conn *grpc.ClientC
 		defer lost()
 		conn.WaitForStateChange(connected, connectivity.Ready)
 	}()
+	const most = int(signTimeout / signPause)
+	answers, slots := make(chan sign, most), make(chan struct{}, most)
+	tick := time.NewTicker(signPause)
+	defer tick.Stop()
 	misses, since := 0, time.Time{}
 	for {
-		is, answers := shows(connected, conn)
-		if connected.Err() != nil {
-			return
+		select {
+		case slots <- struct{}{}:
+			go func() {
+				defer func() { <-slots }()
+				if is, ok := shows(connected, conn); ok && connected.Err() == nil {
+					answers <- is
+				}
+			}()
+		default: // all checks wait
 		}
-		if answers {
-			misses = 0
-			send(is)
+	waiting:
+		for {
 			select {
 			case <-connected.Done():
-			case <-time.After(signPause):
+				return
+			case is := <-answers:
+				misses = 0
+				send(is)
+			case <-tick.C:
+				break waiting
 			}
-			continue
 		}
 		if misses++; misses == signMisses {
 			since = time.Now()

@@ -47,6 +47,38 @@ func Blocks(text []byte) (out [][]byte) {
 	}
 }
 
+// maxReplaced bounds the extensions and attributes of a certificate that simplified reads one by one: each takes a parse.
+const maxReplaced = 1000
+
+// count is how many extensions and attributes a certificate has.
+func (f *fields) count() int {
+	n := len(f.extensions)
+	for _, name := range []asn1.RawValue{f.issuer, f.subject} {
+		sets, _ := elements(name, asn1.TagSequence, 0, maxParts)
+		for _, set := range sets {
+			attributes, _ := elements(set, asn1.TagSet, 1, maxParts)
+			n += len(attributes)
+		}
+	}
+	return n
+}
+
+// readableExtensions lists the extensions that crypto/x509 reads, the first with each identifier.
+func readableExtensions(all []asn1.RawValue, reads func(change func(*fields)) bool) (out []asn1.RawValue) {
+	seen := map[string]bool{}
+	for _, e := range all {
+		parts, err := elements(e, asn1.TagSequence, 2, 3)
+		if err != nil || seen[string(parts[0].FullBytes)] {
+			continue
+		}
+		if reads(func(o *fields) { o.extensions = []asn1.RawValue{e} }) {
+			seen[string(parts[0].FullBytes)] = true
+			out = append(out, e)
+		}
+	}
+	return out
+}
+
 // simplified replaces all parts of a certificate that crypto/x509 does not read.
 func (f *fields) simplified(der []byte) (*x509.Certificate, error) {
 	known, err := standIn()
@@ -58,6 +90,9 @@ func (f *fields) simplified(der []byte) (*x509.Certificate, error) {
 		change(&one)
 		return one.reads()
 	}
+	if f.count() > maxReplaced {
+		return nil, fmt.Errorf("it has more than %d extensions and attributes of names, and crypto/x509 does not read it", maxReplaced)
+	}
 	simple := *known
 	if simple.serial = f.serial; !reads(func(o *fields) { o.serial = f.serial }) {
 		simple.serial = known.serial
@@ -68,12 +103,7 @@ func (f *fields) simplified(der []byte) (*x509.Certificate, error) {
 	if key {
 		simple.key = f.key
 	}
-	for _, e := range f.extensions {
-		fits := append(slices.Clip(simple.extensions), e)
-		if reads(func(o *fields) { o.extensions = fits }) {
-			simple.extensions = fits
-		}
-	}
+	simple.extensions = readableExtensions(f.extensions, reads)
 	c, err := x509.ParseCertificate(simple.der())
 	if err != nil {
 		return nil, fmt.Errorf("it cannot be read: %w", err)

@@ -1,11 +1,16 @@
--- Restores the authority that the client asked for, which a member sends beside the pool's, and removes what only members may read. The sender,
--- whether other clusters are left, and the session stay for the pool's picker; the route removes them.
+-- Restores the authority that the client asked for, which a member sends beside the pool's, and removes what only
+-- members may read. What the pool's picker reads stays: the route removes it.
+local read = {
+  ["penstock-peer-sender"] = true, ["penstock-peer-others"] = true, ["penstock-peer-attempt"] = true,
+  ["penstock-peer-session"] = true,
+}
+
 function envoy_on_request(handle)
   local headers = handle:headers()
   local authority = headers:get("penstock-peer-authority")
   local own = {}
   for name in pairs(headers) do
-    if (string.sub(name, 1, 14) == "penstock-peer-" and name ~= "penstock-peer-sender" and name ~= "penstock-peer-others" and name ~= "penstock-peer-session") or name == "x-envoy-original-host" then
+    if (string.sub(name, 1, 14) == "penstock-peer-" and not read[name]) or name == "x-envoy-original-host" then
       own[#own + 1] = name
     end
   end

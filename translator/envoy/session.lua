@@ -18,9 +18,10 @@ local function known(headers, context, now)
   local text = named(headers, context)
   if not text or #text > longest then return nil end
   local began, id, cluster = match(text, "^(%d+)%.([%w-]+)%.(%x+)$")
+  if not began or #began > 12 then return nil end
   began = tonumber(began)
   local ttl = context:get("ttl")
-  if not began or ttl and now - began >= ttl then return nil end
+  if began > now + 60 or ttl and now - began >= ttl then return nil end -- another gateway's clock may be ahead
   return began, id, cluster
 end
 
