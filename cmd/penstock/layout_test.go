@@ -39,7 +39,7 @@ var allowed = []struct{ from, to string }{
 	{"translator", "discovery/store"},
 	{"multicluster", "discovery/store"},
 	{"translator", "xds/resource"},
-	{"discovery/file", "translator/certificates"}, // which depends on the standard library alone
+	{"discovery/file", "translator/certificates"},      // which depends on the standard library alone
 	{"translator/inference", "multicluster/selection"}, // decisions alone
 	{"translator/gatewayapi", "multicluster/selection"},
 	{"xds/fleet", "discovery/store"},
