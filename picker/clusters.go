@@ -172,9 +172,10 @@ func (k *pick) rankClusters(stay string) {
 	}
 }
 
-// isGRPC reports whether a content type is one of gRPC.
+// isGRPC reports whether a content type is one of gRPC, as Envoy does: gRPC-Web is another protocol.
 func isGRPC(contentType []byte) bool {
-	return bytes.HasPrefix(bytes.ToLower(contentType), []byte("application/grpc"))
+	after, ok := bytes.CutPrefix(bytes.ToLower(contentType), []byte("application/grpc"))
+	return ok && (len(after) == 0 || after[0] == '+' || after[0] == ';')
 }
 
 func (clusters) lease(k *pick) {

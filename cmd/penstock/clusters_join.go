@@ -232,10 +232,15 @@ func ownAsMember(text string) (*v1alpha1.ClusterSetMember, error) {
 	return &list[0], nil
 }
 
-// published returns what a member has published of its CA certificates.
-func published(is *clusterset.Status, member string) string {
+// published returns the CA certificates that a member has published under the bundle that the set has; the process may have
+// read another one, of before an edit.
+func published(is *clusterset.Status, set *v1alpha1.ClusterSet, member string) string {
+	at := slices.IndexFunc(set.Spec.Members, func(m v1alpha1.ClusterSetMember) bool { return m.Name == member })
 	i := slices.IndexFunc(is.Members, func(m clusterset.MemberStatus) bool { return m.Name == member })
-	if i < 0 {
+	if i < 0 || at < 0 || set.Spec.Members[at].Peer == nil {
+		return ""
+	}
+	if is.Members[i].PublishedUnder != clusterset.Fingerprint(set.Spec.Members[at].Peer.Bundle) {
 		return ""
 	}
 	return is.Members[i].Published
@@ -254,7 +259,7 @@ func joinAll(
 		if how.given {
 			m.Allow.Namespaces, m.Allow.Pools = how.namespaces, how.pools
 		}
-		what, err := clusterset.Join(set, m, self, published(known, m.Name), how.replace)
+		what, err := clusterset.Join(set, m, self, published(known, set, m.Name), how.replace)
 		switch {
 		case err != nil:
 			return nil, nil, err

@@ -233,7 +233,11 @@ func TestClusterSet_JoinKnowsWhatAMemberHasPublished(t *testing.T) {
 	peer := &v1alpha1.ClusterSetPeer{Address: "192.0.2.1:9443", Bundle: old.bundle}
 	set := &v1alpha1.ClusterSet{ObjectMeta: metav1.ObjectMeta{Name: "gpus"}}
 	set.Spec.Cluster, set.Spec.Members = "here", []v1alpha1.ClusterSetMember{{Name: "east", Peer: peer}}
-	members := []clusterset.MemberStatus{{Name: "west", Published: other.bundle}, {Name: "east", Published: next.bundle}}
+	under := clusterset.Fingerprint(old.bundle)
+	members := []clusterset.MemberStatus{
+		{Name: "west", Published: other.bundle, PublishedUnder: under},
+		{Name: "east", Published: next.bundle, PublishedUnder: under},
+	}
 	mux := http.NewServeMux()
 	serve := func(page string, of any) {
 		mux.HandleFunc(page, func(w http.ResponseWriter, _ *http.Request) { _ = json.NewEncoder(w).Encode(of) })
@@ -257,6 +261,22 @@ func TestClusterSet_JoinKnowsWhatAMemberHasPublished(t *testing.T) {
 		out, err := penstock(t, "clusters", "join", path, "--http", strings.TrimPrefix(server.URL, "http://"))
 		if (err == nil) != c.joins || c.joins && !strings.Contains(out, "east has a new address or new certificates") {
 			t.Errorf("%s: %s %v", name, out, err)
+		}
+	}
+}
+
+// An operator who replaces a bundle revokes what was published under it, also before the process has read the new one.
+func TestClusterSet_JoinTakesNothingPublishedUnderAReplacedBundle(t *testing.T) {
+	leaked, replaced, later := newCA(t, time.Hour), newCA(t, time.Hour), newCA(t, time.Hour)
+	set := &v1alpha1.ClusterSet{}
+	peer := &v1alpha1.ClusterSetPeer{Address: "192.0.2.1:9443", Bundle: replaced.bundle}
+	set.Spec.Members = []v1alpha1.ClusterSetMember{{Name: "east", Peer: peer}}
+	member := clusterset.MemberStatus{Name: "east", Published: later.bundle}
+	for under, want := range map[string]string{leaked.bundle: "", replaced.bundle: later.bundle} {
+		member.PublishedUnder = clusterset.Fingerprint(under)
+		is := &clusterset.Status{Members: []clusterset.MemberStatus{member}}
+		if got := published(is, set, "east"); got != want {
+			t.Errorf("got %d bytes, want %d", len(got), len(want))
 		}
 	}
 }

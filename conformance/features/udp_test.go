@@ -282,3 +282,47 @@ func TestUDPRoute_SharesOfInvalidBackendsAreDropped(t *testing.T) {
 		t.Errorf("explain:\n%s", out)
 	}
 }
+
+// Anybody's datagrams begin sessions, each with an open file, and Envoy dies where none is left. Beyond a limit, new
+// sessions are dropped, and all else goes on.
+func TestUDPRoute_DatagramsOfManyAddressesEndNothingElse(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	for _, name := range []string{"a-1", "a-2", "b-1"} {
+		s.udpServer(name)
+	}
+	s.up("udp.yaml")
+	s.reaches("")
+	former := s.flow()
+	if _, err := former.ask("before", 10*time.Second); err != nil {
+		t.Fatal(err)
+	}
+	to, err := net.ResolveUDPAddr("udp4", s.address("gateway"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 3000 {
+		from := &net.UDPAddr{IP: net.IPv4(127, 0, 1, byte(1+i/250)), Port: 20000 + i%250}
+		conn, err := net.DialUDP("udp4", from, to)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = conn.Write([]byte("x"))
+		_ = conn.Close()
+		if i%50 == 0 {
+			time.Sleep(10 * time.Millisecond) // else the socket's buffer drops them
+		}
+	}
+	s.Eventually("a new session is dropped", func() error {
+		f := s.flow()
+		defer f.Close()
+		_, err := f.ask("x", 100*time.Millisecond)
+		return because(err != nil, "it is answered")
+	})
+	if _, err := former.ask("after", 10*time.Second); err != nil {
+		t.Errorf("a session of before: %v", err)
+	}
+	if got, err := s.get(s.url("/")); err != nil || got.status != 404 {
+		t.Errorf("the HTTP listener: got %d %v, want 404", got.status, err)
+	}
+}

@@ -174,7 +174,7 @@ const maxDraining = 1024
 
 // AddDraining adds to the endpoints of a cluster of datagrams those that it had before, as draining: the next datagram of a
 // session there begins one at another endpoint, and the answers to its last ones still arrive. Without them, Envoy would end
-// their sessions at once. drains reports whether there are any. A cluster without another endpoint keeps none.
+// their sessions at once. drains reports whether some begin to drain now. A cluster without another endpoint keeps none.
 func AddDraining(endpoints, before *resource.Resource) (with *resource.Resource, drains bool, err error) {
 	load, was := &endpointv3.ClusterLoadAssignment{}, &endpointv3.ClusterLoadAssignment{}
 	if err := errors.Join(proto.Unmarshal(endpoints.Body(), load), proto.Unmarshal(before.Body(), was)); err != nil {
@@ -191,6 +191,7 @@ func AddDraining(endpoints, before *resource.Resource) (with *resource.Resource,
 	for _, group := range was.Endpoints {
 		for _, e := range group.LbEndpoints {
 			if !has[hostPort(e)] && len(draining) < maxDraining {
+				drains = drains || e.HealthStatus != corev3.HealthStatus_DRAINING
 				e.HealthStatus, e.LoadBalancingWeight = corev3.HealthStatus_DRAINING, nil
 				draining = append(draining, e)
 			}
@@ -201,7 +202,7 @@ func AddDraining(endpoints, before *resource.Resource) (with *resource.Resource,
 	}
 	load.Endpoints[0].LbEndpoints = append(load.Endpoints[0].LbEndpoints, draining...)
 	with, err = checked(resource.Endpoints, endpoints.Name, load, slices.Clone(endpoints.Refs), slices.Clone(endpoints.Owners()))
-	return with, true, err
+	return with, drains, err
 }
 
 // hostPort is the address of an endpoint as text; ":0" of a hop.

@@ -3,6 +3,7 @@ package clusterset
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -78,7 +79,13 @@ type MemberStatus struct {
 	// Published has the CA certificates, in PEM, that vouch for the member beside those of the ClusterSet: the member published them
 	// over a connection that its certificate has proved to be its own.
 	Published string `json:"published,omitempty"`
+	// PublishedUnder is Fingerprint of the bundle of the ClusterSet under which it was published: with another one it
+	// vouches for nothing. Empty without Published.
+	PublishedUnder string `json:"publishedUnder,omitempty"`
 }
+
+// Fingerprint is the SHA-256 of a peer's bundle as the ClusterSet has it, in hexadecimal digits.
+func Fingerprint(bundle string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(bundle))) }
 
 // Traffic is what became of the requests to a member since this process started.
 type Traffic struct {
@@ -226,24 +233,27 @@ func (s *Set) Status(ws registry.WatchSet) Status {
 		if t, ok := traffic[m.Name]; ok {
 			is.Traffic = &t
 		}
-		is.Published = publishedBundle(spec, &m)
+		is.Published, is.PublishedUnder = publishedBundle(spec, &m)
 		out.Members = append(out.Members, is)
 	}
 	return out
 }
 
-// publishedBundle returns MemberStatus.Published.
-func publishedBundle(spec *v1alpha1.ClusterSet, m *registry.Member) string {
+// publishedBundle returns MemberStatus.Published, and PublishedUnder.
+func publishedBundle(spec *v1alpha1.ClusterSet, m *registry.Member) (bundle, under string) {
 	if spec == nil {
-		return ""
+		return "", ""
 	}
 	i := slices.IndexFunc(spec.Spec.Members, func(o v1alpha1.ClusterSetMember) bool { return o.Name == m.Name })
 	if i < 0 || spec.Spec.Members[i].Peer == nil {
-		return ""
+		return "", ""
 	}
-	written := []byte(spec.Spec.Members[i].Peer.Bundle)
-	published, _ := bytes.CutPrefix(federation.TrustedBundle(written, m.Bundle), written)
-	return string(published)
+	written := spec.Spec.Members[i].Peer.Bundle
+	published, _ := bytes.CutPrefix(federation.TrustedBundle([]byte(written), m.Bundle), []byte(written))
+	if len(published) == 0 {
+		return "", ""
+	}
+	return string(published), Fingerprint(written)
 }
 
 // exportsTo lists this cluster's exports that are for a member.

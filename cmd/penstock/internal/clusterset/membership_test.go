@@ -129,11 +129,12 @@ func TestClusterSet_StatusShowsWhatAMemberHasPublished(t *testing.T) {
 		"a hub's":              {&registry.Member{Name: "hub", Bundle: kept("A", "B")}, ""},
 		"no member":            {&registry.Member{Name: "west", Bundle: kept("A", "B")}, ""},
 	} {
-		if got := strings.TrimSpace(publishedBundle(spec, c.member)); got != c.want {
-			t.Errorf("%s: %q, want %q", name, got, c.want)
+		got, under := publishedBundle(spec, c.member)
+		if got = strings.TrimSpace(got); got != c.want || (under == Fingerprint("A")) != (c.want != "") {
+			t.Errorf("%s: got %q under %q, want %q", name, got, under, c.want)
 		}
 	}
-	if got := publishedBundle(nil, &registry.Member{Name: "east"}); got != "" {
+	if got, _ := publishedBundle(nil, &registry.Member{Name: "east"}); got != "" {
 		t.Errorf("without a ClusterSet: %q", got)
 	}
 }
