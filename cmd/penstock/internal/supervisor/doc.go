@@ -6,7 +6,7 @@
 // a bootstrap is bytes, and ControlPlane reports what a Gateway's Envoy has acknowledged.
 //
 // One file an idea: supervisor.go (which Envoys run), announce.go (when a Gateway serves), envoy.go (one Envoy, restarted),
-// child.go (one process), admin.go (Envoy's admin interface), log.go (Envoy's log), find.go (the binary),
+// child.go (one process), files.go (how many connections), admin.go (Envoy's admin interface), log.go (Envoy's log), find.go (the binary),
 // orphan_*.go (what ends an Envoy if this process is killed).
 //
 // Invariants:

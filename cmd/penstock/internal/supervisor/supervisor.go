@@ -109,7 +109,10 @@ func (s *Supervisor) Run(ctx context.Context) error {
 func (s *Supervisor) runEnvoy(ctx context.Context, gateway string) error {
 	report := func(problem string) { s.cfg.Report(gateway, problem) }
 	defer report("")
-	cfg := bootstrap.Config{Gateway: gateway, ADS: []string{s.cfg.ADS}, DrainTime: s.cfg.DrainTime, Concurrency: s.cfg.Concurrency}
+	cfg := bootstrap.Config{
+		Gateway: gateway, ADS: []string{s.cfg.ADS}, DrainTime: s.cfg.DrainTime, Concurrency: s.cfg.Concurrency,
+		MaxConnections: connections(openFiles()),
+	}
 	boot, err := bootstrap.YAML(cfg)
 	if err != nil {
 		return err
