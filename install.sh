@@ -15,14 +15,21 @@ prefix=${PREFIX:-$HOME/.local}
 die() { echo "install.sh: $*" >&2; exit 1; }
 
 fetch() {
-  if command -v curl >/dev/null; then curl -fsSL -o "$1" "$url/$1" || die "$url/$1 was not fetched"
-  elif command -v wget >/dev/null; then wget -q -O "$1" "$url/$1" || die "$url/$1 was not fetched"
+  if command -v curl >/dev/null; then curl -fsSL --connect-timeout 30 --speed-limit 1 --speed-time 30 -o "$1" "$url/$1" || die "$url/$1 was not fetched"
+  elif command -v wget >/dev/null; then wget -q -T 30 -t 2 -O "$1" "$url/$1" || die "$url/$1 was not fetched"
   else die "curl or wget is needed"
   fi
 }
 
 checksum() {
   if command -v sha256sum >/dev/null; then sha256sum "$1"; else shasum -a 256 "$1"; fi | cut -d' ' -f1
+}
+
+# cleanup puts back what was installed, unless the new one is in its place.
+cleanup() {
+  cd "$share"
+  [ -e "$share/$version" ] || [ ! -e "$work/old" ] || mv "$work/old" "$share/$version"
+  rm -rf "$work"
 }
 
 main() {
@@ -37,18 +44,23 @@ main() {
   *) die "no archive for $(uname -m): build from source" ;;
   esac
   name=penstock-$version-$os-$arch
+  case $prefix in /*) ;; *) prefix=$PWD/$prefix ;; esac
+  key=${PENSTOCK_KEY:-}
+  case $key in '' | /* | *://*) ;; *) key=$PWD/$key ;; esac
   share=$prefix/share/penstock
 
   mkdir -p "$share" "$prefix/bin"
+  find "$share" -maxdepth 1 -name '.install.*' -mmin +60 -exec rm -rf {} + # of installations that were killed
   work=$(mktemp -d "$share/.install.XXXXXX") # beside its place, so that the move is a rename
-  trap 'rm -rf "$work"' EXIT
+  trap cleanup EXIT
+  trap 'exit 1' HUP INT TERM
   cd "$work"
   echo "fetching $name.tar.gz" >&2
   fetch SHA256SUMS
-  if [ -n "${PENSTOCK_KEY:-}" ]; then
+  if [ -n "$key" ]; then
     fetch SHA256SUMS.sig
-    cosign verify-blob --key "$PENSTOCK_KEY" --signature SHA256SUMS.sig --insecure-ignore-tlog=true SHA256SUMS ||
-      die "the signature of SHA256SUMS is not valid for $PENSTOCK_KEY, or cosign is not there: nothing is installed"
+    cosign verify-blob --key "$key" --signature SHA256SUMS.sig --insecure-ignore-tlog=true SHA256SUMS ||
+      die "the signature of SHA256SUMS is not valid for $key, or cosign is not there: nothing is installed"
   fi
   fetch "$name.tar.gz"
   want=$(awk -v name="$name.tar.gz" '$2 == name { print $1 }' SHA256SUMS)
@@ -56,7 +68,7 @@ main() {
   [ "$(checksum "$name.tar.gz")" = "$want" ] || die "the checksum of $name.tar.gz differs from that in SHA256SUMS: nothing is installed"
 
   tar -xzf "$name.tar.gz"
-  rm -rf "$share/$version"
+  [ ! -e "$share/$version" ] || mv "$share/$version" "$work/old"
   mv "$name" "$share/$version"
   ln -sf "$share/$version/penstock" "$prefix/bin/penstock"
   echo "installed $prefix/bin/penstock $version"

