@@ -16,12 +16,17 @@ type workflow struct {
 	Permissions map[string]string
 	Jobs        map[string]struct {
 		Permissions map[string]string
-		Steps       []struct {
-			Uses, Run string
-			With      map[string]any
-		}
+		Needs       []string
+		Steps       []workflowStep
 	}
 }
+
+type workflowStep struct {
+	Uses, Run string
+	With      map[string]any
+}
+
+func testStep(s workflowStep) bool { return s.Run == "make test" }
 
 // writes lists which job may write what; every other one only reads the sources.
 var writes = map[string][]string{"release.yml/release": {"attestations", "contents", "id-token", "packages"}}
@@ -76,6 +81,10 @@ jobs:
     - uses: actions/checkout@3d3c42e5aac5ba805825da76410c181273ba90b1 # v7.0.1
       with: {persist-credentials: false}
     - run: make test
+  b:
+    needs: [a]
+    steps:
+    - run: make publish
 `
 	for _, c := range []struct{ from, to string }{
 		{"", ""},
@@ -86,6 +95,8 @@ jobs:
 		{"persist-credentials: false", "fetch-depth: 1"},
 		{"make test", "go test ./..."},
 		{"make test", "make test; make other"},
+		{"make test", "make lint"},
+		{"needs: [a]", "needs: []"},
 	} {
 		found := 0
 		workflowFindings(t, "x.yml", strings.Replace(good, c.from, c.to, 1), func(string, ...any) { found++ })
@@ -128,6 +139,10 @@ func workflowFindings(t *testing.T, name, text string, report func(string, ...an
 				targets = append(targets, m[1])
 			} else {
 				report("%s: %q is not make and a target", name, step.Run)
+			}
+			tests := func(job string) bool { return slices.ContainsFunc(w.Jobs[job].Steps, testStep) }
+			if strings.HasPrefix(step.Run, "make publish") && !slices.ContainsFunc(j.Needs, tests) {
+				report("%s: job %s publishes, and needs no job that runs make test", name, job)
 			}
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -36,11 +37,41 @@ func TestDocs_CommandsOfPagesRun(t *testing.T) {
 			continue
 		}
 		t.Run(page.Name, func(t *testing.T) {
+			if err := missingProgram(page); err != nil {
+				t.Skipf("the page runs a program that is not here (CONTRIBUTING.md names those needed): %v", err)
+			}
 			if len(prefix) > 0 {
 				t.Parallel()
 			}
 			runPage(t, page, prefix)
 		})
+	}
+}
+
+// missingProgram returns an error if the commands of a page run curl or openssl, and this machine has
+// no such program.
+func missingProgram(page docs.Page) error {
+	for _, program := range []string{"curl", "openssl"} {
+		runs := func(b docs.Block) bool {
+			return b.Lang == "sh" && b.Tag == "test" && strings.Contains(b.Text, program+" ")
+		}
+		if !slices.ContainsFunc(page.Blocks, runs) {
+			continue
+		}
+		if _, err := exec.LookPath(program); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func TestDocs_PageOfAMissingProgramIsNamed(t *testing.T) {
+	t.Setenv("PATH", t.TempDir())
+	for text, want := range map[string]bool{"curl -s localhost": true, "x | openssl x509": true, "penstock up": false} {
+		page := docs.Page{Blocks: []docs.Block{{Lang: "sh", Tag: "test", Text: text}, {Lang: "sh", Tag: "lab", Text: "curl x"}}}
+		if err := missingProgram(page); (err != nil) != want {
+			t.Errorf("%s: got %v, want an error: %v", text, err, want)
+		}
 	}
 }
 
