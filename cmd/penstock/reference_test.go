@@ -115,6 +115,18 @@ func TestReference_DocumentedNamesExist(t *testing.T) {
 	}
 }
 
+// The kind that REFERENCE.md names as one that Penstock does not read is none of its table.
+func TestReference_UnsupportedKindIsNotInTheTable(t *testing.T) {
+	raw, err := os.ReadFile(filepath.Join(root, "REFERENCE.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	named := regexp.MustCompile(`such as (\w+), as not \w+ yet`).FindStringSubmatch(string(raw))
+	if named == nil || strings.Contains(kindsSection(t), "| "+named[1]+" |") {
+		t.Errorf("REFERENCE.md names %q", named)
+	}
+}
+
 // documentation lists the pages for users, from the root.
 func documentation(t *testing.T) []string {
 	t.Helper()
