@@ -283,7 +283,7 @@ func TestUDPRoute_SharesOfInvalidBackendsAreDropped(t *testing.T) {
 	}
 }
 
-// Anybody's datagrams begin sessions, each with an open file, and Envoy dies where none is left. Beyond a limit, new
+// Each client's address begins a session, with an open file, and Envoy dies where none is left. Beyond a limit, new
 // sessions are dropped, and all else goes on.
 func TestUDPRoute_DatagramsOfManyAddressesEndNothingElse(t *testing.T) {
 	t.Parallel()

@@ -52,7 +52,7 @@ const (
 	// maxDatagram is the largest datagram that is handed on, in bytes: any. Envoy drops what is above its default of 1,500.
 	maxDatagram = 65535
 	// maxSessions is how many sessions of one UDP listener an Envoy has. Each takes an open file and a port of the machine,
-	// and anybody's datagram makes one, with any text for its address. Envoy 1.40's udp_proxy dies at a session for
+	// and a datagram with any address of a sender makes one. Envoy 1.40's udp_proxy dies at a session for
 	// which no file is left (TestUDPRoute_DatagramsOfManyAddressesEndNothingElse), so this is far below every usual limit.
 	maxSessions = 2048
 	// pickerConnectTimeout is short because a client waits for it before its request is even placed.
