@@ -40,6 +40,16 @@ func (s *site) udpServer(name string) {
 	})
 }
 
+// udpSite is a site with the servers of udp.yaml.
+func udpSite(t *testing.T) *site {
+	t.Helper()
+	s := newSite(t)
+	for _, name := range []string{"a-1", "a-2", "b-1"} {
+		s.udpServer(name)
+	}
+	return s
+}
+
 // flow is the datagrams of one address of a client.
 type flow struct{ net.Conn }
 
@@ -182,10 +192,7 @@ func (s *site) listenerChanges() string {
 // endpoints lose no datagram, and change no listener.
 func TestUDPRoute_SplitsByWeightAndLosesNoDatagram(t *testing.T) {
 	t.Parallel()
-	s := newSite(t)
-	for _, name := range []string{"a-1", "a-2", "b-1"} {
-		s.udpServer(name)
-	}
+	s := udpSite(t)
 	s.up("udp.yaml")
 	s.reaches("")
 	counts := s.shares(400) // round robin is exact, up to the state of Envoy's workers
@@ -230,10 +237,7 @@ func TestUDPRoute_SplitsByWeightAndLosesNoDatagram(t *testing.T) {
 // listener of the same number, are not concerned.
 func TestUDPRoute_SharesOfInvalidBackendsAreDropped(t *testing.T) {
 	t.Parallel()
-	s := newSite(t)
-	for _, name := range []string{"a-1", "a-2", "b-1"} {
-		s.udpServer(name)
-	}
+	s := udpSite(t)
 	weights := "{name: a, port: 53, weight: 3}, {name: b, port: 53, weight: 1}"
 	s.up("udp.yaml", swap(weights, "{name: missing, port: 53}, {name: a, port: 53}"))
 	s.reaches("")
@@ -287,10 +291,7 @@ func TestUDPRoute_SharesOfInvalidBackendsAreDropped(t *testing.T) {
 // sessions are dropped, and all else goes on.
 func TestUDPRoute_DatagramsOfManyAddressesEndNothingElse(t *testing.T) {
 	t.Parallel()
-	s := newSite(t)
-	for _, name := range []string{"a-1", "a-2", "b-1"} {
-		s.udpServer(name)
-	}
+	s := udpSite(t)
 	s.up("udp.yaml")
 	s.reaches("")
 	former := s.flow()

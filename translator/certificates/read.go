@@ -91,7 +91,8 @@ func (f *fields) simplified(der []byte) (*x509.Certificate, error) {
 		return one.reads()
 	}
 	if f.count() > maxReplaced {
-		return nil, fmt.Errorf("it has more than %d extensions and attributes of names, and crypto/x509 does not read it", maxReplaced)
+		return nil, fmt.Errorf("it has more than %d extensions and attributes of names, and crypto/x509 does not read it",
+			maxReplaced)
 	}
 	simple := *known
 	if simple.serial = f.serial; !reads(func(o *fields) { o.serial = f.serial }) {

@@ -249,7 +249,8 @@ func service(r store.Reader, from, ref report.Ref, port int32) Resolution {
 		return unresolved(gatewayv1.RouteReasonUnsupportedProtocol, "port %d of %s speaks %s, %s", port, ref, services.ProtocolText(p), why)
 	}
 	if policy := PolicyFor(r, ref, p.Name); protocol == model.UDP && policy != nil {
-		return unresolved(gatewayv1.RouteReasonUnsupportedProtocol, "port %d of %s speaks UDP, and %s asks for TLS: name the ports that have it in its sectionName", port, ref, policy.Policy)
+		return unresolved(gatewayv1.RouteReasonUnsupportedProtocol,
+			"port %d of %s speaks UDP, and %s asks for TLS: name the ports that have it in its sectionName", port, ref, policy.Policy)
 	}
 	outside, off := svc.Outside(r), false
 	if svc.Spec.Type == corev1.ServiceTypeExternalName {
