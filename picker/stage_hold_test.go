@@ -230,7 +230,7 @@ func TestFlowControl_RequestThatNoOtherClusterTakesWaits(t *testing.T) {
 func TestFlowControl_WaitOfOtherClustersHasTheQueue(t *testing.T) {
 	p := runPicker(t, Config{})
 	_, address := servePicker(t, p)
-	pool := Pool{ID: poolID("ns/pool"), FlowControl: &FlowControl{Saturation: flow.Saturation{Queue: 1}}, Endpoints: specs("10.0.0.1:80")}
+	pool := Pool{ID: poolID("ns/pool"), FlowControl: oneAtATime(flow.Limits{}), Endpoints: specs("10.0.0.1:80")}
 	setPools(t, p, pool)
 	conn := dialPicker(t, address)
 	least := func() float64 {
